@@ -53,7 +53,7 @@ EVENTS: Final = {
     "task_died": "A background task died, and its client with it.",
     "task_hangs": "A background task does not end when it is cancelled.",
     "topic_missing": "A subscribed topic does not exist yet.",
-    "wire_failure": "A request has no response.",
+    "wire_failure": "A request failed without a response.",
     "wire_request": "A request was written.",
     "wire_response": "A response was read.",
 }

@@ -379,7 +379,9 @@ class Metrics:
             instrument = self._instruments[key] = kind(*args)
             self._units[name] = unit or self._units.get(name, "")
         elif type(instrument) is not kind:
-            raise TypeError(f"{_written(*key)} is a {type(instrument).__name__} already")
+            raise TypeError(
+                f"The metric {_written(*key)} already exists as a {type(instrument).__name__}."
+            )
         return cast(Instrument, instrument)
 
 

@@ -59,7 +59,8 @@ class Table(NamedTuple):
             import pandas
         except ImportError as error:
             raise ImportError(
-                "to_pandas() needs the package pandas, which is not installed: pip install pandas"
+                "to_pandas() needs the package pandas, which is not installed. Run pip install "
+                "pandas."
             ) from error
         return pandas.DataFrame(list(self.rows), columns=[column.name for column in self.columns])
 

@@ -48,8 +48,8 @@ def measure(given: Options, brokers: Brokers) -> Report:
             jobs = [Job(subject, spec) for subject in given.chosen(RECORD_CODECS)]
             found = rounds(jobs, given.runs, lambda job: run_child(job.subject, job.sized()))
             table = Table(
-                f"Records alone, {mode}, {case.name}",
-                ["library", "ns a record", *(f"{peer} ÷" for peer in PEERS)],
+                f"Records without a client: {mode}, {case.name}",
+                ["library", "ns per record", *(f"{peer} ÷" for peer in PEERS)],
             )
             rows = list(found.values())
             for row in rows:

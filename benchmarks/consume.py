@@ -47,8 +47,8 @@ TUNED = ("confluent", "Java")
 NOTES = (
     FEWER,
     "Settings: confluent-kafka fetch.queue.backoff.ms=1 and queued.min.messages=100000, "
-    "kafka-python and Java max.poll.records=5000, all others have none that matter.",
-    "All but confluent-kafka check the CRC of each batch, as is their default.",
+    "kafka-python and Java max.poll.records=5000. The others have no settings that matter.",
+    "By default, all clients except confluent-kafka check the CRC of each batch.",
 )
 
 
@@ -65,7 +65,7 @@ def spec_of(case: Case, count: int, brokers: Brokers) -> Spec:
 
 
 class Topics:
-    """A topic for each spec, with the messages to be read."""
+    """Create a topic with the messages to be read for each spec."""
 
     def __init__(self, brokers: Brokers) -> None:
         self._brokers = brokers
@@ -88,7 +88,7 @@ def execute(job: Job, brokers: Brokers, topics: Topics) -> Run:
     spec = topics.read_by(job)
     run = run_child(job.subject, spec, brokers)
     if run.counts.bytes != spec.count * spec.size:
-        raise RunFailedError(f"{job.subject.name} saw {run.counts.bytes} bytes of values")
+        raise RunFailedError(f"{job.subject.name} read {run.counts.bytes} bytes of values.")
     return run
 
 

@@ -39,7 +39,7 @@ def measure(given: Options, brokers: Brokers) -> Report:
     spec = replace(spec, payloads=str(brokers.payloads(SIZE)))
     jobs = [Job(subject, spec) for subject in given.chosen(ONE_BY_ONE)]
     found = rounds(jobs, given.runs, lambda job: execute(job, brokers))
-    head = ["client", "p50 us", "p99 us", "floor p50", "floor p99", "CPU us a send"]
+    head = ["client", "p50 us", "p99 us", "floor p50", "floor p99", "CPU us per send"]
     table = Table("One awaited send, 100 B, linger 0", head)
     floor = found.get((BlockingSocket.name, ""))
     for row in found.values():

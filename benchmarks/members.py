@@ -39,7 +39,7 @@ FIGURES = {
 
 
 def execute(job: Job) -> Run:
-    """In a group of its own."""
+    """Run the job in a new group."""
     group = f"{job.spec.topic}-{next(NUMBERS)}"
     if job.label == KIP_848:
         set_times(job.spec.bootstrap, [group], SESSION_MS, HEARTBEAT_MS)

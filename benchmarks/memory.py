@@ -50,11 +50,13 @@ class Check:
 
     def record(self, partition: int, number: int) -> None:
         if number <= self.last.get(partition, -1):
-            raise SystemExit(f"partition {partition}: {number} after {self.last[partition]}")
+            raise SystemExit(
+                f"Record {number} of partition {partition} was read after {self.last[partition]}."
+            )
         self.last[partition] = number
         byte, bit = number >> 3, 1 << (number & 7)
         if self.seen[byte] & bit:
-            raise SystemExit(f"record {number} came twice")
+            raise SystemExit(f"Record {number} was read twice.")
         self.seen[byte] |= bit
         self.count += 1
 

@@ -48,8 +48,8 @@ PEERS = ("confluent-kafka callbacks", "aiokafka send, await each", "kafka-python
 NOTES = (
     FEWER,
     "Same settings: acks=all, idempotent, batches of 131072 bytes, linger 5 ms, 5 in flight; "
-    "aiokafka and franz-go have one request in flight for a partition, which cannot be set.",
-    "Defaults: those of aiokafka have acks=1, those of confluent-kafka are not idempotent.",
+    "aiokafka and franz-go always have one request in flight per partition.",
+    "Defaults: aiokafka uses acks=1, and confluent-kafka is not idempotent.",
 )
 
 

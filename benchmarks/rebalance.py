@@ -52,7 +52,7 @@ FIGURES = {
     "partitions stopped": "stopped",
     "longest stop ms": "longest_ms",
 }
-EVENTS = ("A member arrives", "A member dies")
+EVENTS = ("A member joins", "A member dies")
 
 Events = dict[str, Measurement]
 
@@ -70,7 +70,7 @@ class Gate:
 
 
 def arrival(group: Group, gate: Gate) -> dict[str, float]:
-    """One more member joins."""
+    """Let one more member join, and return the figures."""
     member = group.make()
     member.prepare()
     gate(lambda: group.join(member))
@@ -82,7 +82,7 @@ def arrival(group: Group, gate: Gate) -> dict[str, float]:
 
 
 def death(group: Group, gate: Gate) -> dict[str, float]:
-    """The oldest member is killed."""
+    """Kill the oldest member, and return the figures."""
     member, trail = group.members[0], group.trail
     gone = [partition for partition, owner in trail.owners().items() if owner == member.number]
     gate(lambda: group.kill(member))
@@ -95,8 +95,11 @@ def death(group: Group, gate: Gate) -> dict[str, float]:
 def figures_of(
     trail: Trail, start: int, taken: Sequence[int], aside: Collection[int]
 ) -> dict[str, float]:
-    """Of an event at `start`, after which partitions were taken over at the times `taken`; those
-    `aside` do not count among the ones that stopped."""
+    """Return the figures of an event at `start`.
+
+    Members took over the moved partitions at the times `taken`. The partitions `aside` are not
+    counted as stopped.
+    """
     waits = [wait for partition, wait in trail.waits(start).items() if partition not in aside]
     return {
         "first_ms": (min(taken) - start) / 1e6,

@@ -43,7 +43,7 @@ BENCHMARKS: dict[str, Benchmark] = {
 def written(reports: Sequence[Report], about: list[tuple[str, str]], picture: str | None) -> str:
     """Return the results as Markdown."""
     parts = ["# Benchmarks", "", "`make bench` writes this file. Figures are medians.", ""]
-    parts += [Table("The machine", ["what", "is"], [list(row) for row in about]).markdown()]
+    parts += [Table("The machine", ["property", "value"], [list(row) for row in about]).markdown()]
     parts += [targets.table(reports).markdown()]
     if picture:
         parts += [f"![CPU per million messages]({picture})", ""]
@@ -57,10 +57,10 @@ def written(reports: Sequence[Report], about: list[tuple[str, str]], picture: st
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--runs", type=int, default=5, help="of each; medians are shown")
-    parser.add_argument("--scale", type=float, default=1.0, help="times the messages of a run")
-    parser.add_argument("--only", default="", help="benchmarks, with commas between")
-    parser.add_argument("--bootstrap", help="a Kafka of your own; otherwise one is started")
+    parser.add_argument("--runs", type=int, default=5, help="runs of each subject")
+    parser.add_argument("--scale", type=float, default=1.0, help="factor for the messages of a run")
+    parser.add_argument("--only", default="", help="names of benchmarks, separated by commas")
+    parser.add_argument("--bootstrap", help="an existing Kafka; without it, one is started")
     parser.add_argument("--output", type=Path, default=HERE / "results.md")
     given = parser.parse_args()
     chosen = given.only.split(",") if given.only else list(BENCHMARKS)
@@ -73,8 +73,8 @@ def main() -> int:
             for table in report.tables:
                 print(table.text(), flush=True)
             reports.append(report)
-        runs = f"{given.runs}, of {given.scale:g} times the usual messages"
-        about = [*machine.describe(brokers.version), ("runs of each", runs)]
+        runs = f"{given.runs}, with {given.scale:g} times the usual number of messages"
+        about = [*machine.describe(brokers.version), ("runs of each subject", runs)]
     print(targets.table(reports).text())
     picture = given.output.with_suffix(".png")
     drawn = plot.draw(reports, picture)

@@ -33,7 +33,7 @@ def measure(given: Options, brokers: Brokers) -> Report:
     spec = Spec(bootstrap=brokers.bootstrap, topic=topic, count=1, partitions=1)
     jobs = [Job(subject, spec) for subject in given.chosen(STARTS)]
     for job in jobs:
-        run_child(job.subject, spec)  # compiles what was never imported before
+        run_child(job.subject, spec)  # The first import compiles the modules.
     found = rounds(jobs, given.runs, lambda job: run_child(job.subject, job.spec, brokers))
     table = Table("From import to the first message", ["library", *FIGURES])
     for row in found.values():

@@ -16,15 +16,15 @@ AIOKAFKA = "aiokafka send, await each"
 class Target(NamedTuple):
     """A target: `ours` divided by `theirs` must be at least `least`.
 
-    For CPU and other times it is the inverse ratio.
+    For CPU time and latency, it is the inverse ratio.
     """
 
     what: str
     work: str
     ours: Sequence[str]
-    """The ways of doing it that count; the best of them is taken."""
+    """The subjects of this library that count. The best one is used."""
     theirs: str | tuple[str, ...]
-    """If there are several, the best of them."""
+    """The subject to compare with. If there are several, the best one is used."""
     least: float
     figure: str = "cpu"
     label: str = SAME
@@ -88,7 +88,7 @@ TARGETS = (
 
 
 def reached(target: Target, reports: Sequence[Report]) -> tuple[float, dict[str, float]] | None:
-    """Return by what factor ours is better than theirs, and all figures of ours.
+    """Return by what factor our result is better than theirs, and all figures of our result.
 
     Returns None if one of them was not measured.
     """
@@ -111,7 +111,10 @@ def reached(target: Target, reports: Sequence[Report]) -> tuple[float, dict[str,
 
 
 def verdict(target: Target, value: float, figures: Mapping[str, float]) -> str:
-    """Reached, or missed by how much; for messages a second, what the machine had left."""
+    """Return whether the target is reached, and otherwise by what factor it is missed.
+
+    For messages per second, the text also says how many cores were busy.
+    """
     text = "yes" if value >= target.least else f"no, by a factor of {target.least / value:.2f}"
     if target.figure != "rate" or "broker" not in figures or not target.work.startswith("produce"):
         return text
@@ -122,11 +125,12 @@ def verdict(target: Target, value: float, figures: Mapping[str, float]) -> str:
 
 def table(reports: Sequence[Report]) -> Table:
     found = Table(
-        "What is to be reached",
-        ["work", "against", "wanted, times better", "is", "reached"],
+        "Performance targets",
+        ["workload", "compared with", "target ratio", "measured ratio", "reached"],
         notes=[
-            "Same settings for all. Times better: less CPU, less time, or more a second.",
-            "Messages a second end where the cores do, of which the broker needs its share.",
+            "All clients have the same settings. A ratio of 2 means half the CPU time, half the "
+            "latency, or twice the messages per second.",
+            "Client and broker share the cores, which limit the messages per second.",
         ],
     )
     for target in TARGETS:

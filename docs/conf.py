@@ -8,7 +8,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE / "_ext")]
-# The pure modules have the same names and docstrings as the native ones, and signatures too.
+# The pure modules are documented, because the native ones have no signatures.
 os.environ["AIOKCLIENT_PURE"] = "1"
 
 import inventories  # noqa: E402
@@ -38,10 +38,11 @@ myst_fence_as_directive = ["mermaid"]
 myst_heading_anchors = 4
 
 nitpicky = True
-nitpick_ignore = [("py:class", "concurrent.futures._base.Future")]  # The name in its module.
+# Sphinx names the private module of this class.
+nitpick_ignore = [("py:class", "concurrent.futures._base.Future")]
 nitpick_ignore_regex = [
-    # What is internal is named in signatures, and described nowhere: modules of public packages,
-    # type variables, and names that are imported for type checkers only.
+    # Signatures contain names that the site does not document: internal modules, type variables,
+    # and names that are imported for type checkers only.
     (r"py:.*", r"aiokclient\.\w+\.\w+(\.\w+)*"),
     (r"py:.*", r"[A-Z]\w*"),
     # Strings that autodoc could not evaluate are cut at their brackets.
@@ -54,7 +55,7 @@ smartquotes = False
 autodoc_member_order = "bysource"
 autodoc_inherit_docstrings = True
 
-# External addresses are looked up only where DOCS_EXTERNAL is set, as in CI.
+# External addresses are checked only if DOCS_EXTERNAL is set, as in CI.
 external = bool(os.environ.get("DOCS_EXTERNAL"))
 intersphinx_mapping = inventories.mapping(
     HERE / "inventories", HERE.parent / "build" / "inventories", external

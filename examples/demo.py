@@ -75,7 +75,7 @@ class Ledger:
     """The counts of the records that were sent and read, for the checks."""
 
     total: int
-    position: array[int] = field(default_factory=lambda: array("q"))  # by number: -1 if not seen
+    position: array[int] = field(default_factory=lambda: array("q"))  # -1 if not seen
     sent: int = 0
     read: int = 0
     again: int = 0
@@ -225,7 +225,7 @@ async def lose_a_reader(
     await ledger.until(lambda: ledger.read >= ledger.total // 2)
     process.kill()
     await process.wait()
-    await listening  # what it had written before
+    await listening  # Check what the process had written before.
     console.print(
         f"member {MEMBERS[-1]} (process {process.pid}) was killed after {ledger.read:,} records "
         f"read; it held {names(lost)}"
@@ -272,7 +272,7 @@ def names(partitions: Iterable[TopicPartition]) -> str:
 async def describe(
     bootstrap: str, topic: str, process: asyncio.subprocess.Process, console: Console
 ) -> None:
-    """Name the brokers, the partitions with their leaders, and the members with their share."""
+    """Print the brokers, the partitions with their leaders, and the members with their shares."""
     async with Admin(bootstrap_servers=bootstrap) as admin:
         cluster = await admin.describe_cluster()
         partitions = (await admin.describe_topics([topic]))[topic].partitions

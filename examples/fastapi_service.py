@@ -32,7 +32,7 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     ):
         tasks.create_task(read_all(reader, app.state.seen))
         yield
-        reader.stop()  # the loop in read_all ends after the record that it processes
+        reader.stop()  # The loop in read_all ends after the record that it is processing.
 
 
 app = FastAPI(lifespan=lifespan)

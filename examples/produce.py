@@ -21,7 +21,7 @@ async def main(bootstrap: str = "localhost:9092", topic: str = "orders") -> None
             deliveries.append(producer.send(topic, b"record %d" % number))
             if producer.full:
                 await producer.drain()
-        results = await producer.gather(deliveries)  # raises the first failure, if any
+        results = await producer.gather(deliveries)  # Raises the first failure, if there is one.
         print(f"{len(results)} acknowledged")
 
 

@@ -27,7 +27,7 @@ async def crawl(site: str) -> None:
 async def main() -> None:
     pool = work_pool("crawlers", SITES, bootstrap_servers=SERVERS)
     with anyio.move_on_after(SECONDS):
-        async with aclosing(pool):  # leaves the group when the loop ends
+        async with aclosing(pool):  # Leave the group when the loop ends.
             async for items in pool:
                 async with items as mine, asyncio.TaskGroup() as tasks:
                     print(f"{os.getpid()} crawls {', '.join(mine) or 'nothing'}", flush=True)

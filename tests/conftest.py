@@ -100,7 +100,7 @@ def kafka_old(java: str) -> Iterator[KafkaCluster]:
 
 @pytest.fixture(scope="session")
 def kafka3_session(java: str) -> Iterator[KafkaCluster]:
-    # A killed broker is noticed soon, but one that waits for the processor for a moment is not.
+    # Long enough that a broker that briefly gets no processor time is not considered dead.
     properties = {"broker.session.timeout.ms": 3000}
     with KafkaCluster(KAFKA, brokers=3, properties=properties) as cluster:
         yield cluster
@@ -115,7 +115,7 @@ def kafka3(kafka3_session: KafkaCluster) -> Iterator[KafkaCluster]:
 
 
 class Servers:
-    """A cluster for behavior tests: embedded or real, as only the test's name tells."""
+    """A cluster for behavior tests: embedded or real."""
 
     def __init__(self, kind: str, kafka: ExternalKafka) -> None:
         self.kind, self.kafka, self.bootstrap = kind, kafka, kafka.bootstrap
@@ -136,7 +136,7 @@ class Servers:
 def embedded_servers() -> Iterator[Servers]:
     from aiokclient.testing import EmbeddedCluster
 
-    # As short as the real brokers of the tests allow.
+    # The shortest session timeout that the real brokers of the tests allow.
     configs = {"group.min.session.timeout.ms": 1000}
     with EmbeddedCluster(brokers=3, configs=configs) as cluster:
         yield Servers("embedded", ExternalKafka(cluster.bootstrap_servers))
@@ -153,7 +153,7 @@ def cluster_servers(request: pytest.FixtureRequest) -> Servers:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object | None:
-    """Distribute the tests to workers by what they need, unless ``--dist`` asks otherwise."""
+    """Distribute the tests to workers by what they need, unless ``--dist`` is set."""
     if config.getoption("dist") != "load":
         return None
     from scheduling import TwoEndsScheduling

@@ -1,14 +1,14 @@
-"""The one place that chooses between native code and Python.
+"""The choice between native code and Python.
 
-Some classes and functions exist twice: in Python, and in Cython, which is faster. A module that has
-both asks `twin` for the one in use:
+Some classes and functions exist twice: in Python, and in Cython, which is faster. The decorator
+`twin` replaces the Python one by the native one:
 
     @twin("record")
     def murmur2(data: bytes) -> int:
         ...  # in Python
 
-The native ones are in use, all of them, if every extension module was built, unless
-`AIOKCLIENT_PURE=1` is in the environment.
+Either all native twins are in use or none. They are in use if every extension module was built,
+unless the environment variable `AIOKCLIENT_PURE` is 1.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["BUILT", "EXTENSIONS", "WANTED", "are_built", "in_use", "twin"]
 T = TypeVar("T")
 
 EXTENSIONS = ("ground", "record", "producer", "consumer")
-"""The extension modules in this package; each imports only those before it."""
+"""The extension modules in this package; each imports only earlier ones."""
 
 
 def are_built(folder: str) -> bool:

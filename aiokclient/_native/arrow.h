@@ -1,28 +1,30 @@
-/* Records into the buffers of Arrow columns, without the interpreter; see record_arrow.pxi.
+/* Decodes records into the buffers of Arrow columns, without the interpreter; see record_arrow.pxi.
 
-Whoever calls has made room in all that is counted by rows. Where keys, values or headers need more
-room than there is, `aiok_fill` stops before the record and tells so; it is called again then. */
+The caller must have made room in all columns with a fixed size per row. If a record's key, value or
+headers need more room than there is, `aiok_fill` stops before the record and returns which of them.
+The caller makes room and calls it again. */
 
 #ifndef AIOKCLIENT_RECORD_ARROW_H
 #define AIOKCLIENT_RECORD_ARROW_H
 
 #include "record_format.h"
 
-/* Why it stopped, beside the reasons of `aiok_next`, which are positive. */
+/* The reasons to stop, in addition to the errors of `aiok_next`, which are positive. */
 enum {
     AIOK_MORE_KEYS = -1,
     AIOK_MORE_VALUES = -2,
     AIOK_MORE_HEADERS = -3,
-    AIOK_CHANGED = -4, /* The bytes are not what they were a moment ago. */
+    AIOK_CHANGED = -4, /* The bytes have changed while they were read. */
 };
 
-/* What may be written and read beyond the end of a value, for the sake of speed. */
+/* Number of bytes that may be read and written after the end of a value. Copies of fixed sizes are
+faster. */
 #define AIOK_SLACK 32
 
 typedef struct {
     uint8_t *content;
     int32_t *ends; /* The first one is 0. */
-    uint8_t *valid; /* Bits, all of them set to begin with. */
+    uint8_t *valid; /* One bit per row. All bits are set initially. */
     int64_t size;
     int64_t room;
     int64_t count;
@@ -37,8 +39,8 @@ typedef struct {
     int32_t *header_ends;
     int64_t untimed;
     int64_t rows;
-    int64_t header_room; /* How many headers there is room for. */
-    int64_t header_bytes; /* What the headers of one record take at most, where there is no room. */
+    int64_t header_room; /* Number of headers for which there is room. */
+    int64_t header_bytes; /* Upper bound of the bytes of a record's headers, if there is no room. */
     AiokBinary keys;
     AiokBinary values;
     AiokBinary header_keys;
@@ -51,7 +53,7 @@ aiok_clear_bit(uint8_t *bits, int64_t at)
     bits[at >> 3] &= (uint8_t)~(1 << (at & 7));
 }
 
-/* Most values are short, and a call would take longer than copying them. */
+/* Copies a value. Most values are short, and a call of memcpy would take longer than the copy. */
 static inline void
 aiok_copy(uint8_t *to, const uint8_t *from, int64_t size, const uint8_t *end)
 {
@@ -64,7 +66,7 @@ aiok_copy(uint8_t *to, const uint8_t *from, int64_t size, const uint8_t *end)
     }
 }
 
-/* There is room for it, and for the slack. */
+/* Appends a value. The caller has checked that there is room for it and for AIOK_SLACK. */
 static inline void
 aiok_add_bytes(AiokBinary *column, const uint8_t *content, int32_t size, const uint8_t *end)
 {
@@ -84,8 +86,8 @@ aiok_fits(const AiokBinary *column, int64_t size)
     return size <= 0 || column->room - column->size >= size + AIOK_SLACK;
 }
 
-/* Adds the headers that were gone past; when there is not room for all of them, none. What is not
-UTF-8 in a key is not looked at here. */
+/* Adds all headers of a record, or none if there is not enough room. The keys are not checked for
+UTF-8. */
 static int
 aiok_add_headers(AiokColumns *to, const AiokFields *fields, const uint8_t *stop, const uint8_t *end)
 {
@@ -136,11 +138,12 @@ aiok_repeat(int32_t *at, int64_t count, int32_t number)
     }
 }
 
-/* The largest number of up to three bytes, and what stands for longer ones. */
+/* The largest number in a varint of at most three bytes, and the result for longer varints. */
 #define AIOK_BRIEF ((1u << 21) - 1)
 #define AIOK_NOT_BRIEF UINT32_MAX
 
-/* A varint of up to three bytes, zigzag and all, where three bytes may be read. */
+/* Reads a varint of at most three bytes, and does not decode its zigzag. The caller has checked
+that three bytes can be read. */
 static inline uint32_t
 aiok_read_brief(const uint8_t **at)
 {
@@ -160,12 +163,13 @@ aiok_read_brief(const uint8_t **at)
     return AIOK_NOT_BRIEF;
 }
 
-/* As many bytes as the numbers of a record take at most, if all are brief, with its attributes. */
+/* The most bytes that the numbers and attributes of a record take, if all numbers are brief. */
 #define AIOK_NUMBERS 16
 
-/* Reads records as long as they are of the usual kind: without headers, of short numbers, not
-before `start_offset`, with room for them. It keeps all it needs in registers. What is not of that
-kind, or is wrong, it leaves to `aiok_fill`. How many it has read. */
+/* Reads records while they are of the usual kind: without headers, with short numbers, not before
+`start_offset`, and with room for them. Returns how many it has read. `aiok_fill` handles the next
+record, which is of another kind or malformed. The state is in local variables, so that the compiler
+keeps it in registers. */
 static int32_t
 aiok_fill_usual(AiokColumns *to, AiokCursor *cursor, int32_t left, int64_t base_offset,
                 int64_t start_offset, int appended, int64_t append_time)
@@ -185,7 +189,7 @@ aiok_fill_usual(AiokColumns *to, AiokCursor *cursor, int32_t left, int64_t base_
             break;
         }
         uint32_t size = aiok_read_brief(&p);
-        start = p++; /* the attributes */
+        start = p++; /* Skip the attributes. */
         uint32_t time_delta = aiok_read_brief(&p);
         uint32_t offset_delta = aiok_read_brief(&p);
         uint32_t key_size = aiok_read_brief(&p);
@@ -252,7 +256,7 @@ aiok_fill_usual(AiokColumns *to, AiokCursor *cursor, int32_t left, int64_t base_
     return (int32_t)(row - first);
 }
 
-/* Reads up to `*left` records, and counts it down; those before `start_offset` are not added. */
+/* Reads up to `*left` records, and decreases it. Records before `start_offset` are not added. */
 static int
 aiok_fill(AiokColumns *to, AiokCursor *cursor, AiokFields *fields, int32_t *left,
           int64_t base_offset, int64_t start_offset, int appended, int64_t append_time)

@@ -1,7 +1,7 @@
-/* Columns as Arrow's C data interface describes them, so that a table is made of them in one call.
+/* Describes columns by Arrow's C data interface, so that one call creates a table from them.
 
-All structs of a table are one piece of memory. It stays as long as somebody has one of its arrays,
-which may be any thread, with the GIL or without. */
+All structs of a table are in one piece of memory, which is freed when the last of its arrays is
+released. Any thread may release an array, with or without the GIL. */
 
 #ifndef AIOKCLIENT_RECORD_ARROW_EXPORT_H
 #define AIOKCLIENT_RECORD_ARROW_EXPORT_H
@@ -24,15 +24,15 @@ struct ArrowArray {
 };
 #endif
 
-/* The table, its eight columns, the headers as structs, and the two columns of these. */
+/* The table, its eight columns, the structs of the headers, and the two columns of these. */
 #define AIOK_ARRAYS 12
 
 typedef struct {
-    PyObject *owner; /* Of all that the buffers point to. */
-    int held; /* Arrays that are not released, and who makes them; changed under the GIL only. */
+    PyObject *owner; /* Owns the memory of the buffers. */
+    int held; /* Number of unreleased arrays, plus one during the export. The GIL guards it. */
     int count;
     struct ArrowArray arrays[AIOK_ARRAYS];
-    struct ArrowArray *children[AIOK_ARRAYS]; /* That of an array is at the same place. */
+    struct ArrowArray *children[AIOK_ARRAYS]; /* Pointers to `arrays`. */
     const void *buffers[AIOK_ARRAYS][3];
 } AiokExport;
 
@@ -55,14 +55,14 @@ aiok_release(struct ArrowArray *array)
         }
     }
     array->release = NULL;
-    if (Py_IsInitialized()) { /* Otherwise nobody needs the memory any more. */
+    if (Py_IsInitialized()) { /* Otherwise the process ends, and nothing needs the memory. */
         PyGILState_STATE state = PyGILState_Ensure();
         aiok_let_go(table);
         PyGILState_Release(state);
     }
 }
 
-/* The next array; its children are the next ones after it. */
+/* Returns the next array. Its children must follow it. */
 static struct ArrowArray *
 aiok_array(AiokExport *table, int64_t length, int64_t nulls, int buffers, const void *first,
            const void *second, const void *third)
@@ -99,8 +99,9 @@ aiok_binary_array(AiokExport *table, const AiokBinary *column)
                      column->ends, content);
 }
 
-/* A table of the columns, with those of topics and of partitions beside them; the owner is kept.
-NULL with an exception if there is no memory. `aiok_drop` has to follow. */
+/* Returns a table of the columns and of the given columns of topics and partitions. It keeps a
+reference to the owner. Returns NULL with an exception if there is no memory. The caller must call
+`aiok_drop` afterwards. */
 static AiokExport *
 aiok_export(const AiokColumns *columns, PyObject *owner, const void *topic_ends,
             const void *topics, const int32_t *partitions)
@@ -133,7 +134,7 @@ aiok_export(const AiokColumns *columns, PyObject *owner, const void *topic_ends,
     return table;
 }
 
-/* Who has made it has no use for it any more; what nobody has taken is released. */
+/* Ends the export. Arrays that were not imported are released. */
 static void
 aiok_drop(AiokExport *table)
 {

@@ -1,11 +1,13 @@
-"""The native twin of `cursor`.
+"""The native twin of `consumer.delivery.cursor`.
 
-`__anext__` returns an awaitable that holds the iteration. Awaited, it answers at once while there
-is a record at hand, without a coroutine, and drives the coroutine of `_advance` otherwise. What it
-looks at, it looks at when awaited: several may be outstanding, and much may have happened since it
-was made. A cursor uses its awaitable again if nobody else has it any more.
+`__anext__` returns an awaitable that refers to the cursor. When it is awaited, it returns the next
+exposed record immediately, without a coroutine. If no record is exposed, it drives the coroutine of
+`_advance`. It reads the state of the cursor only when it is awaited, because several awaitables may
+exist at a time and the state may change in between. A cursor reuses its awaitable if no other
+object refers to it.
 
-What happens for each record is in cursor.h, and so are the slots of both types; here is the rest.
+cursor.h has the code that runs for each record and the slots of both types. This module has the
+rest.
 """
 
 from types import GenericAlias
@@ -62,7 +64,7 @@ cdef extern from "cursor.h":
 
 
 cdef class RecordCursor:
-    """See `cursor.RecordCursor`, whose interface this is."""
+    """The native twin of `cursor.RecordCursor`, with the same interface."""
 
     cdef object __weakref__
     cdef AiokCursorState state
@@ -87,12 +89,12 @@ cdef class RecordCursor:
         return aiok_anext(<PyObject *>self)
 
     def interrupt(self):
-        """Take the next record from `_advance`. Any thread may call this."""
+        """Make the iteration call `_advance` for its next record. Safe in any thread."""
         self.state.until = 0
         self._until_s = float("-inf")
 
     def expose(self, records, double seconds):
-        """Return these records, for up to `seconds`, before `_advance` is called again."""
+        """Deliver these records, for at most `seconds`, before `_advance` is called again."""
         found = iter(records)
         cdef PyObject *old = self.state.records
         _incref(<PyObject *>found)
@@ -104,11 +106,14 @@ cdef class RecordCursor:
             self.state.until = aiok_coarse_time() + <int64_t>(seconds * 1e9)
 
     async def _advance(self):
-        """Return the next record when none is left or it is time to yield. For subclasses."""
+        """Return the next record, if none is exposed or it is time to yield. For subclasses."""
         raise StopAsyncIteration
 
     cdef PyObject *take(self) except? NULL:
-        """Return the next exposed record by an exact clock, or NULL. The caller owns it."""
+        """Return a new reference to the next exposed record, or NULL.
+
+        The exact clock decides whether it is time to yield.
+        """
         if not self.state.exact or self.state.records == NULL:
             return NULL
         if <double>self._time() >= self._until_s:
@@ -135,7 +140,7 @@ cdef class Awaitable:
         return self.send(None)
 
     def send(self, value):
-        """Behave as the method of a coroutine."""
+        """Do what `coroutine.send` does."""
         cdef PyObject *result = NULL
         cdef PySendResult state = aiok_send(<PyObject *>self, <PyObject *>value, &result)
         answer = <object>result
@@ -145,7 +150,7 @@ cdef class Awaitable:
         return answer
 
     def throw(self, *error):
-        """Behave as the method of a coroutine."""
+        """Do what `coroutine.throw` does."""
         coroutine = self.coroutine
         if coroutine is None:
             self.let_go()
@@ -157,7 +162,7 @@ cdef class Awaitable:
             raise
 
     def close(self):
-        """Behave as the method of a coroutine."""
+        """Do what `coroutine.close` does."""
         coroutine = self.coroutine
         self.let_go()
         if coroutine is not None:
@@ -176,7 +181,7 @@ def nothing():
 
 
 cdef PySendResult send(PyObject *awaitable, PyObject *value, PyObject **result) except? PYGEN_ERROR:
-    """Return a record, raise, or return what the coroutine waits for if no record is exposed."""
+    """Return the next record, or run a step of the `_advance` coroutine if none is exposed."""
     cdef Awaitable self = <Awaitable>awaitable
     cdef RecordCursor cursor
     if self.state.cursor == NULL:
@@ -192,7 +197,7 @@ cdef PySendResult send(PyObject *awaitable, PyObject *value, PyObject **result) 
         _incref(<PyObject *>cursor)
         self.state.cursor = <PyObject *>cursor
         if cursor.state.spare == awaitable:
-            # It may be dropped while it waits, which closes the coroutine.
+            # The awaitable may be deleted while it waits, which closes the coroutine.
             _clear(cursor.state.spare)
     return drive(self, <object>value, result)
 
@@ -209,7 +214,7 @@ cdef PySendResult drive(Awaitable self, object value, PyObject **result) except?
 
 
 cdef PyObject *iternext(PyObject *awaitable) except? NULL:
-    """`send` as `tp_iternext`."""
+    """Call `send` for the slot `tp_iternext`."""
     cdef PyObject *result = NULL
     cdef PyObject *stop = NULL
     if send(awaitable, <PyObject *>None, &result) == PYGEN_NEXT:

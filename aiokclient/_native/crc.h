@@ -1,7 +1,8 @@
-/* CRC-32C of few bytes, by the instruction for it; see `crc.py`.
+/* CRC-32C of short buffers, by the processor's CRC instruction; see `crc.py`.
 
-For much the package is faster, which works on several strands at a time; for little the call of it
-takes longer than the work. Where there is no such instruction, `aiok_crc_here` says so. */
+For large buffers, the crc32c package is faster, because it computes several streams at a time. For
+short buffers, calling the package takes longer than the computation. `aiok_crc_here` returns
+whether the processor has the instruction. */
 
 #ifndef AIOKCLIENT_RECORD_CRC_H
 #define AIOKCLIENT_RECORD_CRC_H

@@ -1,4 +1,4 @@
-/* What consumer.pyx needs of C: a clock that costs nothing, slots of a type, StopIteration. */
+/* The parts of consumer.pyx that need C: a fast clock, type slots, and StopIteration. */
 
 #ifndef AIOKCLIENT_CURSOR_H
 #define AIOKCLIENT_CURSOR_H
@@ -14,8 +14,8 @@
 #include <time.h>
 #endif
 
-/* Nanoseconds, right to a few milliseconds: reading an exact clock costs as much as all the rest of
-handing out a record. */
+/* Returns nanoseconds with a resolution of a few milliseconds. Reading an exact clock would cost as
+much as the rest of the delivery of a record. */
 static inline int64_t
 aiok_coarse_time(void)
 {
@@ -34,22 +34,22 @@ aiok_coarse_time(void)
 #endif
 }
 
-/* What `anext` and `await` touch for each record. The references in it are the garbage collector's
-business by `aiok_cursor_traverse`. */
+/* The state that `anext` and `await` use for each record. `aiok_cursor_traverse` shows its
+references to the garbage collector. */
 typedef struct {
-    PyObject *records; /* An iterator over those at hand. */
-    PyObject *spare; /* An awaitable for the next `anext`, unless somebody else has it. */
-    PyObject *stop; /* A StopIteration, likewise. */
-    int64_t until; /* Of the coarse clock; the time to give way. */
-    int exact; /* There is another clock. */
+    PyObject *records; /* An iterator over the exposed records. */
+    PyObject *spare; /* The awaitable that `anext` reuses if no other object refers to it. */
+    PyObject *stop; /* The StopIteration that is reused in the same way. */
+    int64_t until; /* The time to yield to the event loop, by the coarse clock. */
+    int exact; /* Whether the cursor uses another clock. */
 } AiokCursorState;
 
 typedef struct {
-    PyObject *cursor; /* NULL once it is awaited. */
-    int driven; /* A coroutine answers it. */
+    PyObject *cursor; /* NULL after it was awaited. */
+    int driven; /* Whether it drives the coroutine of `_advance`. */
 } AiokAwaitableState;
 
-/* Where these are in the objects that Cython lays out. */
+/* The offsets of these structs in the objects, whose layout Cython determines. */
 static Py_ssize_t aiok_cursor_at, aiok_awaitable_at;
 static PyTypeObject *aiok_awaitables;
 static iternextfunc aiok_slow_next;
@@ -67,7 +67,7 @@ aiok_awaitable_state(PyObject *awaitable)
     return (AiokAwaitableState *)((char *)awaitable + aiok_awaitable_at);
 }
 
-/* `am_anext` */
+/* The slot `am_anext`. */
 static PyObject *
 aiok_anext(PyObject *cursor)
 {
@@ -91,8 +91,8 @@ aiok_anext(PyObject *cursor)
     return Py_NewRef(awaitable);
 }
 
-/* The next record at hand, or NULL, perhaps with an exception. With a record the awaitable's reference
-to the cursor goes to the caller. */
+/* Returns the next exposed record, or NULL with or without an exception. With a record, the caller
+takes over the awaitable's reference to the cursor. */
 static inline PyObject *
 aiok_take(PyObject *awaitable, PyObject **cursor)
 {
@@ -114,7 +114,7 @@ aiok_take(PyObject *awaitable, PyObject **cursor)
     return record;
 }
 
-/* `am_send`, which Python 3.11 calls to await something. */
+/* The slot `am_send`, which Python 3.11 calls for an await. */
 static PySendResult
 aiok_send(PyObject *awaitable, PyObject *value, PyObject **result)
 {
@@ -130,7 +130,7 @@ aiok_send(PyObject *awaitable, PyObject *value, PyObject **result)
     return aiok_slow_send(awaitable, value, result);
 }
 
-/* `tp_iternext`, which Python 3.12 and later call to await something. */
+/* The slot `tp_iternext`, which Python 3.12 and later call for an await. */
 static PyObject *
 aiok_next_of_awaitable(PyObject *awaitable)
 {
@@ -189,8 +189,8 @@ aiok_awaitable_clear(PyObject *awaitable)
     return aiok_awaitable_clear_rest(awaitable);
 }
 
-/* Cython enters a method of its own as `__anext__`, which subclasses in Python would look up and
-call for each record. With the descriptor that a type in C has, they take over the slot itself. */
+/* Gives the type a slot wrapper as `__anext__`, so that subclasses in Python inherit the slot. The
+`__anext__` of Cython is a method, which subclasses would look up and call for each record. */
 static int
 aiok_anext_slot(PyTypeObject *type)
 {
@@ -214,7 +214,7 @@ aiok_anext_slot(PyTypeObject *type)
     return 0;
 }
 
-/* Puts the slots into the types that Cython has made; 0, or -1 with an exception. */
+/* Sets the slots of the types that Cython has created. Returns 0, or -1 with an exception. */
 static int
 aiok_cursor_types(PyTypeObject *cursors, Py_ssize_t cursor_at, PyTypeObject *awaitables,
                   Py_ssize_t awaitable_at, iternextfunc slow_next, sendfunc slow_send)
@@ -223,7 +223,8 @@ aiok_cursor_types(PyTypeObject *cursors, Py_ssize_t cursor_at, PyTypeObject *awa
         || !PyType_IS_GC(cursors) || !PyType_IS_GC(awaitables)
         || PyType_HasFeature(cursors, Py_TPFLAGS_HEAPTYPE)
         || PyType_HasFeature(awaitables, Py_TPFLAGS_HEAPTYPE)) {
-        PyErr_SetString(PyExc_ImportError, "the types of cursors have another layout");
+        PyErr_SetString(
+            PyExc_ImportError, "The types of cursors have an unexpected memory layout.");
         return -1;
     }
     aiok_cursor_at = cursor_at;

@@ -1,4 +1,4 @@
-/* What producer_delivery.pxi needs of C: the slots of awaitables, StopIteration. */
+/* The parts of producer_delivery.pxi that need C: the slots of awaitables, and StopIteration. */
 
 #ifndef AIOKCLIENT_DELIVERY_H
 #define AIOKCLIENT_DELIVERY_H
@@ -12,7 +12,8 @@ static int
 aiok_awaiting_type(PyTypeObject *type, sendfunc send, iternextfunc next)
 {
     if (type->tp_as_async == NULL || PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE)) {
-        PyErr_SetString(PyExc_ImportError, "the type of awaitables has another layout");
+        PyErr_SetString(
+            PyExc_ImportError, "The type of awaitables has an unexpected memory layout.");
         return -1;
     }
     type->tp_as_async->am_send = send;

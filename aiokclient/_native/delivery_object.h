@@ -1,9 +1,9 @@
-/* A delivery as bytes in memory; the class around it is in producer_delivery.pxi.
+/* The memory layout of a delivery. The class is in producer_delivery.pxi.
 
-One is made for each record that is sent, and to have the garbage collector know each of them would
-cost as much as all the rest of it. Yet a cycle may well go through one: a failure's traceback, a
-frame, its variable, the delivery, its batch, the failure. So those that the collector does not know
-stand in a list, and are made known to it when it is about to look at everything there is. */
+A delivery is created for each record that is sent. If the garbage collector tracked each of them,
+that would cost as much as the rest of its creation. But a reference cycle can contain a delivery: a
+failure's traceback, a frame, its variable, the delivery, its batch, the failure. So untracked
+deliveries are in a linked list, and all of them become tracked before a full collection. */
 
 #ifndef AIOKCLIENT_DELIVERY_OBJECT_H
 #define AIOKCLIENT_DELIVERY_OBJECT_H
@@ -16,12 +16,12 @@ typedef struct AiokDelivery {
     PyObject *batch;
     Py_ssize_t index;
     int64_t timestamp;
-    struct AiokDelivery *before; /* NULL in those that the collector knows. */
+    struct AiokDelivery *before; /* NULL if the garbage collector tracks the delivery. */
     struct AiokDelivery *after;
 } AiokDelivery;
 
-/* Memory of deliveries that are gone, for the next ones. Left out where every use of memory is to
-be watched: -DAIOK_NO_SPARES. */
+/* The number of freed deliveries whose memory is kept for reuse. -DAIOK_NO_SPARES disables it for
+the sanitizers, which check every use of memory. */
 #ifdef AIOK_NO_SPARES
 #define AIOK_DELIVERIES 0
 #else
@@ -30,9 +30,9 @@ be watched: -DAIOK_NO_SPARES. */
 
 typedef struct {
     PyTypeObject *type;
-    AiokDelivery *spare; /* The next one is in `batch`. */
+    AiokDelivery *spare; /* A linked list: `batch` is the next one. */
     int spares;
-    AiokDelivery unknown; /* The list's head, no delivery itself. */
+    AiokDelivery unknown; /* The head of the list of untracked deliveries. It is not a delivery. */
 } AiokDeliveries;
 
 static inline PyObject *

@@ -1,4 +1,4 @@
-/* The slots of the type of delivery_object.h, and what makes deliveries known to the collector. */
+/* The type slots of deliveries, and the function that makes the garbage collector track them. */
 
 #ifndef AIOKCLIENT_DELIVERY_TYPE_H
 #define AIOKCLIENT_DELIVERY_TYPE_H
@@ -60,7 +60,7 @@ aiok_delivery_tp_new(PyTypeObject *Py_UNUSED(type), PyObject *Py_UNUSED(args),
     return aiok_delivery_new(&aiok_deliveries, Py_None, 0, 0);
 }
 
-/* All that exist become known to the collector. */
+/* Makes the garbage collector track all existing deliveries. */
 static void
 aiok_know_deliveries(void)
 {
@@ -79,7 +79,8 @@ aiok_delivery_type(PyTypeObject *type)
         || PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE)
         || PyType_HasFeature(type, Py_TPFLAGS_BASETYPE)
         || !PyType_HasFeature(type, Py_TPFLAGS_HAVE_GC)) {
-        PyErr_SetString(PyExc_ImportError, "the type of deliveries has another layout");
+        PyErr_SetString(
+            PyExc_ImportError, "The type of deliveries has an unexpected memory layout.");
         return -1;
     }
     aiok_deliveries.type = type;

@@ -1,4 +1,4 @@
-"""Records, their metadata and spare memory for both, for the other native modules."""
+"""The declarations of records and their metadata, for the other native modules."""
 
 from cpython.object cimport PyObject, PyTypeObject
 

@@ -1,4 +1,4 @@
-"""Native twins of ground modules: records, their metadata, memory, data that is not collected."""
+"""Native twins of `types`, `buffers`, and `untracked`."""
 
 from types import GenericAlias
 

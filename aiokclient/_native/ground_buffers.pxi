@@ -18,7 +18,7 @@ cdef extern from "Python.h":
 @cython.no_gc
 @cython.final
 cdef class BufferPool:
-    """See `buffers.BufferPool`, whose interface this is."""
+    """The native twin of `buffers.BufferPool`, with the same interface."""
 
     cdef readonly Py_ssize_t kept
     cdef readonly Py_ssize_t limit
@@ -35,7 +35,7 @@ cdef class BufferPool:
     def take(self, Py_ssize_t size):
         """Return `size` bytes of memory with arbitrary content."""
         if size < 0:
-            raise ValueError(f"{size} bytes cannot be")
+            raise ValueError(f"The size of a buffer must be at least 0, not {size}.")
         cdef Block block = Block.__new__(Block)
         self._find(block, size)
         block.size = size
@@ -51,7 +51,7 @@ cdef class BufferPool:
     cdef int _find(self, Block block, Py_ssize_t size) except -1:
         cdef int best = -1, i
         for i in range(self._count):
-            # It may live long, so it gets at most twice the memory that it needs.
+            # The block may live long, so it gets at most twice the memory that it needs.
             if size + ALIGNMENT <= self._rooms[i] and self._rooms[i] // 2 <= size + PAGE:
                 if best < 0 or self._rooms[i] < self._rooms[best]:
                     best = i
@@ -68,7 +68,7 @@ cdef class BufferPool:
         return 0
 
     cdef void *_drop(self, int which) noexcept:
-        """Take out one kept piece; the others stay in their order."""
+        """Remove one kept piece of memory. The others keep their order."""
         cdef void *at = self._at[which]
         cdef int i
         self.kept -= self._rooms[which]
@@ -78,7 +78,7 @@ cdef class BufferPool:
         return at
 
     cdef void _give(self, void *at, Py_ssize_t room) noexcept:
-        """Keep a piece of memory, and free older ones for it."""
+        """Keep a piece of memory for reuse. Free older ones if there are too many."""
         if room > self.limit or room < SMALL:
             free(at)
             return
@@ -92,7 +92,7 @@ cdef class BufferPool:
 @cython.no_gc
 @cython.final
 cdef class Block:
-    """The memory of a view. Every view refers to it, so it ends after the last one."""
+    """The memory of a view. It is released when no view refers to it any more."""
 
     cdef void *at
     cdef Py_ssize_t size

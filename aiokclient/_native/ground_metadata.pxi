@@ -1,4 +1,4 @@
-"""A named tuple that the garbage collector does not know; see plain_tuple.h."""
+"""A named tuple that the garbage collector does not track; see plain_tuple.h."""
 
 
 cdef extern from "plain_tuple_type.h":
@@ -15,7 +15,7 @@ def _make(cls, iterable):
 
 
 def untracked_tuple(kind):
-    """Return a native class with the methods of `kind`, the class in Python."""
+    """Return a native class with the methods of `kind`, the Python class."""
     made = aiok_plain_tuple_type()
     for name, content in vars(kind).items():
         if name not in ("__new__", "__slots__", "_make"):

@@ -29,7 +29,7 @@ cdef Place _last = None
 
 
 cdef Place place_of(object topic, object partition, object timestamp_type, object leader_epoch):
-    """Return an object with these fields, the previous one if they are the same."""
+    """Return a Place with these fields. It is the previous one if the fields are the same."""
     global _last
     cdef Place place = _last
     if (
@@ -54,7 +54,7 @@ cdef class ConsumerRecord:
  leader_epoch=None)
 --
 
-A record as read. Made for every record, hence slots and positional arguments."""
+A record that was read from a partition."""
 
     __class_getitem__ = classmethod(GenericAlias)
 
@@ -171,12 +171,12 @@ A record as read. Made for every record, hence slots and positional arguments.""
 
 
 cdef class Tracked(ConsumerRecord):
-    """A record that the garbage collector tracks; the constructor makes it."""
+    """A record that the garbage collector tracks. The constructor creates this class."""
 
 
 cdef Place _place(ConsumerRecord record):
     if record._place == NULL:
-        raise AttributeError("the record was made without its fields")
+        raise AttributeError("The record was created without its fields.")
     return <Place>record._place
 
 

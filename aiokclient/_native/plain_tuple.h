@@ -1,7 +1,7 @@
-/* A tuple of four that the garbage collector does not know: the base of RecordMetadata.
+/* A tuple of four items that the garbage collector does not track: the base of RecordMetadata.
 
-One is made for each message that is acknowledged, and holds a text and three numbers, which refer
-to nothing. To have the collector know of it costs as much as making it. */
+One is created for each record that is acknowledged. Its items are a str and three integers, which
+refer to no other objects. Tracking the tuple would cost as much as creating it. */
 
 #ifndef AIOKCLIENT_PLAIN_TUPLE_H
 #define AIOKCLIENT_PLAIN_TUPLE_H
@@ -10,8 +10,8 @@ to nothing. To have the collector know of it costs as much as making it. */
 
 #define AIOK_FIELDS 4
 
-/* Memory of those that are gone, for the next ones. Left out where every use of memory is to be
-watched: -DAIOK_NO_SPARES. */
+/* The number of freed tuples whose memory is kept for reuse. -DAIOK_NO_SPARES disables it for the
+sanitizers, which check every use of memory. */
 #ifdef AIOK_NO_SPARES
 #define AIOK_TUPLES 0
 #else
@@ -19,12 +19,12 @@ watched: -DAIOK_NO_SPARES. */
 #endif
 
 typedef struct {
-    PyObject *first; /* The next one is its first item; all keep their type. */
+    PyObject *first; /* A linked list: the first item is the next one. All keep their type. */
     int count;
 } AiokTuples;
 
-/* A new one of that type, which is the one in plain_tuple_type.h. Steals offset and timestamp, also
-when it fails. */
+/* Returns a new tuple of the type in plain_tuple_type.h. Takes over the references to offset and
+timestamp, also if it fails. */
 static inline PyObject *
 aiok_plain_tuple(AiokTuples *spares, PyTypeObject *type, PyObject *topic, PyObject *partition,
                  PyObject *offset, PyObject *timestamp)
@@ -56,7 +56,7 @@ aiok_plain_tuple(AiokTuples *spares, PyTypeObject *type, PyObject *topic, PyObje
     return made;
 }
 
-/* Appends to a list, and takes the reference, also when it fails. */
+/* Appends an item to a list. Takes over the reference to the item, also if it fails. */
 static inline int
 aiok_append(PyObject *list, PyObject *item)
 {

@@ -1,4 +1,4 @@
-/* The type of plain_tuple.h, for the one module that makes it. */
+/* The type of the tuples in plain_tuple.h. Only one module includes this file. */
 
 #ifndef AIOKCLIENT_PLAIN_TUPLE_TYPE_H
 #define AIOKCLIENT_PLAIN_TUPLE_TYPE_H
@@ -15,7 +15,7 @@ aiok_plain_dealloc(PyObject *self)
     for (Py_ssize_t i = 0; i < size; i++) {
         Py_XDECREF(PyTuple_GET_ITEM(self, i));
     }
-    /* A subclass may have more to it. */
+    /* An instance of a subclass may be larger. */
     if (size == AIOK_FIELDS && aiok_tuples.count < AIOK_TUPLES
         && type->tp_basicsize == PyTuple_Type.tp_basicsize
         && !PyType_HasFeature(type, Py_TPFLAGS_HAVE_GC)) {
@@ -29,7 +29,7 @@ aiok_plain_dealloc(PyObject *self)
     }
 }
 
-/* tuple.__new__ would take for granted that the collector knows the type. */
+/* Creates an instance. tuple.__new__ cannot, because it requires a type with GC support. */
 static PyObject *
 aiok_plain_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
@@ -52,7 +52,7 @@ aiok_plain_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     return made;
 }
 
-/* For subclasses, which the collector knows. */
+/* The traverse function of subclasses, whose instances the garbage collector tracks. */
 static int
 aiok_plain_traverse(PyObject *self, visitproc visit, void *arg)
 {
@@ -62,8 +62,8 @@ aiok_plain_traverse(PyObject *self, visitproc visit, void *arg)
     return 0;
 }
 
-/* RecordMetadata, but for its methods. With a tp_traverse of its own it does not inherit what
-makes a type known to the collector. `class` statements make none without that. */
+/* Creates RecordMetadata without its methods. Because the type has a tp_traverse of its own, it
+does not inherit GC support from tuple. A `class` statement cannot create such a type. */
 static PyObject *
 aiok_plain_tuple_type(void)
 {
@@ -89,7 +89,8 @@ aiok_plain_tuple_type(void)
     PyObject *type = PyType_FromSpecWithBases(&spec, bases);
     Py_DECREF(bases);
     if (type != NULL && PyType_HasFeature((PyTypeObject *)type, Py_TPFLAGS_HAVE_GC)) {
-        PyErr_SetString(PyExc_ImportError, "this Python has the collector know every tuple");
+        PyErr_SetString(
+            PyExc_ImportError, "In this Python, the garbage collector tracks every tuple.");
         Py_CLEAR(type);
     }
     return type;

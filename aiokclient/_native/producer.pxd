@@ -1,4 +1,4 @@
-"""Deliveries, their batches, and what waits for them, for all parts of this module."""
+"""The declarations of deliveries, their batches, and their waiters."""
 
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint64_t
@@ -15,11 +15,11 @@ cdef enum Stage:
 
 
 cdef enum Kind:
-    # A task that waits until there is something new to look at.
+    # A task that waits for any change.
     CHANGE
     # A task that awaits the outcome of `delivery`.
     RECORD
-    # A callback of `delivery`. Its line owns it.
+    # A callback of `delivery`. Its line owns the reference.
     CALL
 
 
@@ -31,27 +31,28 @@ cdef struct Line:
 
 cdef class Owner:
     cdef Line line
-    # Callbacks that have not run yet, those that the loop is about to run included.
+    # Number of callbacks that have not run yet, including those that are scheduled.
     cdef Py_ssize_t calls
-    # The loop is about to run what was in the line, or has begun to.
+    # Whether the waiters and callbacks are scheduled, or have begun to run.
     cdef bint running
-    # What it is about to run; None once it has begun: what is added then comes after it.
+    # The scheduled waiters and callbacks. None after they have begun to run: any that are added
+    # then run after them.
     cdef list woken
     # The callbacks in the line, by the index of their record.
     cdef dict _callbacks
-    # Add a waiter or a callback at the end of the line.
+    # Append a waiter or a callback to the line.
     cdef int join(self, Waiter waiter) except -1
-    # Have the loop run what is in the line, in its order, at its next iteration.
+    # Schedule the waiters and callbacks, in order, for the loop's next iteration.
     cdef int run(self, object loop) except -1
-    # Have the tasks go on that wait for something new to look at; the others stay.
+    # Wake the tasks that wait for any change. The others stay in the line.
     cdef int run_changed(self, object loop) except -1
-    # Called when the loop has run all of it.
+    # Called when all scheduled waiters and callbacks have run.
     cdef int ran(self, object loop) except -1
 
 
 cdef class Waiter:
     cdef Owner owner
-    # The owner's. It stays valid when the garbage collector has cleared `owner`.
+    # The line of the owner. It stays valid after the garbage collector has cleared `owner`.
     cdef Line *line
     cdef PyObject *before
     cdef PyObject *after
@@ -63,13 +64,13 @@ cdef class Waiter:
     cdef object delivery
     cdef Stage stage
     cdef Kind kind
-    # Have it wait in a line, anew if it has waited before. It has to be yielded next.
+    # Start to wait, also after an earlier wait. The caller must yield the waiter next.
     cdef int begin(self, object loop, Owner owner) except -1
-    # Wait there no more.
+    # Stop waiting.
     cdef void leave(self) noexcept
 
 
-# A callback, to be added to a line.
+# Return a waiter that stands for a callback.
 cdef Waiter callback_of(object delivery, object callback, object context)
 
 
@@ -77,7 +78,7 @@ cdef class DeliveryBatch(Owner):
     cdef public object topic
     cdef public object partition
     cdef public object error
-    # What logs the failure once nobody can retrieve it any more.
+    # The object that logs the failure when it can no longer be retrieved.
     cdef public object report
     cdef public Py_ssize_t count
     cdef public Py_ssize_t moved
@@ -90,16 +91,16 @@ cdef class DeliveryBatch(Owner):
     cdef public object _hooks
     cdef public object _forwards
     cdef public object _retrieved
-    # The number that the batch has in the last `Deliveries` that gave it one.
+    # The serial number of the last `DeliveryRuns` with this batch, and the batch's index in it.
     cdef uint64_t asker
     cdef Py_ssize_t number
-    # Refuse a caller in another loop or thread.
+    # Raise WrongLoopError or WrongThreadError for a caller in another loop or thread.
     cdef int check_caller(self, object loop) except -1
-    # Have a task wait by this until there is something new to look at; `leave` ends that.
+    # Make a task wait for any change with this waiter, until `leave`.
     cdef int await_by(self, Waiter waiter) except -1
-    # Have a callback run after what has been added before.
+    # Add a callback, which runs after all that were added before it.
     cdef int add_call(self, Waiter waiter, Py_ssize_t index) except -1
-    # Let those go along whose records have moved.
+    # Move waiters and callbacks to the batches to which their records have moved.
     cdef int hand_over(self) except -1
 
 
@@ -115,7 +116,8 @@ cdef class BatchState(DeliveryBatch):
 cdef class QueueState:
     cdef public BatchState open
     cdef public bint unsendable
-    # What the `send_many` of that number has for it, in bytes and records.
+    # The serial number of the last `send_many` with this queue, and what it adds to the queue:
+    # `need` in bytes, `needed` in records.
     cdef uint64_t asker
     cdef Py_ssize_t need
     cdef Py_ssize_t needed
@@ -129,16 +131,16 @@ cdef class TopicState:
     cdef public Py_ssize_t sticky_left
 
 
-# The batch that a record is in now; `index` becomes the one there.
+# Return the batch in which a record is now, and set `index` to its index there.
 cdef DeliveryBatch locate(DeliveryBatch batch, Py_ssize_t *index)
 
-# The RecordMetadata of a written record that was sent with that timestamp, owned by the caller.
+# Return the RecordMetadata of a written record that was sent with `timestamp`, as a new reference.
 cdef PyObject *metadata(DeliveryBatch batch, Py_ssize_t index, int64_t timestamp) except NULL
 
-# The same with the timestamp to show, as an object.
+# Return the same for a timestamp that is a Python object.
 cdef PyObject *placed(DeliveryBatch batch, Py_ssize_t index, PyObject *time) except NULL
 
-# The object, whose reference was ours.
+# Return the object, and take over the reference to it.
 cdef object owned(PyObject *made)
 
 
@@ -152,7 +154,7 @@ cdef extern from "delivery_object.h":
 
 
 cdef class Delivery:
-    # As in delivery_object.h.
+    # The same layout as AiokDelivery in delivery_object.h.
     cdef DeliveryBatch _batch
     cdef Py_ssize_t _index
     cdef int64_t _timestamp
@@ -164,7 +166,8 @@ cdef AiokDeliveries *deliveries
 
 
 cdef struct Run:
-    # So many records of one batch, up to `end` in the sequence; `number` is that of the batch.
+    # Consecutive records of one batch: up to index `end` in the sequence, from index `first` in
+    # the batch. `number` is the index of the batch in `_batches`.
     Py_ssize_t end
     Py_ssize_t first
     Py_ssize_t number
@@ -180,5 +183,5 @@ cdef class DeliveryRuns:
     cdef int put(
         self, DeliveryBatch batch, Py_ssize_t first, Py_ssize_t size, int64_t timestamp
     ) except -1
-    # The same for one record, which may stand right behind the one before.
+    # Append one record, which may continue the last run.
     cdef int put_one(self, DeliveryBatch batch, Py_ssize_t index, int64_t timestamp) except -1

@@ -1,7 +1,7 @@
 # cython: auto_pickle=False
 """Native twins of the modules in `producer._pure`: sending, deliveries, and waiting for them.
 
-The parts are one module, so that they call each other directly.
+All parts are in one extension module, so that they can call each other's C functions.
 """
 
 import asyncio

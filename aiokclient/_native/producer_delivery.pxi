@@ -1,9 +1,8 @@
-"""The native twin of the delivery in `producer._pure.delivery`, whose interface this is.
+"""The native twin of `producer._pure.delivery.Delivery`, with the same interface.
 
-A delivery is a batch, an index and a timestamp; see delivery_object.h for what the garbage
-collector has to do with it. What `await` drives is not the delivery itself but a small thing made
-for it: for a delivery that is done one without a state, for others one that a task can wait by. So
-any number may be outstanding.
+A delivery is a batch, an index and a timestamp. delivery_object.h explains how the garbage
+collector tracks it. Each `await` of a delivery creates an awaitable of its own, so that any number
+of tasks can await it: `Ended` if the delivery is done, otherwise `Waiting`.
 """
 
 import gc
@@ -40,9 +39,10 @@ cdef PyObject *stop = NULL
 cdef class Delivery:
     """See `producer._pure.delivery.Delivery`.
 
-    Await it, any number of times and from any number of tasks, for the `RecordMetadata`; it raises
-    the `KafkaError` that kept the record from being delivered, and ends within
-    `delivery_timeout_ms` of the send. Cancelling a task that awaits it never cancels the delivery.
+    Awaiting a delivery returns the `RecordMetadata`, or raises the `KafkaError` that prevented the
+    delivery. It has an outcome at most `delivery_timeout_ms` after the send. Any number of tasks
+    may await it, any number of times. Cancelling a task that awaits it does not cancel the
+    delivery: the record is still sent.
     """
 
     def __init__(self, DeliveryBatch batch not None, Py_ssize_t index, int64_t timestamp):
@@ -54,7 +54,7 @@ cdef class Delivery:
     def origin(self):
         """The batch with which the record was sent, its index there, and its timestamp."""
         if self._batch is None:
-            raise AttributeError("the delivery was made without its batch")
+            raise AttributeError("The delivery was created without its batch.")
         return self._batch, self._index, self._timestamp
 
     def located(self):
@@ -70,7 +70,7 @@ cdef class Delivery:
 
     @property
     def partition(self):
-        """The partition, or None while the topic is unknown and no partition is chosen."""
+        """The partition, or None while the topic is unknown and no partition was chosen."""
         cdef Py_ssize_t index = self._index
         return locate(self._batch, &index).partition_of(index)
 
@@ -86,9 +86,10 @@ cdef class Delivery:
 
     @property
     def timestamp(self):
-        """The record's timestamp in milliseconds since the epoch; the broker's with LogAppendTime.
+        """The record's timestamp in milliseconds since the epoch.
 
-        Raises `asyncio.InvalidStateError` until done.
+        If the topic uses LogAppendTime, it is the broker's timestamp. Raises
+        `asyncio.InvalidStateError` while the delivery is pending.
         """
         cdef Py_ssize_t index = self._index
         cdef DeliveryBatch batch = finished(self, &index)
@@ -104,7 +105,7 @@ cdef class Delivery:
         return False
 
     def result(self):
-        """Return the metadata of the record, or raise its failure, which counts as retrieved then.
+        """Return the metadata of the record, or raise its failure, which then counts as retrieved.
 
         Raises `asyncio.InvalidStateError` until done.
         """
@@ -113,7 +114,7 @@ cdef class Delivery:
         return owned(outcome(batch, index, self._timestamp))
 
     def exception(self):
-        """Return the failure of the record or None. A failure counts as retrieved then.
+        """Return the failure of the record, or None. A returned failure counts as retrieved.
 
         Raises `asyncio.InvalidStateError` until done.
         """
@@ -121,19 +122,21 @@ cdef class Delivery:
         return finished(self, &index).retrieve(index)
 
     def add_done_callback(self, callback, *, context=None):
-        """Call `callback(delivery)` from the event loop when it is done.
+        """Call `callback(delivery)` from the event loop when the delivery is done.
 
         Callbacks and the tasks that await the delivery run in the order in which they were added,
-        as those of an asyncio.Future. A callback alone does not retrieve a failure. Raises
-        WrongThreadError and WrongLoopError.
+        as they do for an asyncio.Future. A callback alone does not retrieve a failure. Raises
+        WrongThreadError if another thread calls it, and WrongLoopError in another event loop.
         """
         if not callable(callback):
-            raise TypeError(f"add_done_callback takes a function of a delivery, not {callback!r}")
+            raise TypeError(
+                f"add_done_callback() takes a function of one delivery, not {callback!r}.",
+            )
         cdef Py_ssize_t index = self._index
         locate(self._batch, &index).call_when_done(self, index, callback, context)
 
     def remove_done_callback(self, callback):
-        """Remove all occurrences of a callback, and return how many there were.
+        """Remove all occurrences of a callback, and return how many were removed.
 
         Callbacks of a delivery that is done are not removed.
         """
@@ -183,7 +186,7 @@ cdef DeliveryBatch finished(Delivery delivery, Py_ssize_t *index):
 
 
 cdef PyObject *outcome(DeliveryBatch batch, Py_ssize_t index, int64_t timestamp) except NULL:
-    """Return the metadata of a record that is done, or raise its failure."""
+    """Return the metadata of a record with an outcome, or raise its failure."""
     if batch.error is not None:
         raise batch.retrieve(index).with_traceback(None)
     return metadata(batch, index, timestamp)
@@ -193,7 +196,7 @@ cdef PyObject *outcome(DeliveryBatch batch, Py_ssize_t index, int64_t timestamp)
 @cython.final
 @cython.freelist(16)
 cdef class Ended:
-    """The awaitable of a delivery that is done, which returns at once."""
+    """The awaitable of a delivery that is done. It returns immediately."""
 
     cdef DeliveryBatch batch
     cdef Py_ssize_t index
@@ -209,16 +212,16 @@ cdef class Ended:
         raise StopIteration(self.answer())
 
     def send(self, value):
-        """Behave as the method of a coroutine."""
+        """Do what `coroutine.send` does."""
         raise StopIteration(self.answer())
 
     def throw(self, *error):
-        """Behave as the method of a coroutine."""
+        """Do what `coroutine.throw` does."""
         self.batch = None
         nothing().throw(*error)
 
     def close(self):
-        """Behave as the method of a coroutine."""
+        """Do what `coroutine.close` does."""
         self.batch = None
 
     cdef object answer(self):
@@ -240,24 +243,24 @@ cdef DeliveryBatch once(Ended self):
 cdef PySendResult ended_send(
     PyObject *awaited, PyObject *value, PyObject **result
 ) except? PYGEN_ERROR:
-    """`am_send`."""
+    """Implement the slot `am_send`."""
     cdef Ended self = <Ended>awaited
     result[0] = outcome(once(self), self.index, self.timestamp)
     return PYGEN_RETURN
 
 
 cdef PyObject *ended_next(PyObject *awaited) except? NULL:
-    """`tp_iternext`, which stands for `am_send` in Python 3.12 and later."""
+    """Implement the slot `tp_iternext`, which Python 3.12 and later call for an await."""
     cdef PyObject *result = NULL
     ended_send(awaited, <PyObject *>None, &result)
-    aiok_stop_iteration(&stop, result)  # which takes the reference over
+    aiok_stop_iteration(&stop, result)  # It takes over the reference.
     return NULL
 
 
-# Without a freelist: what comes from one would not be finalized again.
+# This class has no freelist, because a reused object would not be finalized again.
 @cython.final
 cdef class Waiting(Waiter):
-    """The awaitable of a delivery without an outcome, for which a task waits."""
+    """The awaitable of a pending delivery."""
 
     def __await__(self):
         return self
@@ -269,19 +272,19 @@ cdef class Waiting(Waiter):
         return self.send(None)
 
     def send(self, value):
-        """Behave as the method of a coroutine."""
+        """Do what `coroutine.send` does."""
         cdef PyObject *result = NULL
         if waiting_send(<PyObject *>self, <PyObject *>value, &result) == PYGEN_RETURN:
             raise StopIteration(owned(result))
         return owned(result)
 
     def throw(self, *error):
-        """Behave as the method of a coroutine."""
+        """Do what `coroutine.throw` does."""
         self.close()
         nothing().throw(*error)
 
     def close(self):
-        """Behave as the method of a coroutine."""
+        """Do what `coroutine.close` does."""
         self.delivery = None
         self.leave()
 
@@ -314,7 +317,7 @@ cdef DeliveryBatch step(Waiting self, Py_ssize_t *index):
 cdef PySendResult waiting_send(
     PyObject *awaited, PyObject *value, PyObject **result
 ) except? PYGEN_ERROR:
-    """`am_send`."""
+    """Implement the slot `am_send`."""
     cdef Py_ssize_t index = 0
     cdef Delivery delivery = <Delivery>(<Waiting>awaited).delivery
     cdef DeliveryBatch batch = step(<Waiting>awaited, &index)
@@ -326,11 +329,11 @@ cdef PySendResult waiting_send(
 
 
 cdef PyObject *waiting_next(PyObject *awaited) except? NULL:
-    """`tp_iternext`, which stands for `am_send` in Python 3.12 and later."""
+    """Implement the slot `tp_iternext`, which Python 3.12 and later call for an await."""
     cdef PyObject *result = NULL
     if waiting_send(awaited, <PyObject *>None, &result) == PYGEN_NEXT:
         return result
-    aiok_stop_iteration(&stop, result)  # which takes the reference over
+    aiok_stop_iteration(&stop, result)  # It takes over the reference.
     return NULL
 
 
@@ -338,12 +341,12 @@ aiok_awaiting_type(<PyTypeObject *>Ended, ended_send, ended_next)
 aiok_awaiting_type(<PyTypeObject *>Waiting, waiting_send, waiting_next)
 
 
-# From Python 3.14 on what is collected by and by is of the generation before the last.
+# Python 3.14 collects old objects in increments, which it reports as generation 1.
 cdef int EVERYTHING = 1 if sys.version_info >= (3, 14) else 2
 
 
 def collecting(phase, info):
-    """For `gc.callbacks`: the collector is about to look at everything there is."""
+    """Track all deliveries before old objects are collected. `gc.callbacks` has this function."""
     if phase == "start" and <int>info["generation"] >= EVERYTHING:
         aiok_know_deliveries()
 

@@ -21,7 +21,7 @@ cdef uint64_t run_serials = 0
 cdef class DeliveryRuns:
     """See `producer._pure.deliveries.DeliveryRuns`.
 
-    In memory, a batch is named by its place in a list.
+    A run refers to its batch by the batch's index in a list.
     """
 
     def __cinit__(self):
@@ -112,7 +112,7 @@ cdef class DeliveryRuns:
         if at < 0:
             at += len(self)
         if not 0 <= at < len(self):
-            raise IndexError("no such delivery")
+            raise IndexError("deliveries index out of range")
         run = find(self, at)
         return made(self, run, at - (self._runs[run - 1].end if run else 0))
 
@@ -121,7 +121,7 @@ cdef class DeliveryRuns:
 
 
 cdef Py_ssize_t find(DeliveryRuns runs, Py_ssize_t at) noexcept:
-    """The run with that delivery, which is there."""
+    """Return the index of the run with the delivery at `at`, which must exist."""
     cdef Py_ssize_t low = 0, high = runs._count, middle
     while low < high:
         middle = (low + high) // 2
@@ -141,10 +141,10 @@ cdef Delivery made(DeliveryRuns runs, Py_ssize_t run, Py_ssize_t nth):
 
 
 cdef class Gathering:
-    """Goes through deliveries twice: to have all of them sent, and for their outcomes.
+    """Two passes over deliveries: `demand` sends their batches, `collect` takes their outcomes.
 
-    Each step sees `limit` deliveries at most. It answers None when it has seen all, True when there
-    are more, and with a batch when the outcome of that has to be awaited first.
+    Each call handles at most `limit` deliveries. It returns None after the last one, True if there
+    are more, or a batch for whose outcome the caller must wait first.
     """
 
     cdef object _items
@@ -170,7 +170,7 @@ cdef class Gathering:
         _xdecref(self._time)
 
     def demand(self, Py_ssize_t limit):
-        """Have the batches sent, as somebody waits for them."""
+        """Send the batches without lingering, because a task waits for them."""
         cdef Py_ssize_t at = self._demanded, end
         cdef object items = self._items
         cdef PyObject *item
@@ -189,12 +189,12 @@ cdef class Gathering:
             self._last = batch = delivery_at(items, at - 1)._batch
             last = <PyObject *>batch
             demand(batch)
-            end = min(_size(items), end)  # A call of Python may have changed the list.
+            end = min(_size(items), end)  # Python code that was called may have changed the list.
         self._demanded = at
         return True if at < _size(self._items) else None
 
     def collect(self, Py_ssize_t limit):
-        """Take the outcomes; `failure` is the first among them."""
+        """Append the outcomes to `results`, and store the first failure in `failure`."""
         if self._runs is not None:
             return self._collect_runs(limit)
         return self._collect_list(limit)
@@ -209,7 +209,7 @@ cdef class Gathering:
         while self._seen < end:
             item = _item(items, self._seen)
             if is_delivery(item) and batch_of(item) == written:
-                # As the one before: written, and nobody was called since.
+                # The batch is written, and no Python code has run since the last delivery.
                 self._note(batch, (<Delivery>item)._index, 1, (<Delivery>item)._timestamp)
                 self._seen += 1
                 continue
@@ -249,14 +249,14 @@ cdef class Gathering:
         return True if self._seen < len(runs) else None
 
     cdef DeliveryBatch _take(self, DeliveryBatch batch, Py_ssize_t index, int64_t timestamp):
-        """Append the outcome of one record; the batch to wait for, if it has none."""
+        """Append the outcome of one record, or return the batch to wait for if it has none."""
         if index < batch.moved:
             batch = locate(batch, &index)
         if not batch.done:
             demand(batch)
             return batch
         if batch.calls and batch is not self._called:
-            self._called = batch  # Its callbacks run first.
+            self._called = batch  # The callbacks of the batch run first.
             return batch
         if batch.error is not None:
             error = batch.retrieve(index)
@@ -270,7 +270,7 @@ cdef class Gathering:
     cdef int _note(
         self, DeliveryBatch batch, Py_ssize_t index, Py_ssize_t count, int64_t timestamp
     ) except -1:
-        """Append where so many written records are. Nothing of Python is called."""
+        """Append the metadata of `count` written records. This calls no Python code."""
         cdef PyObject *results = <PyObject *>self.results
         if batch.append_time >= 0:
             timestamp = batch.append_time
@@ -293,19 +293,19 @@ cdef inline PyObject *batch_of(PyObject *delivery) noexcept:
 
 
 cdef inline bint is_written(DeliveryBatch batch) noexcept:
-    """Whether all of its records are, and are still in it, and all callbacks have run."""
+    """Return whether all records are written and in this batch, and all callbacks have run."""
     return batch.done and not batch.moved and batch.error is None and not batch.calls
 
 
 cdef inline Delivery delivery_at(object items, Py_ssize_t index):
     cdef PyObject *item = _item(items, index)
     if type(<object>item) is not Delivery or (<Delivery>item)._batch is None:
-        raise TypeError(f"gather takes deliveries, not {type(<object>item).__name__}")
+        raise TypeError(f"gather() takes deliveries, not {type(<object>item).__name__}.")
     return <Delivery>item
 
 
 cdef int demand(DeliveryBatch batch) except -1:
-    """Have it sent, and whatever its records have moved to."""
+    """Send the batch, and the batches to which its records have moved, without lingering."""
     batch.demand()
     if batch._forwards is not None:
         for target in batch.targets:

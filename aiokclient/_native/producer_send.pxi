@@ -1,6 +1,7 @@
 """The native twin of `producer._pure.send`, with the same interface.
 
-All but the common case is left to `producer.send` in Python, before anything has changed.
+It handles only the common cases. It leaves all others to the Python code of `producer.send`, before
+it has changed anything.
 """
 
 from aiokclient.types import ProducerRecord
@@ -36,7 +37,7 @@ cdef object PRODUCER_RECORD = ProducerRecord
 cdef uint64_t send_serials = 0
 
 cdef struct Row:
-    # A record of send_many; the references are borrowed from its items.
+    # A record of send_many. Its references are borrowed from the items.
     PyObject *queue
     PyObject *key
     PyObject *value
@@ -63,7 +64,7 @@ cdef class SendPath:
     cdef public object _send_values
     cdef public object _deliveries
     cdef public Delivery _last
-    # The topic that was sent to last, and the names and place that were found for it.
+    # The `topic` argument of the last send, the dict in which it was found, and the topic's state.
     cdef object _recent
     cdef object _recent_of
     cdef TopicState _recent_place
@@ -76,34 +77,35 @@ cdef class SendPath:
         """send($self, topic, value=None, key=None, partition=None, timestamp=None, headers=())
 --
 
-Take a record to be sent; plain, it returns at once.
+Send a record, and return its delivery immediately.
 
-Awaiting the `Delivery` waits for the acknowledgement, at most `delivery_timeout_ms`; cancelling
-that wait leaves the record on its way. `timestamp` is in milliseconds since the epoch, now if left
-out. In a loop of sends `if producer.full: await producer.drain()` is the backpressure.
+Await the `Delivery` for the acknowledgement, which takes at most `delivery_timeout_ms`. If that
+wait is cancelled, the record is still sent. `timestamp` is in milliseconds since the epoch; None
+means now. In a loop, use `if producer.full: await producer.drain()` for backpressure.
 
-Raises at once, and keeps nothing of the record: ClosedError or what failed the producer,
-SerializationError, RecordTooLargeError (`max_request_size`), InvalidTopicError,
-UnknownTopicOrPartitionError for a partition that a known topic does not have, BufferExhaustedError
-beyond the parking, WrongThreadError and WrongLoopError. All else comes through the delivery."""
+`send` itself raises these errors, and does not send the record then: ClosedError or the error that
+failed the producer, SerializationError, RecordTooLargeError (`max_request_size`),
+InvalidTopicError, UnknownTopicOrPartitionError for a partition that a known topic does not have,
+BufferExhaustedError if the overflow queue is full, WrongThreadError, and WrongLoopError. The
+delivery raises all other errors."""
         return sent(self, topic, value, key, partition, timestamp, headers)
 
     def send_many(self, topic, values):
         """send_many($self, topic, values)
 --
 
-Send all of a sequence, or nothing of it; plain. The deliveries come in its order.
+Send all records of a sequence or none, and return their deliveries in the same order.
 
-An item is a value, a (key, value), or a `ProducerRecord`, which may name another topic. Raises what
-`send` raises; BufferExhaustedError, when they do not all fit, names `send_all()`, which waits for
-room."""
+An item is a value, a (key, value) tuple, or a `ProducerRecord`, which may name another topic.
+Raises the errors of `send`, and BufferExhaustedError if there is not enough room for all records;
+`send_all()` waits for room."""
         cdef DeliveryRuns made = None
         if not self._usable or aiok_call(get_running_loop) is not self._loop:
             self._check()
         if self._raw and self._chooses and (type(values) is list or type(values) is tuple):
             found = self._topics.get(topic)
             if found is not None and (<TopicState>found).known and values:
-                # Nothing that is called meanwhile can change it.
+                # No code that is called in between can change a tuple.
                 made = send_items(self, found, tuple(values))
         if made is None:
             return self._send_many(topic, values)
@@ -172,7 +174,7 @@ cdef Delivery put(
     object timestamp,
     object headers,
 ):
-    """Append a record as most are; None for any other, of which nothing is done."""
+    """Append a common kind of record. Return None, without any change, for any other kind."""
     cdef Part key_part, value_part, headers_part
     cdef Part *packed = NULL
     cdef uint8_t buffer[HEADERS_ROOM]
@@ -223,7 +225,7 @@ cdef Delivery put(
 cdef Py_ssize_t pack_small(object headers, Part *packed, Py_ssize_t *bound):
     """Encode headers, and return their number, or -1 if Python must handle them.
 
-    `bound` grows by what they are taken to need, which is `routing.record_size`'s bound.
+    `bound` increases by an upper bound of their size, the same as that of `routing.record_size`.
     """
     cdef Py_ssize_t count = PySequence_Fast_GET_SIZE(headers), i, length
     cdef uint8_t *start = <uint8_t *>packed.at
@@ -259,7 +261,10 @@ cdef inline int64_t now(SendPath self) except -1:
 
 
 cdef inline bint has_room(BatchState batch, Py_ssize_t size) noexcept:
-    """Whether so much is reserved; what records take is less than their bounds."""
+    """Return whether the batch has `size` reserved bytes left.
+
+    Records take fewer bytes than their bounds, so the number is computed again before a refusal.
+    """
     if batch is None or batch.builder is None:
         return False
     if batch.left < size:
@@ -270,7 +275,7 @@ cdef inline bint has_room(BatchState batch, Py_ssize_t size) noexcept:
 cdef QueueState choose(
     SendPath self, TopicState place, Part *key, object partition, Py_ssize_t size
 ):
-    """The queue for a record of a known topic; None where Python has to say."""
+    """Return the queue for a record of a known topic, or None if Python must choose it."""
     cdef QueueState queue
     cdef Py_ssize_t count, number
     if place.sticky is not None and partition is None and self._chooses:
@@ -293,10 +298,10 @@ cdef QueueState choose(
 
 
 cdef DeliveryRuns send_items(SendPath self, TopicState place, tuple items):
-    """All of a `send_many` to a known topic; None, and nothing is done, where Python has to look.
+    """Do a `send_many` to a known topic. Return None, without any change, if Python must do it.
 
-    First every record is looked at, its partition chosen, and what each partition is to take added
-    up; when there is room for all of it, they are appended.
+    First, all records are checked, their partitions are chosen, and the sizes for each partition
+    are added up. If there is room for all records, they are appended.
     """
     cdef Py_ssize_t count = PyTuple_GET_SIZE(items), total = 0, largest = 0, i, size
     cdef Part part
@@ -328,7 +333,9 @@ cdef DeliveryRuns send_items(SendPath self, TopicState place, tuple items):
 
 
 cdef bint look(SendPath self, TopicState place, tuple items, Row *rows) except -1:
-    """Whether all is well with all of them; nothing is chosen, so that Python finds all as it was.
+    """Return whether native code can send all of the records.
+
+    It chooses no partition, so that Python can begin again from the same state.
     """
     cdef Py_ssize_t count = PyTuple_GET_SIZE(items), partitions = len(place.queues), i
     cdef int64_t time = now(self)
@@ -360,7 +367,7 @@ cdef bint look(SendPath self, TopicState place, tuple items, Row *rows) except -
 
 
 cdef dict settle(SendPath self, TopicState place, Row *rows, Py_ssize_t count):
-    """Choose the partition of each, and add up what each queue is to take, in bytes and records."""
+    """Choose the partition of each record. Return the bytes and records to add to each queue."""
     global send_serials
     cdef Part key
     cdef QueueState queue
@@ -384,14 +391,14 @@ cdef dict settle(SendPath self, TopicState place, Row *rows, Py_ssize_t count):
 
 
 cdef inline bint may_choose(SendPath self, object partition, Py_ssize_t count) except -1:
-    """Whether `choose` has an answer here."""
+    """Return whether `choose` can choose the partition."""
     if partition is None:
         return self._chooses and count > 0
     return PyLong_CheckExact(partition) and 0 <= partition < count
 
 
 cdef bint same_topic(TopicState place, object record) except -1:
-    """Whether a ProducerRecord is for this topic, and has no headers."""
+    """Return whether a ProducerRecord is for this topic and has no headers."""
     headers = <object>PyTuple_GET_ITEM(record, 5)
     topic = <object>PyTuple_GET_ITEM(record, 0)
     if headers is not NO_HEADERS:

@@ -1,6 +1,6 @@
 """The native twin of `producer._pure.state`, and of the batch in `producer._pure.delivery`.
 
-The interfaces are those.
+The interfaces are the same.
 """
 
 import contextvars
@@ -18,7 +18,7 @@ cdef extern from "Python.h":
 cdef object METADATA = RecordMetadata
 cdef object FORWARD = Forward
 if RecordMetadata.__flags__ & (1 << 14):  # Py_TPFLAGS_HAVE_GC
-    raise ImportError("RecordMetadata is the one in Python")
+    raise ImportError("RecordMetadata is the pure Python class.")
 
 
 cdef class DeliveryBatch(Owner):
@@ -64,7 +64,7 @@ cdef class DeliveryBatch(Owner):
         return self.partition
 
     def timestamp_of(self, Py_ssize_t index):
-        """Return the timestamp with which a record was sent, or -1 if it is not kept."""
+        """Return the timestamp with which a record was sent, or -1 if it was not stored."""
         return -1
 
     def metadata(self, Py_ssize_t index, int64_t timestamp):
@@ -72,7 +72,7 @@ cdef class DeliveryBatch(Owner):
         return owned(metadata(self, index, timestamp))
 
     def wake(self):
-        """Let everybody who waits look again."""
+        """Wake all waiting tasks, so that they look for an outcome again."""
         self.run_changed(self._hooks.loop)
 
     def _settle(self):
@@ -119,7 +119,7 @@ cdef class DeliveryBatch(Owner):
 
     @property
     def targets(self):
-        """The batches to which records of this one have moved."""
+        """The batches to which records of this batch have moved."""
         return [] if self._forwards is None else [forward.batch for forward in self._forwards]
 
     def locate(self, Py_ssize_t index):
@@ -135,9 +135,9 @@ cdef class DeliveryBatch(Owner):
                 self._hooks.demand(self)
 
     def wait(self):
-        """What one task may await, done when there is something new to look at.
+        """Return an awaitable for one task, which is done after any change.
 
-        Whoever stops waiting for it calls `leave`.
+        A task that stops waiting before that must call `leave`.
         """
         cdef Waiter waiter = Waiter.__new__(Waiter)
         self.await_by(waiter)
@@ -158,7 +158,7 @@ cdef class DeliveryBatch(Owner):
 
     @property
     def _waiters(self):
-        """The waiting tasks, in order."""
+        """The waiters, in the order in which they were added."""
         cdef PyObject *at = self.line.first
         found = []
         while at != NULL:
@@ -168,13 +168,13 @@ cdef class DeliveryBatch(Owner):
         return found
 
     def leave(self, Waiter waiter not None):
-        """Forget a waiter that was cancelled."""
+        """Remove a waiter that was cancelled."""
         if waiter.line == &self.line:
             waiter.leave()
 
     @property
     def calling(self):
-        """Whether it has callbacks that have not run yet."""
+        """Whether the batch has callbacks that have not run yet."""
         return self.calls > 0
 
     async def changed(self):
@@ -186,7 +186,7 @@ cdef class DeliveryBatch(Owner):
             self.leave(waiter)
 
     def call_when_done(self, delivery, Py_ssize_t index, callback, context=None):
-        """See `Delivery.add_done_callback`; `index` is that of its record here."""
+        """See `Delivery.add_done_callback`. `index` is the record's index in this batch."""
         loop = get_running_loop()
         if loop is not self._hooks.loop:
             refuse_caller(self._hooks, loop is None)
@@ -235,7 +235,7 @@ cdef class DeliveryBatch(Owner):
         return self.error
 
     def retrieve_run(self, Py_ssize_t index, Py_ssize_t count):
-        """Return the same for several records."""
+        """Return the first error of `count` records, or None. Mark all their errors as seen."""
         if self.error is not None and self.unretrieved:
             if self._retrieved is None:
                 self._retrieved = bytearray(self.count)
@@ -264,7 +264,7 @@ cdef DeliveryBatch locate(DeliveryBatch batch, Py_ssize_t *index):
         index[0] += <Py_ssize_t>forward.first - <Py_ssize_t>forward.start
         batch = forward.batch
     if batch is None:
-        raise AttributeError("the delivery was made without its batch")
+        raise AttributeError("The delivery was created without its batch.")
     return batch
 
 
@@ -290,7 +290,7 @@ cdef PyObject *placed(DeliveryBatch batch, Py_ssize_t index, PyObject *time) exc
 
 
 cdef object owned(PyObject *made):
-    """The object, whose reference was ours."""
+    """Return the object, and take over the reference to it."""
     result = <object>made
     _decref(made)
     return result
@@ -310,18 +310,18 @@ cdef class BatchState(DeliveryBatch):
         self.builder = builder
 
     def add(self, timestamp, key, value, headers):
-        """The index that the record has in the builder, or -1 if it does not fit."""
+        """Add a record to the builder. Return its index there, or -1 if it does not fit."""
         return self.builder.append(timestamp, key, value, headers)
 
     def partition_of(self, Py_ssize_t index):
-        """Return the partition of a record: the batch's, or the one that the application chose."""
+        """Return the batch's partition, or the one that the application chose for the record."""
         if self.explicit is None or index >= len(self.explicit):
             return self.partition
         chosen = self.explicit[index]
         return chosen if chosen >= 0 else None
 
     def note(self, Py_ssize_t index, int64_t timestamp):
-        """Note that the timestamp changes at this record."""
+        """Store that the timestamp changes at this record."""
         self.stamp = timestamp
         self.stamps.append((index, timestamp))
 

@@ -1,8 +1,8 @@
 """Waiters of a batch: the tasks and callbacks that its outcome wakes, in order.
 
-A future has the loop call back for each task that awaits it, one entry in the loop's queue for
-each. All that wait for a batch go on at the same moment, so one entry is enough for all of them.
-To a task a waiter is a future: it has what the protocol of asyncio requires, and no more.
+With futures, the event loop would have one entry in its queue for each waiting task. All tasks that
+wait for a batch continue at the same time, so this module needs only one entry for all of them. A
+waiter has exactly those methods of a future that a task of asyncio uses.
 """
 
 import time
@@ -22,7 +22,7 @@ cdef double slice_s = SLICE_S
 
 
 cdef class Owner:
-    """The base class of a batch, for which tasks and callbacks wait."""
+    """The base class of a batch: it holds the waiting tasks and the callbacks."""
 
     def __dealloc__(self):
         cdef PyObject *at = self.line.first
@@ -84,7 +84,7 @@ cdef class Owner:
 
 
 cdef class Waiter:
-    """A future for one task, done once it is woken or cancelled."""
+    """A future for one task. It is done when it was woken or cancelled."""
 
     def __dealloc__(self):
         self.leave()
@@ -114,35 +114,35 @@ cdef class Waiter:
         self.owner = None
 
     def get_loop(self):
-        """Return its event loop."""
+        """Return the waiter's event loop."""
         return self._loop
 
     def done(self):
-        """Return whether it was woken or cancelled."""
+        """Return whether the waiter was woken or cancelled."""
         return self.stage > WAITING
 
     def cancelled(self):
-        """Return whether it was cancelled."""
+        """Return whether the waiter was cancelled."""
         return self.stage == CANCELLED
 
     def result(self):
-        """Return None. Raises CancelledError if it was cancelled."""
+        """Return None. Raises CancelledError if the waiter was cancelled."""
         if self.stage == CANCELLED:
             raise CancelledError() if self._message is None else CancelledError(self._message)
         if self.stage <= WAITING:
-            raise InvalidStateError("it was not woken yet")
+            raise InvalidStateError("The waiter has no result yet.")
 
     def add_done_callback(self, callback, *, context=None):
-        """Have the loop call `callback(waiter)`; a task passes its wakeup."""
+        """Call `callback(waiter)` from the event loop when done. A task passes its wakeup."""
         if self.stage == OVER or self.stage == CANCELLED:
             self._loop.call_soon(callback, self, context=context)
         elif self._callback is not None:
-            raise RuntimeError("a waiter is for one task")
+            raise RuntimeError("A waiter can be awaited by one task only.")
         else:
             self._callback, self._context = callback, context
 
     def cancel(self, msg=None):
-        """Wake it with CancelledError. Return False if it is done already."""
+        """Wake the task with CancelledError. Return False if the waiter is done already."""
         if self.stage != WAITING:
             return False
         self.stage = CANCELLED
@@ -168,7 +168,7 @@ cdef Waiter callback_of(object delivery, object callback, object context):
 
 
 def resume(loop, list waiters, Owner owner):
-    """Run callbacks and resume tasks in order. Yield to the loop after a slice of time."""
+    """Run callbacks and resume tasks, in order. Yield to the event loop after each time slice."""
     cdef Waiter waiter
     cdef Py_ssize_t at = 0, count = len(waiters)
     cdef double until = monotonic() + slice_s
@@ -198,7 +198,7 @@ def resume(loop, list waiters, Owner owner):
 
 
 cdef int call(object loop, object callback, object context, object argument) except -1:
-    """Call a callback as an event loop does."""
+    """Call a callback in its context, and report its exceptions, as an event loop does."""
     try:
         if context is None:
             callback(argument)

@@ -1,4 +1,4 @@
-"""Reading and writing record batches, for the other native modules."""
+"""The declarations for reading and writing batches, for the other native modules."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
 from cpython.object cimport PyObject, PyTypeObject
@@ -58,7 +58,7 @@ cdef extern from "record_format.h":
 
     object aiok_bytes(const uint8_t *content, int32_t size)
     object aiok_headers(const AiokFields *fields, const uint8_t *end)
-    # Owned by the caller, for `aiok_add`.
+    # Returns a new reference, for `aiok_add`.
     PyObject *aiok_make_record(
         AiokSpares *spares,
         const AiokFields *fields,
@@ -126,7 +126,7 @@ cdef object corrupt(RecordBatch batch, str reason, object place=*)
 
 
 cdef struct Part:
-    # A key or value; a size of -1 is null.
+    # A key or value. The size -1 means null.
     const uint8_t *at
     Py_ssize_t size
 
@@ -150,7 +150,7 @@ cdef class RecordBatchBuilder:
 
 
 cdef inline bint take(object content, Part *part) noexcept:
-    """Whether it is plain bytes or None, and then where they are: as long as the object lives."""
+    """Return whether the content is bytes or None. Store where it is, while the object lives."""
     if PyBytes_CheckExact(content):
         part.at = <const uint8_t *>PyBytes_AS_STRING(content)
         part.size = PyBytes_GET_SIZE(content)
@@ -159,7 +159,7 @@ cdef inline bint take(object content, Part *part) noexcept:
     part.size = -1
     return content is None
 
-# The index of the record, or -1 if it does not fit; `headers` are those of `pack`, NULL for none.
+# Add a record. Return its index, or -1 if it does not fit. `headers` are from `pack`, or NULL.
 cdef Py_ssize_t write(
     RecordBatchBuilder builder,
     int64_t time,
@@ -169,5 +169,5 @@ cdef Py_ssize_t write(
     Py_ssize_t header_count,
 ) except -2
 
-# Headers as they are written, without their number.
+# Return the encoded headers, without their number.
 cdef bytes pack(object headers)

@@ -1,6 +1,6 @@
 """Native twins of the modules in `record`: reading, writing and hashing, and Arrow columns.
 
-The parts are one module, so that they call each other directly.
+All parts are in one extension module, so that they can call each other's C functions.
 """
 
 from aiokclient.errors import CorruptRecordError, KafkaError

@@ -1,10 +1,10 @@
-"""Records straight into the buffers of Arrow columns, without an object for any of them.
+"""Decoding records directly into the buffers of Arrow columns, without an object for each record.
 
-The records are gone through in C and without the GIL, see arrow.h, and become a table by Arrow's C
-data interface, see arrow_export.h; nothing of pyarrow is needed to build this. Here is the memory
-that they go to. It comes in blocks: one for all that has a fixed size for each row, one for the
-keys, one for the values, and as much again for headers, once there are any. A block that turns out
-too small is copied into a larger one.
+C code decodes the records without the GIL (arrow.h) and exports them as a table through Arrow's C
+data interface (arrow_export.h), so that the build does not need pyarrow. This file manages the
+memory. It consists of blocks: one for all columns with a fixed size per row, one for the keys, one
+for the values, and as many again for headers, once a record has some. A block that is too small is
+copied into a larger one.
 """
 
 from libc.stdint cimport INT32_MAX, uintptr_t
@@ -78,7 +78,7 @@ cdef enum:
 @cython.final
 @cython.no_gc
 cdef class Block:
-    """Memory from a pool, which is split into aligned pieces."""
+    """A piece of memory from a pool, which is divided into aligned parts."""
 
     cdef object view
     cdef uint8_t *at
@@ -92,7 +92,7 @@ cdef class Block:
         PyBuffer_Release(&view)
 
     cdef uint8_t *piece(self, Py_ssize_t size) noexcept:
-        """Return the next piece, of as many bytes as `pieces` has counted for it."""
+        """Return the next part. Its size is the one that `pieces` has counted for it."""
         cdef uint8_t *at = self.at + self.used
         self.used += pieces(size)
         return at
@@ -107,17 +107,17 @@ cdef inline Py_ssize_t bits(Py_ssize_t count) noexcept nogil:
 
 
 cdef object too_large():
-    return ValueError("the keys or values come to 2 GiB or more: pass fewer batches at a time")
+    return ValueError("The keys or values have 2 GiB or more. Pass fewer batches at a time.")
 
 
 @cython.final
 @cython.no_gc
 cdef class Columns:
-    """Memory of the columns, to which records are added batch by batch.
+    """The memory of the columns, to which records are added batch by batch.
 
-    `largest` is how many bytes one column may hold. `pool` gives memory as a `BufferPool` does.
-    `rows` and `size` are guesses of how many records there will be, and of how many bytes; beyond
-    `most` bytes no column grows ahead of its records.
+    `largest` is the largest size of one column in bytes. `pool` is a `BufferPool`. `rows` and
+    `size` are the expected numbers of records and bytes. Beyond `most` bytes, a column grows only
+    as its records require.
     """
 
     cdef object _pool
@@ -153,10 +153,10 @@ cdef class Columns:
     # -- the table at the end
 
     def table(self, take, schema, int32_t partition, topics, uintptr_t ends, uintptr_t text):
-        """Return the table by `take(address, schema)`, which imports from the C data interface.
+        """Return the table, which `take(address, schema)` imports from the C data interface.
 
-        `topics` is the column of topics and stays as long as the table; `ends` and `text` are
-        where its buffers are.
+        `topics` is the column of topics, which the table keeps alive. `ends` and `text` are the
+        addresses of its buffers.
         """
         cdef int32_t *partitions = <int32_t *>self._rows.at
         cdef AiokExport *made
@@ -172,7 +172,7 @@ cdef class Columns:
             aiok_drop(made)
 
     cdef int _mend_header_keys(self) except -1:
-        """Replace what is not UTF-8, as in the headers of a record."""
+        """Replace bytes that are not UTF-8, as for the headers of a record."""
         cdef AiokBinary *column = &self._to.header_keys
         cdef Py_ssize_t i, start = 0, size = 0
         cdef list names = []
@@ -195,12 +195,12 @@ cdef class Columns:
     # -- records
 
     def add(self, RecordBatch batch not None, start_offset, bint check_crcs, limit):
-        """Add the records of a batch from `start_offset` on, and return the number of rows.
+        """Add the records of a batch from `start_offset` on. Return the total number of rows.
 
-        Raises as its `rows` does.
+        Raises the errors of `RecordBatch.rows`.
         """
         if check_crcs and not batch.check_crc():
-            raise corrupt(batch, "its checksum is wrong")
+            raise corrupt(batch, "Its checksum is wrong.")
         try:
             self._add(batch, start_offset, limit)
         except ContentLimitError:
@@ -212,8 +212,11 @@ cdef class Columns:
     def add_part(
         self, RecordBatch batch not None, part, int32_t count, int64_t expected, start_offset
     ):
-        """The `count` records in `part`, a part of what is in the batch; `expected` is the least
-        offset delta of the first. Returns that of the record after them."""
+        """Add the `count` records in `part`, which is a part of the batch's records.
+
+        `expected` is the smallest offset delta that the first of them may have. Returns the
+        smallest offset delta that the next part may have.
+        """
         cdef Py_buffer view
         cdef Head head
         fill_part(&head, batch, start_offset, count, expected)
@@ -236,9 +239,10 @@ cdef class Columns:
         PyObject_GetBuffer(source, &view, PyBUF_SIMPLE)
         try:
             if start + size > view.len:
-                raise CorruptRecordError("the buffer has become smaller")
+                raise CorruptRecordError("The buffer has become smaller while it was read.")
             self._need_rows(self._to.rows + min(<Py_ssize_t>head.count, size // SMALLEST_RECORD))
-            if self._values is None and size > batch.size:  # The others may be as compressed.
+            # The other batches may have the same compression ratio.
+            if self._values is None and size > batch.size:
                 guess = min(self._guess * (size // batch.size), LARGEST_GUESS, self._most)
                 self._guess = max(size, guess)
             self._read(<const uint8_t *>view.buf + start, size, &head)
@@ -268,7 +272,7 @@ cdef class Columns:
             if stopped > 0:
                 refuse(stopped, &fields, head)
             elif stopped == AIOK_CHANGED:
-                raise BufferError("the bytes have changed while they were read")
+                raise BufferError("The bytes have changed while they were read.")
             elif stopped == AIOK_MORE_VALUES:
                 self._values = self._more(&to.values, self._values, fields.value_size, size)
             elif stopped == AIOK_MORE_KEYS:
@@ -294,13 +298,13 @@ cdef class Columns:
         block = Block(self._pool, column.room)
         at = block.at
         if column.size:
-            with nogil:  # It may be a lot, and other threads have work to do.
+            with nogil:  # The copy may take long, and other threads can run meanwhile.
                 memcpy(at, column.content, column.size)
         column.content = at
         return block
 
     cdef int _more_headers(self, int32_t count) except -1:
-        """Make room for the headers of a record, whose number was checked."""
+        """Make room for the headers of a record. Their number was checked before."""
         cdef AiokColumns *to = &self._to
         cdef int64_t size = to.header_bytes, least = to.header_keys.count + count
         if least > self._largest:
@@ -321,7 +325,7 @@ cdef class Columns:
             return 0
         if self._row_room:
             rows = max(rows, 2 * self._row_room)
-        # The first piece is for partitions.
+        # The first part is for the column of partitions.
         block = Block(
             self._pool,
             2 * pieces(4 * rows)

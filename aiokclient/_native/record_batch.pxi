@@ -44,11 +44,11 @@ cdef bint CRC_HERE = aiok_crc_here()
 cdef class RecordBatch:
     """A view of one v2 batch in a buffer: the header is read at once, the records on demand.
 
-    See `record._pure.batch.RecordBatch`, whose interface this is.
+    It has the same interface as `record._pure.batch.RecordBatch`.
     """
 
     def __init__(self, buffer):
-        """Read the header of the batch in `buffer`. Raises CorruptRecordError if it is none."""
+        """Read the header of the batch. Raises CorruptRecordError if `buffer` is not a batch."""
         cdef Py_buffer view
         self._source = self._buffer = bytes_view(buffer)
         self._start = 0
@@ -73,7 +73,7 @@ cdef class RecordBatch:
 
     @property
     def last_sequence(self):
-        """The sequence number of the last record, or -1; after 2147483647 comes 0."""
+        """The sequence of the last record, or -1. Sequences wrap from 2147483647 to 0."""
         if self.base_sequence < 0:
             return -1
         return (self.base_sequence + self.last_offset - self.base_offset) & 0x7FFFFFFF
@@ -83,7 +83,7 @@ cdef class RecordBatch:
         """The codec. Raises CorruptRecordError if its number is unknown."""
         codec = self._attributes & CODEC_MASK
         if codec >= len(CODECS):
-            raise corrupt(self, f"there is no compression codec {codec}")
+            raise corrupt(self, f"There is no compression codec {codec}.")
         return CODECS[codec]
 
     @property
@@ -128,7 +128,7 @@ cdef class RecordBatch:
         have gaps. Batches of a compacted log may have gaps, so this is not for consumers.
         """
         if self.count != self.last_offset - self.base_offset + 1:
-            raise corrupt(self, f"{self.count} records do not fill its range of offsets")
+            raise corrupt(self, f"Its {self.count} records do not fill its range of offsets.")
         read(self, NOTHING, "", 0, 0, True, UNLIMITED)
 
     def records(
@@ -156,8 +156,8 @@ cdef class RecordBatch:
     ):
         """Return the `count` records in `content`, which is a part of this batch's records.
 
-        `expected` is the least offset delta that the first one may have. The rest is as in
-        `records`.
+        `expected` is the smallest offset delta that the first of them may have. Keys, values and
+        errors are as in `records`.
         """
         cdef Head head
         fill_part(&head, self, start_offset, count, expected)
@@ -167,7 +167,7 @@ cdef class RecordBatch:
         return part(self, RECORDS if copy else VIEWS, content, &head, place, topic, partition)
 
     def part_rows(self, content, int32_t count, int64_t expected, start_offset):
-        """Return the same records as rows."""
+        """Return the records of `part_records` as rows."""
         cdef Head head
         fill_part(&head, self, start_offset, count, expected)
         return part(self, ROWS, content, &head, None, "", 0)
@@ -179,13 +179,13 @@ cdef class RecordBatch:
     def control_type(self):
         """Return the type of the first record of a control batch; see `ControlType`.
 
-        Raises CorruptRecordError if this is no control batch or the record cannot be read. The
-        caller checks the checksum.
+        Raises CorruptRecordError if this is not a control batch, or if the record cannot be read.
+        The caller must have checked the checksum.
         """
         rows = self.rows(check_crcs=False) if self.is_control else []
         keys = [key for _, _, key, _, _ in rows]
         if not keys or keys[0] is None or len(keys[0]) < 4:
-            raise corrupt(self, "it is no control batch")
+            raise corrupt(self, "It is not a control batch.")
         return int.from_bytes(keys[0][2:4], "big", signed=True)
 
 
@@ -194,7 +194,7 @@ cdef uint32_t crc_of_few(object source, Py_ssize_t start, Py_ssize_t end) except
     PyObject_GetBuffer(source, &view, PyBUF_SIMPLE)
     try:
         if start < 0 or start > end or end > view.len:
-            raise CorruptRecordError("the buffer has become smaller")
+            raise CorruptRecordError("The buffer has become smaller while it was read.")
         return aiok_crc32c(<const uint8_t *>view.buf + start, end - start)
     finally:
         PyBuffer_Release(&view)
@@ -211,7 +211,9 @@ cdef object bytes_view(object buffer):
 cdef int read_header(RecordBatch batch, const uint8_t *at, Py_ssize_t size) except -1:
     cdef int32_t length, last_offset_delta
     if size < HEADER_SIZE:
-        raise CorruptRecordError(f"{size} bytes are too few for a v2 record batch")
+        raise CorruptRecordError(
+            f"A record batch of format v2 has at least {HEADER_SIZE} bytes, not {size}.",
+        )
     batch.base_offset = <int64_t>aiok_get(at, 8)
     length = <int32_t>aiok_get(at + 8, 4)
     batch.leader_epoch = <int32_t>aiok_get(at + 12, 4)
@@ -226,21 +228,21 @@ cdef int read_header(RecordBatch batch, const uint8_t *at, Py_ssize_t size) exce
     batch.base_sequence = <int32_t>aiok_get(at + 53, 4)
     batch.count = <int32_t>aiok_get(at + 57, 4)
     if batch.magic != 2 or <int64_t>length + LOG_OVERHEAD != size:
-        raise corrupt(batch, "its length or its format version is wrong")
+        raise corrupt(batch, "Its length or its format version is wrong.")
     if (
         batch.base_offset < 0
         or last_offset_delta < 0
         or batch.base_offset > INT64_MAX - 1 - last_offset_delta
         or batch.count < 0
     ):
-        raise corrupt(batch, "its offsets or its count of records are impossible")
+        raise corrupt(batch, "Its offsets or its number of records are impossible.")
     batch.last_offset = batch.base_offset + last_offset_delta
     return 0
 
 
 cdef object corrupt(RecordBatch batch, str reason, object place=None):
     return CorruptRecordError(
-        f"the record batch at offset {batch.base_offset} cannot be read: {reason}",
+        f"The record batch at offset {batch.base_offset} cannot be read. {reason}",
         topic_partition=place,
     )
 
@@ -255,7 +257,7 @@ cdef object read(
     object limit,
 ):
     if check_crcs and not batch.check_crc():
-        raise corrupt(batch, "its checksum is wrong", named(topic, partition))
+        raise corrupt(batch, "Its checksum is wrong.", named(topic, partition))
     cdef Head head
     cdef Place place = None
     fill(&head, batch, start_offset)
@@ -316,7 +318,7 @@ cdef object named(object topic, object partition):
 
 
 cdef int64_t saturated(object number) except? -1:
-    """Return the nearest integer of 64 bits."""
+    """Return the nearest signed 64-bit integer."""
     if number > INT64_MAX:
         return INT64_MAX
     return INT64_MIN if number < INT64_MIN else number
@@ -345,7 +347,7 @@ cdef object decode(RecordBatch batch, Kind kind, Head *head, Place place, object
     PyObject_GetBuffer(source, &view, PyBUF_SIMPLE)
     try:
         if start + size > view.len:
-            raise CorruptRecordError("the buffer has become smaller")
+            raise CorruptRecordError("The buffer has become smaller while it was read.")
         return make(kind, <const uint8_t *>view.buf + start, size, source, head, place)
     finally:
         PyBuffer_Release(&view)
@@ -365,7 +367,10 @@ cdef object make(
 
 
 def span(content, Py_ssize_t start, Py_ssize_t most, Py_ssize_t size):
-    """Return how many whole records follow `start`, and where they end; see `record.batch`."""
+    """Return the number of complete records from `start` on, and the position of their end.
+
+    See `record._pure.decode.span`.
+    """
     cdef Py_buffer view
     cdef const uint8_t *at
     cdef const uint8_t *end
@@ -386,7 +391,7 @@ def span(content, Py_ssize_t start, Py_ssize_t most, Py_ssize_t size):
             if failed or length < 0:
                 if count:
                     break
-                raise CorruptRecordError("a record has an impossible length")
+                raise CorruptRecordError("A record has an impossible length.")
             if length > end - at or at - first + length > size:
                 break
             at += length
@@ -398,7 +403,7 @@ def span(content, Py_ssize_t start, Py_ssize_t most, Py_ssize_t size):
 
 
 def walk(buffer, *, bint strict=False):
-    """Return the batches in `buffer`; see `record.batch`."""
+    """Return the batches in `buffer` in order; see `record._pure.walk`."""
     cdef Py_buffer view
     cdef Py_ssize_t position = 0
     cdef list batches = []
@@ -408,7 +413,7 @@ def walk(buffer, *, bint strict=False):
         position = walk_over(source, <const uint8_t *>view.buf, view.len, batches, strict)
         if strict and position < view.len:
             left = view.len - position
-            raise CorruptRecordError(f"the last {left} bytes are no whole batch")
+            raise CorruptRecordError(f"The last {left} bytes are not a complete batch.")
     finally:
         PyBuffer_Release(&view)
     return batches
@@ -417,7 +422,7 @@ def walk(buffer, *, bint strict=False):
 cdef Py_ssize_t walk_over(
     object source, const uint8_t *data, Py_ssize_t size, list batches, bint strict
 ) except -1:
-    """Collect whole batches, and return the position after the last one."""
+    """Append the complete batches, and return the position after the last one."""
     cdef Py_ssize_t position = 0
     cdef int64_t end
     cdef RecordBatch batch
@@ -428,7 +433,7 @@ cdef Py_ssize_t walk_over(
             if length < SMALLEST_LENGTH:
                 offset = <int64_t>aiok_get(data + position, 8)
                 raise CorruptRecordError(
-                    f"the batch at offset {offset} states a length of {length}"
+                    f"The batch at offset {offset} has the impossible length {length}."
                 )
             end = position + LOG_OVERHEAD + <int64_t>length
             if end > size:

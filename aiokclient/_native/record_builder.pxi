@@ -1,9 +1,9 @@
-"""Writing a v2 batch, the native twin of `record._pure.builder`: same interface, same bytes.
+"""Building a v2 batch: the native twin of `record._pure.builder`, which makes the same bytes.
 
-Records go straight into a bytearray, which is as large at first as the batch is likely to be, and
+Records are encoded directly into a bytearray. At first it has the likely size of the batch, and it
 doubles when it is full. No other object refers to it before the batch is sealed. The size of a
-record is computed before anything is written, so that the limit holds exactly and a refused record
-leaves no trace.
+record is computed before it is written, so the size limit is exact, and a refused record leaves the
+batch unchanged.
 """
 
 from aiokclient.record.compression import check_level, compress
@@ -35,9 +35,9 @@ cdef Py_ssize_t LARGEST_SIZE = <Py_ssize_t>((<size_t>-1) >> 1)
 
 @cython.no_gc
 cdef class RecordBatchBuilder:
-    """A v2 batch that is being written.
+    """A v2 batch under construction.
 
-    See `record._pure.builder.RecordBatchBuilder`, whose interface this is.
+    It has the same interface as `record._pure.builder.RecordBatchBuilder`.
     """
 
     def __cinit__(self):
@@ -51,7 +51,7 @@ cdef class RecordBatchBuilder:
     def __init__(self, *, compression=UNCOMPRESSED, level=None, limit, likely=0):
         check_level(compression, level)
         if self.count or self.closed:
-            raise ValueError("a builder is for one batch")
+            raise ValueError("A builder can be used for one batch only.")
         self.compression = compression
         self._level = level
         self._limit = LARGEST_SIZE if limit > LARGEST_SIZE else limit
@@ -60,8 +60,8 @@ cdef class RecordBatchBuilder:
     def append(self, timestamp, key, value, headers=()):
         """Add a record and return its index in the batch, or -1 if it does not fit.
 
-        Raises TypeError for a key or value that is neither bytes nor None, and ValueError for a
-        timestamp beyond 64 bits and after `close`; the batch stays as it was.
+        Raises TypeError for a key or value that is neither bytes nor None. Raises ValueError for a
+        timestamp that does not fit into 64 bits, or after `close`. The batch is unchanged then.
         """
         cdef int64_t time = time_of(timestamp)
         cdef Part key_part, value_part
@@ -70,7 +70,7 @@ cdef class RecordBatchBuilder:
         return write(self, time, &key_part, &value_part, NULL, 0)
 
     cdef object _append(self, int64_t time, object key, object value, object headers):
-        """The same for everything that is not plain."""
+        """Append a record that has headers, or a key or value that is not bytes."""
         cdef Part key_part, value_part, headers_part
         cdef Py_ssize_t count = len(headers)
         key, value = plain(key), plain(value)
@@ -81,7 +81,7 @@ cdef class RecordBatchBuilder:
         return write(self, time, &key_part, &value_part, &headers_part, count)
 
     def append_values(self, timestamp, values, Py_ssize_t start):
-        """Add values without keys from `values[start:]` while they fit; how many were taken."""
+        """Add values without keys from `values[start:]` while they fit, and return their number."""
         if start >= len(values) or self.append(timestamp, None, values[start]) < 0:
             return 0
         items = values if type(values) is list or type(values) is tuple else list(values)
@@ -134,16 +134,17 @@ cdef class RecordBatchBuilder:
         Py_ssize_t start,
         Py_ssize_t stop,
     ):
-        """The same with the buffers of an Arrow array of bytes, whose offsets have `width` bytes.
+        """Do the same with the buffers of an Arrow array, whose offsets have `width` bytes.
 
-        `first` is the array's own offset in its buffers. ValueError if they do not fit together.
+        `first` is the array's own offset in its buffers. Raises ValueError if the buffers do not
+        belong together.
         """
         cdef Py_buffer bits, ends, content
         cdef int64_t time = time_of(timestamp)
         cdef Py_ssize_t taken
         if width not in (4, 8) or not 0 <= start <= stop or not 0 <= first < LARGEST_SIZE - stop:
-            raise ValueError("not the buffers of an array of bytes")
-        memset(&bits, 0, sizeof(bits))  # Releasing such a one does nothing.
+            raise ValueError("The buffers do not belong to an array of bytes.")
+        memset(&bits, 0, sizeof(bits))  # Releasing an empty buffer does nothing.
         memset(&ends, 0, sizeof(ends))
         memset(&content, 0, sizeof(content))
         try:
@@ -154,7 +155,7 @@ cdef class RecordBatchBuilder:
                 ends.len // width <= stop + first
                 or (validity is not None and bits.len * 8 < stop + first)
             ):
-                raise ValueError("the buffers are too small for the array")
+                raise ValueError("The buffers are too small for the array.")
             taken = write_array(
                 self,
                 time,
@@ -172,10 +173,10 @@ cdef class RecordBatchBuilder:
         return taken
 
     def close(self):
-        """End the batch and compress it. Nothing can be appended afterwards; idempotent.
+        """End the batch and compress it. Nothing can be appended afterwards. Idempotent.
 
-        It may run in a thread; the codecs release the GIL. Compressed bytes that are no fewer than
-        the records themselves are not kept, so that `encoded_size` is never above `size`.
+        This may run in a thread, because the codecs release the GIL. If compression does not make
+        the records smaller, they stay uncompressed, so that `encoded_size` never exceeds `size`.
         """
         if self.closed:
             return
@@ -195,7 +196,7 @@ cdef class RecordBatchBuilder:
 
     @property
     def compressed(self):
-        """Whether the records are compressed now: after `close`, where that made them smaller."""
+        """Whether the records are compressed: after `close`, if that made them smaller."""
         return self.closed and self.compression is not UNCOMPRESSED
 
     @property
@@ -212,14 +213,13 @@ cdef class RecordBatchBuilder:
         bint transactional=False,
         int32_t leader_epoch=-1,
     ):
-        """The complete batch as a read-only view, closed if it was not, with base offset 0.
+        """Close the batch and return its bytes as a read-only view, with base offset 0.
 
-        The first call writes the header into place. A call with the same values returns the same
-        bytes; one with others returns bytes of its own and never touches those handed out before,
-        which may still be on their way to a broker.
+        A call with the same values returns the same bytes. A call with other values returns a
+        copy, because a transport may still be sending the earlier bytes.
         """
         if not self.count:
-            raise ValueError("an empty batch cannot be sealed")
+            raise ValueError("An empty batch cannot be sealed.")
         self.close()
         values = (producer_id, producer_epoch, base_sequence, transactional, leader_epoch)
         if self._sealed is None or values != self._sealed_with:
@@ -234,9 +234,9 @@ cdef class RecordBatchBuilder:
         return self._sealed
 
     def records(self):
-        """What was appended, as (timestamp, key, value, headers), whether closed or not.
+        """Return the appended records as tuples (timestamp, key, value, headers).
 
-        For a batch that has to be split, or whose records go to another partition.
+        It is used for batches that are split, or whose records move to another partition.
         """
         cdef Py_buffer view
         cdef Head head
@@ -259,14 +259,14 @@ cdef class RecordBatchBuilder:
 
 
 cdef int settle(RecordBatchBuilder builder) except -1:
-    """After a change of the buffer."""
+    """Update the address and the size of the buffer after it has changed."""
     builder._data = <uint8_t *>PyByteArray_AS_STRING(builder._buffer)
     builder._room = PyByteArray_GET_SIZE(builder._buffer)
     return 0
 
 
 cdef int grow(RecordBatchBuilder builder, Py_ssize_t size) except -1:
-    """Room for a batch of that size: twice what there was, but not far beyond the limit."""
+    """Make room for a batch of this size: double the buffer, but not far beyond the limit."""
     cdef Py_ssize_t room = max(2 * builder._room, FIRST_ROOM, builder._likely)
     room = max(min(room, builder._limit), size)
     PyByteArray_Resize(builder._buffer, room)
@@ -277,28 +277,28 @@ cdef inline int64_t time_of(object timestamp) except? -1:
     cdef int overflow = 0
     cdef int64_t time = PyLong_AsLongLongAndOverflow(timestamp, &overflow)
     if overflow:
-        raise ValueError(f"the timestamp {timestamp} does not fit into 64 bits")
+        raise ValueError(f"The timestamp {timestamp} does not fit into 64 bits.")
     return time
 
 
 cdef object plain(object content):
-    """Bytes, or None."""
+    """Return a key or value as bytes or None. Raises TypeError for any other type."""
     if content is None or PyBytes_CheckExact(content):
         return content
     if PyBytes_Check(content):
         return PyBytes_FromStringAndSize(PyBytes_AS_STRING(content), PyBytes_GET_SIZE(content))
-    # Of a buffer of larger items, len() would not be the length in bytes.
+    # If the items of a buffer have several bytes, len() is not the length in bytes.
     if isinstance(content, bytearray) or (
         isinstance(content, memoryview)
         and content.nbytes == len(content)
         and content.c_contiguous
     ):
         return bytes(content)
-    raise TypeError(f"{type(content).__name__} is not bytes")
+    raise TypeError(f"{type(content).__name__} is not bytes.")
 
 
 cdef bytes pack(object headers):
-    """Headers as they are written, without their number."""
+    """Return the encoded headers, without their number."""
     packed = bytearray()
     for name, content in headers:
         for part in (name.encode(), plain(content)):
@@ -336,7 +336,7 @@ cdef Py_ssize_t write(
     Part *headers,
     Py_ssize_t header_count,
 ) except -2:
-    """The index of the record, or -1; `headers` is NULL if there are none."""
+    """Add a record. Return its index, or -1 if it does not fit. `headers` may be NULL."""
     cdef Py_ssize_t index = builder.count, body, size
     cdef uint64_t base = <uint64_t>builder._base_timestamp if index else <uint64_t>time
     cdef int64_t delta = <int64_t>(<uint64_t>time - base)
@@ -365,7 +365,7 @@ cdef Py_ssize_t write(
     size = builder.size + aiok_varint_size(body) + body
     if size > builder._limit or builder.closed:
         if builder.closed:
-            raise ValueError("nothing can be added to a batch that is closed")
+            raise ValueError("Nothing can be added to a batch that is closed.")
         if index:
             return -1
     if size > builder._room:
@@ -398,7 +398,10 @@ cdef Py_ssize_t write_array(
     Py_ssize_t start,
     Py_ssize_t stop,
 ) except -1:
-    """How many values of an Arrow array are taken; nothing is, if one of them is out of bounds."""
+    """Add values of an Arrow array while they fit, and return their number.
+
+    If a value is out of bounds, none is added.
+    """
     cdef Py_ssize_t size = builder.size, count = builder.count, index
     cdef int64_t begin, end, latest = builder.max_timestamp
     cdef Part key, value
@@ -409,7 +412,7 @@ cdef Py_ssize_t write_array(
         if validity == NULL or validity[index >> 3] >> (index & 7) & 1:
             if begin < 0 or end < begin or end > content.len:
                 builder.size, builder.count, builder.max_timestamp = size, count, latest
-                raise ValueError("the offsets of the array are not in order")
+                raise ValueError("The offsets of the array are not in order.")
             value.at, value.size = <const uint8_t *>content.buf + begin, end - begin
         if write(builder, time, &key, &value, NULL, 0) < 0:
             return index - start
@@ -437,7 +440,7 @@ cdef int write_header(
     cdef uint8_t *at = builder._data
     cdef int attributes = builder.compression
     if builder._room - LOG_OVERHEAD > INT32_MAX or builder.count > INT32_MAX:
-        raise ValueError("a batch is larger than 2 GiB")
+        raise ValueError("A batch would be larger than 2 GiB.")
     memset(at, 0, 8)
     aiok_put(at + 8, builder._room - LOG_OVERHEAD, 4)
     aiok_put(at + 12, <uint64_t>leader_epoch, 4)

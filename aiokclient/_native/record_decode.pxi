@@ -1,8 +1,8 @@
 """Reading the records of a v2 batch in C: the native twin of `record._pure.decode`.
 
-`aiok_next` in record_format.h reads the bytes of a record and checks all of them; what is made of
-them differs from function to function here. Each raises CorruptRecordError unless the bytes are
-exactly as many well-formed records as the head says.
+`aiok_next` in record_format.h reads and checks the bytes of one record. Each function in this file
+creates another kind of object from them, and raises CorruptRecordError unless the bytes are exactly
+as many well-formed records as the head says.
 """
 
 
@@ -25,36 +25,38 @@ cdef int refuse(int failed, AiokFields *fields, Head *head) except -1:
     """Raise the error for a failure of `aiok_next`."""
     offset = int(head.base_offset) + fields.offset_delta
     if failed == AIOK_PAST_END:
-        raise CorruptRecordError("the records reach past the end of the batch")
+        raise CorruptRecordError("The records reach past the end of the batch.")
     if failed == AIOK_LONG_VARINT:
-        raise CorruptRecordError("a varint is longer than 5 bytes")
+        raise CorruptRecordError("A varint is longer than 5 bytes.")
     if failed == AIOK_LONG_VARLONG:
-        raise CorruptRecordError("a varint is longer than 10 bytes")
+        raise CorruptRecordError("A varint is longer than 10 bytes.")
     if failed == AIOK_OUT_OF_ORDER:
-        raise CorruptRecordError(f"a record has offset {offset}, which is out of order")
+        raise CorruptRecordError(f"A record has offset {offset}, which is out of order.")
     if failed == AIOK_HEADER_COUNT:
-        raise CorruptRecordError(f"a record states {fields.header_count} headers")
+        raise CorruptRecordError(
+            f"A record has the impossible number of {fields.header_count} headers.",
+        )
     if failed == AIOK_HEADER_KEY:
-        raise CorruptRecordError("a header has no key")
+        raise CorruptRecordError("A header has no key.")
     if failed == AIOK_HEADER_END:
-        raise CorruptRecordError("a header reaches past the end of the batch")
-    raise CorruptRecordError(f"the record at offset {offset} is not as long as it says")
+        raise CorruptRecordError("A header reaches past the end of the batch.")
+    raise CorruptRecordError(f"The record at offset {offset} does not have its stated length.")
 
 
 cdef int finish(AiokCursor *cursor) except -1:
     if cursor.at != cursor.end:
-        raise CorruptRecordError("bytes are left over behind the last record")
+        raise CorruptRecordError("Bytes are left over after the last record.")
     return 0
 
 
 cdef inline list room(Py_ssize_t size, Head *head):
-    """A list for as many records as there can be, whatever their stated number."""
+    """Return a list with room for the stated number of records, as far as the bytes allow it."""
     cdef Py_ssize_t count = size // SMALLEST_RECORD
     return aiok_list(head.count if head.count < count else count)
 
 
 cdef list decode_records(const uint8_t *data, Py_ssize_t size, Head *head, Place place):
-    """Records with copies of the keys and values."""
+    """Return the records, with copies of their keys and values."""
     cdef AiokCursor cursor
     cdef AiokFields fields
     cdef int failed
@@ -85,7 +87,7 @@ cdef list decode_records(const uint8_t *data, Py_ssize_t size, Head *head, Place
 
 
 cdef list decode_views(const uint8_t *data, object view, Head *head, Place place):
-    """Records with slices of `view`, a memoryview of all of `data`, as their keys and values."""
+    """Return the records. Keys and values are slices of `view`, a memoryview of `data`."""
     cdef AiokCursor cursor
     cdef AiokFields fields
     cdef int failed

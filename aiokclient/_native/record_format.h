@@ -1,5 +1,5 @@
-/* Bytes in C, for the native modules beside this file: varints, numbers in network order, the
-records of a v2 batch. Nothing is read that was not compared with the end before. */
+/* The encoding of records for the native modules: varints, numbers in network byte order, and the
+records of a v2 batch. Every read is checked against the end of the buffer first. */
 
 #ifndef AIOKCLIENT_RECORD_NATIVE_H
 #define AIOKCLIENT_RECORD_NATIVE_H
@@ -13,7 +13,7 @@ records of a v2 batch. Nothing is read that was not compared with the end before
 #define AIOK_LIKELY(condition) (condition)
 #endif
 
-/* Why bytes are no records. The messages are in record_decode.pxi. */
+/* The ways in which records can be malformed. The messages are in record_decode.pxi. */
 enum {
     AIOK_OK = 0,
     AIOK_PAST_END,
@@ -26,7 +26,7 @@ enum {
     AIOK_WRONG_LENGTH,
 };
 
-/* ---- numbers in network order */
+/* ---- numbers in network byte order */
 
 static inline uint64_t
 aiok_get(const uint8_t *at, int bytes)
@@ -61,7 +61,7 @@ aiok_unzigzag(uint64_t zigzag)
     return (int64_t)(zigzag >> 1 ^ (0 - (zigzag & 1)));
 }
 
-/* How many bytes it takes. */
+/* Returns the size of the varint of a number in bytes. */
 static inline int
 aiok_varint_size(int64_t number)
 {
@@ -84,7 +84,7 @@ aiok_varint_size(int64_t number)
 #endif
 }
 
-/* Writes it; what follows it. */
+/* Writes a varint, and returns the position after it. */
 static inline uint8_t *
 aiok_write_varint(uint8_t *at, int64_t number)
 {
@@ -106,9 +106,9 @@ aiok_write_varint(uint8_t *at, int64_t number)
     return at;
 }
 
-/* Writes a record that is a value and nothing else, behind the first one of a batch, and answers what
-follows it. NULL, and nothing is written, where it does not end by `end`, or its numbers take more
-than two bytes. `delta` is its timestamp, as a varint. */
+/* Writes a record that has only a value and is not the first one of its batch, and returns the
+position after it. Returns NULL, and writes nothing, if the record would not end by `end`, or if a
+number in it takes more than two bytes. `delta` is the encoded timestamp delta. */
 static inline uint8_t *
 aiok_write_value(uint8_t *at, const uint8_t *end, const uint8_t *delta, int delta_size,
                  Py_ssize_t index, const uint8_t *value, Py_ssize_t value_size)
@@ -170,7 +170,7 @@ aiok_read_long(const uint8_t **at, const uint8_t *end, int longest, uint64_t *zi
     return longest == 5 ? AIOK_LONG_VARINT : AIOK_LONG_VARLONG;
 }
 
-/* A number of 32 bits; bits beyond these are dropped, as Java's shifts drop them. */
+/* Reads a 32-bit number. Higher bits are dropped, as Java's shifts drop them. */
 static inline int
 aiok_read_varint(const uint8_t **at, const uint8_t *end, int32_t *number)
 {
@@ -242,23 +242,23 @@ typedef struct {
     const uint8_t *at;
     const uint8_t *end;
     int64_t base_timestamp;
-    int64_t expected; /* The least offset delta that the next record may have. */
-    int64_t last; /* The greatest. */
+    int64_t expected; /* The smallest offset delta that the next record may have. */
+    int64_t last; /* The largest offset delta that a record may have. */
 } AiokCursor;
 
-/* A record as it lies in the bytes; a length of -1 is null. */
+/* The position of a record's parts in the encoded bytes. A size of -1 means null. */
 typedef struct {
     int64_t timestamp;
     int32_t offset_delta;
     int32_t key_size;
     int32_t value_size;
-    int32_t header_count; /* Also what was found in the place of a count, where that is wrong. */
+    int32_t header_count; /* For AIOK_HEADER_COUNT, the impossible number. */
     const uint8_t *key;
     const uint8_t *value;
     const uint8_t *headers;
 } AiokFields;
 
-/* A length and as many bytes. */
+/* Reads a length and that number of bytes. A negative length means null. */
 static inline int
 aiok_read_bytes(const uint8_t **at, const uint8_t *end, const uint8_t **content, int32_t *size)
 {
@@ -279,7 +279,7 @@ aiok_read_bytes(const uint8_t **at, const uint8_t *end, const uint8_t **content,
     return AIOK_OK;
 }
 
-/* Checks the headers and goes past them. */
+/* Checks the headers and moves to their end. */
 static int
 aiok_skip_headers(const uint8_t **at, const uint8_t *end, int32_t *count)
 {
@@ -312,7 +312,7 @@ aiok_skip_headers(const uint8_t **at, const uint8_t *end, int32_t *count)
     return AIOK_OK;
 }
 
-/* Reads the record at the cursor and goes past it. */
+/* Reads the record at the cursor and moves to its end. */
 static inline int
 aiok_next(AiokCursor *cursor, AiokFields *fields)
 {
@@ -327,7 +327,7 @@ aiok_next(AiokCursor *cursor, AiokFields *fields)
     if (at >= end) {
         return AIOK_PAST_END;
     }
-    at++; /* the attributes, of which none is in use */
+    at++; /* Skip the attributes, none of which is in use. */
     if ((failed = aiok_read_varlong(&at, end, &delta))) {
         return failed;
     }
@@ -361,7 +361,7 @@ aiok_next(AiokCursor *cursor, AiokFields *fields)
     return AIOK_OK;
 }
 
-/* ---- objects out of checked bytes */
+/* ---- Python objects from checked bytes */
 
 static inline PyObject *
 aiok_bytes(const uint8_t *content, int32_t size)
@@ -372,8 +372,8 @@ aiok_bytes(const uint8_t *content, int32_t size)
     return PyBytes_FromStringAndSize((const char *)content, size);
 }
 
-/* One header, or NULL with an exception. The bytes were checked, but they may be somebody's who
-changes them while objects are made, so the bounds are compared again. */
+/* Returns one header, or NULL with an exception. The bytes were checked before, but the application
+may change the buffer meanwhile, so the bounds are checked again. */
 static PyObject *
 aiok_header(const uint8_t **at, const uint8_t *end)
 {
@@ -381,10 +381,10 @@ aiok_header(const uint8_t **at, const uint8_t *end)
     int32_t name_size, size;
     if (aiok_read_bytes(at, end, &name, &name_size) || name_size < 0
         || aiok_read_bytes(at, end, &content, &size)) {
-        PyErr_SetString(PyExc_BufferError, "the bytes have changed while they were read");
+        PyErr_SetString(PyExc_BufferError, "The bytes have changed while they were read.");
         return NULL;
     }
-    /* Java's clients read what is not UTF-8 in the same way, rather than refuse the record. */
+    /* Java's clients also replace invalid UTF-8 instead of refusing the record. */
     PyObject *key = PyUnicode_DecodeUTF8((const char *)name, name_size, "replace");
     PyObject *value = key == NULL ? NULL : aiok_bytes(content, size);
     PyObject *header = value == NULL ? NULL : PyTuple_Pack(2, key, value);
@@ -393,7 +393,7 @@ aiok_header(const uint8_t **at, const uint8_t *end)
     return header;
 }
 
-/* The headers of a record that `aiok_next` has gone past: a tuple of (str, bytes or None). */
+/* Returns the headers of a record that `aiok_next` has read: a tuple of (str, bytes or None). */
 static PyObject *
 aiok_headers(const AiokFields *fields, const uint8_t *end)
 {
@@ -427,7 +427,8 @@ aiok_make_record(AiokSpares *spares, const AiokFields *fields, const AiokCursor 
                            fields->timestamp, key, value, headers);
 }
 
-/* An empty list with room for `count`; `aiok_add` takes over the reference to the item. */
+/* Returns an empty list with room for `count` items. `aiok_add` takes over the reference to an
+item. */
 static inline PyObject *
 aiok_list(Py_ssize_t count)
 {

@@ -1,11 +1,13 @@
-/* A record as read, as bytes in memory; the class around it is in ground_records.pxi.
+/* The memory layout of a ConsumerRecord. The class is in ground_records.pxi.
 
-What all records of a batch share (topic, partition, timestamp type, leader epoch) is one object,
-`place`. So a record is 64 bytes, one line of cache, and making one touches few reference counts.
+The fields that all records of a batch share (topic, partition, timestamp type, leader epoch) are in
+one object, `place`. So a record has 64 bytes, one cache line, and creating one changes few
+reference counts.
 
-There are two types with this layout. Those that the decoder makes hold bytes, which refer to
-nothing, so the garbage collector need not know them: the type has no GC flag. A record that the
-program makes may hold anything; it is of a subtype that the collector does know. */
+There are two types with this layout. The decoder's records contain only bytes, which refer to no
+other objects, so the garbage collector does not track them: their type has no GC flag. A record
+that the application creates may contain any object. Its type is a subtype, which the collector
+tracks. */
 
 #ifndef AIOKCLIENT_RECORD_OBJECT_H
 #define AIOKCLIENT_RECORD_OBJECT_H
@@ -24,8 +26,8 @@ typedef struct {
     long long timestamp;
 } AiokRecord;
 
-/* Memory of records that are gone, for the next ones. Left out where every use of memory is to be
-watched: -DAIOK_NO_SPARES. */
+/* The number of freed records whose memory is kept for reuse. -DAIOK_NO_SPARES disables it for the
+sanitizers, which check every use of memory. */
 #ifdef AIOK_NO_SPARES
 #define AIOK_SPARES 0
 #else
@@ -33,7 +35,7 @@ watched: -DAIOK_NO_SPARES. */
 #endif
 
 typedef struct {
-    AiokRecord *first; /* The next one is in `place`. */
+    AiokRecord *first; /* A linked list: `place` is the next one. */
     int count;
 } AiokSpares;
 
@@ -53,8 +55,8 @@ aiok_record_memory(AiokSpares *spares)
     return record;
 }
 
-/* A new record that holds bytes only. Takes over the references to key, value and headers, also
-when it fails; any of them may be NULL, the sign of an error on the way. */
+/* Returns a new record that contains only bytes. Takes over the references to key, value and
+headers, also if it fails. If creating one of them has failed, it is NULL, and so is the result. */
 static inline PyObject *
 aiok_record_new(AiokSpares *spares, PyTypeObject *type, PyObject *place, long long offset,
                 long long timestamp, PyObject *key, PyObject *value, PyObject *headers)

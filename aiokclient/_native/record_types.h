@@ -69,7 +69,7 @@ aiok_tracked_dealloc(PyObject *self)
     Py_TRASHCAN_END
 }
 
-/* The constructor knows nothing of what it will hold, so it makes a tracked record. */
+/* Creates a tracked record, because the constructor cannot know what the record will contain. */
 static PyObject *
 aiok_record_tp_new(PyTypeObject *type, PyObject *Py_UNUSED(args), PyObject *Py_UNUSED(kwargs))
 {
@@ -87,13 +87,15 @@ aiok_record_vectorcall(PyObject *Py_UNUSED(type), PyObject *const *args, size_t 
     return aiok_tracked_type->tp_vectorcall(tracked, args, nargsf, kwnames);
 }
 
-/* Puts the slots and members into the types that Cython has made; 0, or -1 with an exception. */
+/* Sets the slots and members of the types that Cython has created. Returns 0, or -1 with an
+exception. */
 static int
 aiok_record_types(PyTypeObject *record, PyTypeObject *tracked)
 {
     if (record->tp_basicsize != sizeof(AiokRecord) || tracked->tp_basicsize != sizeof(AiokRecord)
         || tracked->tp_base != record || PyType_HasFeature(record, Py_TPFLAGS_HEAPTYPE)) {
-        PyErr_SetString(PyExc_ImportError, "the types of records have another layout");
+        PyErr_SetString(
+            PyExc_ImportError, "The types of records have an unexpected memory layout.");
         return -1;
     }
     for (PyMemberDef *member = aiok_record_members; member->name != NULL; member++) {
@@ -112,7 +114,7 @@ aiok_record_types(PyTypeObject *record, PyTypeObject *tracked)
     record->tp_vectorcall = tracked->tp_vectorcall == NULL ? NULL : aiok_record_vectorcall;
     record->tp_dealloc = aiok_record_dealloc;
     tracked->tp_dealloc = aiok_tracked_dealloc;
-    /* Subclasses in Python ask the untracked type for these. */
+    /* Subclasses in Python look these up in the untracked type. */
     record->tp_traverse = tracked->tp_traverse = aiok_record_traverse;
     record->tp_clear = tracked->tp_clear = aiok_record_clear;
     tracked->tp_flags |= Py_TPFLAGS_HAVE_GC;

@@ -1,4 +1,4 @@
-/* What producer_send.pxi needs of C: the time, and short ways to call. */
+/* The parts of producer_send.pxi that need C: the time, and faster calls. */
 
 #ifndef AIOKCLIENT_SEND_H
 #define AIOKCLIENT_SEND_H
@@ -12,7 +12,7 @@
 #include <time.h>
 #endif
 
-/* Milliseconds since the epoch. */
+/* Returns the milliseconds since the epoch. */
 static inline int64_t
 aiok_time_ms(void)
 {
@@ -28,7 +28,7 @@ aiok_time_ms(void)
 #endif
 }
 
-/* Calls a function without arguments; one of C directly. */
+/* Calls a function without arguments. A C function is called directly. */
 static inline PyObject *
 aiok_call(PyObject *function)
 {
@@ -38,7 +38,7 @@ aiok_call(PyObject *function)
     return PyObject_CallNoArgs(function);
 }
 
-/* `send(topic, value)` without the sorting of arguments, which takes as long as a third of it. */
+/* `send(topic, value)` without argument parsing, which would take a third of its time. */
 typedef PyObject *(*AiokSend)(PyObject *self, PyObject *topic, PyObject *value);
 typedef PyObject *(*AiokFast)(PyObject *, PyObject *const *, Py_ssize_t, PyObject *);
 
@@ -54,7 +54,7 @@ aiok_send(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *nam
     return aiok_send_sorted(self, args, count, names);
 }
 
-/* Have the type's method go that way. Where it looks otherwise than expected it stays as it is. */
+/* Makes the type's method use it. A method with an unexpected layout stays unchanged. */
 static void
 aiok_send_shortly(PyTypeObject *type, AiokSend plain)
 {

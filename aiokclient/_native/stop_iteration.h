@@ -1,13 +1,14 @@
-/* How an awaitable or an iterator in C gives back a value. */
+/* Returns a value from an awaitable that is written in C. */
 
 #ifndef AIOKCLIENT_STOP_ITERATION_H
 #define AIOKCLIENT_STOP_ITERATION_H
 
 #include <Python.h>
 
-/* Raises StopIteration(value), taking over the reference. From 3.12 to 3.14 a native awaitable can
-answer `await` in no other way, and making an exception would be the dearest part of it; so one is
-kept in `stop` and used again as long as nobody else has it or has left anything on it. */
+/* Raises StopIteration(value), and takes over the reference to the value. In Python 3.12 to 3.14, a
+native awaitable has no other way to return a value from `await`, and creating the exception would
+be the most expensive part. So `stop` keeps one, which is reused if no other object refers to it and
+nothing was stored on it. */
 static void
 aiok_stop_iteration(PyObject **stop, PyObject *value)
 {
@@ -25,12 +26,13 @@ aiok_stop_iteration(PyObject **stop, PyObject *value)
     }
     PyObject *old = kept->value;
     kept->value = value;
-    /* Before the old one goes: what is run then may come here, too. */
+    /* The new reference is taken first, because releasing the old value may run code that calls
+    this function. */
     Py_INCREF(kept);
     Py_XDECREF(old);
     PyErr_SetRaisedException((PyObject *)kept);
 #else
-    /* A tuple as the value would be taken for the arguments of the exception. */
+    /* Without this call, a tuple as the value would become the arguments of the exception. */
     PyObject *made = PyObject_CallOneArg(PyExc_StopIteration, value);
     Py_DECREF(value);
     if (made != NULL) {

@@ -5,7 +5,7 @@
 
 #include <Python.h>
 
-static PyTypeObject *aiok_struct_type; /* The base of all structs in messages. */
+static PyTypeObject *aiok_struct_type; /* The base class of all structs in messages. */
 static PyTypeObject *aiok_uuid_type;
 
 static inline int
@@ -15,7 +15,7 @@ aiok_is_data(PyObject *item)
            || (aiok_struct_type != NULL && PyObject_TypeCheck(item, aiok_struct_type));
 }
 
-/* The parameter is there for tp_traverse. */
+/* The unused parameter is required by tp_traverse. */
 static int
 aiok_untrack(PyObject *item, void *unused)
 {

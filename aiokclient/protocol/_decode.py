@@ -43,7 +43,9 @@ def smallest_size(element: Any, version: int, flexible: bool) -> int:
         else:
             size += smallest_size(field.element, version, field.flexible_in(version, flexible))
     if size == 0:
-        raise TypeError(f"an array of {element.__name__} in version {version} has empty elements")
+        raise TypeError(
+            f"The elements of an array of {element.__name__} have no bytes in version {version}."
+        )
     return size
 
 

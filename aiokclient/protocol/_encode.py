@@ -61,7 +61,7 @@ class EncoderSource(Source):
             self.line(f"not_in_version('{path}.{field.name}', {self.version})")
 
     def differs(self, field: Field, value: str) -> str:
-        """Return the source of an expression: whether a field differs from its default."""
+        """Return the source of an expression that is true if a field differs from its default."""
         default = field.new_default()
         if default is None:
             return f"{value} is not None"

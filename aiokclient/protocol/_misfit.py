@@ -53,12 +53,12 @@ def _in_element(field: Field, value: Any, version: int) -> str | None:
     element = field.element
     if not isinstance(element, Scalar):
         if not isinstance(value, element):
-            return f" is {_shown(field, value)}, not of {element.__name__}"
+            return f" is {_shown(field, value)}, not a {element.__name__}"
         inner = misfit(value, version)
         return None if inner is None else f".{inner}"
     if _fits(element, value):
         return None
-    return f" is {_shown(field, value)}, which is no {element.kind}"
+    return f" is {_shown(field, value)}, which does not fit the type {element.kind}"
 
 
 def _shown(field: Field, value: Any) -> str:

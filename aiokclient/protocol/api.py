@@ -115,7 +115,7 @@ def _message(key: int, kind: str) -> Any:
     try:
         api = ApiKey(key)
     except ValueError:
-        raise UnsupportedVersionError(f"there is no API with the key {key}") from None
+        raise UnsupportedVersionError(f"This library has no API with key {key}.") from None
     module = import_module(f"aiokclient.protocol.messages.{api.name.lower()}")
     return getattr(module, api.api_name + kind)
 
@@ -128,13 +128,18 @@ def negotiate(request: type[Request[Any]], broker_range: tuple[int, int] | None)
     Raises UnsupportedVersionError, which names both ranges.
     """
     name = request.api_key.api_name
-    ours = f"this client speaks {request.min_version} to {request.max_version}"
+    ours = f"This client supports versions {request.min_version} to {request.max_version}."
     if broker_range is None:
-        raise UnsupportedVersionError(f"the broker has no API {name}; {ours}", api=name)
+        raise UnsupportedVersionError(
+            f"The broker does not support the API {name}. {ours}",
+            api=name,
+        )
     low, high = broker_range
     version = min(high, request.max_version)
     if version < max(low, request.min_version):
         raise UnsupportedVersionError(
-            f"no common version of {name}: the broker speaks {low} to {high}, {ours}", api=name
+            f"There is no common version of {name}. The broker supports versions {low} to {high}. "
+            f"{ours}",
+            api=name,
         )
     return version

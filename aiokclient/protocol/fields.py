@@ -245,5 +245,5 @@ def struct(
     default: object = UNSET,
     ignorable: bool = False,
 ) -> Any:
-    """Declare a struct inside of another. By default, all its fields have their defaults."""
+    """Declare a struct inside of another one. Its default has the defaults of its fields."""
     return Field("struct", element, versions, null, tag, tagged, None, default, ignorable, False)

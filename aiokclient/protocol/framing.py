@@ -156,12 +156,14 @@ def frame_length(buffer: Buffer, position: int, max_frame: int) -> int:
     """Return the frame length at a position. Raises ProtocolError if it is not permitted."""
     length: int = _LENGTH.unpack_from(buffer, position)[0]
     if not 0 <= length <= max_frame:
-        raise ProtocolError(f"a frame of {length} bytes is announced; {max_frame} are allowed")
+        raise ProtocolError(
+            f"A frame announces {length} bytes. At most {max_frame} bytes are allowed."
+        )
     return length
 
 
 def _frame(head: bytearray, body: Message, version: int) -> list[Buffer]:
-    """`head` begins with room for the length."""
+    """Return the segments of a frame. `head` begins with room for the length."""
     segments: list[Buffer] = []
     out = body.encode_into(version, head, segments)
     if not segments:
@@ -270,13 +272,20 @@ class ClientPipeline:
         Raises ProtocolError for an unexpected correlation id.
         """
         if len(frame) < _PREFIX:
-            raise ProtocolError(f"a response of {len(frame)} bytes has no correlation id")
+            raise ProtocolError(
+                f"A response has only {len(frame)} bytes, too few for a correlation id."
+            )
         number = _LENGTH.unpack_from(frame, 0)[0]
         if not self._in_flight:
-            raise ProtocolError(f"response {number} came, though no request is in flight")
+            raise ProtocolError(
+                f"A response with correlation id {number} came, but no request is in flight."
+            )
         asked = self._in_flight[0]
         if number != asked.correlation_id:
-            raise ProtocolError(f"response {number} came where {asked.correlation_id} was the next")
+            raise ProtocolError(
+                f"A response has correlation id {number}. The next request in flight has "
+                f"{asked.correlation_id}."
+            )
         return self._in_flight.popleft()
 
 
@@ -300,7 +309,7 @@ class ServerFraming:
         versions have are read. Bytes after the request are ignored, as Kafka's brokers do.
         """
         if len(frame) < _HEADER_START.size:
-            raise ProtocolError(f"a request of {len(frame)} bytes has no header")
+            raise ProtocolError(f"A request has only {len(frame)} bytes, too few for a header.")
         key, version, _ = _HEADER_START.unpack_from(frame, 0)
         try:
             cls = request_class(key)

@@ -19,7 +19,7 @@ from aiokclient.protocol._misfit import misfit
 if TYPE_CHECKING:
     from aiokclient.protocol.fields import Buffer
 
-MAX_STRING = 0x7FFF  # bytes; Kafka refuses longer strings also where the length is a varint
+MAX_STRING = 0x7FFF  # In bytes. Kafka also refuses longer strings whose length is a varint.
 _SMALL = 17
 
 
@@ -43,7 +43,7 @@ def continue_uvarint(buffer: Buffer, position: int, first: int) -> tuple[int, in
             if value > 0xFFFFFFFF:
                 break
             return value, position
-    raise ProtocolError(f"a varint before byte {position} has more than 32 bits")
+    raise ProtocolError(f"The varint that ends at byte {position} has more than 32 bits.")
 
 
 def write_uvarint(out: bytearray, value: int) -> None:
@@ -71,7 +71,7 @@ def integer_writers(code: str) -> list[object]:
 
 
 def read_tags(buffer: Buffer, position: int, count: int) -> tuple[dict[int, bytes], int]:
-    """Read a section of tagged fields, none of which is a known field.
+    """Read a section of tagged fields that are all unknown.
 
     count: the first byte of the encoded number of fields, which was already read
     """
@@ -91,7 +91,8 @@ def tag_count(buffer: Buffer, position: int, first: int) -> tuple[int, int]:
         first, position = continue_uvarint(buffer, position, first)
     if first * 2 > len(buffer) - position:
         raise ProtocolError(
-            f"{first} tagged fields announced where {len(buffer) - position} bytes remain"
+            f"The message announces {first} tagged fields, but only {len(buffer) - position} "
+            "bytes remain."
         )
     return first, position
 
@@ -101,10 +102,10 @@ def read_tag(buffer: Buffer, position: int, last: int) -> tuple[int, int, int]:
     tag, position = read_uvarint(buffer, position)
     size, position = read_uvarint(buffer, position)
     if tag <= last:
-        raise ProtocolError(f"tag {tag} comes after tag {last}")
+        raise ProtocolError(f"Tagged field {tag} comes after {last}. Tags must increase.")
     if size > len(buffer) - position:
         raise ProtocolError(
-            f"tagged field {tag} of {size} bytes where {len(buffer) - position} remain"
+            f"Tagged field {tag} announces {size} bytes, but only {len(buffer) - position} remain."
         )
     return tag, position + size, position
 
@@ -116,7 +117,9 @@ def write_tags(
     fields: dict[int, bytes | bytearray] = dict(unknown or ())
     for tag in known or ():
         if tag in fields:
-            raise ProtocolError(f"{label}: tag {tag} is that of a known field")
+            raise ProtocolError(
+                f"{label}: Unknown tagged field {tag} has the tag of a known field."
+            )
     fields.update(known or {})
     write_uvarint(out, len(fields))
     for tag in sorted(fields):
@@ -140,7 +143,7 @@ def add_segments(segments: list[Buffer], value: Buffer | Sequence[Buffer]) -> No
     parts = value if isinstance(value, (list, tuple)) else (value,)
     for part in parts:
         if not isinstance(part, (bytes, bytearray, memoryview)):
-            raise TypeError(f"records are bytes, not {type(part).__name__}")
+            raise TypeError(f"Encoded records must be bytes, not {type(part).__name__}.")
     segments.extend(parts)
 
 
@@ -153,45 +156,50 @@ def bad_length(label: str, length: int, buffer: Buffer, position: int) -> NoRetu
     """Refuse an impossible length or count."""
     what = "null" if length == -1 else str(length)
     raise ProtocolError(
-        f"{label}: length {what} at byte {position}, where {len(buffer) - position} bytes remain"
+        f"{label} has length {what} at byte {position}, where {len(buffer) - position} bytes "
+        "remain."
     )
 
 
 def bad_tag_size(label: str, tag: int, stop: int, position: int) -> NoReturn:
     """Refuse a tagged field whose value does not have the stated size."""
-    raise ProtocolError(f"{label}: tagged field {tag} ends at byte {position}, not at {stop}")
+    raise ProtocolError(
+        f"{label}: Tagged field {tag} ends at byte {position}, but its size says {stop}."
+    )
 
 
 def too_short(label: str, buffer: Buffer) -> NoReturn:
     """Refuse a message that ends before its last field."""
-    raise ProtocolError(f"{label} ends too early: it has {len(buffer)} bytes")
+    raise ProtocolError(f"{label} ends before its last field. It has {len(buffer)} bytes.")
 
 
 def too_long(label: str, length: int) -> NoReturn:
     """Refuse to encode a string that Kafka could not read."""
-    raise ProtocolError(f"{label}: a string of {length} bytes; at most {MAX_STRING} are allowed")
+    raise ProtocolError(
+        f"{label} has a string of {length} bytes. At most {MAX_STRING} are allowed."
+    )
 
 
 def not_in_version(label: str, version: int) -> NoReturn:
     """Refuse to encode a value for which a version of a message has no field."""
-    raise UnsupportedVersionError(f"{label} is set, but version {version} has no such field")
+    raise UnsupportedVersionError(f"{label} is set, but version {version} has no such field.")
 
 
 def null_in_version(label: str, version: int) -> NoReturn:
     """Refuse None for a field that is not nullable in a version of a message."""
-    raise UnsupportedVersionError(f"{label} is None, which version {version} cannot express")
+    raise UnsupportedVersionError(f"{label} is None, which version {version} does not allow.")
 
 
 def tags_in_version(label: str, version: int) -> NoReturn:
     """Refuse tagged fields in a version that is not flexible."""
     raise UnsupportedVersionError(
-        f"{label} has unknown tagged fields, for which version {version} has no place"
+        f"{label} has unknown tagged fields, but version {version} has no tagged fields."
     )
 
 
 def bad_text(label: str, error: UnicodeDecodeError) -> NoReturn:
     """Refuse a string that is not UTF-8."""
-    raise ProtocolError(f"{label} holds a string that is not UTF-8: {error.reason}") from error
+    raise ProtocolError(f"{label} has a string that is not UTF-8: {error.reason}.") from error
 
 
 def cannot_encode(label: str, message: Any, version: int, error: Exception) -> NoReturn:
@@ -202,5 +210,5 @@ def cannot_encode(label: str, message: Any, version: int, error: Exception) -> N
     """
     found = misfit(message, version)
     if found is not None:
-        raise ProtocolError(f"{label} cannot be encoded: {found}") from None
-    raise ProtocolError(f"{label} cannot be encoded: {error}") from error
+        raise ProtocolError(f"{label} cannot be encoded: {found}.") from None
+    raise ProtocolError(f"{label} cannot be encoded: {error}.") from error

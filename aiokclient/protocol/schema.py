@@ -95,7 +95,7 @@ class Route(Enum):
 
 
 class _Tagged:
-    """A base class for tagged fields that are not declared."""
+    """A base class that keeps the tagged fields that a message does not declare."""
 
     __slots__ = ("_tags",)
 
@@ -157,7 +157,7 @@ class Struct(_Tagged, metaclass=_StructMeta):
             f"{field.name}={_show(field, getattr(self, field.name))}" for field in self._fields
         ]
         if self._tags:
-            # The meaning of unknown tagged fields is unknown, so they may be secret.
+            # Unknown tagged fields may be secret.
             sizes = {tag: f"<{len(value)} bytes>" for tag, value in self._tags.items()}
             shown.append(f"unknown_tags={sizes}")
         return f"{type(self).__name__}({', '.join(shown)})"
@@ -286,7 +286,8 @@ class Message(Struct):
         message, position = cls.decode_from(data, 0, version)
         if position != len(data):
             raise ProtocolError(
-                f"{cls.__name__} v{version} has {len(data) - position} bytes too many"
+                f"{cls.__name__} version {version} is followed by {len(data) - position} more "
+                "bytes."
             )
         return message
 
@@ -314,7 +315,7 @@ class Message(Struct):
         if not cls.min_version <= version <= cls.max_known_version:
             raise UnsupportedVersionError(
                 f"{cls.__name__} has versions {cls.min_version} to {cls.max_known_version},"
-                f" not {version}"
+                f" but not {version}."
             )
 
 

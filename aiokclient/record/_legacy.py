@@ -59,7 +59,7 @@ class LegacyBatch(RecordBatch):
         self.content_size = self.size
         self._message = message = _parse(self.buffer)
         if message.offset < 0:
-            raise CorruptRecordError(f"a message has the offset {message.offset}")
+            raise CorruptRecordError(f"A message has the negative offset {message.offset}.")
         self.base_offset = self.last_offset = message.offset
         self.magic, self.crc = message.magic, message.crc
         self._attributes = message.attributes & (CODEC_MASK | LOG_APPEND_TIME * message.magic)
@@ -91,7 +91,7 @@ class LegacyBatch(RecordBatch):
         for message in self._messages(check_crcs, limit):
             offset, magic, timestamp = message.offset, message.magic, message.timestamp
             if offset < expected:
-                raise CorruptRecordError(f"a message has offset {offset}, which is out of order")
+                raise CorruptRecordError(f"A message has offset {offset}, which is out of order.")
             expected = offset + 1
             if appended is not None and magic:
                 timestamp = appended
@@ -108,7 +108,9 @@ class LegacyBatch(RecordBatch):
             return [self._message]
         compressed = self._message.value
         if compressed is None or codec > Compression.LZ4:
-            raise CorruptRecordError("a compressed message is null or of a codec that came later")
+            raise CorruptRecordError(
+                "A compressed message is null, or has a codec that its format does not allow."
+            )
         if codec == Compression.LZ4 and self.magic == 0:
             from aiokclient.record.codecs.lz4 import mend  # imported here, as it is rarely used
 
@@ -117,13 +119,13 @@ class LegacyBatch(RecordBatch):
         self.content_size = len(content)
         messages = list(_set(content, check_crcs))
         if not messages:
-            raise CorruptRecordError("a compressed message has no messages in it")
+            raise CorruptRecordError("A compressed message contains no messages.")
         if self.magic == 0:
             return messages
         # Some old clients left the wrapper's offset at 0. Then the inner offsets are used as is.
         base = self.last_offset - messages[-1].offset if self.last_offset else 0
         if base < 0:
-            raise CorruptRecordError("the last inner message has an offset above its wrapper's")
+            raise CorruptRecordError("The last inner message has a higher offset than its wrapper.")
         return [message._replace(offset=base + message.offset) for message in messages]
 
 
@@ -132,15 +134,17 @@ def _set(content: Buffer, check_crcs: bool) -> Iterator[_Message]:
     position = 0
     while position < len(view):
         if position + LOG_OVERHEAD > len(view):
-            raise CorruptRecordError("a message is incomplete")
+            raise CorruptRecordError("A message is incomplete.")
         end = position + LOG_OVERHEAD + _INT32.unpack_from(view, position + 8)[0]
         if not position + LOG_OVERHEAD + SMALLEST <= end <= len(view):
-            raise CorruptRecordError("a message has an impossible length")
+            raise CorruptRecordError("A message has an impossible length.")
         message = _parse(view[position:end])
         if message.attributes & CODEC_MASK:
-            raise CorruptRecordError("a message inside a compressed one is compressed too")
+            raise CorruptRecordError("A message inside a compressed message is compressed too.")
         if check_crcs and zlib.crc32(view[position + _CRC_FROM : end]) != message.crc:
-            raise CorruptRecordError(f"the checksum of the inner message {message.offset} is wrong")
+            raise CorruptRecordError(
+                f"The checksum of the inner message at offset {message.offset} is wrong."
+            )
         yield message
         position = end
 
@@ -154,9 +158,11 @@ def _parse(view: memoryview) -> _Message:
         key, position = _sized(view, position)
         value, position = _sized(view, position)
     except struct.error:
-        raise CorruptRecordError("a message is incomplete") from None
+        raise CorruptRecordError("A message is incomplete.") from None
     if magic not in (0, 1) or position != len(view) or length + LOG_OVERHEAD != len(view):
-        raise CorruptRecordError("the lengths in a message do not add up")
+        raise CorruptRecordError(
+            "The lengths of a message contradict each other, or its format is unknown."
+        )
     return _Message(offset, crc, magic, attributes, timestamp, key, value)
 
 

@@ -177,7 +177,7 @@ def append_arrow(
     kind = values.type
     wide = types.is_large_binary(kind) or types.is_large_string(kind)
     if not (wide or types.is_binary(kind) or types.is_string(kind)):
-        raise TypeError(f"an array of {kind} is none of bytes or strings")
+        raise TypeError(f"The array has the type {kind}. It must have bytes or strings.")
     append: Any = getattr(builder, "append_buffers", None)
     if append is not None:
         validity, offsets, data = values.buffers()
@@ -222,7 +222,7 @@ def _array(column: Sequence[object], kind: pa.DataType) -> pa.Array:
     pyarrow = _pyarrow()
     array = pyarrow.array(column, kind)
     if isinstance(array, pyarrow.ChunkedArray):
-        raise ValueError("the keys or values come to 2 GiB or more: pass fewer batches at a time")
+        raise ValueError("The keys or values have 2 GiB or more. Pass fewer batches at a time.")
     return array
 
 
@@ -231,7 +231,8 @@ def _pyarrow() -> Any:
         import pyarrow
     except ImportError as error:
         raise ImportError(
-            "Arrow batches need pyarrow, which is not installed: pip install 'aiokclient[arrow]'"
+            "Arrow batches need pyarrow, which is not installed. Run pip install "
+            "'aiokclient[arrow]'."
         ) from error
     return pyarrow
 

@@ -69,7 +69,7 @@ def _module(codec: int) -> CodecModule:
     try:
         name = Compression(codec).title
     except ValueError:
-        raise CorruptRecordError(f"there is no compression codec {codec}") from None
+        raise CorruptRecordError(f"There is no compression codec {codec}.") from None
     return cast(CodecModule, import_module(f"aiokclient.record.codecs.{name}"))
 
 
@@ -79,9 +79,9 @@ def check_level(codec: Compression, level: int | None) -> None:
         return
     levels = codec.traits.levels
     if levels is None:
-        raise ValueError(f"{codec.title} has no levels, but level {level} was given")
+        raise ValueError(f"{codec.title} has no levels, but level {level} was given.")
     if level not in levels:
-        raise ValueError(f"{codec.title} has levels {levels[0]} to {levels[-1]}, not {level}")
+        raise ValueError(f"{codec.title} has levels {levels[0]} to {levels[-1]}, not {level}.")
 
 
 def compress(codec: Compression, data: Buffer, level: int | None = None) -> Buffer:

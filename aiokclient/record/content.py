@@ -28,7 +28,7 @@ def piece_size(data: Buffer, limit: int) -> int:
 def check_size(size: int, limit: int, name: str) -> None:
     """Raise ContentLimitError if `size` bytes exceed the limit. `name` is the codec."""
     if size > limit:
-        raise ContentLimitError(f"{name} content is over {limit} bytes")
+        raise ContentLimitError(f"The decompressed {name} content has more than {limit} bytes.")
 
 
 def collected(parts: Iterable[Buffer], limit: int, name: str) -> Buffer:

@@ -81,5 +81,5 @@ def with_append_time(batch: Buffer, timestamp: int) -> bytes:
 def _copy(batch: Buffer) -> bytearray:
     copy = bytearray(batch)
     if len(copy) < HEADER_SIZE or copy[MAGIC_AT] != 2:
-        raise CorruptRecordError("not a whole record batch of format v2")
+        raise CorruptRecordError("The bytes are not a complete record batch of format v2.")
     return copy

@@ -64,7 +64,7 @@ class RecordStream:
         self._opened = True
         batch = self.batch
         if self._check_crcs and not batch.check_crc():
-            raise CorruptRecordError("the checksum is wrong")
+            raise CorruptRecordError("The checksum is wrong.")
         codec = batch.compression
         content = batch.buffer[HEADER_SIZE:]
         measure(codec, content, self._limit)
@@ -125,7 +125,7 @@ class RecordStream:
 
     def _finish(self) -> None:
         if self._at < len(self._data) or any(len(piece) for piece in self._pieces):
-            raise CorruptRecordError("bytes are left over after the last record")
+            raise CorruptRecordError("Bytes are left over after the last record.")
         self._data = memoryview(b"")
 
     def _next_size(self) -> int:
@@ -147,7 +147,7 @@ class RecordStream:
         while size < need:
             piece = next(self._pieces, None)
             if piece is None:
-                raise CorruptRecordError("the records reach past the end of the batch")
+                raise CorruptRecordError("The records reach past the end of the batch.")
             if not size:
                 rest = memoryview(piece)
             else:

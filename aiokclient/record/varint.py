@@ -66,7 +66,7 @@ def _read(data: Buffer, position: int, longest: int, mask: int) -> tuple[int, in
         if byte < 128:
             zigzag &= mask
             return (zigzag >> 1) ^ -(zigzag & 1), position
-    raise CorruptRecordError(f"a varint is longer than {longest} bytes")
+    raise CorruptRecordError(f"A varint is longer than {longest} bytes.")
 
 
 def wrap64(number: int) -> int:

@@ -81,7 +81,9 @@ class Brokers:
             if len(known) == total and all(each.leader >= 0 for each in known.values()):
                 return
             time.sleep(1)
-        raise TimeoutError(f"{topic} has no {total} partitions after {WAIT_S} s")
+        raise TimeoutError(
+            f"Brokers did not lead all {total} partitions of {topic} after {WAIT_S} s."
+        )
 
     def delete(self, *topics: str) -> None:
         """Delete topics, so that disks do not fill and the broker does not slow down."""
@@ -111,7 +113,10 @@ def _cpu_s(pid: int) -> float:
 
 
 def raise_open_files() -> int:
-    """Lets the broker open as many files as it may: each partition takes three. How many."""
+    """Raise the limit of open files for the broker, which needs three per partition.
+
+    Returns the new limit.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     for wanted in (max(hard, OPEN_FILES), hard):
         with contextlib.suppress(ValueError, OSError):
@@ -122,11 +127,11 @@ def raise_open_files() -> int:
 
 @contextlib.contextmanager
 def running(bootstrap: str | None) -> Iterator[Brokers]:
-    """A Kafka of our own, or the one at `bootstrap`, which loses the topics made here at the end"""
+    """Provide a new Kafka, or the one at `bootstrap`, whose new topics are deleted at the end."""
     with tempfile.TemporaryDirectory(prefix="bench-") as name, contextlib.ExitStack() as stack:
         folder = Path(name)
         if bootstrap is not None:
-            brokers = Brokers(ExternalKafka(bootstrap), [], folder, "an own cluster")
+            brokers = Brokers(ExternalKafka(bootstrap), [], folder, "the cluster at --bootstrap")
             stack.callback(brokers.delete_all)
         else:
             raise_open_files()

@@ -31,4 +31,6 @@ def fill(spec: Spec) -> None:
     producer.flush()
     there = read_back.count(spec.bootstrap, spec.topic, spec.partitions)
     if not good == there == spec.count:
-        raise RunFailedError(f"{spec.count} messages to be read: {good} confirmed, {there} there")
+        raise RunFailedError(
+            f"{spec.count} messages were sent, {good} acknowledged, and {there} are in the topic."
+        )

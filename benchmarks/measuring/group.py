@@ -122,7 +122,7 @@ class Trail:
 
 
 class Member:
-    """The process of one member. It can join once its imports are done; `join` makes it join."""
+    """The process of one member. After its imports, it waits for `join`."""
 
     def __init__(self, number: int, subject: Subject, spec: Spec, trail: Trail) -> None:
         self.number = number
@@ -144,7 +144,7 @@ class Member:
         for line in self._process.stdout or ():
             word, *numbers = line.split()
             if not line.endswith("\n"):
-                break  # It was killed while it wrote.
+                break  # The process was killed while it wrote a line.
             if word == "ready":
                 self._ready.set()
             elif word == "joins":
@@ -157,7 +157,7 @@ class Member:
 
     def prepare(self) -> None:
         if not self._ready.wait(LIMIT_S) or self._process.poll() is not None:
-            raise NotSettledError(f"a member did not start: {self.said()}")
+            raise NotSettledError(f"A member did not start: {self.said()}")
 
     def join(self) -> None:
         """Let the member join, and wait until it starts to join."""
@@ -168,7 +168,7 @@ class Member:
         self._joined.wait(LIMIT_S)
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Kill the process with SIGKILL."""
         self.killed_at = time.monotonic_ns()
         self._process.kill()
         self._process.wait()
@@ -218,7 +218,7 @@ class Group:
         while not self.trail.is_shared([member.number for member in self.members], start):
             if time.monotonic() > until:
                 said = " / ".join(member.said() for member in self.members)
-                raise NotSettledError(f"not settled after {LIMIT_S:.0f} s: {said}")
+                raise NotSettledError(f"The group was not settled after {LIMIT_S:.0f} s: {said}")
             time.sleep(STEP_S)
 
     def __enter__(self) -> Self:

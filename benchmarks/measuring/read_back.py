@@ -48,11 +48,11 @@ def _confluent(spec: Spec) -> Iterable[list[bytes]]:
             if messages:
                 last = time.monotonic()
             elif time.monotonic() - last > WAIT_S:
-                raise RunFailedError(f"nothing came for {WAIT_S:.0f} s while reading back")
+                raise RunFailedError(f"No message was read back for {WAIT_S:.0f} s.")
             ends = [m for m in messages if m.error() is not None]
             for message in ends:
                 if message.error().code() != KafkaError._PARTITION_EOF:
-                    raise RunFailedError(f"while reading back: {message.error()}")
+                    raise RunFailedError(f"Reading back has failed: {message.error()}")
                 ended.add(message.partition())
             yield [m.value() for m in messages if m.error() is None]
     finally:
@@ -77,7 +77,7 @@ async def _read_aiokafka(spec: Spec) -> list[bytes]:
         while missing > 0:
             fetched = await consumer.getmany(timeout_ms=int(WAIT_S * 1000))
             if not fetched:
-                raise RunFailedError(f"nothing came for {WAIT_S:.0f} s while reading back")
+                raise RunFailedError(f"No message was read back for {WAIT_S:.0f} s.")
             for records in fetched.values():
                 values += [record.value for record in records]
                 missing -= len(records)

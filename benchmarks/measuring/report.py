@@ -20,7 +20,7 @@ class Table:
     notes: Sequence[str] = ()
 
     def text(self) -> str:
-        """For a terminal."""
+        """Return the table as text for a terminal."""
         widths = [max(map(len, column)) for column in zip(self.head, *self.rows, strict=True)]
         lines = [self.title, ""]
         for row in (self.head, *self.rows):

@@ -41,7 +41,7 @@ class Measurement:
     family: str
     runs: list[Run] = field(default_factory=list)
     missing: str = ""
-    """The reason if there are no runs."""
+    """The reason why there are no runs."""
     failures: int = 0
 
     def median(self, figure: Callable[[Run], float | None]) -> float | None:
@@ -50,17 +50,17 @@ class Measurement:
 
     @property
     def messages(self) -> float | None:
-        """Thousands of them in a run."""
+        """Thousands of messages in a run."""
         return self.median(lambda run: run.counts.messages / 1e3)
 
     @property
     def cpu(self) -> float | None:
-        """CPU seconds of the client per million messages, or microseconds for one."""
+        """CPU seconds of the client per million messages, which are microseconds per message."""
         return self.median(lambda run: run.counts.cpu_s / run.counts.messages * 1e6)
 
     @property
     def rate(self) -> float | None:
-        """Thousands of messages a second."""
+        """Thousands of messages per second."""
         return self.median(lambda run: run.counts.rate)
 
     @property
@@ -83,14 +83,14 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Job:
-    """A subject at a piece of work. `label` tells two jobs of one subject apart."""
+    """A subject with a workload. `label` distinguishes jobs of the same subject."""
 
     subject: Subject
     spec: Spec
     label: str = ""
 
     def sized(self) -> Spec:
-        """As much as the subject gets of it, in the run that counts and in the one before."""
+        """Return the spec with the subject's numbers of measured and of warm-up messages."""
         count = max(1, int(self.spec.count * self.subject.share))
         return replace(self.spec, count=count, warm_count=int(count * self.subject.warming) or 1)
 
@@ -99,7 +99,10 @@ Execute = Callable[[Job], Run]
 
 
 def rounds(jobs: Sequence[Job], runs: int, execute: Execute) -> dict[tuple[str, str], Measurement]:
-    """Each job `runs` times, one after the other in turn; by subject's name and label."""
+    """Run each job `runs` times, in interleaved rounds.
+
+    The keys of the result are the subject's name and the job's label.
+    """
     found = {
         (job.subject.name, job.label): Measurement(job.subject.name, job.subject.family)
         for job in jobs
@@ -126,14 +129,14 @@ def _execute(job: Job, execute: Execute, measurement: Measurement) -> Run:
             measurement.failures += 1
             if measurement.failures > FAILURES:
                 raise
-            print(f"FAILED, once more: {job.label} {error}", file=sys.stderr, flush=True)
+            print(f"FAILED, will be repeated: {job.label} {error}", file=sys.stderr, flush=True)
 
 
 def shown(measurement: Measurement) -> str:
     if not measurement.runs:
         return f"not measured: {measurement.missing}"
     counts = measurement.runs[-1].counts
-    return f"{counts.cpu_s / counts.messages * 1e6:.2f} us CPU a message"
+    return f"{counts.cpu_s / counts.messages * 1e6:.2f} us CPU per message"
 
 
 def say(line: str) -> None:
@@ -142,10 +145,11 @@ def say(line: str) -> None:
 
 
 def run_child(subject: Subject, spec: Spec, brokers: Brokers | None = None) -> Run:
-    """One child, from its start to its end. Raises NotMeasuredError and RunFailedError."""
+    """Run one child process to its end. Raises NotMeasuredError and RunFailedError."""
     command = subject.command(spec)
     environment = {**os.environ, **subject.environment}
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # an import would compile each time
+    # Without bytecode files, each import would compile its module again.
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
     )

@@ -32,7 +32,7 @@ class Spec:
     compression: str = "none"
     keyed: bool = False
     tuned: bool = True
-    """Whether to use this batch size, linger and number of requests in flight, not the defaults."""
+    """Whether all clients have the same batch size, linger and requests in flight, not defaults."""
     batch_bytes: int = 131_072
     linger_ms: int = 5
     in_flight: int = 5
@@ -77,7 +77,7 @@ class Spec:
         return list(itertools.islice(itertools.cycle(keys), self.count))
 
     def chunks(self, items: list[T]) -> Iterator[list[T]]:
-        """So many at a time as a program may have under way."""
+        """Yield the items in lists, each as long as a program may have in flight."""
         step = max(1, min(CHUNK_RECORDS, CHUNK_BYTES // self.size))
         for at in range(0, len(items), step):
             yield items[at : at + step]
@@ -101,6 +101,6 @@ class Counts:
 
     @property
     def rate(self) -> float | None:
-        """Thousands of messages a second."""
+        """Thousands of messages per second."""
         timed = self.messages - self.at_once
         return timed / self.wall_s / 1e3 if timed > 0 and self.wall_s else None

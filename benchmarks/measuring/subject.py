@@ -18,7 +18,7 @@ CHILD = Path(__file__).resolve().parent / "child.py"
 
 
 class NotMeasuredError(Exception):
-    """This machine lacks something that a subject needs. The message says what it is."""
+    """An error raised if the machine lacks what a subject needs, which the message names."""
 
 
 class Subject(Protocol):
@@ -32,9 +32,10 @@ class Subject(Protocol):
     environment: Mapping[str, str]
 
     def command(self, spec: Spec) -> list[str]:
-        """What to run as a child process; raises NotMeasuredError.
+        """Return the command of the child process. Raises NotMeasuredError.
 
-        It prints `begin` and `end` around what counts, each on a line, and then its Counts as JSON.
+        The process prints `begin` and `end`, each on a line, before and after the measured part,
+        and then its Counts as JSON.
         """
         ...
 
@@ -79,7 +80,7 @@ class Meter:
 
 
 async def read_one_by_one(consumer: Any, first: Any, count: int, meter: Meter) -> None:
-    """Read by `async for` after the `first` record, and take the length of each value."""
+    """Read the records after `first` by `async for`, and take the length of each value."""
     meter.arrived(1)
     seen, size = 1, len(first.value)
     while seen < count:
@@ -104,13 +105,13 @@ class PythonSubject(ABC):
 
     def command(self, spec: Spec) -> list[str]:
         if importlib.util.find_spec(self.requires) is None:
-            raise NotMeasuredError(f"{self.requires} is not installed")
+            raise NotMeasuredError(f"{self.requires} is not installed.")
         kind = type(self)
         place = f"{kind.__module__}:{kind.__qualname__}"
         return [sys.executable, str(CHILD), place, *spec.arguments()]
 
     def run(self, spec: Spec) -> Counts:
-        """In the child: once to warm up, once that counts."""
+        """Run the workload in the child process: once to warm up, and once measured."""
         if spec.warm_count:
             self.work(spec.warming(), Meter(announce=False))
         meter = Meter()
@@ -119,4 +120,4 @@ class PythonSubject(ABC):
 
     @abstractmethod
     def work(self, spec: Spec, meter: Meter) -> None:
-        """Does the work, entering `meter` for what counts, and fills in `meter.counts`."""
+        """Do the work, enter `meter` for the measured part, and set `meter.counts`."""

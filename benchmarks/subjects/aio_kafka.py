@@ -1,4 +1,4 @@
-"""aiokafka, with its extensions and without."""
+"""aiokafka, with and without its C extensions."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class AiokafkaConsumer(Aiokafka):
 
     @abstractmethod
     async def read(self, consumer: Any, count: int, meter: Meter) -> None:
-        """Reads `count` records and looks at each value."""
+        """Read `count` records, and take the length of each value."""
 
 
 class Getmany(AiokafkaConsumer):

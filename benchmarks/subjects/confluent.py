@@ -18,7 +18,7 @@ WAIT_S = 10.0
 def producer_settings(spec: Spec) -> dict[str, Any]:
     settings: dict[str, Any] = {"bootstrap.servers": spec.bootstrap, "log_level": 3}
     settings |= {"compression.type": spec.compression, "partitioner": "murmur2_random"}
-    settings["message.max.bytes"] = 1_048_588  # the broker's default
+    settings["message.max.bytes"] = 1_048_588  # The default of the broker.
     if spec.tuned:
         settings |= {"enable.idempotence": True, "acks": "all", "linger.ms": spec.linger_ms}
         settings |= {"batch.size": spec.batch_bytes, "max.in.flight": spec.in_flight}
@@ -120,7 +120,7 @@ class AioProducer(Confluent):
     async def settle(self, futures: list[Any]) -> int:
         for future in futures:
             if (await future).error() is not None:
-                raise RuntimeError("a message was not delivered")
+                raise RuntimeError("A message was not delivered.")
         return len(futures)
 
 

@@ -10,15 +10,15 @@ from typing import Any, Self
 
 WAIT_S = 10.0
 VERSION = 13
-"""Of Produce requests."""
+"""The version of Produce requests."""
 SIZE = struct.Struct(">i")
 ERROR_AT = 29
-"""Where the error code of the only partition stands in a Produce response: after size, number,
-tags, one topic with its id, and one partition with its index."""
+"""The position of the error code in a Produce response with one partition. It follows the size, the
+correlation id, tags, the topic with its id, and the index of the partition."""
 
 
 class Floor:
-    """A connection to the first of the bootstrap servers."""
+    """Return a connection to the first bootstrap server."""
 
     def __init__(self, bootstrap: str) -> None:
         from aiokclient.protocol.framing import ClientPipeline
@@ -36,13 +36,13 @@ class Floor:
         self._socket.close()
 
     def exchange(self, frame: bytes) -> None:
-        """Writes a Produce request and reads its response."""
+        """Write a Produce request, and read its response."""
         size = self._exchange(frame)
         if size <= ERROR_AT or self._answer[ERROR_AT : ERROR_AT + 2] != b"\0\0":
-            raise RuntimeError("the broker refused a batch")
+            raise RuntimeError("The broker refused a batch.")
 
     def frames(self, topic: str, values: Iterable[bytes]) -> list[bytes]:
-        """A Produce request for each value: partition 0, acks=all, idempotent."""
+        """Return a Produce request for each value: partition 0, acks=all, idempotent."""
         from aiokclient.protocol.messages.init_producer_id import InitProducerIdRequest
         from aiokclient.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 
@@ -75,7 +75,7 @@ class Floor:
         return self._pipeline.receive(bytes(self._answer[SIZE.size : size]))[2]
 
     def _exchange(self, frame: bytes) -> int:
-        """How many bytes the response has, its size included."""
+        """Return the number of bytes of the response, including its size field."""
         connection, answer = self._socket, self._answer
         connection.sendall(frame)
         got = connection.recv_into(answer)

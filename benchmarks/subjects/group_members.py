@@ -43,7 +43,7 @@ class GroupMember(PythonSubject):
 
     @abstractmethod
     def bring_in(self) -> None:
-        """Imports what a consumer needs."""
+        """Import the modules of a consumer."""
 
     @abstractmethod
     def read(self, spec: Spec) -> None:

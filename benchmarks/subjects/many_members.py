@@ -24,7 +24,7 @@ QUIET_S = 2.0
 
 
 class ManyMembers(PythonSubject):
-    """`spec.count` members; `spec.mode` is the protocol."""
+    """A group of `spec.count` members. `spec.mode` is the group protocol."""
 
     protocols: ClassVar[tuple[str, ...]] = (COOPERATIVE, KIP_848)
     warming: ClassVar[float] = 0.0
@@ -42,7 +42,7 @@ class ManyMembers(PythonSubject):
 
     @abstractmethod
     def bring_in(self) -> None:
-        """Imports what a consumer needs."""
+        """Import the modules of a consumer."""
 
     def settled(self) -> None:
         figures = self._figures
@@ -63,12 +63,12 @@ class ManyMembers(PythonSubject):
     ) -> None:
         """Run until each partition is assigned to one member, and some seconds longer.
 
-        `step` lets time pass.
+        `step` lets the members run.
         """
         until = time.perf_counter() + LIMIT_S
         while not is_shared(owned(), spec.partitions):
             if time.perf_counter() > until:
-                raise TimeoutError(f"not settled after {LIMIT_S:.0f} s")
+                raise TimeoutError(f"The group was not settled after {LIMIT_S:.0f} s.")
             await step()
         self.settled()
         until = time.perf_counter() + QUIET_S
@@ -155,7 +155,8 @@ class Confluent(ManyMembers):
             return [[tp.partition for tp in member.assignment()] for member in members]
 
         asyncio.run(self.live(owned, spec, step))
-        with ThreadPoolExecutor(spec.count) as threads:  # One by one they rebalance each time.
+        # If the members left one by one, each of them would cause a rebalance.
+        with ThreadPoolExecutor(spec.count) as threads:
             list(threads.map(lambda member: member.close(), members))
 
 

@@ -53,8 +53,10 @@ async def time_each_async(
 
 
 class BlockingSocket(PythonSubject):
-    """A blocking socket with the same idempotent Produce requests as aiokclient, encoded in
-    advance. Of the responses, only the error code is read."""
+    """A blocking socket with the idempotent Produce requests of aiokclient, encoded in advance.
+
+    Only the error codes of the responses are read.
+    """
 
     name = "blocking socket"
     family = "floor"
@@ -129,7 +131,7 @@ class AioProducer(PythonSubject):
     async def produce(self, spec: Spec, meter: Meter) -> None:
         from confluent_kafka.aio import AIOProducer
 
-        # It buffers this many messages before it sends. One is the fastest.
+        # The number of messages that it buffers before it sends. One is the fastest.
         producer = AIOProducer(confluent.producer_settings(spec), batch_size=1)
 
         async def send(value: bytes) -> None:

@@ -1,4 +1,4 @@
-"""aiokclient: producing and consuming in all its ways."""
+"""aiokclient: all of its ways to produce and to consume."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class OwnProducer(Own):
 
     @abstractmethod
     async def settle(self, producer: Any, deliveries: Any) -> int:
-        """Checks each result; how many there are."""
+        """Check each result, and return the number of results."""
 
 
 class AwaitEach(OwnProducer):
@@ -119,7 +119,7 @@ class OwnConsumer(Own):
 
     @abstractmethod
     async def read(self, consumer: Any, count: int, meter: Meter) -> None:
-        """Reads `count` records and looks at each value."""
+        """Read `count` records, and take the length of each value."""
 
 
 class Lists(OwnConsumer):

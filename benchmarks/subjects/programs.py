@@ -52,7 +52,7 @@ class Java(Program):
 def _built_go() -> Path:
     source, target = SOURCES / "franz_go", BUILT / "franz_go"
     if shutil.which("go") is None:
-        raise NotMeasuredError("go was not found")
+        raise NotMeasuredError("go was not found.")
     _run("franz-go", ["go", "build", "-o", str(target), "."], source)
     return target
 
@@ -64,9 +64,9 @@ def _built_java() -> tuple[Path, str]:
         find_java()
         jars = KAFKA.class_path()
     except MissingToolError:
-        raise NotMeasuredError("Java or Maven was not found") from None
+        raise NotMeasuredError("Java or Maven was not found.") from None
     if shutil.which("javac") is None:
-        raise NotMeasuredError("javac was not found")
+        raise NotMeasuredError("javac was not found.")
     built = target / "JavaPeer.class"
     if not built.exists() or built.stat().st_mtime < source.stat().st_mtime:
         _run("Java", ["javac", "-cp", jars, "-d", str(target), str(source)], SOURCES)

@@ -1,4 +1,4 @@
-"""Records to batches and back, without a client around them."""
+"""Encoding and decoding record batches without a client."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NOW = 1_700_000_000_000
 
 
 class Codec(PythonSubject):
-    """Batches of as many bytes as the spec says. `mode` is `encode`, `encode list` or `decode`."""
+    """The codec of one library. `mode` is `encode`, `encode list` or `decode`."""
 
     def work(self, spec: Spec, meter: Meter) -> None:
         values = spec.values()
@@ -32,14 +32,14 @@ class Codec(PythonSubject):
 
     @abstractmethod
     def encode(self, values: list[bytes], spec: Spec) -> list[Any]:
-        """Batches of the values, appended one by one."""
+        """Return batches of the values, which are appended one by one."""
 
     def encode_list(self, values: list[bytes], spec: Spec) -> list[Any]:
         return self.encode(values, spec)
 
     @abstractmethod
     def decode(self, batches: list[bytes]) -> int:
-        """Makes the library's records of batches, CRC checked; the bytes of their values."""
+        """Decode batches into records, with the CRC checked. Return the bytes of all values."""
 
 
 def _reference(values: list[bytes], spec: Spec) -> list[bytes]:

@@ -1,4 +1,4 @@
-"""From an empty interpreter to the first message: import, start, one send."""
+"""The start of a program: import, start of a producer, and one send."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ class Start(PythonSubject):
 
     @abstractmethod
     def bring_in(self) -> None:
-        """Imports what a producer needs."""
+        """Import the modules of a producer."""
 
     @abstractmethod
     def send(self, bootstrap: str, topic: str, value: bytes) -> None:
-        """Starts a producer, sends and has the outcome."""
+        """Start a producer, send one message, and wait for its outcome."""
 
 
 class Own(Start):
@@ -86,7 +86,7 @@ class Confluent(Start):
         failed: list[object] = []
         producer.produce(topic, value, on_delivery=lambda error, _: failed.append(error))
         if producer.flush(10) or failed != [None]:
-            raise RuntimeError("the message was not delivered")
+            raise RuntimeError("The message was not delivered.")
 
 
 class Aiokafka(Start):

@@ -1,4 +1,4 @@
-"""Docstrings for autodoc, which expects reStructuredText: ours have Markdown's backticks."""
+"""The conversion of our docstrings, which use Markdown's backticks, for autodoc."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ CATEGORIES = (
     "UsageError",
     "KafkaError",
 )
-"""The sections of the catalog; a class belongs to the first that it derives from."""
+"""The sections of the catalog. A class belongs to the first one that it derives from."""
 
 
 class Generated(Directive):
@@ -103,7 +103,7 @@ def category(cls: type[KafkaError]) -> str:
 
 
 def order(cls: type[KafkaError]) -> tuple[int, str]:
-    """Return the key by which a section is sorted: by code, then the library's own by name."""
+    """Return the sort key of a class: broker errors by code, then the library's own by name."""
     own = cls.__dict__.get("code")
     return (10_000 if own is None else own, cls.__name__)
 

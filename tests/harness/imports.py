@@ -11,7 +11,7 @@ Graph = dict[str, set[str]]
 
 
 def module_graph(package: Path) -> Graph:
-    """Return for each module of the package which others it imports."""
+    """Return the imports of each module of the package."""
     root = package.parent
     files = {module_name(path, root): path for path in package.rglob("*.py*") if is_source(path)}
     return {
@@ -34,7 +34,7 @@ def module_name(path: Path, root: Path) -> str:
 
 
 def owner(name: str, files: Mapping[str, Path]) -> str | None:
-    """Return the module that an imported name is, or that it is defined in."""
+    """Return the module that an imported name stands for, or that defines the name."""
     if name in files:
         return name
     parent = name.rpartition(".")[0]
@@ -42,7 +42,7 @@ def owner(name: str, files: Mapping[str, Path]) -> str | None:
 
 
 def imported(path: Path, module: str) -> Iterator[str]:
-    """Yield the full name of everything that the file imports, wherever in it."""
+    """Yield the full names of all imports in the file, including those inside of functions."""
     if path.suffix == ".pyx":
         text = path.read_text()
         text += "".join((path.parent / name).read_text() for name in INCLUDE.findall(text))
@@ -59,7 +59,7 @@ def imported(path: Path, module: str) -> Iterator[str]:
 
 
 def cycles(graph: Mapping[str, set[str]]) -> list[list[str]]:
-    """Return the groups of modules in which each imports itself through the others."""
+    """Return the groups of modules that import each other in cycles."""
     reach = {module: reachable(graph, module) for module in graph}
     found: dict[str, list[str]] = {}
     for module in sorted(graph):

@@ -138,7 +138,9 @@ class Workload(seeded.Workload):
             await self.flush([producer])
         if len(self.ledger.failed) > failed:
             last = list(self.ledger.failed.items())[failed:]
-            raise BrokenInvariantError(f"E: not acknowledged after the faults: {last[:5]}")
+            raise BrokenInvariantError(
+                f"E: These sends were not acknowledged after the faults: {last[:5]}"
+            )
 
     def producer_options(self) -> dict[str, Any]:
         choose = self.sim.rng.choice

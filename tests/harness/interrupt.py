@@ -55,7 +55,7 @@ async def interrupt(
         nonlocal count
         count += 1
         if count == suspension:
-            loop.call_soon(lambda: cancel())  # With eager tasks it is set only afterwards.
+            loop.call_soon(lambda: cancel())  # With eager tasks, it is set only afterwards.
 
     async def run() -> None:
         with scope:

@@ -102,7 +102,7 @@ class Ours:
 
 
 def drive(readers, check):
-    """Let all of them read until the check is true."""
+    """Let all consumers read until the check is true."""
     deadline = time.monotonic() + PATIENCE_S
     while not check():
         assert time.monotonic() < deadline, [(each.has, len(each.values)) for each in readers]
@@ -111,7 +111,7 @@ def drive(readers, check):
 
 
 def even(readers, count):
-    """Return whether each of them has its part, and no partition has two owners."""
+    """Return whether each consumer has its share, and no partition has two owners."""
     parts = [place for each in readers for place in each.has]
     sizes = [len(each.has) for each in readers]
     return len(parts) == len(set(parts)) == count and max(sizes) - min(sizes) <= 1

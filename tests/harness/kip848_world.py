@@ -13,7 +13,7 @@ ALL = [("t", 0), ("t", 1), ("t", 2), ("t", 3)]
 
 
 class Group:
-    """A factory for members of one group, which finally checks that no partition had two owners."""
+    """A factory for members of one group. At its end, no partition may have had two owners."""
 
     def __init__(self, world: World) -> None:
         self.world, self.owners = world, Owners()

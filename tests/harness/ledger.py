@@ -60,10 +60,10 @@ def pack(payload: Payload, size: int = 0) -> bytes:
 def unpack(data: bytes) -> Payload:
     """Return the payload in the bytes. Raises BrokenInvariantError if they are corrupt (C)."""
     if len(data) < HEAD.size + 4 or zlib.crc32(data[:-4]) != int.from_bytes(data[-4:], "big"):
-        raise BrokenInvariantError(f"C: a corrupt payload of {len(data)} bytes: {data[:60]!r}")
+        raise BrokenInvariantError(f"C: A payload of {len(data)} bytes is corrupt: {data[:60]!r}")
     magic, producer, partition, sequence, length = HEAD.unpack_from(data)
     if magic != MAGIC:
-        raise BrokenInvariantError(f"C: not a payload: {data[:60]!r}")
+        raise BrokenInvariantError(f"C: The bytes are not a payload: {data[:60]!r}")
     return Payload(data[HEAD.size : HEAD.size + length].decode(), partition, producer, sequence)
 
 

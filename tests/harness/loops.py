@@ -38,14 +38,14 @@ def debug(loop: Loop) -> None:
 
 
 def install() -> None:
-    """Create loops as the environment says. Raises ValueError for an unknown kind."""
+    """Create the loops that the environment selects. Raises ValueError for an unknown kind."""
     chosen = os.environ.get(VARIABLE, "")
     make: Callable[[], Loop] = asyncio.new_event_loop
     match chosen:
         case "":
             return
         case "eager" if not hasattr(asyncio, "eager_task_factory"):
-            raise ValueError(f"{VARIABLE}=eager needs Python 3.12 or later")
+            raise ValueError(f"{VARIABLE}=eager needs Python 3.12 or later.")
         case "eager":
             change = eager
         case "debug":
@@ -55,7 +55,7 @@ def install() -> None:
 
             make, change = uvloop.new_event_loop, close_whole
         case _:
-            raise ValueError(f"{VARIABLE} is eager, debug or uvloop, not {chosen!r}")
+            raise ValueError(f"{VARIABLE} must be eager, debug or uvloop, not {chosen!r}")
 
     def new_event_loop() -> Loop:
         loop = make()

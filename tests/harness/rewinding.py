@@ -328,7 +328,7 @@ def at(
     which: Callable[[Any], bool],
     then: Callable[[], object],
 ) -> None:
-    """Do something at the first such request, which loses its connection, "before" or "after"."""
+    """Call a function at the first such request, and cut its connection before or after it."""
 
     def where(request: Any) -> bool:
         if not which(request):

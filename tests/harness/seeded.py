@@ -352,7 +352,7 @@ class Workload:
         self.sim.network.refuse(place, False)
 
     async def jump_clock(self) -> None:
-        # Not far ahead, because brokers refuse records from the future.
+        # The clock is not set far ahead, because brokers refuse records from the future.
         self.sim.clock.jump(self.sim.rng.choice([-86_400, -1_000, 1_000]))
 
     async def evict_sessions(self) -> None:

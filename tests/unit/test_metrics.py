@@ -20,7 +20,7 @@ def test_a_name_with_the_same_labels_is_the_same_instrument() -> None:
 def test_a_name_has_one_kind() -> None:
     metrics = Metrics()
     metrics.counter("sent")
-    with pytest.raises(TypeError, match="sent is a Counter already"):
+    with pytest.raises(TypeError, match="sent already exists as a Counter"):
         metrics.gauge("sent")
 
 

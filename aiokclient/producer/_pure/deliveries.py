@@ -63,7 +63,7 @@ class DeliveryRuns:
         if index < 0:
             index += len(self)
         if not 0 <= index < len(self):
-            raise IndexError("no such delivery")
+            raise IndexError("deliveries index out of range")
         at = bisect_right(self._ends, index)
         run = self._runs[at]
         first = self._ends[at] - run.size
@@ -92,7 +92,7 @@ def _joined(deliveries: Iterable[Delivery]) -> Iterator[Run]:
         try:
             its_batch, index, its_timestamp = delivery.origin
         except AttributeError:
-            raise TypeError(f"gather takes deliveries, not {type(delivery).__name__}") from None
+            raise TypeError(f"gather() takes deliveries, not {type(delivery).__name__}.") from None
         if (
             its_batch is batch
             and index == first + size

@@ -313,7 +313,9 @@ class Delivery:
         WrongThreadError if another thread calls it, and WrongLoopError in another event loop.
         """
         if not callable(callback):
-            raise TypeError(f"add_done_callback takes a function of a delivery, not {callback!r}")
+            raise TypeError(
+                f"add_done_callback() takes a function of one delivery, not {callback!r}."
+            )
         batch, index = self.located()
         batch.call_when_done(self, index, callback, context)
 

@@ -1,10 +1,10 @@
-"""All messages, each in the module of its API, imported when first asked for.
+"""All messages. The module of each API is imported when one of its messages is first used.
 
-``messages.ProduceRequest`` is ``messages.produce.ProduceRequest``. The name of a
-module is that of its API in small letters; structs inside of messages, such as
-``TopicProduceData``, are in the module only. Classes and fields are named as in
-Kafka's definitions; where a request and its response use one name for different
-structs, that of the response has ``Response`` before it.
+``messages.ProduceRequest`` is ``messages.produce.ProduceRequest``. A module has the
+name of its API in lower case. Structs inside of messages, such as
+``TopicProduceData``, are only in the module. Classes and fields have the names of
+Kafka's definitions. If a request and its response use the same name for different
+structs, the name of the response's struct begins with ``Response``.
 """
 
 from __future__ import annotations
@@ -447,7 +447,7 @@ def __getattr__(name: str) -> Any:
     try:
         module = import_module(f"{__name__}.{module_of(name)}")
     except ModuleNotFoundError:
-        raise AttributeError(f"there is no message {name!r}") from None
+        raise AttributeError(f"There is no message {name!r}.") from None
     value = getattr(module, name)
     globals()[name] = value
     return value

@@ -1,7 +1,7 @@
 """AddPartitionsToTxn, key 24: adds partitions to a transaction before they are written to.
 
-Up to version 3 clients send it; from version 4 brokers do, for several
-transactions at once (KIP-890).
+Clients use versions 0 to 3. Version 4 and later are for brokers, with several
+transactions in one request (KIP-890).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """AlterConfigs, key 33: replaces the whole configuration of resources.
 
-What belongs to one broker has to be sent to that broker.
+The configuration of one broker must be sent to that broker.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""ApiVersions, key 18: asks which APIs and versions a broker has.
+"""ApiVersions, key 18: returns the APIs and versions that a broker supports.
 
-It is the first request of a connection. A broker that does not know the
-version answers in version 0 with error 35; to make that readable the header of
-the response is always that of version 0.
+It is the first request on a connection. A broker that does not support the
+version responds in version 0 with error 35. So that every client can read this
+response, it always has the header of version 0.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""ConsumerGroupDescribe, key 69: describes groups of the new consumer protocol (KIP-848)."""
+"""ConsumerGroupDescribe, key 69: describes groups of the consumer protocol (KIP-848)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""ConsumerGroupHeartbeat, key 68: is the membership protocol of new consumer groups (KIP-848).
+"""ConsumerGroupHeartbeat, key 68: keeps a member in a group of the consumer protocol (KIP-848).
 
-It joins with epoch 0, leaves with -1 (a static member for a while with -2), and
-carries subscription and owned partitions when they change; the answer brings
-the assignment. Version 1 adds regular expressions; the client chooses its id.
+A member joins with epoch 0 and leaves with epoch -1. A static member that will
+return leaves with -2. The request has the subscription and the owned partitions
+if they have changed. The response has the assignment if it has changed. Version
+1 adds regular expressions, and the client chooses its member id.
 """
 
 from __future__ import annotations

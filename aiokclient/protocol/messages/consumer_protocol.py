@@ -1,7 +1,7 @@
-"""The embedded protocol of classic consumer groups, carried by JoinGroup and SyncGroup.
+"""The messages of classic consumer groups, which JoinGroup and SyncGroup transport as bytes.
 
-Each is preceded by its version as an int16. A reader that knows less than the
-writer reads what it knows, so new versions only append fields.
+The version precedes each message as an int16. New versions only append fields, so
+that an older reader can read the fields that it knows.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ class TopicPartition(Struct):
 
 
 class ConsumerProtocolSubscription(Message, versions="0-3", flexible="none"):
-    """What a member tells the leader of its group."""
+    """The metadata that a member sends to the leader of its group."""
 
     topics: list[str] = array(string)
     user_data: bytes | None = bytes_(null="0+", default=None)
@@ -25,7 +25,7 @@ class ConsumerProtocolSubscription(Message, versions="0-3", flexible="none"):
 
 
 class ConsumerProtocolAssignment(Message, versions="0-3", flexible="none"):
-    """What the leader of a group gives to a member."""
+    """The assignment that the leader of a group sends to a member."""
 
     assigned_partitions: list[TopicPartition] = array(TopicPartition)
     user_data: bytes | None = bytes_(null="0+", default=None)

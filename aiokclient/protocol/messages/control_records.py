@@ -1,7 +1,7 @@
-"""What the records of control batches hold.
+"""The keys and values of control records.
 
-Key and value of a marker begin with their version as an int16, which is not part
-of these definitions.
+The key and the value of a marker begin with their version as an int16, which is not
+part of these definitions.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Voter(Struct):
 
 
 class LeaderChangeMessage(Message, versions="0-1", flexible="0+"):
-    """Written by a new leader of the metadata quorum."""
+    """The record that a new leader of the metadata quorum writes."""
 
     version: int = int16()
     leader_id: int = int32()

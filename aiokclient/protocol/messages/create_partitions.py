@@ -1,4 +1,4 @@
-"""CreatePartitions, key 37: raises the number of partitions of topics."""
+"""CreatePartitions, key 37: increases the number of partitions of topics."""
 
 from __future__ import annotations
 

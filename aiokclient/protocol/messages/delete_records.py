@@ -1,4 +1,4 @@
-"""DeleteRecords, key 21: moves the start of logs forward; offset -1 means the high watermark."""
+"""DeleteRecords, key 21: deletes records before an offset. Offset -1 means the high watermark."""
 
 from __future__ import annotations
 

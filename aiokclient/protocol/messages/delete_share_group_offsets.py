@@ -1,4 +1,4 @@
-"""DeleteShareGroupOffsets, key 92: forgets topics of an empty share group (KIP-932)."""
+"""DeleteShareGroupOffsets, key 92: deletes topics' offsets in an empty share group (KIP-932)."""
 
 from __future__ import annotations
 

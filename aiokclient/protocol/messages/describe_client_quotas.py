@@ -1,4 +1,4 @@
-"""DescribeClientQuotas, key 48: reads quotas by user, client id and address (KIP-546)."""
+"""DescribeClientQuotas, key 48: returns quotas by user, client id and address (KIP-546)."""
 
 from __future__ import annotations
 

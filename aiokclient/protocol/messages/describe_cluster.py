@@ -1,7 +1,7 @@
-"""DescribeCluster, key 60: tells the cluster's id, controller and brokers (KIP-700).
+"""DescribeCluster, key 60: returns the cluster's id, controller and brokers (KIP-700).
 
-Version 1 can ask for the controllers (KIP-919), version 2 lists fenced brokers
-too.
+Version 1 can request the controllers (KIP-919). Version 2 can include fenced
+brokers.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""DescribeConfigs, key 32: reads the configuration of topics, brokers and other resources.
+"""DescribeConfigs, key 32: returns the configuration of topics, brokers and other resources.
 
-What belongs to one broker has to be asked of that broker.
+The configuration of one broker must be requested from that broker.
 """
 
 from __future__ import annotations

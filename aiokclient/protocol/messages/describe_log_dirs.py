@@ -1,4 +1,4 @@
-"""DescribeLogDirs, key 35: tells the log directories of a broker and what is in them."""
+"""DescribeLogDirs, key 35: returns the log directories of a broker and their contents."""
 
 from __future__ import annotations
 

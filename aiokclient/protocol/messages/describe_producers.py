@@ -1,4 +1,4 @@
-"""DescribeProducers, key 61: lists the producers with state in partitions (KIP-664)."""
+"""DescribeProducers, key 61: lists the producers that have state in partitions (KIP-664)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DescribeQuorum, key 55: tells leader, voters and observers of the metadata quorum (KIP-595)."""
+"""DescribeQuorum, key 55: returns leader, voters and observers of the metadata quorum (KIP-595)."""
 
 from __future__ import annotations
 

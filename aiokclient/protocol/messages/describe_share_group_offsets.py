@@ -1,4 +1,4 @@
-"""DescribeShareGroupOffsets, key 90: tells how far share groups have come (KIP-932)."""
+"""DescribeShareGroupOffsets, key 90: returns the start offsets of share groups (KIP-932)."""
 
 from __future__ import annotations
 

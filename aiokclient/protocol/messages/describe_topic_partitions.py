@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions, key 75: tells the partitions of topics, page by page (KIP-966)."""
+"""DescribeTopicPartitions, key 75: returns the partitions of topics, page by page (KIP-966)."""
 
 from __future__ import annotations
 

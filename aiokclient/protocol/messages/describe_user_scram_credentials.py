@@ -1,4 +1,4 @@
-"""DescribeUserScramCredentials, key 50: tells which SCRAM mechanisms users have (KIP-554)."""
+"""DescribeUserScramCredentials, key 50: returns the SCRAM mechanisms of users (KIP-554)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ElectLeaders, key 43: elects the preferred replica or, unclean, one out of sync (KIP-460)."""
+"""ElectLeaders, key 43: elects the preferred leader, or a replica that is not in sync (KIP-460)."""
 
 from __future__ import annotations
 

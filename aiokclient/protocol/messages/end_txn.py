@@ -1,4 +1,4 @@
-"""EndTxn, key 26: commits or aborts a transaction; from version 5 it bumps the epoch (KIP-890)."""
+"""EndTxn, key 26: commits or aborts a transaction. Version 5 also increases the epoch (KIP-890)."""
 
 from __future__ import annotations
 

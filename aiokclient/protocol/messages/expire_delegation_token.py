@@ -1,4 +1,4 @@
-"""ExpireDelegationToken, key 40: sets when a delegation token ends; a negative period ends it."""
+"""ExpireDelegationToken, key 40: sets the expiry of a delegation token. Negative means now."""
 
 from __future__ import annotations
 

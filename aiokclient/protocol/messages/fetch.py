@@ -1,9 +1,10 @@
-"""Fetch, key 1: reads record batches from partitions, waiting until there are enough.
+"""Fetch, key 1: reads record batches from partitions. The broker waits until there are enough.
 
-A session (KIP-227, version 7) sends only what changed. Version 11 names the
-client's rack, so that a follower may be preferred (KIP-392); version 12 finds
-truncated logs (KIP-595); from version 13 a topic is named by its id (KIP-516);
-version 16 tells the new leader (KIP-951). Followers use the same request.
+In a fetch session (version 7, KIP-227), a request has only the partitions that
+have changed. Version 11 adds the client's rack, so that the client can fetch from
+a follower (KIP-392). Version 12 detects truncated logs (KIP-595). From version 13
+on, topics are identified by their ids (KIP-516). Version 16 returns the new leader
+(KIP-951). Followers use the same request.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""FindCoordinator, key 10: asks which broker coordinates a group or a transactional id.
+"""FindCoordinator, key 10: returns the coordinator of a group or of a transactional id.
 
-Key types: 0 group, 1 transaction, 2 share. From version 4 it asks for several
-keys at once (KIP-699), in fields of their own.
+Key types: 0 group, 1 transaction, 2 share. From version 4 on, a request has
+several keys (KIP-699), in other fields.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""GetTelemetrySubscriptions, key 71: asks which metrics the brokers want (KIP-714)."""
+"""GetTelemetrySubscriptions, key 71: returns the metrics that the brokers request (KIP-714)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The headers of requests and responses.
 
 The client id never has a compact length, so that a broker can read the header of
-an ApiVersions request that is newer than itself.
+an ApiVersions request in a version that it does not support.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from aiokclient.protocol.schema import Message, int16, int32, string
 
 
 class RequestHeader(Message, versions="1-2", flexible="2+", in_front=True):
-    """Before every request; version 2 where the request is flexible."""
+    """The header of every request. Version 2 is for requests of flexible versions."""
 
     request_api_key: int = int16()
     request_api_version: int = int16()
@@ -19,6 +19,6 @@ class RequestHeader(Message, versions="1-2", flexible="2+", in_front=True):
 
 
 class ResponseHeader(Message, versions="0-1", flexible="1+", in_front=True):
-    """Before every response; version 1 where the response is flexible."""
+    """The header of every response. Version 1 is for responses of flexible versions."""
 
     correlation_id: int = int32()

@@ -1,4 +1,4 @@
-"""Heartbeat, key 12: tells that a member of a classic group lives, and learns of a rebalance."""
+"""Heartbeat, key 12: says that a member of a classic group is alive. Errors announce rebalances."""
 
 from __future__ import annotations
 

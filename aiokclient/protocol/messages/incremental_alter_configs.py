@@ -1,7 +1,7 @@
 """IncrementalAlterConfigs, key 44: changes single options (KIP-339).
 
-An option is set, deleted, appended to or subtracted from. What belongs to one
-broker has to be sent to that broker.
+It sets or deletes an option, or adds values to a list or removes them. The
+configuration of one broker must be sent to that broker.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""InitProducerId, key 22: gets a producer id and epoch; fences older producers.
+"""InitProducerId, key 22: returns a producer id and epoch, and fences earlier producers.
 
-Without a transactional id any broker answers. From version 3 a producer may
-ask to have its epoch bumped (KIP-360). Version 6 (KIP-939, two-phase commit) is
-unstable in Kafka: it can be encoded, but is not offered.
+Without a transactional id, any broker can respond. From version 3 on, a producer
+can request a higher epoch for its id (KIP-360). Version 6 (KIP-939, two-phase
+commit) is unstable in Kafka: it can be encoded, but the client does not use it.
 """
 
 from __future__ import annotations

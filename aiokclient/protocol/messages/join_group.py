@@ -1,7 +1,7 @@
-"""JoinGroup, key 11: enters a rebalance of a classic group and waits for the others.
+"""JoinGroup, key 11: joins a rebalance of a classic group and waits for the other members.
 
-The broker answers when the membership of the next generation is known; the
-leader's answer lists all members with their metadata.
+The broker responds when it knows all members of the next generation. The response
+to the leader has all members with their metadata.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """LeaveGroup, key 13: removes members from a classic group.
 
-From version 3 it may remove several, static members by their instance id
-(KIP-345).
+From version 3 on, a request can remove several members, and static members by
+their instance ids (KIP-345).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """ListConfigResources, key 74: lists resources that have a configuration.
 
-Version 0 lists those for client metrics only (KIP-714), version 1 all types
+Version 0 lists only those for client metrics (KIP-714). Version 1 lists all types
 (KIP-1142).
 """
 

@@ -1,7 +1,7 @@
 """ListGroups, key 16: lists the groups that a broker coordinates.
 
-All groups of a cluster need a request to every broker. Filters: by state
-(version 4, KIP-518), by type (version 5, KIP-848).
+To list all groups of a cluster, send the request to every broker. Version 4 can
+filter by state (KIP-518), version 5 by type (KIP-848).
 """
 
 from __future__ import annotations

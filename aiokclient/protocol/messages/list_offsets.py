@@ -1,8 +1,8 @@
-"""ListOffsets, key 2: finds the offset for a timestamp, or one of the log's ends.
+"""ListOffsets, key 2: returns the offset for a timestamp, or the start or end of a log.
 
-Negative timestamps have meanings: -1 latest, -2 earliest, -3 the record with
-the greatest timestamp (KIP-734), -4 earliest local, -5 latest tiered (KIP-405),
--6 earliest that waits for upload.
+Negative timestamps have special meanings: -1 latest, -2 earliest, -3 the record
+with the largest timestamp (KIP-734), -4 earliest local, -5 latest tiered (KIP-405),
+-6 earliest that is not uploaded yet.
 """
 
 from __future__ import annotations

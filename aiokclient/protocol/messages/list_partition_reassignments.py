@@ -1,4 +1,4 @@
-"""ListPartitionReassignments, key 46: lists moves of partitions that are going on (KIP-455)."""
+"""ListPartitionReassignments, key 46: lists the reassignments in progress (KIP-455)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """ListTransactions, key 66: lists the transactions that a broker coordinates (KIP-664).
 
-All of a cluster need a request to every broker. Filters: state, producer id,
-duration (version 1, KIP-994), a pattern of the transactional id (version 2).
+To list all transactions of a cluster, send the request to every broker. Filters
+are the state, the producer id, the duration (version 1, KIP-994), and a pattern of
+the transactional id (version 2).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Metadata, key 3: tells brokers, topics and the leader and replicas of each partition.
+"""Metadata, key 3: returns brokers, topics, and the leader and replicas of each partition.
 
-Null topics ask for all of them, an empty list for none (before version 1 an
-empty list meant all). Version 7 adds leader epochs, version 10 topic ids, with
-which version 12 can ask, version 13 an error of the whole response.
+Null topics request all topics, an empty list none (in version 0, an empty list
+means all). Version 7 adds leader epochs, version 10 topic ids, version 12 requests
+by topic id, and version 13 an error of the whole response.
 """
 
 from __future__ import annotations

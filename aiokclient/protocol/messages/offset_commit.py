@@ -1,7 +1,7 @@
-"""OffsetCommit, key 8: stores how far a group has read its partitions.
+"""OffsetCommit, key 8: stores the offsets up to which a group has processed partitions.
 
-Version 9 serves members of either group protocol (KIP-848); from version 10
-a topic is named by its id.
+From version 9 on, members of both group protocols can use it (KIP-848). From
+version 10 on, topics are identified by their ids.
 """
 
 from __future__ import annotations

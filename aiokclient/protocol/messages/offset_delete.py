@@ -1,4 +1,4 @@
-"""OffsetDelete, key 47: forgets committed offsets of a group (KIP-496); never flexible."""
+"""OffsetDelete, key 47: deletes committed offsets of a group (KIP-496). No version is flexible."""
 
 from __future__ import annotations
 

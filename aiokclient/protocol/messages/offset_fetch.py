@@ -1,7 +1,7 @@
-"""OffsetFetch, key 9: asks how far groups have read.
+"""OffsetFetch, key 9: returns the committed offsets of groups.
 
-Up to version 7 it asks for one group, from version 8 for several (KIP-709),
-in fields of their own; from version 10 a topic is named by its id.
+Up to version 7, a request has one group. From version 8 on, it has several, in
+other fields (KIP-709). From version 10 on, topics are identified by their ids.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch, key 23: finds where a leader epoch ended in the log (KIP-320)."""
+"""OffsetForLeaderEpoch, key 23: returns the end offset of a leader epoch (KIP-320)."""
 
 from __future__ import annotations
 

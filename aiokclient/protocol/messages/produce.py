@@ -1,8 +1,9 @@
 """Produce, key 0: appends record batches to partitions that the broker leads.
 
-With acks=0 no response is sent. From version 13 a topic is named by its id
-(KIP-516); from version 10 a response to the wrong leader tells the right one
-(KIP-951); version 12 lets the broker add partitions to a transaction (KIP-890).
+With acks=0, the broker sends no response. From version 10 on, a broker that is not
+the leader returns the current leader (KIP-951). From version 12 on, the broker adds
+partitions to a transaction by itself (KIP-890). From version 13 on, topics are
+identified by their ids (KIP-516).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""RenewDelegationToken, key 39: lets a delegation token live longer."""
+"""RenewDelegationToken, key 39: extends the expiry of a delegation token."""
 
 from __future__ import annotations
 

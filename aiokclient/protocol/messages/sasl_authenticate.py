@@ -1,4 +1,4 @@
-"""SaslAuthenticate, key 36: carries one step of a SASL exchange."""
+"""SaslAuthenticate, key 36: sends one message of a SASL authentication."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SaslHandshake, key 17: chooses the SASL mechanism of a connection; never flexible."""
+"""SaslHandshake, key 17: chooses the SASL mechanism of a connection. No version is flexible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ShareFetch, key 78: acquires records of a share group, acknowledges others (KIP-932)."""
+"""ShareFetch, key 78: acquires records of a share group, and acknowledges others (KIP-932)."""
 
 from __future__ import annotations
 

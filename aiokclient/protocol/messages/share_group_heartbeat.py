@@ -1,4 +1,4 @@
-"""ShareGroupHeartbeat, key 76: is the membership protocol of share groups (KIP-932)."""
+"""ShareGroupHeartbeat, key 76: keeps a member in a share group (KIP-932)."""
 
 from __future__ import annotations
 

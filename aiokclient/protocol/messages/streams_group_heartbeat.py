@@ -1,4 +1,4 @@
-"""StreamsGroupHeartbeat, key 88: is the membership protocol of streams groups (KIP-1071)."""
+"""StreamsGroupHeartbeat, key 88: keeps a member in a streams group (KIP-1071)."""
 
 from __future__ import annotations
 

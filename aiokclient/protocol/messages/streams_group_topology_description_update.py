@@ -1,4 +1,4 @@
-"""StreamsGroupTopologyDescriptionUpdate, key 93: brings a topology, for display."""
+"""StreamsGroupTopologyDescriptionUpdate, key 93: sends a topology for display."""
 
 from __future__ import annotations
 

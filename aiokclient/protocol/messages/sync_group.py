@@ -1,4 +1,4 @@
-"""SyncGroup, key 14: brings the leader's assignment to the broker and fetches one's own."""
+"""SyncGroup, key 14: sends the leader's assignments, and returns the member's own."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """TxnOffsetCommit, key 28: commits offsets of a group as part of a transaction.
 
-From version 5 the coordinator adds the group to the transaction by itself
-(KIP-890); from version 6 a topic is named by its id.
+From version 5 on, the coordinator adds the group to the transaction by itself
+(KIP-890). From version 6 on, topics are identified by their ids.
 """
 
 from __future__ import annotations

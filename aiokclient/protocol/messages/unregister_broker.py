@@ -1,4 +1,4 @@
-"""UnregisterBroker, key 64: removes a broker that is gone from the cluster (KIP-500)."""
+"""UnregisterBroker, key 64: removes the registration of a broker that will not return (KIP-500)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""UnregisterController, key 94: removes a controller that is gone from the cluster."""
+"""UnregisterController, key 94: removes the registration of a controller that will not return."""
 
 from __future__ import annotations
 

@@ -83,7 +83,9 @@ class RecordBatch:
         self.size = len(self.buffer)
         self.content_size = 0
         if self.size < HEADER_SIZE:
-            raise CorruptRecordError(f"{self.size} bytes are too few for a v2 record batch")
+            raise CorruptRecordError(
+                f"A record batch of format v2 has at least {HEADER_SIZE} bytes, not {self.size}."
+            )
         (
             self.base_offset,
             length,
@@ -102,9 +104,9 @@ class RecordBatch:
         self.last_offset = self.base_offset + last_offset_delta
         self._intact: bool | None = None
         if self.magic != 2 or length + LOG_OVERHEAD != self.size:
-            raise self._corrupt("its length or its format version is wrong")
+            raise self._corrupt("Its length or its format version is wrong.")
         if not 0 <= self.base_offset <= self.last_offset < _LARGEST_OFFSET or self.count < 0:
-            raise self._corrupt("its offsets or its count of records are impossible")
+            raise self._corrupt("Its offsets or its number of records are impossible.")
 
     @property
     def next_offset(self) -> int:
@@ -123,7 +125,7 @@ class RecordBatch:
         """The codec. Raises CorruptRecordError if its number is unknown."""
         codec = self._attributes & CODEC_MASK
         if codec >= len(Compression):
-            raise self._corrupt(f"there is no compression codec {codec}")
+            raise self._corrupt(f"There is no compression codec {codec}.")
         return Compression(codec)
 
     @property
@@ -166,7 +168,7 @@ class RecordBatch:
         have gaps. Batches of a compacted log may have gaps, so this is not for consumers.
         """
         if self.count != self.last_offset - self.base_offset + 1:
-            raise self._corrupt(f"{self.count} records do not fill its range of offsets")
+            raise self._corrupt(f"Its {self.count} records do not fill its range of offsets.")
         self._read(_nothing)
 
     def records(
@@ -235,7 +237,7 @@ class RecordBatch:
         rows = self.rows(check_crcs=False) if self.is_control else []
         keys = [key for _, _, key, _, _ in rows]
         if not keys or keys[0] is None or len(keys[0]) < 4:
-            raise self._corrupt("it is no control batch")
+            raise self._corrupt("It is not a control batch.")
         return int(_INT16.unpack_from(keys[0], 2)[0])
 
     def _read(
@@ -250,7 +252,7 @@ class RecordBatch:
     ) -> list[R]:
         place = TopicPartition(topic, partition) if topic else None
         if check_crcs and not self.check_crc():
-            raise self._corrupt("its checksum is wrong", place)
+            raise self._corrupt("Its checksum is wrong.", place)
         try:
             return self._decode(make, topic, partition, start_offset, copy, check_crcs, limit)
         except ContentLimitError:
@@ -295,7 +297,7 @@ class RecordBatch:
 
     def _corrupt(self, reason: str, place: TopicPartition | None = None) -> CorruptRecordError:
         return CorruptRecordError(
-            f"the record batch at offset {self.base_offset} cannot be read: {reason}",
+            f"The record batch at offset {self.base_offset} cannot be read. {reason}",
             topic_partition=place,
         )
 

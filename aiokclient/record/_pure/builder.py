@@ -166,13 +166,13 @@ class RecordBatchBuilder:
 
     def _refuse(self) -> int:
         if self.closed:
-            raise ValueError("nothing can be added to a batch that is closed")
+            raise ValueError("Nothing can be added to a batch that is closed.")
         return -1
 
     def _time(self, timestamp: int) -> bytes:
         """Return the encoded attributes and timestamp of a record."""
         if wrap64(timestamp) != timestamp:
-            raise ValueError(f"the timestamp {timestamp} does not fit into 64 bits")
+            raise ValueError(f"The timestamp {timestamp} does not fit into 64 bits.")
         return _NO_ATTRIBUTES + write_varint(wrap64(timestamp - self._base_timestamp))
 
     def _move(self, timestamp: int, prefix: bytes) -> None:
@@ -226,7 +226,7 @@ class RecordBatchBuilder:
         copy, because a transport may still be sending the earlier bytes.
         """
         if not self.count:
-            raise ValueError("an empty batch cannot be sealed")
+            raise ValueError("An empty batch cannot be sealed.")
         self.close()
         values = (producer_id, producer_epoch, base_sequence, transactional, leader_epoch)
         if self._sealed is None or values != self._sealed_with:
@@ -286,7 +286,7 @@ def _field(content: Any) -> tuple[Any, ...]:
         isinstance(content, memoryview) and content.nbytes == len(content)
     ):
         return write_varint(len(content)), content
-    raise TypeError(f"{type(content).__name__} is not bytes")
+    raise TypeError(f"{type(content).__name__} is not bytes.")
 
 
 def _parts(

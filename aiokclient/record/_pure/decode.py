@@ -69,7 +69,7 @@ def decode(data: bytes, source: bytes | memoryview, head: Head, make: Make[R]) -
     try:
         return _decode(data, source, head, make)
     except IndexError:
-        raise CorruptRecordError("the records reach past the end of the batch") from None
+        raise CorruptRecordError("The records reach past the end of the batch.") from None
 
 
 def span(content: Buffer, start: int, most: int, size: int) -> tuple[int, int]:
@@ -89,7 +89,7 @@ def span(content: Buffer, start: int, most: int, size: int) -> tuple[int, int]:
         if length < 0:
             if count:
                 break
-            raise CorruptRecordError("a record has an impossible length")
+            raise CorruptRecordError("A record has an impossible length.")
         end = position + length
         if end > len(content) or end - first > size:
             break
@@ -138,7 +138,7 @@ def _decode(data: bytes, source: bytes | memoryview, head: Head, make: Make[R]) 
             delta, position = read_varint(data, position)
             offset = base_offset + delta
         if offset < expected or offset > last_offset:
-            raise CorruptRecordError(f"a record has offset {offset}, which is out of order")
+            raise CorruptRecordError(f"A record has offset {offset}, which is out of order.")
         expected = offset + 1
         if (byte := data[position]) < 128:
             position += 1
@@ -159,11 +159,13 @@ def _decode(data: bytes, source: bytes | memoryview, head: Head, make: Make[R]) 
         else:
             position += 1
         if position + position != twice:
-            raise CorruptRecordError(f"the record at offset {offset} is not as long as it says")
+            raise CorruptRecordError(
+                f"The record at offset {offset} does not have its stated length."
+            )
         if offset >= start_offset:
             add(make(topic, partition, offset, timestamp, kind, key, value, headers, epoch))
     if position != len(data):
-        raise CorruptRecordError("bytes are left over behind the last record")
+        raise CorruptRecordError("Bytes are left over after the last record.")
     return records
 
 
@@ -180,12 +182,12 @@ def _bytes(
 def _headers(data: bytes, position: int) -> tuple[Headers, int]:
     count, position = read_varint(data, position)
     if not 0 <= count <= len(data) - position:
-        raise CorruptRecordError(f"a record states {count} headers")
+        raise CorruptRecordError(f"A record has the impossible number of {count} headers.")
     headers: list[tuple[str, bytes | None]] = []
     for _ in range(count):
         length, position = read_varint(data, position)
         if length < 0:
-            raise CorruptRecordError("a header has no key")
+            raise CorruptRecordError("A header has no key.")
         end = position + length
         # Java's clients also replace invalid UTF-8 instead of refusing the record.
         key = str(data[position:end], "utf-8", "replace")
@@ -197,5 +199,5 @@ def _headers(data: bytes, position: int) -> tuple[Headers, int]:
         headers.append((key, data[position:end]))
         position = end
     if position > len(data):
-        raise CorruptRecordError("a header reaches past the end of the batch")
+        raise CorruptRecordError("A header reaches past the end of the batch.")
     return tuple(headers), position

@@ -39,12 +39,14 @@ def walk(buffer: Buffer, *, strict: bool = False) -> list[RecordBatch]:
         if strict or not batches:
             raise
     if strict and position < len(view):
-        raise CorruptRecordError(f"the last {len(view) - position} bytes are no whole batch")
+        raise CorruptRecordError(f"The last {len(view) - position} bytes are not a complete batch.")
     return batches
 
 
 def _end(view: memoryview, position: int) -> int:
     offset, length = _OFFSET_AND_LENGTH.unpack_from(view, position)
     if length < SMALLEST:
-        raise CorruptRecordError(f"the batch at offset {offset} states a length of {length}")
+        raise CorruptRecordError(
+            f"The batch at offset {offset} has the impossible length {length}."
+        )
     return position + LOG_OVERHEAD + int(length)

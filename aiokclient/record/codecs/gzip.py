@@ -32,7 +32,7 @@ def decompress(data: Buffer, limit: int) -> Buffer:
 def pieces(data: Buffer, size: int) -> Iterator[Buffer]:
     """Yield the content of all members in pieces of at most `size` bytes."""
     if not len(data):
-        raise CorruptRecordError("there is no gzip content")
+        raise CorruptRecordError("The gzip content is empty.")
     while len(data):
         member = zlib.decompressobj(_WINDOW)
         while not member.eof:
@@ -40,11 +40,11 @@ def pieces(data: Buffer, size: int) -> Iterator[Buffer]:
                 piece = member.decompress(data, size)
             except zlib.error as error:
                 raise CorruptRecordError(
-                    f"the gzip content cannot be decompressed: {error}"
+                    f"The gzip content cannot be decompressed: {error}."
                 ) from None
             data = member.unconsumed_tail
             if piece:
                 yield piece
             elif not data and not member.eof:
-                raise CorruptRecordError("the gzip stream is incomplete")
+                raise CorruptRecordError("The gzip stream is incomplete.")
         data = member.unused_data

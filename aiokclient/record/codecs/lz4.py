@@ -40,7 +40,7 @@ def decompress(data: Buffer, limit: int) -> Buffer:
         try:
             return bytes(lz4.frame.decompress(data))
         except RuntimeError as error:
-            raise CorruptRecordError(f"the lz4 content cannot be decompressed: {error}") from None
+            raise CorruptRecordError(f"The lz4 content cannot be decompressed: {error}.") from None
     return collected(pieces(data, piece_size(data, limit)), limit, "lz4")
 
 
@@ -70,11 +70,11 @@ def pieces(data: Buffer, size: int) -> Iterator[Buffer]:
         try:
             piece = decompressor.decompress(data, max_length=size)
         except (RuntimeError, ValueError, EOFError) as error:
-            raise CorruptRecordError(f"the lz4 content cannot be decompressed: {error}") from None
+            raise CorruptRecordError(f"The lz4 content cannot be decompressed: {error}.") from None
         if piece:
             yield piece
         elif not decompressor.eof:
-            raise CorruptRecordError("the lz4 frame is incomplete")
+            raise CorruptRecordError("The lz4 frame is incomplete.")
         data = b""  # the decompressor keeps the input that it has not consumed
 
 
@@ -82,12 +82,12 @@ def mend(data: Buffer) -> bytes:
     """Return a copy of the frame with the right checksum of its descriptor."""
     frame = bytearray(data)
     if len(frame) < 7:
-        raise CorruptRecordError("the lz4 frame is incomplete")
+        raise CorruptRecordError("The lz4 frame is incomplete.")
     end = 6
     end += 8 if frame[4] & _CONTENT_SIZE else 0
     end += 4 if frame[4] & _DICTIONARY_ID else 0
     if len(frame) <= end:
-        raise CorruptRecordError("the lz4 frame is incomplete")
+        raise CorruptRecordError("The lz4 frame is incomplete.")
     frame[end] = _xxh32(bytes(frame[4:end])) >> 8 & 0xFF
     return bytes(frame)
 

@@ -68,13 +68,13 @@ def _decompressed(block: memoryview) -> bytes:
     try:
         return bytes(cramjam.snappy.decompress_raw(block))
     except cramjam.DecompressionError as error:
-        raise CorruptRecordError(f"the snappy content cannot be decompressed: {error}") from None
+        raise CorruptRecordError(f"The snappy content cannot be decompressed: {error}.") from None
 
 
 def _blocks(view: memoryview) -> Iterator[memoryview]:
     position = len(_HEADER)
     if len(view) < position:
-        raise CorruptRecordError("a snappy header is incomplete")
+        raise CorruptRecordError("A snappy header is incomplete.")
     while position < len(view):
         if view[position : position + len(_MAGIC)] == _MAGIC:  # streams written one after another
             position += len(_HEADER)
@@ -82,7 +82,7 @@ def _blocks(view: memoryview) -> Iterator[memoryview]:
         start = position + 4
         position = start + int.from_bytes(view[start - 4 : start], "big")
         if start > len(view) or position > len(view):
-            raise CorruptRecordError("a snappy block reaches past the end")
+            raise CorruptRecordError("A snappy block reaches past the end of the content.")
         yield view[start:position]
 
 
@@ -93,7 +93,7 @@ def _content_size(block: memoryview) -> int:
         if byte < 128:
             break
     else:
-        raise CorruptRecordError("a snappy block has no valid length")
+        raise CorruptRecordError("A snappy block has no valid length.")
     if size > _DENSEST * len(block):
-        raise CorruptRecordError("a snappy block states more content than it can hold")
+        raise CorruptRecordError("A snappy block announces more content than it can have.")
     return size

@@ -57,7 +57,7 @@ def pieces(data: Buffer, size: int) -> Iterator[Buffer]:
         while piece := reader.read(size):
             yield piece
     except zstandard.ZstdError as error:
-        raise CorruptRecordError(f"the zstd content cannot be decompressed: {error}") from None
+        raise CorruptRecordError(f"The zstd content cannot be decompressed: {error}.") from None
     _put_back(_decompressors, decompressor)
 
 
@@ -83,7 +83,7 @@ def _check_complete(data: Buffer) -> None:
     for position in _blocks(data):  # noqa: B007 - the last one counts
         pass
     if position > len(data):
-        raise CorruptRecordError("the zstd stream is incomplete")
+        raise CorruptRecordError("The zstd stream is incomplete.")
 
 
 def _blocks(data: Buffer) -> Iterator[int]:
@@ -99,7 +99,7 @@ def _frame(data: Buffer, position: int) -> Generator[int, None, int]:
     if magic & _SKIPPABLE_MASK == _SKIPPABLE:
         return position + 8 + int.from_bytes(data[position + 4 : position + 8], "little")
     if magic != _MAGIC or len(data) < position + 5:
-        raise CorruptRecordError("there is no zstd frame")
+        raise CorruptRecordError("There is no zstd frame.")
     flags = data[position + 4]
     position += 5 + _DICTIONARY_ID_SIZES[flags & 3] + _CONTENT_SIZE_SIZES[flags >> 6]
     if not flags & _SINGLE_SEGMENT:
@@ -109,7 +109,7 @@ def _frame(data: Buffer, position: int) -> Generator[int, None, int]:
     last = False
     while not last:
         if position + 3 > len(data):
-            raise CorruptRecordError("the zstd stream is incomplete")
+            raise CorruptRecordError("The zstd stream is incomplete.")
         block = int.from_bytes(data[position : position + 3], "little")
         last = bool(block & 1)
         position += 3 + (1 if block >> 1 & 3 == _RLE else block >> 3)

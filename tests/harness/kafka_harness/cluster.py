@@ -91,13 +91,13 @@ class ExternalKafka:
 
 
 class KafkaCluster(ExternalKafka):
-    """``brokers`` nodes 1, 2, ...: one combined node, or brokers with a controller of their own.
+    """A cluster of ``brokers`` nodes: one combined node, or brokers 1, 2, ... and a controller.
 
     A separate controller (node 100) means that killing a broker never moves the quorum.
-    ``properties`` go to every node. ``listeners`` are further ones of the brokers, by name with
-    their security protocol; `listener` tells where they are. ``formatted_by`` an older version,
-    whose metadata both know, lets `change_version` go back to that version. Use it as a context
-    manager; it ends with SIGKILL and leaves no files.
+    ``properties`` apply to every node. ``listeners`` are additional listeners of the brokers, by
+    name with their security protocol; `listener` returns their addresses. If ``formatted_by`` is
+    an older version, `change_version` can go back to that version. The cluster is a context
+    manager. At its end, the nodes are killed by SIGKILL and all files are deleted.
     """
 
     def __init__(

@@ -36,7 +36,7 @@ class ReservedPort:
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self._socket.bind(("127.0.0.1", port))
         self.port: int = self._socket.getsockname()[1]
-        if sys.platform != "linux":  # elsewhere the broker could not bind the same port
+        if sys.platform != "linux":  # On other systems, the broker could not bind the same port.
             self.release()
 
     def release(self) -> None:

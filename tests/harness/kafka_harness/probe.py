@@ -62,7 +62,7 @@ class Reader:
         return [self.number("i") for _ in self.times()]
 
     def compact(self) -> bytes | None:
-        length = self.number("B")  # the responses are short, so one byte of varint is enough
+        length = self.number("B")  # The responses are short, so their varints have one byte.
         return None if length == 0 else self.take(length - 1)
 
 
@@ -95,7 +95,7 @@ class Probe:
         while len(data) < length:
             piece = connection.recv(length - len(data))
             if not piece:
-                raise ConnectionResetError("the broker closed the connection")
+                raise ConnectionResetError("The broker closed the connection.")
             data += piece
         return data
 

@@ -3,16 +3,19 @@
 from collections.abc import Mapping
 
 FAST = {
-    "log.cleaner.dedupe.buffer.size": 2097152,  # the default takes 128 MiB of heap
+    "log.cleaner.dedupe.buffer.size": 2097152,  # The default takes 128 MiB of heap.
     "auto.create.topics.enable": "false",
     "num.partitions": 3,
     "offsets.topic.num.partitions": 3,
     "transaction.state.log.num.partitions": 3,
     "log.segment.delete.delay.ms": 100,
-    "log.retention.check.interval.ms": 86400000,  # tests write records of 1970, which must stay
+    # Tests write records with timestamps of 1970, which must not be deleted.
+    "log.retention.check.interval.ms": 86400000,
     "log.initial.task.delay.ms": 86400000,
-    "offsets.retention.check.interval.ms": 86400000,  # for groups that are briefly empty
-    "auto.leader.rebalance.enable": "false",  # otherwise every five minutes, during any test
+    # Groups that are briefly empty must not be deleted.
+    "offsets.retention.check.interval.ms": 86400000,
+    # Otherwise leaders would move every five minutes, during any test.
+    "auto.leader.rebalance.enable": "false",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": 200,
     "group.initial.rebalance.delay.ms": 0,
     "group.min.session.timeout.ms": 1000,

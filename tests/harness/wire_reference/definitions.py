@@ -74,7 +74,7 @@ class Definition:
 
 
 def load(jars: list[Path]) -> dict[str, Definition]:
-    """Return by name the definitions of the 74 client APIs and of what is in DATA."""
+    """Return the definitions of the 74 client APIs and of the messages in DATA, by name."""
     [jar] = [path for path in jars if path.name.startswith("kafka-clients-")]
     with zipfile.ZipFile(jar) as archive:
         texts = [

@@ -55,7 +55,7 @@ def default_of(field: Json) -> Any:
 
 
 class Row(NamedTuple):
-    """What is needed to create a value for a field."""
+    """The properties of a field that are needed to create a value for it."""
 
     name: str
     kind: str
@@ -113,7 +113,7 @@ class Sampler:
             return self._array(row, rng, mode, tags)
         if row.inner is not None:
             return self._struct(row.inner, rng, mode, tags)
-        if mode is Mode.DEFAULT:  # where the version does not allow null, records are empty
+        if mode is Mode.DEFAULT:  # If the version does not allow null, records are empty.
             return b"" if row.default is None else row.default
         return _scalar(row.kind, row.default, rng, mode)
 

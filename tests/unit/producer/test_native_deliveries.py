@@ -263,7 +263,7 @@ async def test_what_is_no_delivery_is_refused(wrong: Any) -> None:
     batch = NATIVE.DeliveryBatch("t", 1, Hooks())
     batch.succeed(1)
     for gathering in (gather, pure_deliveries.gather):
-        with pytest.raises(TypeError, match=f"gather takes deliveries, not {type(wrong).__name__}"):
+        with pytest.raises(TypeError, match=f"takes deliveries, not {type(wrong).__name__}"):
             await gathering(
                 [NATIVE.Delivery(batch, 0, 0), wrong], SystemClock(), return_exceptions=True
             )

@@ -107,7 +107,7 @@ def test_a_frame_stays_as_it_is_while_more_arrives() -> None:
 @pytest.mark.parametrize("length", [-1, -(1 << 31), 1001, (1 << 31) - 1])
 def test_a_hostile_length_is_refused_before_memory_is_taken(length: int) -> None:
     reader = FrameReader(1000)
-    with pytest.raises(ProtocolError, match="1000 are allowed"):
+    with pytest.raises(ProtocolError, match="At most 1000 bytes"):
         feed(reader, length.to_bytes(4, "big", signed=True))
 
 
@@ -143,7 +143,9 @@ def test_a_response_out_of_order_is_refused() -> None:
     client = ClientPipeline("me")
     client.send(messages.HeartbeatRequest(), 3)
     _, second = client.send(messages.HeartbeatRequest(), 3)
-    with pytest.raises(ProtocolError, match="response 1 came where 0 was the next"):
+    with pytest.raises(
+        ProtocolError, match=r"correlation id 1\. The next request in flight has 0\."
+    ):
         client.receive(answer_to(second))
 
 
@@ -165,7 +167,7 @@ def test_a_response_that_is_cut_is_refused(frame: bytes) -> None:
 
 
 def test_bytes_after_a_response_are_ignored() -> None:
-    """Some brokers send extra bytes there, and Kafka's own client ignores them."""
+    """Some brokers send extra bytes after a response. Kafka's own client ignores them, too."""
     client = ClientPipeline("me")
     client.send(messages.HeartbeatRequest(), 3)
     _, _, response = client.receive(bytes(4) + b"\0\0\0\7\0\x19" + b"\0")
@@ -174,7 +176,7 @@ def test_bytes_after_a_response_are_ignored() -> None:
 
 @pytest.mark.parametrize("version", [0, 4])
 def test_bytes_after_a_request_are_ignored(version: int) -> None:
-    """Some clients send extra bytes there, and Kafka's brokers ignore them."""
+    """Some clients send extra bytes after a request. Kafka's brokers ignore them, too."""
     _, segments = ClientPipeline("me").send(messages.HeartbeatRequest(group_id="g"), version)
     received = ServerFraming().decode_request(body(segments) + b"\1\0\0")
     assert received.request == messages.HeartbeatRequest(group_id="g")

@@ -158,5 +158,5 @@ def test_unknown_tags_are_not_shown() -> None:
 
 def test_value_that_is_not_secret_is_named_when_it_cannot_be_encoded() -> None:
     message = messages.FindCoordinatorRequest(key_type="group")  # type: ignore[arg-type]
-    with pytest.raises(KafkaError, match="key_type is 'group', which is no int8"):
+    with pytest.raises(KafkaError, match="key_type is 'group', which does not fit the type int8"):
         message.encode(3)
