@@ -74,7 +74,7 @@ def only(results: Results[Any, Any], kind: type[KafkaError]) -> KafkaError:
     return error
 
 
-async def test_a_topic_from_creation_to_deletion(admin: Admin, name: str) -> None:
+async def test_a_topic_can_be_created_described_and_deleted(admin: Admin, name: str) -> None:
     created = (await admin.create_topics([NewTopic(name, 3, 1)])).raise_for_errors()[name]
     assert (created.name, created.partitions, created.replication_factor) == (name, 3, 1)
     topic = await described(admin, name, 3)
@@ -88,7 +88,7 @@ async def test_a_topic_from_creation_to_deletion(admin: Admin, name: str) -> Non
     await gone(admin, name)
 
 
-async def test_one_failure_is_not_the_others(admin: Admin, name: str) -> None:
+async def test_one_failed_item_does_not_fail_the_others(admin: Admin, name: str) -> None:
     first, second = f"{name}-1", f"{name}-2"
     (await admin.create_topics([NewTopic(first, 1)])).raise_for_errors()
     await described(admin, first, 1)
@@ -111,16 +111,18 @@ async def test_one_failure_is_not_the_others(admin: Admin, name: str) -> None:
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )
-async def test_topics_that_cannot_be(admin: Admin, topic: NewTopic, kind: type[KafkaError]) -> None:
+async def test_create_topics_refuses_invalid_topics(
+    admin: Admin, topic: NewTopic, kind: type[KafkaError]
+) -> None:
     only(await admin.create_topics([topic]), kind)
 
 
-async def test_validating_creates_nothing(admin: Admin, name: str) -> None:
+async def test_validate_only_creates_nothing(admin: Admin, name: str) -> None:
     (await admin.create_topics([NewTopic(name, 1)], validate_only=True)).raise_for_errors()
     assert name not in await admin.list_topics()
 
 
-async def test_replicas_placed_by_hand(admin: Admin, name: str) -> None:
+async def test_create_topics_places_replicas_as_given(admin: Admin, name: str) -> None:
     broker = (await admin.describe_cluster()).brokers[0].node_id
     placed = {0: [broker], 1: [broker]}
     (await admin.create_topics([NewTopic(name, assignments=placed)])).raise_for_errors()
@@ -128,7 +130,7 @@ async def test_replicas_placed_by_hand(admin: Admin, name: str) -> None:
     assert [part.replicas for part in topic.partitions] == [(broker,), (broker,)]
 
 
-async def test_what_is_not_there(admin: Admin, name: str) -> None:
+async def test_calls_about_missing_topics_return_errors(admin: Admin, name: str) -> None:
     nobody = uuid.uuid4()
     partition = TopicPartition(name, 0)
     only(await admin.describe_topics([name]), UnknownTopicOrPartitionError)
@@ -173,7 +175,9 @@ async def test_records_are_deleted(admin: Admin, cluster_servers: Any) -> None:
     assert f"for partition {first}" in str(error)
 
 
-async def test_the_cluster(admin: Admin, cluster_servers: Any) -> None:
+async def test_describe_cluster_returns_brokers_and_controller(
+    admin: Admin, cluster_servers: Any
+) -> None:
     cluster = await admin.describe_cluster(include_authorized_operations=True)
     assert cluster.cluster_id
     assert cluster.controller_id in [broker.node_id for broker in cluster.brokers]
@@ -183,7 +187,7 @@ async def test_the_cluster(admin: Admin, cluster_servers: Any) -> None:
     assert (await admin.describe_cluster()).authorized_operations is None
 
 
-async def test_configurations_of_a_topic(admin: Admin, name: str) -> None:
+async def test_configs_of_a_topic_can_be_read_and_changed(admin: Admin, name: str) -> None:
     configs = {"retention.ms": 60_000, "cleanup.policy": "delete"}
     (await admin.create_topics([NewTopic(name, 1, configs=configs)])).raise_for_errors()
     await described(admin, name, 1)
@@ -206,7 +210,9 @@ async def test_configurations_of_a_topic(admin: Admin, name: str) -> None:
     only(await admin.alter_configs({topic: {"retention.ms": "soon"}}), InvalidConfigError)
 
 
-async def test_configurations_of_several_resources(admin: Admin, name: str) -> None:
+async def test_configs_of_several_resources_can_be_changed_in_one_call(
+    admin: Admin, name: str
+) -> None:
     broker = ConfigResource.broker((await admin.describe_cluster()).brokers[0].node_id)
     topic = ConfigResource.topic(name)
     results = await admin.describe_configs([broker, topic])
@@ -215,15 +221,15 @@ async def test_configurations_of_several_resources(admin: Admin, name: str) -> N
     only(results, UnknownTopicOrPartitionError)
 
 
-async def test_a_name_twice_in_one_call(admin: Admin, name: str) -> None:
+async def test_a_name_may_occur_twice_in_one_call(admin: Admin, name: str) -> None:
     with pytest.raises(IllegalStateError, match="twice"):
         await admin.create_topics([NewTopic(name), NewTopic(name)])
 
 
-async def test_nothing_asked_is_nothing_answered(admin: Admin) -> None:
+async def test_a_call_without_items_returns_no_results(admin: Admin) -> None:
     assert dict(await admin.describe_topics([])) == {}
     assert (await admin.create_topics([])).raise_for_errors() == {}
 
 
-async def test_no_time_at_all(admin: Admin, name: str) -> None:
+async def test_a_call_with_a_timeout_of_zero_raises(admin: Admin, name: str) -> None:
     only(await admin.describe_topics([name], timeout=0), ApiTimeoutError)

@@ -50,7 +50,9 @@ def member(servers: Any, group: str, name: str, **options: Any) -> Life:
     return Life(made, protocol)
 
 
-async def test_a_group_of_the_programs_own(cluster_servers: Any, admin: Admin, group: str) -> None:
+async def test_a_group_of_a_custom_protocol_is_described(
+    cluster_servers: Any, admin: Admin, group: str
+) -> None:
     one, two = member(cluster_servers, group, "one"), member(cluster_servers, group, "two")
     async with living(one, two):
         await together(one, two)
@@ -71,7 +73,7 @@ async def test_a_group_of_the_programs_own(cluster_servers: Any, admin: Admin, g
     assert group not in await admin.list_groups()
 
 
-async def test_a_consumer_group_of_the_new_protocol(
+async def test_a_group_of_the_consumer_protocol_is_described(
     cluster_servers: Any, admin: Admin, group: str
 ) -> None:
     topic = await cluster_servers.new_topic(2)
@@ -124,7 +126,7 @@ async def assigned(
             await asyncio.sleep(0.05)
 
 
-async def test_groups_that_are_not_there(admin: Admin, group: str) -> None:
+async def test_missing_groups_return_errors(admin: Admin, group: str) -> None:
     other = f"{group}-2"
     for results in (
         await admin.describe_groups([group, other]),
@@ -179,7 +181,7 @@ async def test_members_are_removed(cluster_servers: Any, admin: Admin, group: st
 
 
 @pytest.mark.parametrize("call", ["describe_groups", "delete_groups"])
-async def test_a_name_is_no_collection(admin: Admin, call: str) -> None:
+async def test_a_single_name_is_refused_as_a_collection(admin: Admin, call: str) -> None:
     with pytest.raises(IllegalStateError, match="not a collection of names"):
         await getattr(admin, call)("group")
 

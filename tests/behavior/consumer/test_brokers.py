@@ -26,7 +26,9 @@ def numbers(count: int, start: int = 0) -> list[bytes]:
 
 
 class TestLeaders:
-    async def test_they_move_all_the_time(self, stage: Any, right: Any) -> None:
+    async def test_records_are_read_in_order_while_leaders_move(
+        self, stage: Any, right: Any
+    ) -> None:
         stage.new_topic(3)
         seen: dict[int, list[int]] = {0: [], 1: [], 2: []}
         async with stage.consumer() as consumer:
@@ -40,7 +42,9 @@ class TestLeaders:
                     seen[record.partition].append(record.offset)
         assert seen == {partition: list(range(240)) for partition in range(3)}
 
-    async def test_brokers_stop_and_start(self, stage: Any, right: Any) -> None:
+    async def test_records_are_read_in_order_while_brokers_stop_and_start(
+        self, stage: Any, right: Any
+    ) -> None:
         stage.new_topic(6)
         wanted = 0
         seen: list[Any] = []
@@ -55,7 +59,7 @@ class TestLeaders:
         right(seen)
         assert len({(r.partition, r.offset) for r in seen}) == len(seen) == 240
 
-    def test_the_only_replica_is_away_for_a_while(self) -> None:
+    def test_reading_continues_when_the_only_replica_returns(self) -> None:
         async def scenario(world: World) -> None:
             world.cluster.produce("t", numbers(10))
             async with world.consumer("t") as consumer:
@@ -83,7 +87,7 @@ class TestLeaders:
             CoordinatorNotAvailableError,
         ],
     )
-    def test_fetches_are_refused_for_a_while(self, error: Any) -> None:
+    def test_reading_continues_after_refused_fetches(self, error: Any) -> None:
         async def scenario(world: World) -> None:
             world.cluster.produce("t", numbers(50))
             with world.cluster.fail(ApiKey.FETCH, error, times=5):
@@ -97,7 +101,7 @@ class TestLeaders:
         simulate(scenario)
 
     @pytest.mark.parametrize("when", ["before", "after"])
-    def test_connections_are_cut(self, when: Any) -> None:
+    def test_no_record_is_lost_when_connections_are_cut(self, when: Any) -> None:
         async def scenario(world: World) -> None:
             world.cluster.produce("t", numbers(50))
             with world.cluster.drop(ApiKey.FETCH, when=when, times=5):
@@ -126,7 +130,7 @@ def racks(racks_cluster: EmbeddedCluster) -> Iterator[EmbeddedCluster]:
 
 class TestRacks:
     @pytest.mark.parametrize("rack", ["a", "b", "c"])
-    async def test_the_replica_next_door_is_read(
+    async def test_a_consumer_with_a_rack_reads_the_replica_in_its_rack(
         self, stage: Any, racks: EmbeddedCluster, rack: str
     ) -> None:
         broker = "abc".index(rack) + 1
@@ -139,7 +143,9 @@ class TestRacks:
                 racks.produce("t", numbers(5), partition)
             assert len(await stage.drain(consumer, 15)) == 15
 
-    async def test_without_a_rack_the_leaders_are(self, stage: Any, racks: EmbeddedCluster) -> None:
+    async def test_a_consumer_without_a_rack_reads_the_leaders(
+        self, stage: Any, racks: EmbeddedCluster
+    ) -> None:
         async with stage.consumer("t", bootstrap_servers=racks.bootstrap_servers) as consumer:
             await stage.drain(consumer, 30)
             assert set(fetched_from(racks)) == {
@@ -152,7 +158,7 @@ def fetched_from(cluster: EmbeddedCluster) -> list[int]:
 
 
 class TestManyPartitions:
-    async def test_a_thousand(self, stage: Any) -> None:
+    async def test_a_thousand_partitions_are_read(self, stage: Any) -> None:
         stage.new_topic(1_000)
         for partition in range(1_000):
             stage.cluster.produce(stage.topic, [b"%d" % partition] * 2, partition)
@@ -178,7 +184,9 @@ class TestManyPartitions:
             # Within a fetch session, a request names only the partitions that changed.
             assert sum(named) < 1_000
 
-    async def test_small_fetches(self, stage: Any) -> None:
+    async def test_all_partitions_are_read_when_responses_have_room_for_few(
+        self, stage: Any
+    ) -> None:
         """All partitions are read, even if a response has room for only a few of them."""
         stage.new_topic(50)
         for partition in range(50):
@@ -190,7 +198,7 @@ class TestManyPartitions:
 
 
 class TestMemory:
-    def test_a_reader_that_does_not_read(self) -> None:
+    def test_memory_is_bounded_when_no_records_are_requested(self) -> None:
         """The memory for fetched records that nobody reads is bounded by the fetch limits."""
 
         async def scenario(world: World) -> None:

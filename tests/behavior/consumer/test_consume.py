@@ -62,7 +62,7 @@ async def read(consumer: Consumer[Any, Any], count: int) -> list[Any]:
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-async def test_everything_of_a_topic_once_and_in_order(site: Site, codec: str) -> None:
+async def test_a_topic_is_read_once_and_in_order(site: Site, codec: str) -> None:
     for partition in range(3):
         await site.send(numbers(500), partition, compression_type=codec, batch_size=2_000)
     async with site.consumer(site.topic, **EARLIEST) as consumer:
@@ -73,7 +73,7 @@ async def test_everything_of_a_topic_once_and_in_order(site: Site, codec: str) -
         assert seen == dict.fromkeys((0, 1, 2), numbers(500))
 
 
-async def test_a_record_is_what_was_sent(site: Site) -> None:
+async def test_a_record_has_the_fields_that_were_sent(site: Site) -> None:
     headers = [("a", b"1"), ("b", None), ("a", b"")]
     sent = [
         ProducerRecord(site.topic, b"value", b"key", 0, 1_234_567, headers),
@@ -93,14 +93,14 @@ async def test_a_record_is_what_was_sent(site: Site) -> None:
         assert records[0].leader_epoch == 0
 
 
-async def test_latest_reads_what_is_sent_from_now_on(site: Site) -> None:
+async def test_latest_reads_only_records_sent_after_the_start(site: Site) -> None:
     await site.send(numbers(5))
     async with site.consumer(site.topic) as consumer:
         await site.send(numbers(5, 5))
         assert [r.value for r in await read(consumer, 5)] == numbers(5, 5)
 
 
-async def test_a_record_that_arrives_while_it_is_waited_for(site: Site) -> None:
+async def test_a_waiting_reader_gets_a_record_that_arrives(site: Site) -> None:
     async with site.consumer(site.topic) as consumer:
         waiting = asyncio.create_task(consumer.get(timeout=30))
         await asyncio.sleep(0)
@@ -110,7 +110,7 @@ async def test_a_record_that_arrives_while_it_is_waited_for(site: Site) -> None:
         assert (record.partition, record.value) == (2, b"now")
 
 
-async def test_a_record_larger_than_a_fetch(site: Site) -> None:
+async def test_a_record_larger_than_the_fetch_limit_is_read(site: Site) -> None:
     large = bytes(300_000)
     await site.send([b"before", large, b"after"], batch_size=1_000)
     sizes = {"max_partition_fetch_bytes": 1_000, "fetch_max_bytes": 2_000}
@@ -118,7 +118,7 @@ async def test_a_record_larger_than_a_fetch(site: Site) -> None:
         assert [r.value for r in await read(consumer, 3)] == [b"before", large, b"after"]
 
 
-async def test_seeking_and_pausing(site: Site) -> None:
+async def test_seek_and_pause_apply_to_the_next_record(site: Site) -> None:
     for partition in range(3):
         await site.send(numbers(20), partition)
     async with site.consumer() as consumer:
@@ -132,7 +132,7 @@ async def test_seeking_and_pausing(site: Site) -> None:
         assert await consumer.lag() == {site.tp(0): 0, site.tp(1): 0}
 
 
-async def test_offsets_and_times(site: Site) -> None:
+async def test_lookups_return_end_offsets_and_offsets_for_times(site: Site) -> None:
     times = [1_000, 2_000, 2_000, 5_000]
     await site.send([ProducerRecord(site.topic, b"v", None, 0, time) for time in times])
     async with site.consumer() as consumer:
@@ -146,7 +146,7 @@ async def test_offsets_and_times(site: Site) -> None:
         assert await consumer.offsets_for_times({site.tp(0): 5_001}) == {site.tp(0): None}
 
 
-async def test_by_duration(site: Site) -> None:
+async def test_reset_by_duration_begins_at_the_first_young_record(site: Site) -> None:
     now = int(time.time() * 1000)
     records = [ProducerRecord(site.topic, b"v", None, 0, now - age) for age in (10**9, 10**6, 0)]
     await site.send(records, batch_size=1)
@@ -155,7 +155,7 @@ async def test_by_duration(site: Site) -> None:
 
 
 @pytest.mark.fault(22)
-async def test_an_offset_out_of_range(site: Site) -> None:
+async def test_an_offset_out_of_range_is_reset_or_raised(site: Site) -> None:
     await site.send(numbers(20))
     async with Admin(bootstrap_servers=site.bootstrap) as admin:
         (await admin.delete_records({site.tp(0): 15})).raise_for_errors()
@@ -173,7 +173,7 @@ async def test_an_offset_out_of_range(site: Site) -> None:
 
 
 @pytest.mark.fault(25)
-async def test_partitions_are_added(site: Site) -> None:
+async def test_added_partitions_are_read_from_their_first_offset(site: Site) -> None:
     async with (
         Admin(bootstrap_servers=site.bootstrap) as admin,
         site.consumer(site.topic, metadata_max_age_ms=300) as consumer,
@@ -186,7 +186,7 @@ async def test_partitions_are_added(site: Site) -> None:
 
 
 @pytest.mark.fault(24)
-async def test_a_topic_is_created_again(site: Site) -> None:
+async def test_a_recreated_topic_is_read_from_its_first_offset(site: Site) -> None:
     await site.send(numbers(10))
     async with (
         Admin(bootstrap_servers=site.bootstrap) as admin,
@@ -209,7 +209,7 @@ async def created(admin: Admin, topic: str) -> None:
             await asyncio.sleep(0.05)
 
 
-async def test_many_partitions(cluster_servers: Any) -> None:
+async def test_many_partitions_are_read(cluster_servers: Any) -> None:
     site = Site(cluster_servers, await cluster_servers.new_topic(partitions=60))
     records = [ProducerRecord(site.topic, b"%d" % i, None, i % 60) for i in range(3_000)]
     await site.send(records)
@@ -218,7 +218,7 @@ async def test_many_partitions(cluster_servers: Any) -> None:
         assert sorted(map(int, seen)) == list(range(3_000))
 
 
-async def test_arrow(site: Site) -> None:
+async def test_arrow_batches_have_the_records(site: Site) -> None:
     pytest.importorskip("pyarrow")
     await site.send(numbers(100), 1, compression_type="lz4")
     async with site.consumer(site.topic, **EARLIEST) as consumer:

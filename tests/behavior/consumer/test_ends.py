@@ -47,7 +47,7 @@ async def caught_up(stage: Any, seen: list[int], count: int) -> None:
 class TestStop:
     @pytest.mark.parametrize("way", WAYS)
     @pytest.mark.parametrize("where", ["loop", "thread"])
-    async def test_a_waiting_iteration_ends(self, stage: Any, way: Any, where: str) -> None:
+    async def test_stop_ends_a_waiting_iteration(self, stage: Any, way: Any, where: str) -> None:
         stage.fill(5)
         seen: list[int] = []
         async with stage.consumer() as consumer:
@@ -68,7 +68,7 @@ class TestStop:
         assert seen == list(range(5))
 
     @pytest.mark.parametrize("how", ["signal.signal", "add_signal_handler"])
-    async def test_in_a_signal_handler(self, stage: Any, how: str) -> None:
+    async def test_stop_works_in_a_signal_handler(self, stage: Any, how: str) -> None:
         stage.fill(5)
         seen: list[int] = []
         loop = asyncio.get_running_loop()
@@ -88,7 +88,7 @@ class TestStop:
                 loop.remove_signal_handler(signal.SIGUSR1)
                 signal.signal(signal.SIGUSR1, old)
 
-    async def test_a_signal_while_it_starts(self, stage: Any) -> None:
+    async def test_stop_during_start_leads_to_an_empty_iteration(self, stage: Any) -> None:
         """`stop()` may be called while `start` is in progress.
 
         An iteration that begins then is empty.
@@ -103,7 +103,7 @@ class TestStop:
         await consumer.close()
         consumer.stop()
 
-    async def test_after_what_is_being_processed(self, stage: Any) -> None:
+    async def test_stop_ends_the_loop_after_the_record_in_progress(self, stage: Any) -> None:
         stage.fill(50)
         seen: list[int] = []
         async with stage.consumer() as consumer:
@@ -116,14 +116,14 @@ class TestStop:
             assert seen == list(range(8))
             assert consumer.consumed()[stage.tp()].offset == 8
 
-    async def test_more_than_once(self, stage: Any) -> None:
+    async def test_stop_may_be_called_repeatedly(self, stage: Any) -> None:
         async with stage.consumer() as consumer:
             for _ in range(3):
                 consumer.stop()
             assert consumer.state is State.RUNNING
             assert await consumer.end_offsets([stage.tp()]) == {stage.tp(): 0}
 
-    async def test_a_list_that_waits_to_grow(self, stage: Any) -> None:
+    async def test_stop_loses_no_record_of_a_list_that_waits_for_more(self, stage: Any) -> None:
         """Records that a list has gathered are not lost at `stop()`, as they were not delivered."""
         stage.fill(3)
         async with stage.consumer() as consumer:
@@ -140,7 +140,7 @@ class TestStop:
 
 class TestClose:
     @pytest.mark.parametrize("way", WAYS)
-    async def test_from_another_task(self, stage: Any, way: Any) -> None:
+    async def test_close_from_another_task_ends_the_iteration(self, stage: Any, way: Any) -> None:
         stage.fill(5)
         seen: list[int] = []
         consumer = await stage.consumer()
@@ -153,7 +153,7 @@ class TestClose:
         assert seen == list(range(5))
 
     @pytest.mark.parametrize("call", ["poll", "get"])
-    async def test_a_poll_that_waits(self, stage: Any, call: str) -> None:
+    async def test_close_ends_a_waiting_poll(self, stage: Any, call: str) -> None:
         consumer = await stage.consumer()
         task = asyncio.create_task(getattr(consumer, call)(timeout=60))
         await asyncio.sleep(0)
@@ -161,7 +161,7 @@ class TestClose:
         async with asyncio.timeout(10):
             assert not await task
 
-    async def test_from_inside_the_loop(self, stage: Any) -> None:
+    async def test_close_from_inside_the_loop_ends_the_iteration(self, stage: Any) -> None:
         stage.fill(50)
         seen: list[int] = []
         consumer = await stage.consumer()
@@ -172,7 +172,7 @@ class TestClose:
                     await consumer.close()
         assert seen == [0, 1, 2, 3]
 
-    async def test_leaving_the_block_while_another_task_reads(self, stage: Any) -> None:
+    async def test_leaving_async_with_ends_a_reader_in_another_task(self, stage: Any) -> None:
         seen: list[int] = []
         async with stage.consumer() as consumer:
             task = asyncio.create_task(follow(consumer, seen))
@@ -181,7 +181,7 @@ class TestClose:
         async with asyncio.timeout(10):
             assert await task == "ended"
 
-    async def test_calls_begun_after_it(self, stage: Any) -> None:
+    async def test_calls_after_close_raise(self, stage: Any) -> None:
         async with stage.consumer() as consumer:
             iterator = aiter(consumer)
         tps = [stage.tp()]
@@ -224,7 +224,7 @@ class TestClose:
         await consumer.close()
         await consumer.close(timeout=0)
 
-    async def test_what_is_being_processed_may_be_finished(self, stage: Any) -> None:
+    async def test_close_does_not_wait_for_the_body_of_a_loop(self, stage: Any) -> None:
         """`close()` does not wait for the body of a loop, and the body may run to its end."""
         stage.fill(5)
         inside, go_on = asyncio.Event(), asyncio.Event()
@@ -247,7 +247,7 @@ class TestClose:
 
 
 class TestElsewhere:
-    async def test_from_another_thread(self, stage: Any) -> None:
+    async def test_stop_works_from_another_thread(self, stage: Any) -> None:
         async with stage.consumer() as consumer:
             for call in (
                 consumer.assignment,
@@ -266,7 +266,7 @@ class TestElsewhere:
 
 class TestCancellation:
     @pytest.mark.parametrize("way", ["timeout", "wait_for", "move_on_after", "cancel"])
-    async def test_no_record_is_lost(self, stage: Any, way: str) -> None:
+    async def test_cancelled_reads_lose_no_record(self, stage: Any, way: str) -> None:
         """No record is lost when reads are cancelled again and again while records arrive."""
         seen: list[int] = []
         cut = 0
@@ -299,7 +299,7 @@ class TestCancellation:
         assert seen == list(range(len(seen)))
 
     @pytest.mark.parametrize("way", ["poll", "get", "batches", "arrow"])
-    async def test_no_record_of_a_list_is_lost(self, stage: Any, way: str) -> None:
+    async def test_cancelled_list_reads_lose_no_record(self, stage: Any, way: str) -> None:
         if way == "arrow":
             pytest.importorskip("pyarrow")
         stage.fill(3_000, batch=40, compression="gzip")
@@ -335,7 +335,7 @@ class TestYielding:
     @pytest.mark.parametrize("seed", range(1, 6))
     @pytest.mark.parametrize("batch", [3, 2_000])
     @pytest.mark.parametrize("way", ["iteration", "batches", "poll", "get"])
-    def test_at_least_every_ten_milliseconds(
+    def test_reading_yields_to_the_loop_at_least_every_ten_milliseconds(
         self, way: str, slow: float, batch: int, seed: int
     ) -> None:
         """The event loop runs at least every 10 ms, even if the program reads without a pause."""

@@ -12,7 +12,9 @@ from aiokclient.protocol import ApiKey
 
 
 class TestOneByOne:
-    async def test_every_record_once_and_in_order(self, stage: Any, right: Any) -> None:
+    async def test_iteration_returns_each_record_once_and_in_order(
+        self, stage: Any, right: Any
+    ) -> None:
         stage.new_topic(3)
         for partition in range(3):
             stage.fill(1_000, partition)
@@ -25,7 +27,7 @@ class TestOneByOne:
                     break
         assert seen == {partition: list(range(1_000)) for partition in range(3)}
 
-    async def test_the_fields_of_a_record(self, stage: Any) -> None:
+    async def test_iteration_returns_all_fields_of_a_record(self, stage: Any) -> None:
         from aiokclient import ProducerRecord
 
         header = [("h", b"1"), ("h", None), ("é", b"")]
@@ -41,7 +43,7 @@ class TestOneByOne:
         assert (second.key, second.value, list(second.headers)) == (None, None, [])
         assert type(first.key) is type(first.value) is bytes
 
-    async def test_append_time(self, stage: Any) -> None:
+    async def test_records_have_the_append_time_of_the_broker(self, stage: Any) -> None:
         stage.new_topic(configs={"message.timestamp.type": "LogAppendTime"})
         stage.cluster.produce(stage.topic, [b"v"] * 2, timestamp=5)
         async with stage.consumer() as consumer:
@@ -49,7 +51,7 @@ class TestOneByOne:
                 assert record.timestamp_type is TimestampType.LOG_APPEND_TIME
                 assert record.timestamp > 1_600_000_000_000
 
-    async def test_bytes_stay_what_they_were(self, stage: Any) -> None:
+    async def test_bytes_of_a_record_do_not_change_when_more_is_read(self, stage: Any) -> None:
         """The bytes of a record do not change, because records are no views of reused buffers."""
         async with stage.consumer(max_partition_fetch_bytes=2_000) as consumer:
             kept: list[Any] = []
@@ -61,7 +63,9 @@ class TestOneByOne:
 
 
 class TestLists:
-    async def test_no_list_is_empty_or_too_long(self, stage: Any, right: Any) -> None:
+    async def test_lists_are_not_empty_and_have_at_most_max_records(
+        self, stage: Any, right: Any
+    ) -> None:
         stage.fill(1_234)
         sizes: list[int] = []
         async with stage.consumer() as consumer:
@@ -73,14 +77,14 @@ class TestLists:
                     break
         assert all(1 <= size <= 100 for size in sizes)
 
-    async def test_five_hundred_unless_said(self, stage: Any) -> None:
+    async def test_lists_have_at_most_500_records_by_default(self, stage: Any) -> None:
         stage.fill(1_600, batch=1_600)
         async with stage.consumer() as consumer:
             sizes = [len(records) async for records in consumer.batches(until_end=True)]
         assert max(sizes) <= 500
         assert sum(sizes) == 1_600
 
-    async def test_lists_by_partition_and_their_offsets(self, stage: Any) -> None:
+    async def test_lists_by_partition_have_consecutive_offsets(self, stage: Any) -> None:
         stage.new_topic(4)
         for partition in range(4):
             stage.fill(50, partition)
@@ -97,7 +101,7 @@ class TestLists:
                 last[tp] = offset.offset
         assert last == {stage.tp(i): 50 for i in range(4)}
 
-    async def test_a_list_of_several_partitions(self, stage: Any) -> None:
+    async def test_a_list_may_have_several_partitions(self, stage: Any) -> None:
         stage.new_topic(4)
         for partition in range(4):
             stage.fill(10, partition)
@@ -111,7 +115,7 @@ class TestLists:
                 assert offsets == sorted(offsets)
 
     @pytest.mark.parametrize("max_wait", [30.0, math.inf])
-    def test_at_the_end_nothing_is_waited_for(self, max_wait: float) -> None:
+    def test_the_last_list_is_delivered_without_a_wait(self, max_wait: float) -> None:
         """The last list before the end is delivered at once, without a wait for more records."""
 
         async def scenario(world: World) -> None:
@@ -126,7 +130,7 @@ class TestLists:
 
         simulate(scenario, topics={"t": 2})
 
-    def test_a_list_waits_no_longer_than_it_may(self) -> None:
+    def test_a_list_is_delivered_after_max_wait(self) -> None:
         async def scenario(world: World) -> None:
             async with world.consumer("t") as consumer:
                 asyncio.get_running_loop().call_later(5.0, world.cluster.produce, "t", [b"1"])
@@ -143,7 +147,7 @@ class TestLists:
 
         simulate(scenario)
 
-    def test_a_poisonous_record_delays_no_other(self) -> None:
+    def test_a_bad_record_delays_no_other_record_of_a_list(self) -> None:
         async def scenario(world: World) -> None:
             world.cluster.produce("t", [b"1", b"2", b"x"])
             async with world.consumer("t", value_deserializer=int) as consumer:
@@ -157,7 +161,7 @@ class TestLists:
 
 
 class TestArrow:
-    async def test_names_and_types_of_the_columns(self, stage: Any) -> None:
+    async def test_arrow_columns_have_their_names_and_types(self, stage: Any) -> None:
         pa = pytest.importorskip("pyarrow")
         stage.fill(3)
         async with stage.consumer() as consumer:
@@ -181,7 +185,7 @@ class TestArrow:
                 assert rows[0]["value"] == b"0:0"
                 break
 
-    async def test_what_arrow_shows_is_what_poll_shows(self, stage: Any) -> None:
+    async def test_arrow_batches_equal_the_records_of_poll(self, stage: Any) -> None:
         pytest.importorskip("pyarrow")
         from aiokclient import ProducerRecord
 
@@ -207,7 +211,7 @@ class TestArrow:
             assert int(row["timestamp_type"]) == record.timestamp_type
             assert [tuple(pair.values()) for pair in row["headers"]] == list(record.headers)
 
-    async def test_one_partition_a_table_and_none_empty(self, stage: Any) -> None:
+    async def test_an_arrow_batch_has_one_partition_and_is_not_empty(self, stage: Any) -> None:
         pytest.importorskip("pyarrow")
         stage.new_topic(3)
         for partition in range(3):
@@ -224,7 +228,7 @@ class TestArrow:
 
 
 class TestPollAndGet:
-    def test_how_long_they_wait(self) -> None:
+    def test_poll_and_get_wait_for_their_timeout(self) -> None:
         async def scenario(world: World) -> None:
             async with world.consumer("t") as consumer:
                 for call, seconds in (
@@ -245,7 +249,7 @@ class TestPollAndGet:
 
         simulate(scenario)
 
-    async def test_what_they_give(self, stage: Any, right: Any) -> None:
+    async def test_poll_returns_a_list_and_get_a_record(self, stage: Any, right: Any) -> None:
         stage.fill(1_700, batch=1_700)
         async with stage.consumer() as consumer:
             records = await consumer.poll(timeout=20)
@@ -261,7 +265,7 @@ class TestPollAndGet:
             assert await consumer.get(timeout=0.01) is None
             assert await consumer.poll(timeout=0.01) == []
 
-    async def test_all_that_is_there_at_once(self, stage: Any) -> None:
+    async def test_poll_without_time_returns_all_fetched_records(self, stage: Any) -> None:
         """`poll` with a timeout of 0 returns all records that were fetched before."""
         stage.fill(10)
         async with stage.consumer() as consumer:
@@ -269,7 +273,7 @@ class TestPollAndGet:
             assert first.offset == 0
             assert len(await consumer.poll(timeout=0)) == 9
 
-    async def test_records_written_while_it_waits(self, stage: Any) -> None:
+    async def test_a_waiting_poll_returns_records_that_arrive(self, stage: Any) -> None:
         async with stage.consumer() as consumer:
             waiting = asyncio.create_task(consumer.poll(timeout=30))
             await stage.cluster.until(

@@ -45,7 +45,7 @@ async def reading(consumer: Consumer[Any, Any], read: Reads) -> AsyncIterator[as
 class TestOneReader:
     @pytest.mark.parametrize("second", [name for name in READS if name != "until_end"])
     @pytest.mark.parametrize("first", [name for name in READS if name != "until_end"])
-    async def test_a_second_one_is_refused(self, stage: Any, first: str, second: str) -> None:
+    async def test_a_second_reader_is_refused(self, stage: Any, first: str, second: str) -> None:
         async with stage.consumer() as consumer:
             async with reading(consumer, READS[first]) as task:
                 with pytest.raises(ConcurrentReadError) as raised:
@@ -57,7 +57,7 @@ class TestOneReader:
             stage.fill(1)
             assert await consumer.get(timeout=20)
 
-    async def test_two_requests_of_one_iterator(self, stage: Any) -> None:
+    async def test_two_requests_of_one_iterator_at_a_time_are_refused(self, stage: Any) -> None:
         async with stage.consumer() as consumer:
             iterator = aiter(consumer)
             waiting = asyncio.create_task(anext_of(iterator))
@@ -68,7 +68,7 @@ class TestOneReader:
             assert (await waiting).offset == 0
             assert (await anext(iterator)).offset == 1
 
-    async def test_gathered(self, stage: Any) -> None:
+    async def test_gathered_reads_are_refused(self, stage: Any) -> None:
         stage.fill(5)
         async with stage.consumer() as consumer:
             found = await asyncio.gather(
@@ -77,7 +77,9 @@ class TestOneReader:
             assert [type(each) for each in found[1:]] == [ConcurrentReadError] * 2
             assert len(found[0]) == 5  # type: ignore[arg-type]
 
-    async def test_while_the_loop_of_another_task_is_in_its_body(self, stage: Any) -> None:
+    async def test_a_reader_is_refused_during_the_loop_body_of_another_task(
+        self, stage: Any
+    ) -> None:
         stage.fill(3)
         inside, go_on = asyncio.Event(), asyncio.Event()
         seen: list[int] = []
@@ -101,7 +103,7 @@ class TestOneReader:
             await task
             assert seen == [0, 1, 2]
 
-    async def test_one_task_after_another(self, stage: Any) -> None:
+    async def test_tasks_may_read_one_after_the_other(self, stage: Any) -> None:
         stage.fill(20)
         async with stage.consumer() as consumer:
             offsets = []
@@ -110,7 +112,7 @@ class TestOneReader:
                 offsets.append((await asyncio.create_task(consumer.get(timeout=20))).offset)
         assert offsets == list(range(20))
 
-    async def test_a_refused_reader_changes_nothing(self, stage: Any) -> None:
+    async def test_a_refused_reader_loses_no_record(self, stage: Any) -> None:
         stage.fill(10)
         async with stage.consumer() as consumer:
             seen = []
@@ -132,7 +134,7 @@ async def broken(consumer: Consumer[Any, Any], seen: list[int], at: int) -> None
 
 
 class TestLeavingAndComingBack:
-    async def test_by_break(self, stage: Any) -> None:
+    async def test_a_loop_left_by_break_continues_after_its_record(self, stage: Any) -> None:
         stage.fill(100, batch=7)
         seen: list[int] = []
         async with stage.consumer() as consumer:
@@ -144,7 +146,7 @@ class TestLeavingAndComingBack:
                 assert consumer.consumed()[stage.tp()].offset == at + 1
         assert seen == list(range(100))
 
-    async def test_by_an_exception(self, stage: Any) -> None:
+    async def test_a_loop_left_by_an_exception_continues_after_its_record(self, stage: Any) -> None:
         """A record counts as delivered if an exception ends the loop during it.
 
         A seek brings it back.
@@ -159,7 +161,7 @@ class TestLeavingAndComingBack:
             record = await consumer.get(timeout=20)
             assert record.offset == 5
 
-    async def test_an_exception_and_a_seek_to_the_record(self, stage: Any) -> None:
+    async def test_a_seek_after_an_exception_delivers_the_record_again(self, stage: Any) -> None:
         stage.fill(10)
         seen: list[int] = []
         async with stage.consumer() as consumer:
@@ -173,7 +175,7 @@ class TestLeavingAndComingBack:
                     break
         assert seen == [offset for offset in range(10) for _ in range(3)]
 
-    async def test_a_seek_to_the_first_of_a_list(self, stage: Any) -> None:
+    async def test_a_seek_to_the_first_record_of_a_list_delivers_it_again(self, stage: Any) -> None:
         stage.fill(10)
         async with stage.consumer() as consumer:
             records = await consumer.poll(timeout=20, max_records=5)
@@ -182,7 +184,7 @@ class TestLeavingAndComingBack:
             consumer.seek(records[3])
             assert (await consumer.get(timeout=20)) == records[3]
 
-    async def test_each_way_follows_each_other(self, stage: Any) -> None:
+    async def test_all_ways_to_read_can_follow_each_other(self, stage: Any) -> None:
         stage.fill(200, batch=3)
         async with stage.consumer() as consumer:
             offsets: list[int] = []
@@ -200,7 +202,7 @@ class TestLeavingAndComingBack:
                     assert consumer.consumed()[stage.tp()].offset == len(offsets)
         assert offsets == list(range(len(offsets)))
 
-    async def test_an_iterator_that_is_kept(self, stage: Any) -> None:
+    async def test_a_kept_iterator_continues_between_polls(self, stage: Any) -> None:
         """One iterator may be kept and advanced several times in a task, with polls in between."""
         stage.fill(30)
         async with stage.consumer() as consumer:
@@ -214,7 +216,7 @@ class TestLeavingAndComingBack:
 
 
 class TestConsumed:
-    async def test_before_between_and_after(self, stage: Any) -> None:
+    async def test_consumed_returns_the_offsets_after_delivered_records(self, stage: Any) -> None:
         stage.new_topic(2)
         stage.fill(10)
         async with stage.consumer(stage.tp(0), stage.tp(1)) as consumer:
@@ -233,7 +235,7 @@ class TestConsumed:
             assert consumer.consumed()[stage.tp()].offset == 2
             assert consumer.consumed()[stage.tp(1)].offset == 0
 
-    async def test_a_poll_that_gave_nothing(self, stage: Any) -> None:
+    async def test_consumed_is_unchanged_by_an_empty_poll(self, stage: Any) -> None:
         stage.fill(3)
         async with stage.consumer() as consumer:
             await stage.drain(consumer, 3)

@@ -22,7 +22,7 @@ T0 = TopicPartition("t", 0)
 
 
 class TestAssign:
-    async def test_instead_of_what_was_assigned(self, stage: Any) -> None:
+    async def test_assign_replaces_the_earlier_partitions(self, stage: Any) -> None:
         stage.new_topic(3)
         for partition in range(3):
             stage.fill(10, partition)
@@ -38,7 +38,7 @@ class TestAssign:
             assert consumer.assignment() == set()
             assert consumer.consumed() == {}
 
-    async def test_what_is_given_back_is_a_copy(self, stage: Any) -> None:
+    async def test_assignment_returns_a_copy(self, stage: Any) -> None:
         async with stage.consumer(stage.tp()) as consumer:
             consumer.assignment().clear()
             consumer.paused().add(stage.tp())
@@ -47,7 +47,7 @@ class TestAssign:
             assert consumer.paused() == set()
             assert set(consumer.consumed()) == {stage.tp()}
 
-    async def test_beside_a_subscription(self, stage: Any) -> None:
+    async def test_assign_works_beside_a_subscription(self, stage: Any) -> None:
         other = stage.new_topic(2)
         stage.fill(3, 1)
         by_hand = stage.tp(1)
@@ -65,7 +65,7 @@ class TestAssign:
             consumer.unsubscribe()
             assert consumer.assignment() == set()
 
-    async def test_what_was_delivered_before_is_void(self, stage: Any) -> None:
+    async def test_assign_drops_fetched_records_of_unassigned_partitions(self, stage: Any) -> None:
         """Records that were fetched for a partition are not delivered once it is unassigned."""
         stage.new_topic(2)
         stage.fill(50, 0)
@@ -80,7 +80,7 @@ class TestAssign:
                     break
             assert seen == [0, 1, 2, 3, 4, 0]
 
-    def test_plain_calls_before_the_start(self) -> None:
+    def test_synchronous_calls_work_before_the_start(self) -> None:
         consumer = Consumer(bootstrap_servers="localhost:1")
         consumer.assign([T0])
         consumer.seek(T0, 5)
@@ -95,7 +95,7 @@ class TestAssign:
         consumer.unsubscribe()
         assert consumer.assignment() == set()
 
-    async def test_one_argument_for_collections(self, stage: Any) -> None:
+    async def test_calls_take_one_collection(self, stage: Any) -> None:
         async with stage.consumer(stage.tp()) as consumer:
             for tps in ([stage.tp()], (stage.tp(),), {stage.tp()}, {stage.tp(): 1}.keys()):
                 consumer.pause(tps)
@@ -109,7 +109,7 @@ class TestAssign:
 
 
 class TestSeek:
-    async def test_by_offset_record_and_metadata(self, stage: Any) -> None:
+    async def test_seek_takes_an_offset_a_record_or_metadata(self, stage: Any) -> None:
         stage.fill(30)
         async with stage.consumer(stage.tp()) as consumer:
             assert consumer.seek(stage.tp(), 10) is None
@@ -126,7 +126,7 @@ class TestSeek:
             stage.fill(1)
             assert (await consumer.get(timeout=20)).offset == 30
 
-    async def test_the_last_one_counts(self, stage: Any) -> None:
+    async def test_the_last_seek_counts(self, stage: Any) -> None:
         stage.fill(30)
         async with stage.consumer(stage.tp()) as consumer:
             consumer.seek_to_end([stage.tp()])
@@ -136,7 +136,7 @@ class TestSeek:
             assert await consumer.position(stage.tp()) == 7
             assert (await consumer.get(timeout=20)).offset == 7
 
-    async def test_what_cannot_be(self, stage: Any) -> None:
+    async def test_seek_refuses_invalid_positions(self, stage: Any) -> None:
         async with stage.consumer(stage.tp()) as consumer:
             other = TopicPartition("elsewhere", 0)
             for call in (
@@ -154,7 +154,7 @@ class TestSeek:
 
 
 class TestPause:
-    async def test_nothing_of_it_is_delivered(self, stage: Any) -> None:
+    async def test_pause_delivers_nothing_of_the_partition(self, stage: Any) -> None:
         stage.new_topic(2)
         stage.fill(100)
         stage.fill(100, 1)
@@ -173,7 +173,7 @@ class TestPause:
             consumer.resume(consumer.paused())
             assert [r.offset for r in await stage.drain(consumer, 90)] == list(range(10, 100))
 
-    async def test_a_seek_while_it_is_paused(self, stage: Any) -> None:
+    async def test_a_seek_while_paused_applies_after_resume(self, stage: Any) -> None:
         stage.fill(20)
         async with stage.consumer() as consumer:
             await stage.drain(consumer, 10)
@@ -187,14 +187,16 @@ class TestPause:
 
 class TestResets:
     @pytest.mark.parametrize(("reset", "first"), [("earliest", 0), ("latest", 10)])
-    async def test_where_it_begins(self, stage: Any, reset: str, first: int) -> None:
+    async def test_auto_offset_reset_determines_the_first_record(
+        self, stage: Any, reset: str, first: int
+    ) -> None:
         stage.fill(10)
         async with stage.consumer(auto_offset_reset=reset) as consumer:
             assert await consumer.position(stage.tp()) == first
             stage.fill(1)
             assert (await consumer.get(timeout=20)).offset == first
 
-    async def test_latest_unless_said(self, stage: Any) -> None:
+    async def test_auto_offset_reset_is_latest_by_default(self, stage: Any) -> None:
         stage.fill(10)
         async with Consumer(
             stage.topic, bootstrap_servers=stage.cluster.bootstrap_servers
@@ -202,7 +204,7 @@ class TestResets:
             stage.fill(1)
             assert (await consumer.get(timeout=20)).offset == 10
 
-    async def test_none(self, stage: Any) -> None:
+    async def test_auto_offset_reset_none_raises_no_offset_error(self, stage: Any) -> None:
         stage.fill(10)
         async with stage.consumer(auto_offset_reset="none") as consumer:
             for _ in range(3):
@@ -217,7 +219,7 @@ class TestResets:
             consumer.seek_to_beginning([stage.tp()])
             assert (await consumer.get(timeout=20)).offset == 0
 
-    async def test_by_duration(self, stage: Any) -> None:
+    async def test_by_duration_begins_at_the_first_young_record(self, stage: Any) -> None:
         import time
 
         now = int(time.time() * 1000)
@@ -226,20 +228,20 @@ class TestResets:
         async with stage.consumer(auto_offset_reset="by_duration:PT1H") as consumer:
             assert (await consumer.get(timeout=20)).offset == 1
 
-    async def test_by_duration_with_nothing_so_young(self, stage: Any) -> None:
+    async def test_by_duration_begins_at_the_end_without_a_young_record(self, stage: Any) -> None:
         stage.cluster.produce(stage.topic, [b"v"] * 3, timestamp=1_000)
         async with stage.consumer(auto_offset_reset="by_duration:PT1H") as consumer:
             assert await consumer.position(stage.tp()) == 3
 
     @pytest.mark.parametrize("value", ["sometimes", "by_duration:1h", "by_duration:"])
-    def test_values_that_are_not_allowed(self, value: str) -> None:
+    def test_auto_offset_reset_refuses_other_values(self, value: str) -> None:
         with pytest.raises(ConfigError, match="auto_offset_reset") as raised:
             Consumer("t", bootstrap_servers="localhost:1", auto_offset_reset=value)
         assert isinstance(raised.value, ValueError)
 
 
 class TestQuestions:
-    async def test_of_partitions_that_are_not_assigned(self, stage: Any) -> None:
+    async def test_lookups_work_for_partitions_that_are_not_assigned(self, stage: Any) -> None:
         stage.new_topic(2)
         stage.fill(10)
         stage.cluster.delete_records(stage.topic, before=4)
@@ -252,7 +254,9 @@ class TestQuestions:
             assert await consumer.offsets_for_times({}) == {}
             assert consumer.assignment() == set()
 
-    async def test_times(self, stage: Any) -> None:
+    async def test_offsets_for_times_returns_the_first_record_at_or_after_a_time(
+        self, stage: Any
+    ) -> None:
         for time in (1_000, 2_000, 3_000):
             stage.cluster.produce(stage.topic, [b"v", b"v"], timestamp=time)
         async with stage.consumer() as consumer:
@@ -262,7 +266,7 @@ class TestQuestions:
                 assert (answer.offset, answer.timestamp) == (offset, found)
             assert await consumer.offsets_for_times({stage.tp(): 3_001}) == {stage.tp(): None}
 
-    async def test_lag(self, stage: Any) -> None:
+    async def test_lag_is_the_distance_to_the_end(self, stage: Any) -> None:
         stage.new_topic(2)
         stage.fill(10)
         stage.fill(5, 1, producer_id=1, transactional=True)
@@ -275,7 +279,7 @@ class TestQuestions:
         async with stage.consumer(isolation_level="read_committed") as consumer:
             assert await consumer.lag() == {stage.tp(0): 10, stage.tp(1): 0}
 
-    async def test_the_cluster(self, stage: Any) -> None:
+    async def test_partitions_and_topics_of_the_cluster_are_returned(self, stage: Any) -> None:
         stage.new_topic(3)
         async with stage.consumer() as consumer:
             partitions = await consumer.partitions_for(stage.topic)
@@ -289,7 +293,7 @@ class TestQuestions:
                 await consumer.partitions_for("nowhere")
             assert "nowhere" not in stage.cluster.topics
 
-    async def test_position_is_what_comes_next(self, stage: Any) -> None:
+    async def test_position_is_the_offset_of_the_next_record(self, stage: Any) -> None:
         stage.fill(10)
         async with stage.consumer() as consumer:
             for offset in range(10):
@@ -307,7 +311,7 @@ class TestQuestions:
         ],
     )
     @pytest.mark.parametrize("why", ["no leader", "no such partition", "no such topic"])
-    def test_they_end_by_their_timeout(self, call: Any, why: str) -> None:
+    def test_lookups_end_by_their_timeout(self, call: Any, why: str) -> None:
         async def scenario(world: World) -> None:
             tp = {"no such partition": TopicPartition("t", 9), "no such topic": ("x", 0)}.get(
                 why, T0
@@ -327,7 +331,7 @@ class TestQuestions:
 
         simulate(scenario, brokers=2, replication=1)
 
-    def test_they_end_by_the_default(self) -> None:
+    def test_lookups_end_by_the_default_timeout(self) -> None:
         async def scenario(world: World) -> None:
             async with world.consumer("t", default_api_timeout_ms=5_000) as consumer:
                 world.cluster.stop(world.cluster.leader("t"))
@@ -347,7 +351,7 @@ class TestQuestions:
 
 
 class TestNeedsAGroup:
-    async def test_what_needs_one(self, stage: Any) -> None:
+    async def test_group_calls_without_a_group_raise(self, stage: Any) -> None:
         stage.fill(3)
         async with stage.consumer() as consumer:
             record = await consumer.get(timeout=20)

@@ -59,7 +59,7 @@ async def drain(consumer: Consumer[Any, Any], count: int) -> list[Any]:
     return found
 
 
-async def test_to_the_end_with_empty_partitions(site: Site) -> None:
+async def test_until_end_ends_with_empty_partitions(site: Site) -> None:
     await site.send(500, 1)
     async with site.consumer() as consumer:
         assert [r.offset async for r in consumer.until_end()] == list(range(500))
@@ -74,7 +74,7 @@ async def test_to_the_end_with_empty_partitions(site: Site) -> None:
         assert lists == [123, 123, 123, 123, 8]
 
 
-async def test_all_ways_after_each_other(site: Site) -> None:
+async def test_all_ways_to_read_can_follow_each_other(site: Site) -> None:
     await site.send(300)
     async with site.consumer() as consumer:
         seen: list[int] = []
@@ -95,7 +95,7 @@ async def test_all_ways_after_each_other(site: Site) -> None:
     assert seen == list(range(300))
 
 
-async def test_partitions_and_topics_that_appear(site: Site, admin: Admin) -> None:
+async def test_new_partitions_and_topics_are_read(site: Site, admin: Admin) -> None:
     prefix = f"late-{uuid.uuid4().hex[:8]}"
     pattern = re.compile(f"{re.escape(site.topic)}|{prefix}-.*")
     options = {"auto_offset_reset": "latest", "metadata_max_age_ms": 200}
@@ -118,7 +118,7 @@ async def test_partitions_and_topics_that_appear(site: Site, admin: Admin) -> No
         }
 
 
-async def test_an_assigned_partition_that_was_not_there(site: Site, admin: Admin) -> None:
+async def test_an_assigned_partition_is_read_once_it_exists(site: Site, admin: Admin) -> None:
     options = {"auto_offset_reset": "latest", "retry_backoff_max_ms": 200}
     async with Consumer(bootstrap_servers=site.bootstrap, **options) as consumer:
         consumer.assign([site.tp(3)])
@@ -132,7 +132,7 @@ async def test_an_assigned_partition_that_was_not_there(site: Site, admin: Admin
             await consumer.partitions_for(f"nowhere-{uuid.uuid4().hex}")
 
 
-async def test_cancelled_again_and_again(site: Site) -> None:
+async def test_repeated_cancellations_lose_no_record(site: Site) -> None:
     await site.send(2_000)
     seen: list[int] = []
     async with site.consumer(max_partition_fetch_bytes=3_000) as consumer:
@@ -148,7 +148,7 @@ async def test_cancelled_again_and_again(site: Site) -> None:
     assert seen == list(range(2_000))
 
 
-async def test_a_poisonous_record(site: Site) -> None:
+async def test_a_bad_record_raises_and_the_next_is_read(site: Site) -> None:
     async with Producer(bootstrap_servers=site.bootstrap) as producer:
         values = [b"1", b"x", b"3"]
         await producer.gather([producer.send(site.topic, v, partition=0) for v in values])
@@ -160,7 +160,7 @@ async def test_a_poisonous_record(site: Site) -> None:
         assert [r.value for r in await drain(consumer, 1)] == [3]
 
 
-async def test_stop_and_close(site: Site) -> None:
+async def test_stop_and_close_end_the_reading(site: Site) -> None:
     await site.send(10)
     seen: list[int] = []
     caught_up = asyncio.Event()
@@ -185,7 +185,7 @@ async def test_stop_and_close(site: Site) -> None:
     await task
 
 
-async def test_hundreds_of_partitions(cluster_servers: Any) -> None:
+async def test_hundreds_of_partitions_are_read(cluster_servers: Any) -> None:
     site = Site(cluster_servers, await cluster_servers.new_topic(partitions=200))
     async with Producer(bootstrap_servers=site.bootstrap) as producer:
         records = [ProducerRecord(site.topic, b"%d" % i, None, i % 200) for i in range(3_000)]
@@ -197,7 +197,7 @@ async def test_hundreds_of_partitions(cluster_servers: Any) -> None:
 
 
 @pytest.mark.kafka
-async def test_transactions_of_another_client(kafka: Any) -> None:
+async def test_transactions_of_librdkafka_are_read(kafka: Any) -> None:
     """Transactions of librdkafka's producer are read: committed, aborted, and open ones."""
     confluent = pytest.importorskip("confluent_kafka")
     topic = await asyncio.to_thread(kafka.create_topic, None, 1)

@@ -48,7 +48,7 @@ async def offsets(records: AsyncIterator[Any]) -> list[int]:
         return [record.offset async for record in records]
 
 
-async def test_some_partitions_are_empty(stage: Any, way: Way) -> None:
+async def test_until_end_ends_when_some_partitions_are_empty(stage: Any, way: Way) -> None:
     stage.new_topic(6)
     stage.fill(25, 1)
     stage.fill(30, 4)
@@ -57,19 +57,19 @@ async def test_some_partitions_are_empty(stage: Any, way: Way) -> None:
         assert await offsets(way(consumer)) == []
 
 
-async def test_all_partitions_are_empty(stage: Any, way: Way) -> None:
+async def test_until_end_ends_when_all_partitions_are_empty(stage: Any, way: Way) -> None:
     stage.new_topic(3)
     async with stage.consumer() as consumer:
         assert await offsets(way(consumer)) == []
 
 
-async def test_nothing_is_assigned(stage: Any, way: Way) -> None:
+async def test_until_end_ends_when_nothing_is_assigned(stage: Any, way: Way) -> None:
     async with stage.consumer() as consumer:
         consumer.unsubscribe()
         assert await offsets(way(consumer)) == []
 
 
-async def test_what_comes_later_is_for_later(stage: Any, way: Way) -> None:
+async def test_until_end_leaves_later_records_for_the_next_iteration(stage: Any, way: Way) -> None:
     stage.fill(20)
     async with stage.consumer() as consumer:
         seen: list[int] = []
@@ -80,14 +80,14 @@ async def test_what_comes_later_is_for_later(stage: Any, way: Way) -> None:
         assert [r.offset for r in await stage.drain(consumer, 40)] == list(range(20, 60))
 
 
-async def test_one_after_the_other(stage: Any, way: Way) -> None:
+async def test_until_end_can_be_repeated(stage: Any, way: Way) -> None:
     async with stage.consumer() as consumer:
         for first in range(0, 50, 10):
             stage.fill(10)
             assert await offsets(way(consumer)) == list(range(first, first + 10))
 
 
-async def test_a_log_that_was_compacted(stage: Any, way: Way) -> None:
+async def test_until_end_ends_on_a_compacted_log(stage: Any, way: Way) -> None:
     """Reading ends although compaction removed offsets, those of the last batch included."""
     stage.fill(5)
     stage.cluster.append(stage.topic, 0, hollow(10))
@@ -101,7 +101,9 @@ async def test_a_log_that_was_compacted(stage: Any, way: Way) -> None:
 
 @pytest.mark.parametrize("level", ["read_committed", "read_uncommitted"])
 @pytest.mark.parametrize("commit", [True, False])
-async def test_a_marker_is_last(stage: Any, way: Way, level: str, commit: bool) -> None:
+async def test_until_end_ends_when_a_marker_is_last(
+    stage: Any, way: Way, level: str, commit: bool
+) -> None:
     stage.fill(5)
     stage.fill(5, producer_id=7, transactional=True)
     stage.cluster.end_transaction(stage.topic, producer_id=7, commit=commit)
@@ -111,7 +113,7 @@ async def test_a_marker_is_last(stage: Any, way: Way, level: str, commit: bool) 
         assert await consumer.position(stage.tp()) == 11
 
 
-async def test_a_transaction_is_open(stage: Any, way: Way) -> None:
+async def test_until_end_ends_before_an_open_transaction(stage: Any, way: Way) -> None:
     stage.fill(5)
     stage.fill(5, producer_id=8, transactional=True)
     stage.fill(5)
@@ -121,7 +123,7 @@ async def test_a_transaction_is_open(stage: Any, way: Way) -> None:
         assert await offsets(way(consumer)) == list(range(15))
 
 
-async def test_positions_at_and_past_the_end(stage: Any, way: Way) -> None:
+async def test_until_end_ends_at_positions_at_and_past_the_end(stage: Any, way: Way) -> None:
     stage.new_topic(2)
     stage.fill(10)
     stage.fill(10, 1)
@@ -131,7 +133,7 @@ async def test_positions_at_and_past_the_end(stage: Any, way: Way) -> None:
         assert await offsets(way(consumer)) == [8, 9]
 
 
-async def test_the_log_loses_its_beginning_meanwhile(stage: Any, way: Way) -> None:
+async def test_until_end_ends_when_the_log_loses_its_beginning(stage: Any, way: Way) -> None:
     stage.fill(10)
     async with stage.consumer() as consumer:
         await stage.drain(consumer, 10)
@@ -140,7 +142,7 @@ async def test_the_log_loses_its_beginning_meanwhile(stage: Any, way: Way) -> No
         assert await offsets(way(consumer)) == []
 
 
-async def test_left_early_and_begun_again(stage: Any, way: Way) -> None:
+async def test_until_end_begins_again_after_a_break(stage: Any, way: Way) -> None:
     stage.fill(40)
     async with stage.consumer() as consumer:
         seen: list[int] = []
@@ -155,7 +157,7 @@ async def test_left_early_and_begun_again(stage: Any, way: Way) -> None:
         assert await offsets(way(consumer)) == list(range(left + 1, 50))
 
 
-async def test_a_seek_back_and_a_pause_within(stage: Any) -> None:
+async def test_until_end_follows_a_seek_back_and_a_pause(stage: Any) -> None:
     stage.fill(10)
     async with stage.consumer() as consumer:
         seen: list[int] = []
@@ -169,7 +171,7 @@ async def test_a_seek_back_and_a_pause_within(stage: Any) -> None:
         assert seen == [*range(5), *range(10)]
 
 
-async def test_a_partition_that_is_taken_away_is_not_waited_for(stage: Any) -> None:
+async def test_until_end_does_not_wait_for_an_unassigned_partition(stage: Any) -> None:
     stage.new_topic(2)
     stage.fill(10)
     stage.fill(10, 1)
@@ -182,7 +184,9 @@ async def test_a_partition_that_is_taken_away_is_not_waited_for(stage: Any) -> N
         assert seen == list(range(10))
 
 
-async def test_another_reader_while_it_asks_for_the_ends(stage: Any, way: Way) -> None:
+async def test_another_reader_is_refused_while_end_offsets_are_requested(
+    stage: Any, way: Way
+) -> None:
     stage.fill(3)
     async with stage.consumer() as consumer:
         reading = asyncio.create_task(offsets(way(consumer)))
@@ -193,7 +197,7 @@ async def test_another_reader_while_it_asks_for_the_ends(stage: Any, way: Way) -
 
 
 @pytest.mark.parametrize("end", ["stop", "close"])
-def test_ended_while_the_ends_are_asked_for(end: str, way: Way) -> None:
+def test_stop_and_close_do_not_wait_for_end_offsets(end: str, way: Way) -> None:
     """`stop()` and `close()` do not wait for end offsets while the partition has no leader."""
 
     async def scenario(world: World) -> None:
@@ -213,7 +217,7 @@ def test_ended_while_the_ends_are_asked_for(end: str, way: Way) -> None:
     simulate(scenario, brokers=2, replication=1)
 
 
-def test_cancelled_while_the_ends_are_asked_for(way: Way) -> None:
+def test_a_cancellation_while_end_offsets_are_requested_loses_no_record(way: Way) -> None:
     async def scenario(world: World) -> None:
         world.cluster.produce("t", [b"v"] * 3)
         async with world.consumer("t") as consumer:

@@ -42,7 +42,7 @@ async def read(consumer: Consumer[Any, Any], count: int) -> dict[tuple[str, int]
 
 class TestWhatAppears:
     @pytest.mark.parametrize("reset", ["latest", "earliest", "none", "by_duration:PT1S"])
-    def test_a_partition_is_read_from_its_first_offset(self, reset: str) -> None:
+    def test_a_new_partition_is_read_from_its_first_offset(self, reset: str) -> None:
         async def scenario(world: World) -> None:
             fill(world, 5)
             async with world.consumer("t", auto_offset_reset=reset, **SOON) as consumer:
@@ -61,7 +61,7 @@ class TestWhatAppears:
         simulate(scenario)
 
     @pytest.mark.parametrize("names", ["named", "pattern"])
-    def test_a_topic_is_read_from_its_first_offset(self, names: str) -> None:
+    def test_a_new_topic_is_read_from_its_first_offset(self, names: str) -> None:
         async def scenario(world: World) -> None:
             fill(world, 5)
             topics: Any = ["t", "t-late"] if names == "named" else [re.compile("t.*")]
@@ -76,7 +76,7 @@ class TestWhatAppears:
 
         simulate(scenario)
 
-    def test_new_partitions_reset_is_kafkas_way(self) -> None:
+    def test_new_partitions_reset_uses_auto_offset_reset(self) -> None:
         async def scenario(world: World) -> None:
             options = {"auto_offset_reset": "latest", "new_partitions": "reset", **SOON}
             async with world.consumer("t", **options) as consumer:
@@ -88,7 +88,7 @@ class TestWhatAppears:
 
         simulate(scenario)
 
-    def test_what_was_there_is_not_new(self) -> None:
+    def test_a_partition_known_at_the_subscription_is_not_new(self) -> None:
         """A partition is new if the metadata at the time of the subscription did not have it."""
 
         async def scenario(world: World) -> None:
@@ -102,7 +102,7 @@ class TestWhatAppears:
 
         simulate(scenario)
 
-    def test_an_assigned_partition_that_was_not_there(self) -> None:
+    def test_an_assigned_partition_is_read_from_its_creation_on(self) -> None:
         """All records sent after the assignment are read, with `auto_offset_reset="latest"` too."""
 
         async def scenario(world: World) -> None:
@@ -120,7 +120,7 @@ class TestWhatAppears:
 
         simulate(scenario)
 
-    def test_many_one_after_the_other(self) -> None:
+    def test_topics_created_one_by_one_are_read(self) -> None:
         async def scenario(world: World) -> None:
             options = {"auto_offset_reset": "latest", **SOON}
             async with world.consumer(re.compile("n-[0-9]+"), **options) as consumer:  # type: ignore[arg-type]
@@ -139,7 +139,7 @@ class TestWhatAppears:
 
 
 class TestPatterns:
-    def test_the_whole_name_has_to_match(self) -> None:
+    def test_a_pattern_must_match_the_whole_name(self) -> None:
         async def scenario(world: World) -> None:
             for topic in ("a", "ab", "xa", "__consumer_offsets"):
                 world.cluster.create_topic(topic)
@@ -152,13 +152,13 @@ class TestPatterns:
         simulate(scenario, topics={})
 
     @pytest.mark.parametrize("topics", [(re.compile("a"), "b"), (re.compile("a"), re.compile("b"))])
-    def test_one_pattern_or_names(self, topics: Any) -> None:
+    def test_subscribe_takes_one_pattern_or_names(self, topics: Any) -> None:
         with pytest.raises(ConfigError, match="pattern"):
             Consumer(*topics, bootstrap_servers="localhost:1")
 
 
 class TestWhatGoes:
-    def test_a_topic_deleted_and_created_again(self) -> None:
+    def test_a_recreated_topic_is_read_from_its_first_offset(self) -> None:
         """A topic that was deleted and created again is read from its first offset."""
 
         async def scenario(world: World) -> None:
@@ -178,7 +178,7 @@ class TestWhatGoes:
 
         simulate(scenario)
 
-    def test_deleted_for_a_while(self) -> None:
+    def test_a_topic_that_was_deleted_for_a_while_is_read_again(self) -> None:
         async def scenario(world: World) -> None:
             fill(world, 5)
             async with world.consumer("t", "u", **SOON) as consumer:
@@ -193,7 +193,7 @@ class TestWhatGoes:
 
         simulate(scenario, topics={"t": 1, "u": 1})
 
-    def test_unsubscribed_in_the_middle_of_a_loop(self) -> None:
+    def test_unsubscribing_in_a_loop_ends_the_delivery(self) -> None:
         async def scenario(world: World) -> None:
             fill(world, 20)
             async with world.consumer("t") as consumer:
@@ -212,7 +212,9 @@ class TestWhatIsNotThere:
     @pytest.mark.parametrize(
         "tp", [TopicPartition("nope", 0), TopicPartition("t", 9)], ids=["topic", "partition"]
     )
-    def test_it_is_told(self, tp: TopicPartition, caplog: pytest.LogCaptureFixture) -> None:
+    def test_a_partition_that_does_not_exist_is_reported(
+        self, tp: TopicPartition, caplog: pytest.LogCaptureFixture
+    ) -> None:
         async def scenario(world: World) -> None:
             async with world.consumer() as consumer:
                 assert consumer.state is State.RUNNING
@@ -230,7 +232,9 @@ class TestWhatIsNotThere:
         simulate(scenario)
         assert sum(str(tp) in message for message in caplog.messages) == 1
 
-    def test_a_subscribed_topic_that_is_missing(self, caplog: pytest.LogCaptureFixture) -> None:
+    def test_a_missing_subscribed_topic_is_waited_for(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
         async def scenario(world: World) -> None:
             async with world.consumer("nope", "t") as consumer:
                 fill(world, 3)
@@ -245,7 +249,7 @@ class TestWhatIsNotThere:
         simulate(scenario)
         assert sum("nope" in message for message in caplog.messages) == 1
 
-    def test_partitions_without_a_leader(self) -> None:
+    def test_partitions_without_a_leader_delay_no_others(self) -> None:
         async def scenario(world: World) -> None:
             fill(world, 3)
             async with world.consumer("t") as consumer:
@@ -264,7 +268,7 @@ class TestWhatIsNotThere:
         simulate(scenario, brokers=2, replication=1)
 
     @pytest.mark.parametrize("name", ["", "a b", "ä", ".", "..", "x" * 250])
-    def test_names_that_no_topic_has(self, name: str) -> None:
+    def test_subscribe_refuses_names_that_no_topic_can_have(self, name: str) -> None:
         with pytest.raises(InvalidTopicError):
             Consumer(name, bootstrap_servers="localhost:1")
         consumer = Consumer(bootstrap_servers="localhost:1")
@@ -274,7 +278,7 @@ class TestWhatIsNotThere:
             consumer.assign([TopicPartition(name, 0)])
         assert consumer.assignment() == set()
 
-    def test_a_topic_that_may_not_be_read(self) -> None:
+    def test_a_topic_without_permission_raises(self) -> None:
         async def scenario(world: World) -> None:
             fill(world, 3)
             async with world.consumer("t") as consumer:

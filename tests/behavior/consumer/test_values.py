@@ -41,7 +41,7 @@ WAYS = [by_loop, by_lists, by_poll, by_get]
 
 
 class TestDeserializers:
-    async def test_functions(self, stage: Any) -> None:
+    async def test_deserializers_may_be_functions(self, stage: Any) -> None:
         stage.cluster.produce(stage.topic, [(b"1", b"x"), (None, b"y"), (b"3", None), (b"", b"")])
         options = {"key_deserializer": bytes.decode, "value_deserializer": lambda data: [data]}
         async with stage.consumer(**options) as consumer:
@@ -53,7 +53,7 @@ class TestDeserializers:
             ("", [b""]),
         ]
 
-    async def test_objects(self, stage: Any) -> None:
+    async def test_deserializers_may_be_objects(self, stage: Any) -> None:
         class Tells:
             def deserialize(self, topic: str, data: bytes, headers: Any) -> Any:
                 return topic, data, list(headers)
@@ -71,13 +71,13 @@ class TestDeserializers:
         assert list(first.headers) == header
         assert (second.key, second.value) == (None, None)
 
-    def test_what_is_none(self) -> None:
+    def test_deserializers_are_not_called_for_none(self) -> None:
         for option in ("key_deserializer", "value_deserializer", "on_record_error"):
             options: Any = {option: 5}
             with pytest.raises(ConfigError, match=option):
                 Consumer("t", bootstrap_servers="localhost:1", **options)
 
-    async def test_types_can_be_named(self, stage: Any) -> None:
+    async def test_deserializers_determine_the_types(self, stage: Any) -> None:
         stage.cluster.produce(stage.topic, [b"7"])
         consumer = Consumer[bytes, int](
             stage.topic,
@@ -93,7 +93,9 @@ class TestDeserializers:
 
 class TestRecordError:
     @pytest.mark.parametrize("way", WAYS)
-    async def test_once_and_then_delivered(self, stage: Any, way: Any) -> None:
+    async def test_a_record_error_is_raised_once_and_the_next_record_follows(
+        self, stage: Any, way: Any
+    ) -> None:
         values = [b"0", b"1", b"bad", b"worse", b"4"]
         stage.cluster.produce(stage.topic, [(b"k", value) for value in values])
         seen: list[Any] = []
@@ -116,7 +118,7 @@ class TestRecordError:
                 seen += [record.value for record in await way(consumer)]
         assert seen == [0, 1, 4]
 
-    async def test_the_loop_is_entered_again(self, stage: Any) -> None:
+    async def test_a_loop_continues_after_a_record_error(self, stage: Any) -> None:
         stage.cluster.produce(stage.topic, [b"1", b"x", b"2", b"y", b"z", b"3"])
         seen: list[Any] = []
         failed: list[int] = []
@@ -130,7 +132,7 @@ class TestRecordError:
                     failed.append(error.offset)
         assert (seen, failed) == ([1, 2, 3], [1, 3, 4])
 
-    async def test_lists_to_the_end(self, stage: Any) -> None:
+    async def test_lists_to_the_end_raise_each_record_error(self, stage: Any) -> None:
         stage.cluster.produce(stage.topic, [b"1", b"2", b"x"])
         async with stage.consumer(value_deserializer=int) as consumer:
             lists = consumer.batches(until_end=True)
@@ -140,7 +142,7 @@ class TestRecordError:
             assert [each async for each in consumer.batches(until_end=True)] == []
             assert consumer.consumed()[stage.tp()].offset == 3
 
-    async def test_to_have_it_again(self, stage: Any) -> None:
+    async def test_a_seek_after_a_record_error_delivers_the_record_again(self, stage: Any) -> None:
         stage.cluster.produce(stage.topic, [b"1", b"x"])
         async with stage.consumer(value_deserializer=int) as consumer:
             await stage.drain(consumer, 1)
@@ -149,13 +151,13 @@ class TestRecordError:
                     await consumer.poll(timeout=20)
                 consumer.seek(raised.value.topic_partition, raised.value.offset)
 
-    async def test_a_key(self, stage: Any) -> None:
+    async def test_a_record_error_names_the_key(self, stage: Any) -> None:
         stage.cluster.produce(stage.topic, [(b"x", b"v")])
         async with stage.consumer(key_deserializer=int) as consumer:
             with pytest.raises(RecordError, match="key"):
                 await consumer.poll(timeout=20)
 
-    async def test_arrow_shows_bytes(self, stage: Any) -> None:
+    async def test_arrow_batches_are_not_deserialized(self, stage: Any) -> None:
         pytest.importorskip("pyarrow")
         stage.cluster.produce(stage.topic, [b"x"])
         async with stage.consumer(value_deserializer=int) as consumer:
@@ -164,7 +166,7 @@ class TestRecordError:
 
 
 class TestOnRecordError:
-    async def test_values_skips_and_errors(self, stage: Any) -> None:
+    async def test_on_record_error_returns_a_value_or_skips_or_raises(self, stage: Any) -> None:
         told: list[RecordError] = []
 
         def decide(error: RecordError) -> Any:
@@ -184,7 +186,7 @@ class TestOnRecordError:
         assert [error.offset for error in told] == [1, 2, 3, 4]
         assert {error.topic_partition for error in told} == {stage.tp()}
 
-    async def test_all_are_skipped(self, stage: Any) -> None:
+    async def test_on_record_error_may_skip_all_records(self, stage: Any) -> None:
         stage.cluster.produce(stage.topic, [b"x"] * 700)
         options = {"value_deserializer": int, "on_record_error": lambda error: SKIP}
         async with stage.consumer(**options) as consumer:
@@ -194,7 +196,7 @@ class TestOnRecordError:
             record = await consumer.get(timeout=20)
             assert record.value == 8
 
-    async def test_one_that_fails_itself(self, stage: Any) -> None:
+    async def test_an_on_record_error_that_raises_fails_its_record(self, stage: Any) -> None:
         """If `on_record_error` itself raises, its record fails. Earlier records are delivered."""
 
         def decide(error: RecordError) -> Any:
@@ -241,7 +243,9 @@ async def follow(consumer: Consumer[Any, Any], seen: list[Any]) -> None:
 
 class TestCorruptBatch:
     @pytest.mark.parametrize("way", [*WAYS, *ARROW])
-    async def test_at_every_request_until_a_seek(self, stage: Any, spoil: Spoil, way: Any) -> None:
+    async def test_a_corrupt_batch_raises_at_every_request_until_a_seek(
+        self, stage: Any, spoil: Spoil, way: Any
+    ) -> None:
         stage.fill(40, batch=10)
         spoil(20)
         seen = 0
@@ -260,7 +264,7 @@ class TestCorruptBatch:
             consumer.seek(stage.tp(), error.last_offset + 1)
             assert [r.offset for r in await stage.drain(consumer, 10)] == list(range(30, 40))
 
-    async def test_fetched_once_more(self, stage: Any, spoil: Spoil) -> None:
+    async def test_a_corrupt_batch_is_fetched_once_more(self, stage: Any, spoil: Spoil) -> None:
         stage.fill(10)
         spoil(0)
 
@@ -279,7 +283,7 @@ class TestCorruptBatch:
                     await consumer.poll(timeout=20)
             assert fetches() == 2
 
-    async def test_another_partition_can_be_read_when_it_is_assigned_alone(
+    async def test_another_partition_can_be_read_despite_a_corrupt_batch(
         self, stage: Any, spoil: Spoil
     ) -> None:
         stage.new_topic(2)
@@ -295,7 +299,7 @@ class TestCorruptBatch:
             seen += await stage.drain(consumer, 15 - len(seen))
             assert [r.offset for r in seen if r.partition == 1] == list(range(15))
 
-    async def test_past_it_by_seek_to_end(self, stage: Any, spoil: Spoil) -> None:
+    async def test_seek_to_end_moves_past_a_corrupt_batch(self, stage: Any, spoil: Spoil) -> None:
         stage.fill(10)
         spoil(0)
         async with stage.consumer() as consumer:
@@ -307,7 +311,9 @@ class TestCorruptBatch:
             record = await consumer.get(timeout=20)
             assert record.offset == 10
 
-    async def test_without_checks_it_is_read(self, stage: Any, spoil: Spoil) -> None:
+    async def test_without_check_crcs_a_batch_with_a_wrong_checksum_is_read(
+        self, stage: Any, spoil: Spoil
+    ) -> None:
         """With `check_crcs=False`, only a batch that cannot be decoded is an error."""
         stage.fill(10)
         spoil(0)
@@ -318,7 +324,7 @@ class TestCorruptBatch:
                 return
             assert len(records) == 10
 
-    async def test_no_compressed_bytes(self, stage: Any) -> None:
+    async def test_a_batch_that_cannot_be_decompressed_is_corrupt(self, stage: Any) -> None:
         """A batch is damaged if its checksum is right, but its data cannot be decompressed."""
         from aiokclient.record.crc import crc32c
 
@@ -337,7 +343,7 @@ class TestCorruptBatch:
 
 
 class TestTransactions:
-    async def test_what_was_aborted_is_never_shown(self, stage: Any) -> None:
+    async def test_aborted_records_are_never_delivered(self, stage: Any) -> None:
         pytest.importorskip("pyarrow")
         for turn in range(30):
             for producer in (1, 2, 3):
@@ -365,7 +371,9 @@ class TestTransactions:
         async with stage.consumer() as consumer:
             assert len([r async for r in consumer.until_end()]) == 300
 
-    async def test_what_is_open_is_waited_for(self, stage: Any) -> None:
+    async def test_records_of_an_open_transaction_are_delivered_after_its_commit(
+        self, stage: Any
+    ) -> None:
         stage.fill(2)
         stage.fill(2, producer_id=1, transactional=True)
         stage.fill(2)
@@ -378,5 +386,5 @@ class TestTransactions:
             assert [r.offset for r in await waiting] == [4, 5]
 
 
-def test_place_is_a_tuple() -> None:
+def test_a_topic_partition_equals_a_tuple() -> None:
     assert TopicPartition("t", 1) == ("t", 1)

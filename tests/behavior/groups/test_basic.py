@@ -88,7 +88,7 @@ async def take(consumer: Consumer[Any, Any], count: int) -> list[Any]:
     return records
 
 
-async def test_a_lone_member_reads_all_and_the_next_goes_on_there(site: Site) -> None:
+async def test_a_lone_member_reads_all_and_the_next_one_continues(site: Site) -> None:
     await site.fill(10)
     async with site.member() as consumer:
         records = await take(consumer, 25)
@@ -107,7 +107,9 @@ async def test_a_lone_member_reads_all_and_the_next_goes_on_there(site: Site) ->
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES.values(), ids=STRATEGIES)
-async def test_two_share_the_partitions_and_one_takes_over(site: Site, strategy: str) -> None:
+async def test_two_members_share_the_partitions_and_one_takes_over(
+    site: Site, strategy: str
+) -> None:
     diaries = [Diary(), Diary()]
     options = {"partition_assignment_strategy": strategy}
     async with site.member(listener=diaries[0], **options) as first:
@@ -133,7 +135,7 @@ async def test_two_share_the_partitions_and_one_takes_over(site: Site, strategy:
     assert [what for what, _ in diaries[0].pages].count("lost") == 0
 
 
-async def test_what_commit_takes(site: Site) -> None:
+async def test_commit_takes_records_offsets_and_metadata(site: Site) -> None:
     await site.fill(10)
     async with site.member(enable_auto_commit=False) as consumer:
         records = await take(consumer, 40)
@@ -156,7 +158,7 @@ async def test_what_commit_takes(site: Site) -> None:
         assert all(s and s.offset == 10 for s in (await consumer.committed(site.tps)).values())
 
 
-async def test_a_commit_for_what_another_owns_is_refused(site: Site) -> None:
+async def test_a_commit_for_a_partition_of_another_member_is_refused(site: Site) -> None:
     await site.fill(5)
     diary = Diary()
     async with site.member(listener=diary) as first:

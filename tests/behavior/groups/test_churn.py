@@ -45,7 +45,7 @@ async def settings_for(servers: Any, protocol: str, **more: Any) -> Settings:
 @pytest.mark.fault(18, 40, 41, 43)
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-async def test_members_come_and_go(
+async def test_records_are_processed_once_while_members_come_and_go(
     cluster_servers: Any, nursery: Nursery, protocol: str, seed: int
 ) -> None:
     settings = await settings_for(cluster_servers, protocol)

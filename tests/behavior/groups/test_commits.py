@@ -24,7 +24,7 @@ NEVER = {"auto_commit_interval_ms": 1_000_000}
 
 
 class TestProcessed:
-    def test_automatic_commits_cover_what_is_processed_never_what_is_in_progress(self) -> None:
+    def test_automatic_commits_cover_only_processed_records(self) -> None:
         async def scenario(world: World) -> None:
             fill(world, 10)
             async with member(world, auto_commit_interval_ms=100) as consumer:
@@ -39,7 +39,7 @@ class TestProcessed:
 
         simulate(scenario)
 
-    def test_in_a_loop_the_record_in_the_body_is_being_processed(self) -> None:
+    def test_a_record_is_in_progress_while_the_loop_body_runs(self) -> None:
         async def scenario(world: World) -> None:
             fill(world, 10)
             async with member(world, auto_commit_interval_ms=100) as consumer:
@@ -57,7 +57,7 @@ class TestProcessed:
 
         simulate(scenario)
 
-    def test_commit_covers_what_is_in_progress_and_no_automatic_one_takes_it_back(self) -> None:
+    def test_automatic_commits_do_not_undo_a_commit_of_records_in_progress(self) -> None:
         async def scenario(world: World) -> None:
             fill(world, 10)
             async with member(world, auto_commit_interval_ms=100) as consumer:
@@ -73,7 +73,7 @@ class TestProcessed:
 
         simulate(scenario)
 
-    def test_none_of_it_with_enable_auto_commit_false(self) -> None:
+    def test_nothing_is_committed_when_enable_auto_commit_is_false(self) -> None:
         async def scenario(world: World) -> None:
             fill(world, 10)
             async with member(
@@ -88,7 +88,7 @@ class TestProcessed:
 
 
 class TestCommit:
-    def test_what_it_refuses(self) -> None:
+    def test_commit_refuses_invalid_arguments(self) -> None:
         async def scenario(world: World) -> None:
             async with member(world) as consumer:
                 bad: list[Any] = [5, T0, {"t": 3}, {T0: -1}, {T0: "3"}, [T0, "t"], [5], {T0: True}]
@@ -102,7 +102,7 @@ class TestCommit:
         "error",
         [NotCoordinatorError, CoordinatorLoadInProgressError, RebalanceInProgressError],
     )
-    def test_what_passes_is_waited_out(self, error: Any) -> None:
+    def test_commit_waits_for_the_end_of_temporary_errors(self, error: Any) -> None:
         async def scenario(world: World) -> None:
             fill(world, 10)
             async with member(world, **NEVER) as consumer:
@@ -113,7 +113,7 @@ class TestCommit:
 
         simulate(scenario)
 
-    def test_a_deadline_ends_it_and_names_the_last_error(self) -> None:
+    def test_commit_ends_at_its_deadline_with_the_last_error(self) -> None:
         async def scenario(world: World) -> None:
             fill(world, 10)
             async with member(world, **NEVER) as consumer:
@@ -133,7 +133,7 @@ class TestCommit:
 
         simulate(scenario)
 
-    def test_partitions_by_hand_share_the_group(self) -> None:
+    def test_partitions_assigned_by_hand_share_the_offsets_of_the_group(self) -> None:
         async def scenario(world: World) -> None:
             fill(world, 10, topic="side")
             side = TopicPartition("side", 0)
@@ -155,7 +155,7 @@ class TestCommit:
 
         simulate(scenario, topics={"t": 1, "side": 1})
 
-    def test_without_a_subscription_offsets_are_kept_for_an_empty_group(self) -> None:
+    def test_offsets_are_committed_to_an_empty_group_without_a_subscription(self) -> None:
         async def scenario(world: World) -> None:
             fill(world, 10)
             for first in (0, 4):
@@ -170,7 +170,7 @@ class TestCommit:
 
         simulate(scenario)
 
-    def test_group_metadata_and_committed(self) -> None:
+    def test_group_metadata_and_committed_describe_the_member(self) -> None:
         async def scenario(world: World) -> None:
             async with member(world, group_instance_id="a") as consumer:
                 metadata = consumer.group_metadata()
@@ -187,7 +187,7 @@ class TestCommit:
 
 
 class TestClosing:
-    def test_a_loop_in_another_task_is_waited_for(self) -> None:
+    def test_close_waits_for_a_loop_in_another_task(self) -> None:
         async def scenario(world: World) -> None:
             fill(world, 10)
             diary = Diary()
@@ -209,7 +209,7 @@ class TestClosing:
 
         simulate(scenario)
 
-    def test_a_loop_that_does_not_come_back_is_not_waited_for_longer_than_the_bound(self) -> None:
+    def test_close_waits_for_a_loop_no_longer_than_its_timeout(self) -> None:
         async def scenario(world: World) -> None:
             fill(world, 10)
             diary = Diary()
@@ -233,7 +233,7 @@ class TestClosing:
 
         simulate(scenario)
 
-    def test_a_loop_that_was_left_is_not_waited_for(self) -> None:
+    def test_close_does_not_wait_for_a_loop_that_was_left(self) -> None:
         async def scenario(world: World) -> None:
             fill(world, 10)
             diary = Diary()
@@ -249,7 +249,7 @@ class TestClosing:
         simulate(scenario)
 
     @pytest.mark.parametrize("how", [RuntimeError, asyncio.CancelledError])
-    def test_by_an_exception_what_is_processed_is_committed(self, how: Any) -> None:
+    def test_leaving_by_an_exception_commits_processed_records(self, how: Any) -> None:
         async def scenario(world: World) -> None:
             fill(world, 10)
 
@@ -273,7 +273,7 @@ class TestClosing:
 
         simulate(scenario)
 
-    def test_poll_that_comes_back_after_it_has_processed(self) -> None:
+    def test_close_commits_records_of_a_poll_that_was_processed(self) -> None:
         async def scenario(world: World) -> None:
             fill(world, 10)
             consumer = member(world, **NEVER)
@@ -293,7 +293,7 @@ class TestClosing:
 
         simulate(scenario)
 
-    def test_what_was_lost_is_not_committed(self) -> None:
+    def test_close_commits_nothing_of_lost_partitions(self) -> None:
         async def scenario(world: World) -> None:
             fill(world, 10)
             other = Diary()
@@ -312,7 +312,7 @@ class TestClosing:
 
         simulate(scenario)
 
-    def test_a_dead_coordinator_holds_up_no_close(self) -> None:
+    def test_close_ends_in_time_when_the_coordinator_is_dead(self) -> None:
         async def scenario(world: World) -> None:
             fill(world, 10)
             consumer = member(world, place="m", **NEVER)
@@ -328,7 +328,7 @@ class TestClosing:
 
 
 class TestTracked:
-    def test_everything_means_up_to_the_lowest_that_is_not_done(self) -> None:
+    def test_commit_with_tracked_covers_records_before_the_lowest_open_one(self) -> None:
         async def scenario(world: World) -> None:
             fill(world, 10)
             async with member(world, auto_commit_interval_ms=100) as consumer:
@@ -355,7 +355,7 @@ class TestTracked:
 
         simulate(scenario)
 
-    def test_it_waits_at_max_outstanding(self) -> None:
+    def test_tracked_waits_at_max_outstanding(self) -> None:
         async def scenario(world: World) -> None:
             fill(world, 10)
             async with member(world) as consumer:
@@ -371,7 +371,7 @@ class TestTracked:
 
         simulate(scenario)
 
-    def test_done_for_what_was_lost_or_is_delivered_again_is_ignored(self) -> None:
+    def test_done_is_ignored_after_a_loss_or_another_delivery(self) -> None:
         async def scenario(world: World) -> None:
             fill(world, 10)
             async with member(world, auto_commit_interval_ms=100) as consumer:
@@ -391,7 +391,7 @@ class TestTracked:
 
         simulate(scenario)
 
-    def test_a_revocation_waits_until_none_is_outstanding(self) -> None:
+    def test_a_revocation_waits_until_no_record_is_outstanding(self) -> None:
         async def scenario(world: World) -> None:
             fill(world, 10)
             first, second = Diary(), Diary()
@@ -413,7 +413,7 @@ class TestTracked:
 
         simulate(scenario)
 
-    def test_the_age_of_the_oldest_is_what_the_poll_interval_limits(
+    def test_the_poll_interval_limits_the_age_of_the_oldest_outstanding_record(
         self, caplog: pytest.LogCaptureFixture
     ) -> None:
         async def scenario(world: World) -> None:

@@ -73,20 +73,20 @@ def found(crowd: Crowd, what: str) -> None:
         crowd.audit().check()
 
 
-async def test_a_commit_ahead_of_the_work(crowd: Crowd) -> None:
+async def test_the_audit_finds_a_commit_of_unprocessed_records(crowd: Crowd) -> None:
     await join(crowd, Ahead, "holding")
     await crowd.look()
     found(crowd, r"5 is committed, but 0 was not processed")
 
 
-async def test_a_record_delivered_after_the_revocation(crowd: Crowd) -> None:
+async def test_the_audit_finds_a_record_processed_after_the_revocation(crowd: Crowd) -> None:
     name = await join(crowd, Hoarder, "holding")
     await join(crowd, OurMember, "assigned")
     await crowd.until(lambda: crowd.log.of(name, "handed"))
     found(crowd, rf"{name} received .*, which it does not own")
 
 
-async def test_a_partition_of_another(crowd: Crowd) -> None:
+async def test_the_audit_finds_a_reader_of_another_members_partition(crowd: Crowd) -> None:
     honest = await join(crowd, OurMember, "assigned")
     name = await join(crowd, Claimant, "assigned")
     await crowd.settled()

@@ -36,7 +36,7 @@ async def until_it_raises(consumer: Consumer[Any, Any]) -> None:
 
 
 class TestPollInterval:
-    def test_a_member_that_does_not_come_back_leaves_and_says_so(
+    def test_a_member_that_exceeds_the_poll_interval_leaves_and_logs_it(
         self, caplog: pytest.LogCaptureFixture
     ) -> None:
         async def scenario(world: World) -> None:
@@ -61,7 +61,7 @@ class TestPollInterval:
 
         simulate(scenario)
 
-    def test_waiting_for_a_record_does_not_count(self) -> None:
+    def test_waiting_for_records_does_not_count_for_the_poll_interval(self) -> None:
         async def scenario(world: World) -> None:
             diary = Diary()
             async with member(world, diary, max_poll_interval_ms=10_000) as consumer:
@@ -74,9 +74,7 @@ class TestPollInterval:
         simulate(scenario)
 
     @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-    def test_one_handler_that_is_late_while_the_program_waits_for_records(
-        self, protocol: str
-    ) -> None:
+    def test_a_late_tracked_handler_loses_its_partition(self, protocol: str) -> None:
         """The record is delivered again after the partition was lost.
 
         The member joins again by itself, because the program waits for records already.
@@ -100,7 +98,7 @@ class TestPollInterval:
         simulate(scenario)
 
     @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-    def test_the_program_is_back_in_the_same_turn_of_the_loop(self, protocol: str) -> None:
+    def test_a_request_in_the_iteration_of_the_expiry_joins_again(self, protocol: str) -> None:
         """The member joins again if records are requested just as the poll interval expires.
 
         Both happen in one iteration of the event loop after it was blocked, because all due
@@ -130,7 +128,7 @@ class TestPollInterval:
 
         simulate(scenario)
 
-    def test_heartbeats_go_on_while_the_program_is_busy(self) -> None:
+    def test_heartbeats_continue_while_the_program_is_busy(self) -> None:
         async def scenario(world: World) -> None:
             fill(world, 10)
             diary = Diary()
@@ -145,7 +143,7 @@ class TestPollInterval:
 
 class TestHeldLoop:
     @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-    def test_it_is_reported_with_how_long(
+    def test_a_blocked_loop_is_logged_with_its_duration(
         self, protocol: str, caplog: pytest.LogCaptureFixture
     ) -> None:
         async def scenario(world: World) -> None:
@@ -165,7 +163,7 @@ class TestHeldLoop:
 
 
 class TestInstanceIds:
-    def test_a_restart_keeps_the_partitions_without_a_rebalance(self) -> None:
+    def test_a_static_member_keeps_its_partitions_over_a_restart(self) -> None:
         async def scenario(world: World) -> None:
             fill(world, 10, 2)
             diary = Diary()
@@ -180,7 +178,7 @@ class TestInstanceIds:
 
         simulate(scenario, topics={"t": 2})
 
-    def test_a_second_one_with_the_same_fences_the_first(self) -> None:
+    def test_a_second_member_with_the_same_instance_id_fences_the_first(self) -> None:
         async def scenario(world: World) -> None:
             fill(world, 10)
             diary = Diary()
@@ -200,7 +198,7 @@ class TestInstanceIds:
 
 
 class TestRefused:
-    def test_the_calls_without_a_group(self) -> None:
+    def test_group_calls_without_a_group_raise(self) -> None:
         async def scenario(world: World) -> None:
             async with world.consumer("t") as consumer:
                 for name, call in CALLS.items():
@@ -209,7 +207,7 @@ class TestRefused:
 
         simulate(scenario)
 
-    def test_a_session_timeout_out_of_the_brokers_range(self) -> None:
+    def test_a_session_timeout_out_of_the_brokers_range_is_refused(self) -> None:
         async def scenario(world: World) -> None:
             consumer = member(world, session_timeout_ms=100_000_000)
             with pytest.raises(InvalidSessionTimeoutError, match="session_timeout_ms is 100000000"):
@@ -218,7 +216,7 @@ class TestRefused:
 
         simulate(scenario)
 
-    def test_a_strategy_that_no_other_member_has(self) -> None:
+    def test_a_strategy_that_no_other_member_has_is_refused(self) -> None:
         async def scenario(world: World) -> None:
             async with member(world, partition_assignment_strategy="range"):
                 other = member(world, partition_assignment_strategy="roundrobin")
@@ -227,7 +225,7 @@ class TestRefused:
 
         simulate(scenario)
 
-    def test_an_unknown_strategy(self) -> None:
+    def test_an_unknown_strategy_is_refused(self) -> None:
         with pytest.raises(ConfigError, match="partition_assignment_strategy"):
             Consumer(
                 "t",
@@ -237,7 +235,9 @@ class TestRefused:
             )
 
     @pytest.mark.parametrize("wrong", [("t", 9), ("nowhere", 0)])
-    def test_an_assignor_that_gives_what_does_not_exist(self, wrong: tuple[str, int]) -> None:
+    def test_an_assignor_that_assigns_a_missing_partition_is_refused(
+        self, wrong: tuple[str, int]
+    ) -> None:
         class Mine(Assignor):
             name = "mine"
 
@@ -291,7 +291,7 @@ class TestRefused:
 
         simulate(scenario)
 
-    def test_automatic_commits_are_off_where_assignments_overlap(self) -> None:
+    def test_automatic_commits_are_off_when_assignments_overlap(self) -> None:
         class Twice(Assignor):
             name = "twice"
             overlapping = True
@@ -311,7 +311,7 @@ class TestRefused:
 
         simulate(scenario)
 
-    def test_rewinding_needs_the_classic_protocol_and_a_subscription(self) -> None:
+    def test_rewind_group_needs_the_classic_protocol_and_a_subscription(self) -> None:
         async def scenario(world: World) -> None:
             consumer = world.consumer(group_id="g")
             async with consumer:

@@ -25,7 +25,9 @@ async def settings_for(servers: Any, protocol: str, **options: Any) -> Settings:
 
 @pytest.mark.fault(42)
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-async def test_a_handler_takes_too_long(cluster_servers: Any, protocol: str) -> None:
+async def test_others_take_over_when_a_handler_takes_too_long(
+    cluster_servers: Any, protocol: str
+) -> None:
     """A member that exceeds the poll interval leaves, and others take over its partitions.
 
     Its commit is refused, and then it joins again.

@@ -93,7 +93,7 @@ def records_left(consumer: Consumer[Any, Any], records: list[Any]) -> bool:
     ("strategy", "leader"),
     [("range", "java"), ("cooperative-sticky", "java"), ("cooperative-sticky", "ours")],
 )
-async def test_with_java(site: Site, strategy: str, leader: str) -> None:
+async def test_java_and_this_library_share_a_group(site: Site, strategy: str, leader: str) -> None:
     if leader == "java":
         with site.java(strategy):
             await site.until_members(1)
@@ -112,7 +112,7 @@ async def test_with_java(site: Site, strategy: str, leader: str) -> None:
 
 
 @pytest.mark.parametrize("strategy", JAVA)
-async def test_with_librdkafka(site: Site, strategy: str) -> None:
+async def test_librdkafka_and_this_library_share_a_group(site: Site, strategy: str) -> None:
     from confluent_kafka import Consumer as Foreign
 
     foreign = Foreign(

@@ -25,7 +25,7 @@ def nursery() -> Iterator[Nursery]:
 @pytest.mark.java
 @pytest.mark.usefixtures("java")
 @pytest.mark.parametrize("strategy", STRATEGIES)
-async def test_with_librdkafka_and_java(
+async def test_records_are_processed_once_while_mixed_members_come_and_go(
     cluster_servers: Any, nursery: Nursery, strategy: str
 ) -> None:
     topic = await cluster_servers.new_topic(partitions=PARTITIONS)

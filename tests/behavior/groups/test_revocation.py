@@ -17,7 +17,7 @@ both = pytest.mark.parametrize("strategy", STRATEGIES.values(), ids=STRATEGIES)
 
 class TestInProgress:
     @both
-    def test_a_revocation_waits_until_the_next_is_asked_for(self, strategy: str) -> None:
+    def test_a_revocation_waits_until_the_next_record_is_requested(self, strategy: str) -> None:
         async def scenario(world: World) -> None:
             fill(world, 5, 2)
             first, second = Diary(), Diary()
@@ -39,7 +39,7 @@ class TestInProgress:
 
         simulate(scenario, topics={"t": 2})
 
-    def test_nothing_is_waited_for_when_nothing_is_being_processed(self) -> None:
+    def test_a_revocation_does_not_wait_when_no_record_is_in_progress(self) -> None:
         async def scenario(world: World) -> None:
             fill(world, 5, 2)
             first, second = Diary(), Diary()
@@ -54,7 +54,7 @@ class TestInProgress:
 
         simulate(scenario, topics={"t": 2})
 
-    def test_out_of_time_means_lost_and_not_committed(self) -> None:
+    def test_a_revocation_that_times_out_loses_the_partition_without_a_commit(self) -> None:
         async def scenario(world: World) -> None:
             fill(world, 5, 2)
             first, second = Diary(), Diary()
@@ -79,7 +79,7 @@ class TestInProgress:
 
         simulate(scenario, topics={"t": 2})
 
-    def test_nothing_is_delivered_of_what_is_about_to_be_revoked(self) -> None:
+    def test_no_record_is_delivered_of_a_partition_to_be_revoked(self) -> None:
         async def scenario(world: World) -> None:
             fill(world, 50, 1)
             first, second = Diary(), Diary()
@@ -114,7 +114,7 @@ class TestInProgress:
 
 
 class TestListener:
-    def test_commit_and_seek_are_allowed_and_reading_is_not(self) -> None:
+    def test_a_listener_may_commit_and_seek_but_not_read(self) -> None:
         async def scenario(world: World) -> None:
             fill(world, 5, 1)
             raised: list[type[Exception]] = []
@@ -145,7 +145,7 @@ class TestListener:
         simulate(scenario, topics={"t": 1})
 
     @pytest.mark.parametrize("method", ["on_assigned", "on_revoked", "on_lost"])
-    def test_what_it_raises_fails_the_consumer(self, method: str) -> None:
+    def test_an_exception_in_a_listener_fails_the_consumer(self, method: str) -> None:
         class Mine(Exception):
             pass
 
@@ -217,7 +217,7 @@ class TestUnconfirmed:
 
         simulate(scenario, topics={"t": 1})
 
-    def test_an_answer_in_time_goes_on_without_losing_anything(self) -> None:
+    def test_a_heartbeat_response_in_time_resumes_without_a_loss(self) -> None:
         async def scenario(world: World) -> None:
             fill(world, 1000, 1)
             diary = Diary()
@@ -233,7 +233,7 @@ class TestUnconfirmed:
 
         simulate(scenario, topics={"t": 1})
 
-    def test_what_was_lost_cannot_be_committed(self) -> None:
+    def test_a_record_of_a_lost_partition_cannot_be_committed(self) -> None:
         async def scenario(world: World) -> None:
             fill(world, 10, 1)
             diary, other = Diary(), Diary()

@@ -82,7 +82,7 @@ async def site(cluster_servers: Any) -> Site:
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES.values(), ids=STRATEGIES)
-async def test_all_owners_go_back_once(site: Site, strategy: str) -> None:
+async def test_rewind_group_moves_all_owners_back_once(site: Site, strategy: str) -> None:
     consumers = [site.member(partition_assignment_strategy=strategy) for _ in range(2)]
     async with consumers[0], consumers[1], asyncio.TaskGroup() as tasks:
         for consumer in consumers:
@@ -135,7 +135,7 @@ async def test_rewind_group_returns_where_each_partition_continues(
     assert again == {0: [1] * 10, 1: [0] * 4 + [2] * 6, 2: [1] * 7 + [2] * 3}
 
 
-async def test_members_of_other_libraries_are_found_first(site: Site) -> None:
+async def test_rewind_group_refuses_groups_with_other_libraries(site: Site) -> None:
     from confluent_kafka import Consumer as Foreign
 
     foreign = Foreign(
@@ -159,7 +159,7 @@ async def test_members_of_other_libraries_are_found_first(site: Site) -> None:
         await loop.run_in_executor(None, foreign.close)
 
 
-async def test_what_nobody_owns_is_named(site: Site) -> None:
+async def test_rewind_group_names_partitions_without_an_owner(site: Site) -> None:
     async with site.member() as consumer:
         await site.so_that(lambda: len(consumer.assignment()) == 3)
         with pytest.raises(ApiTimeoutError, match=rf"not rewound within .*: {site.topic}-7"):

@@ -36,7 +36,7 @@ async def collect_all(consumer: Any, seen: list[Any]) -> None:
 
 class TestSubscriptions:
     @both
-    def test_another_subscription_and_none(self, strategy: str) -> None:
+    def test_a_member_can_change_and_end_its_subscription(self, strategy: str) -> None:
         async def scenario(world: World) -> None:
             for topic in ("t", "u"):
                 fill(world, 3, 2, topic)
@@ -62,7 +62,7 @@ class TestSubscriptions:
 
         simulate(scenario, topics={"t": 2, "u": 2})
 
-    def test_nothing_is_delivered_of_what_is_no_longer_subscribed(self) -> None:
+    def test_no_record_of_an_unsubscribed_topic_is_delivered(self) -> None:
         async def scenario(world: World) -> None:
             fill(world, 100)
             async with member(world) as consumer:
@@ -77,7 +77,7 @@ class TestSubscriptions:
 
         simulate(scenario, topics={"t": 1, "u": 1})
 
-    def test_subscribing_again_takes_nothing_back_that_is_about_to_go(self) -> None:
+    def test_subscribing_again_keeps_no_partition_to_be_revoked(self) -> None:
         async def scenario(world: World) -> None:
             fill(world, 20)
             first, second = Diary(), Diary()
@@ -98,7 +98,7 @@ class TestSubscriptions:
         simulate(scenario)
 
     @both
-    def test_a_pattern_and_what_matches_later(self, strategy: str) -> None:
+    def test_a_pattern_includes_topics_created_later(self, strategy: str) -> None:
         async def scenario(world: World) -> None:
             options = {**QUICK, **LATEST, "partition_assignment_strategy": strategy}
             first, second = Diary(), Diary()
@@ -124,7 +124,7 @@ class TestSubscriptions:
 
         simulate(scenario, topics={"logs-x": 1, "other": 1})
 
-    def test_a_topic_that_is_deleted(self) -> None:
+    def test_a_deleted_topic_leaves_the_assignment(self) -> None:
         async def scenario(world: World) -> None:
             diary = Diary()
             options = {**QUICK, **FAST, "listener": diary, "auto_offset_reset": "earliest"}
@@ -144,9 +144,7 @@ class TestSubscriptions:
 class TestNewPartitions:
     @pytest.mark.parametrize("resync", [False, True])
     @both
-    def test_latest_misses_nothing_of_a_partition_that_appears(
-        self, strategy: str, resync: bool
-    ) -> None:
+    def test_latest_misses_no_record_of_a_new_partition(self, strategy: str, resync: bool) -> None:
         async def scenario(world: World) -> None:
             fill(world, 5, 2)
             options = {**LATEST, "partition_assignment_strategy": strategy}
@@ -159,7 +157,7 @@ class TestNewPartitions:
 
         simulate(scenario, topics={"t": 2}, resync=resync)
 
-    def test_a_member_that_comes_later_sees_that_it_appeared(self) -> None:
+    def test_a_member_that_joins_later_knows_that_a_partition_is_new(self) -> None:
         async def scenario(world: World) -> None:
             fill(world, 5, 2)
             first = Diary()
@@ -175,7 +173,7 @@ class TestNewPartitions:
 
         simulate(scenario, topics={"t": 2})
 
-    def test_members_that_begin_together_all_begin_at_the_end(self) -> None:
+    def test_members_that_start_together_begin_at_the_end_with_latest(self) -> None:
         async def scenario(world: World) -> None:
             fill(world, 5, 4)
             consumers = [member(world, auto_offset_reset="latest") for _ in range(4)]
@@ -188,7 +186,7 @@ class TestNewPartitions:
 
         simulate(scenario, topics={"t": 4})
 
-    def test_reset_is_kafkas_way(self) -> None:
+    def test_new_partitions_reset_uses_auto_offset_reset(self) -> None:
         async def scenario(world: World) -> None:
             fill(world, 5, 2)
             options: dict[str, Any] = {**LATEST, "new_partitions": "reset"}
@@ -201,7 +199,7 @@ class TestNewPartitions:
 
         simulate(scenario, topics={"t": 2})
 
-    def test_nothing_is_committed_first_without_automatic_commits(self) -> None:
+    def test_no_initial_offset_is_committed_without_automatic_commits(self) -> None:
         async def scenario(world: World) -> None:
             fill(world, 5)
             async with member(world, enable_auto_commit=False) as consumer:
@@ -210,7 +208,7 @@ class TestNewPartitions:
 
         simulate(scenario)
 
-    def test_the_position_is_committed_before_the_first_record(self) -> None:
+    def test_the_initial_offset_is_committed_before_the_first_record(self) -> None:
         async def scenario(world: World) -> None:
             fill(world, 5)
             async with member(world, auto_commit_interval_ms=1_000_000) as consumer:
@@ -219,7 +217,7 @@ class TestNewPartitions:
 
         simulate(scenario)
 
-    def test_none_raises(self) -> None:
+    def test_auto_offset_reset_none_raises(self) -> None:
         async def scenario(world: World) -> None:
             fill(world, 5)
             async with member(world, auto_offset_reset="none") as consumer:

@@ -27,7 +27,7 @@ async def admin(cluster: EmbeddedCluster) -> AsyncIterator[Admin]:
         yield admin
 
 
-async def test_each_has_its_own_result(admin: Admin, topic: str) -> None:
+async def test_each_topic_has_its_own_result(admin: Admin, topic: str) -> None:
     results = await admin.create_topics([NewTopic("made", 2), NewTopic(topic, 1)])
     assert isinstance(results, Mapping)
     assert list(results) == ["made", topic]
@@ -45,7 +45,7 @@ async def test_each_has_its_own_result(admin: Admin, topic: str) -> None:
     assert "made" not in await admin.list_topics()
 
 
-async def test_partitions_records_and_configs(
+async def test_partitions_records_and_configs_have_results(
     admin: Admin, topic: str, cluster: EmbeddedCluster
 ) -> None:
     grown = await admin.create_partitions({topic: 3, "nowhere": 2})
@@ -67,7 +67,7 @@ async def test_partitions_records_and_configs(
     assert configs[resource]["retention.ms"].value == "1234"
 
 
-async def test_the_cluster(admin: Admin) -> None:
+async def test_describe_cluster_returns_the_brokers(admin: Admin) -> None:
     cluster = await admin.describe_cluster()
     assert [broker.node_id for broker in cluster.brokers] == [1]
 
@@ -85,7 +85,7 @@ CALLS = [
 ]
 
 
-async def test_an_infinite_timeout(admin: Admin) -> None:
+async def test_an_infinite_timeout_is_allowed(admin: Admin) -> None:
     for call in CALLS:
         results = await call(admin, timeout=math.inf)
         if hasattr(results, "raise_for_errors"):
@@ -93,7 +93,9 @@ async def test_an_infinite_timeout(admin: Admin) -> None:
 
 
 @pytest.mark.parametrize("call", CALLS)
-async def test_no_answer_in_time(admin: Admin, cluster: EmbeddedCluster, call: Any) -> None:
+async def test_a_call_without_a_response_raises_after_its_timeout(
+    admin: Admin, cluster: EmbeddedCluster, call: Any
+) -> None:
     cluster.pause(1)
     try:
         results = await call(admin, timeout=0.02)
@@ -106,7 +108,7 @@ async def test_no_answer_in_time(admin: Admin, cluster: EmbeddedCluster, call: A
 
 
 @pytest.mark.parametrize("call", CALLS)
-async def test_cut_off(admin: Admin, cluster: EmbeddedCluster, call: Any) -> None:
+async def test_a_call_can_be_cancelled(admin: Admin, cluster: EmbeddedCluster, call: Any) -> None:
     cluster.pause(1)
     with anyio.move_on_after(0.01) as scope:
         await call(admin)
@@ -115,7 +117,9 @@ async def test_cut_off(admin: Admin, cluster: EmbeddedCluster, call: Any) -> Non
     assert (await admin.describe_cluster()).brokers
 
 
-async def test_a_refusal_of_all(admin: Admin, cluster: EmbeddedCluster) -> None:
+async def test_a_refusal_of_the_whole_request_raises(
+    admin: Admin, cluster: EmbeddedCluster
+) -> None:
     cluster.fail(ApiKey.CREATE_TOPICS, ClusterAuthorizationError)
     results = await admin.create_topics([NewTopic("a"), NewTopic("b")])
     assert {type(error) for error in results.errors.values()} == {ClusterAuthorizationError}

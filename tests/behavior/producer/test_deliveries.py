@@ -29,7 +29,9 @@ async def ends(producer: Producer[Any, Any], delivery: Any) -> None:
 
 
 class TestAwaiting:
-    async def test_any_number_of_times(self, make: Make, topic: str) -> None:
+    async def test_a_delivery_can_be_awaited_any_number_of_times(
+        self, make: Make, topic: str
+    ) -> None:
         async with make() as producer:
             delivery = producer.send(topic, b"v")
             first = await delivery
@@ -37,7 +39,9 @@ class TestAwaiting:
             assert [await delivery for _ in range(3)] == [first] * 3
         assert await delivery == first, "a delivery can be awaited after its producer was closed"
 
-    async def test_from_many_tasks(self, make: Make, topic: str, cluster: EmbeddedCluster) -> None:
+    async def test_many_tasks_can_await_a_delivery(
+        self, make: Make, topic: str, cluster: EmbeddedCluster
+    ) -> None:
         async def wait(delivery: Any) -> RecordMetadata:
             return await delivery
 
@@ -54,14 +58,14 @@ class TestAwaiting:
             assert isinstance(results.pop(7), asyncio.CancelledError)
             assert set(results) == {await delivery}
 
-    async def test_it_is_no_future(self, make: Make, topic: str) -> None:
+    async def test_a_delivery_is_not_a_future(self, make: Make, topic: str) -> None:
         async with make() as producer:
             delivery = producer.send(topic, b"v")
             assert inspect.isawaitable(delivery)
             assert not asyncio.isfuture(delivery)
             assert not asyncio.iscoroutine(delivery)
 
-    async def test_what_asyncio_has_works_on_it(self, make: Make, topic: str) -> None:
+    async def test_functions_of_asyncio_accept_a_delivery(self, make: Make, topic: str) -> None:
         async with make() as producer:
             one, two, three = (producer.send(topic, bytes([i])) for i in range(3))
             assert [m.offset for m in await asyncio.gather(one, two, one)] == [0, 1, 0]
@@ -103,7 +107,7 @@ class TestAwaiting:
             assert (await delivery).offset == 0
         assert values(topic) == [b"v"]
 
-    async def test_a_waiter_that_is_cancelled_ends_at_once(
+    async def test_a_cancelled_waiter_ends_immediately(
         self, make: Make, topic: str, cluster: EmbeddedCluster
     ) -> None:
         async with make(close_timeout_ms=0) as producer:
@@ -117,7 +121,7 @@ class TestAwaiting:
             assert task.cancelled()
             cluster.resume(1)
 
-    async def test_the_coroutine_function(self, make: Make, topic: str) -> None:
+    async def test_send_and_wait_is_a_coroutine_function(self, make: Make, topic: str) -> None:
         async with make() as producer:
             assert inspect.iscoroutinefunction(producer.send_and_wait)
             task = asyncio.create_task(producer.send_and_wait(topic, b"v", key=b"k"))
@@ -126,7 +130,7 @@ class TestAwaiting:
                 group.start_soon(producer.send_and_wait, topic, b"w")
             assert (await producer.send(topic)).offset == 2
 
-    async def test_each_await_raises_with_a_traceback_of_its_own(
+    async def test_each_await_of_a_failed_delivery_has_its_own_traceback(
         self, make: Make, topic: str, cluster: EmbeddedCluster
     ) -> None:
         async with make() as producer:
@@ -141,7 +145,9 @@ class TestAwaiting:
 
 
 class TestReading:
-    async def test_until_it_is_done(self, make: Make, topic: str, cluster: EmbeddedCluster) -> None:
+    async def test_a_pending_delivery_raises_invalid_state_error(
+        self, make: Make, topic: str, cluster: EmbeddedCluster
+    ) -> None:
         async with make() as producer:
             await producer.prepare(topic)
             cluster.pause(1)
@@ -161,7 +167,7 @@ class TestReading:
             assert (delivery.offset, delivery.timestamp, delivery.exception()) == (0, 7, None)
             assert delivery.result() == RecordMetadata(topic, 0, 0, 7) == (topic, 0, 0, 7)
 
-    async def test_when_it_has_failed(
+    async def test_a_failed_delivery_returns_its_error(
         self, make: Make, topic: str, cluster: EmbeddedCluster
     ) -> None:
         async with make() as producer:
@@ -174,7 +180,9 @@ class TestReading:
             with pytest.raises(TopicAuthorizationError):
                 delivery.result()
 
-    async def test_the_partition_of_a_topic_that_is_not_known(self, make: Make, wide: str) -> None:
+    async def test_the_partition_is_none_while_the_topic_is_unknown(
+        self, make: Make, wide: str
+    ) -> None:
         async with make() as producer:
             free, keyed, chosen = (
                 producer.send(wide, b"v"),
@@ -187,7 +195,9 @@ class TestReading:
             assert keyed.partition in range(4)
             assert chosen.partition == 3
 
-    async def test_a_partition_that_turns_out_missing(self, make: Make, topic: str) -> None:
+    async def test_a_delivery_fails_when_its_partition_does_not_exist(
+        self, make: Make, topic: str
+    ) -> None:
         async with make() as producer:
             delivery = producer.send(topic, b"v", partition=5)
             assert not delivery.done()
@@ -198,12 +208,14 @@ class TestReading:
             assert (await producer.send(topic, b"w")).offset == 0
 
     @pytest.mark.parametrize("acks", [0, 1, "all"])
-    async def test_the_offset_by_acks(self, make: Make, topic: str, acks: Any) -> None:
+    async def test_the_offset_depends_on_acks(self, make: Make, topic: str, acks: Any) -> None:
         async with make(acks=acks) as producer:
             delivery = producer.send(topic, b"v")
             assert (await delivery).offset == delivery.offset == (-1 if acks == 0 else 0)
 
-    async def test_the_brokers_time(self, make: Make, cluster: EmbeddedCluster) -> None:
+    async def test_the_timestamp_is_the_brokers_with_log_append_time(
+        self, make: Make, cluster: EmbeddedCluster
+    ) -> None:
         cluster.create_topic("append-time", configs={"message.timestamp.type": "LogAppendTime"})
         async with make() as producer:
             delivery = producer.send("append-time", b"v", timestamp=7)
@@ -212,7 +224,7 @@ class TestReading:
 
 
 class TestCallbacks:
-    async def test_they_are_called_in_the_loop_once_it_is_done(
+    async def test_callbacks_are_called_in_the_loop_after_the_outcome(
         self, make: Make, topic: str, cluster: EmbeddedCluster
     ) -> None:
         called: list[Any] = []
@@ -233,7 +245,7 @@ class TestCallbacks:
             await asyncio.sleep(0)
             assert called[2] is delivery
 
-    async def test_they_keep_the_context_that_they_were_given_in(
+    async def test_callbacks_run_in_the_context_of_their_registration(
         self, make: Make, topic: str
     ) -> None:
         variable = contextvars.ContextVar("variable", default="none")
@@ -247,13 +259,13 @@ class TestCallbacks:
             await asyncio.sleep(0)
         assert seen == ["mine"]
 
-    async def test_what_cannot_be_called(self, make: Make, topic: str) -> None:
+    async def test_a_callback_must_be_callable(self, make: Make, topic: str) -> None:
         async with make() as producer:
             delivery = producer.send(topic, b"v")
             with pytest.raises(TypeError):
                 delivery.add_done_callback(5)  # type: ignore[arg-type]  # on purpose
 
-    async def test_one_that_raises_harms_nobody(self, make: Make, topic: str) -> None:
+    async def test_a_callback_that_raises_affects_no_other(self, make: Make, topic: str) -> None:
         reported: list[Any] = []
         asyncio.get_running_loop().set_exception_handler(lambda _, c: reported.append(c))
         async with make() as producer:
@@ -269,7 +281,7 @@ class TestCallbacks:
 
 
 class TestOfManyAtATime:
-    async def test_gather_keeps_the_order_given(self, make: Make, wide: str) -> None:
+    async def test_gather_returns_results_in_the_given_order(self, make: Make, wide: str) -> None:
         async with make(linger_ms=0) as producer:
             deliveries = [producer.send(wide, b"%d" % i, partition=i % 4) for i in range(400)]
             results = await producer.gather(reversed(deliveries))
@@ -279,7 +291,7 @@ class TestOfManyAtATime:
             twice = await producer.gather([deliveries[0], deliveries[0]])
             assert twice == [results[-1]] * 2
 
-    async def test_gather_raises_the_first_failure_in_order_once_all_are_done(
+    async def test_gather_raises_the_first_failure_after_all_are_done(
         self, make: Make, wide: str, cluster: EmbeddedCluster
     ) -> None:
         cluster.fail(ApiKey.PRODUCE, TopicAuthorizationError, partition=1)
@@ -305,7 +317,7 @@ class TestOfManyAtATime:
             ]
             assert (results[0].partition, results[3].partition) == (0, 2)
 
-    async def test_gather_can_be_cut_off(
+    async def test_gather_can_be_cancelled(
         self, make: Make, topic: str, cluster: EmbeddedCluster
     ) -> None:
         async with make() as producer:
@@ -318,7 +330,7 @@ class TestOfManyAtATime:
             results = await producer.gather(deliveries)
             assert [metadata.offset for metadata in results] == list(range(100))
 
-    async def test_the_sequence_that_send_many_gives(self, make: Make, wide: str) -> None:
+    async def test_send_many_returns_a_sequence(self, make: Make, wide: str) -> None:
         async with make() as producer:
             items: list[Any] = [b"a", (b"k", b"b"), ProducerRecord(wide, b"c", partition=2)]
             deliveries = producer.send_many(wide, items)
@@ -328,7 +340,7 @@ class TestOfManyAtATime:
             assert (await deliveries[-1]).partition == 2
             assert await asyncio.gather(*deliveries) == await producer.gather(deliveries)
 
-    async def test_what_is_delivered_holds_no_payload(self, make: Make, topic: str) -> None:
+    async def test_delivered_handles_hold_no_payload(self, make: Make, topic: str) -> None:
         async with make(batch_size=0) as producer:
             deliveries = [producer.send(topic, b"x" * 100_000) for _ in range(50)]
             await producer.gather(deliveries)

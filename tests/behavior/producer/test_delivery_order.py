@@ -54,7 +54,7 @@ class TestFlush:
                 called.clear()
                 cluster.reset()
 
-    async def test_flush_returns_after_callbacks_of_what_has_just_been_done(
+    async def test_flush_returns_after_the_callbacks_of_completed_deliveries(
         self, make: Make, topic: str
     ) -> None:
         called: list[Any] = []
@@ -97,7 +97,7 @@ class TestFlush:
 
 
 @pytest.mark.parametrize("debug", [False, True])
-def test_an_await_in_another_thread_is_refused_and_disturbs_nothing(
+def test_an_await_in_another_thread_is_refused_without_effect(
     make: Make, topic: str, debug: bool
 ) -> None:
     async def main() -> None:
@@ -130,7 +130,7 @@ def test_an_await_in_another_thread_is_refused_and_disturbs_nothing(
 
 
 @pytest.mark.parametrize("debug", [False, True])
-def test_an_await_in_another_loop_of_the_thread_is_refused_and_disturbs_nothing(
+def test_an_await_in_another_loop_of_the_thread_is_refused_without_effect(
     make: Make, topic: str, debug: bool
 ) -> None:
     with asyncio.Runner(debug=debug) as home, asyncio.Runner(debug=debug) as other:

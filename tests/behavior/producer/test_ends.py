@@ -30,7 +30,9 @@ class Boom(Exception):
 
 
 class TestLeaving:
-    async def test_normally_delivers_all(self, make: Make, topic: str, values: Values) -> None:
+    async def test_leaving_normally_delivers_all_records(
+        self, make: Make, topic: str, values: Values
+    ) -> None:
         async with make(linger_ms=60_000) as producer:
             deliveries = [producer.send(topic, b"%d" % i) for i in range(100)]
             assert producer.state is State.RUNNING
@@ -38,7 +40,7 @@ class TestLeaving:
         assert all(each.done() for each in deliveries)
         assert values(topic) == [b"%d" % i for i in range(100)]
 
-    async def test_normally_waits_longer_than_close_timeout_ms_for_deliveries(
+    async def test_leaving_normally_waits_longer_than_close_timeout_ms(
         self, make: Make, topic: str, cluster: EmbeddedCluster, values: Values
     ) -> None:
         async with make(close_timeout_ms=0) as producer:
@@ -47,7 +49,7 @@ class TestLeaving:
             cluster.delay(ApiKey.PRODUCE, 0.05, times=1)
         assert values(topic) == [b"v"]
 
-    async def test_by_an_exception_delivers_what_it_can_and_raises_it(
+    async def test_leaving_by_an_exception_delivers_within_the_timeout_and_raises_it(
         self, make: Make, topic: str, values: Values
     ) -> None:
         async def run() -> None:
@@ -60,7 +62,7 @@ class TestLeaving:
         assert values(topic) == [b"v"]
 
     @pytest.mark.parametrize("how", ["exception", "task", "anyio"])
-    async def test_what_is_left_at_the_bound_fails_with_closed_error(
+    async def test_records_left_at_the_timeout_fail_with_closed_error(
         self, make: Make, topic: str, cluster: EmbeddedCluster, how: str
     ) -> None:
         deliveries: list[Any] = []
@@ -92,7 +94,7 @@ class TestLeaving:
         assert isinstance(delivery.exception(), ClosedError)
 
     @pytest.mark.parametrize("how", ["task", "anyio"])
-    async def test_a_cancellation_is_shielded_while_it_delivers(
+    async def test_leaving_by_a_cancellation_still_delivers(
         self, make: Make, topic: str, cluster: EmbeddedCluster, how: str, values: Values
     ) -> None:
         entered = asyncio.Event()
@@ -120,7 +122,7 @@ class TestLeaving:
                 group.cancel_scope.cancel()
         assert values(topic) == [b"v"]
 
-    async def test_the_exception_wins_over_failed_deliveries(
+    async def test_the_exception_of_the_block_takes_precedence_over_failed_deliveries(
         self, make: Make, topic: str, cluster: EmbeddedCluster
     ) -> None:
         cluster.fail(ApiKey.PRODUCE, TopicAuthorizationError)
@@ -136,7 +138,9 @@ class TestLeaving:
 
 
 class TestClose:
-    async def test_it_does_what_leaving_does(self, make: Make, topic: str, values: Values) -> None:
+    async def test_close_delivers_as_leaving_does(
+        self, make: Make, topic: str, values: Values
+    ) -> None:
         producer = make(linger_ms=60_000)
         assert await producer is producer
         delivery = producer.send(topic, b"v")
@@ -145,7 +149,7 @@ class TestClose:
         assert producer.state is State.CLOSED
         assert values(topic) == [b"v"]
 
-    async def test_it_is_idempotent(self, make: Make, topic: str) -> None:
+    async def test_close_is_idempotent(self, make: Make, topic: str) -> None:
         producer = make()
         await producer.start()
         producer.send(topic, b"v")
@@ -154,14 +158,14 @@ class TestClose:
         await producer.close(0)
         await producer.close(math.inf)
 
-    async def test_within_the_block(self, make: Make, topic: str) -> None:
+    async def test_close_is_allowed_within_the_block(self, make: Make, topic: str) -> None:
         async with make() as producer:
             await producer.send(topic, b"v")
             await producer.close()
         assert producer.state is State.CLOSED
 
     @pytest.mark.parametrize("timeout", [0, 0.03])
-    async def test_a_timeout_bounds_all_of_it(
+    async def test_close_ends_within_its_timeout(
         self, make: Make, topic: str, cluster: EmbeddedCluster, timeout: float
     ) -> None:
         producer = await make()
@@ -176,7 +180,7 @@ class TestClose:
         with pytest.raises(ClosedError):
             await waiting
 
-    async def test_a_second_one_may_shorten_the_first(
+    async def test_a_second_close_may_shorten_the_first(
         self, make: Make, topic: str, cluster: EmbeddedCluster
     ) -> None:
         producer = await make()
@@ -190,7 +194,7 @@ class TestClose:
         await closing
         assert isinstance(delivery.exception(), ClosedError)
 
-    async def test_calls_during_it_raise(
+    async def test_calls_during_close_raise(
         self, make: Make, topic: str, cluster: EmbeddedCluster
     ) -> None:
         producer = await make()
@@ -208,13 +212,13 @@ class TestClose:
         await asyncio.gather(flushing, closing)
         assert delivery.result().offset == 0
 
-    async def test_one_that_was_never_started(self, make: Make) -> None:
+    async def test_a_producer_that_was_never_started_can_be_closed(self, make: Make) -> None:
         producer = make()
         assert producer.state is State.NEW
         await producer.close()
         assert producer.state is State.CLOSED
 
-    async def test_nothing_is_left(self, make: Make, topic: str) -> None:
+    async def test_close_leaves_no_task_or_connection(self, make: Make, topic: str) -> None:
         tasks, threads = asyncio.all_tasks(), threading.active_count()
         async with make(compression_type="gzip") as producer:
             await producer.gather(producer.send_many(topic, [bytes(1000)] * 500))
@@ -225,7 +229,7 @@ class TestClose:
 
 
 class TestStarting:
-    async def test_the_three_ways(self, make: Make, topic: str) -> None:
+    async def test_a_producer_can_be_started_in_three_ways(self, make: Make, topic: str) -> None:
         async with make() as one:
             await one.send(topic, b"1")
         two = make()
@@ -237,7 +241,7 @@ class TestStarting:
         await three.send(topic, b"3")
         await three.close()
 
-    def test_made_outside_of_a_loop(self, make: Make, topic: str) -> None:
+    def test_a_producer_can_be_created_outside_of_a_loop(self, make: Make, topic: str) -> None:
         producer = make()
         assert producer.state is State.NEW
         assert producer.health().state is State.NEW
@@ -249,7 +253,7 @@ class TestStarting:
         asyncio.run(main())
         assert producer.state is State.CLOSED
 
-    async def test_no_broker(self, unused_tcp_port: int) -> None:
+    async def test_start_raises_when_no_broker_is_reachable(self, unused_tcp_port: int) -> None:
         producer = Producer(
             bootstrap_servers=f"127.0.0.1:{unused_tcp_port}", default_api_timeout_ms=100
         )
@@ -259,7 +263,9 @@ class TestStarting:
         assert producer.state is State.NEW
         await producer.close()
 
-    async def test_states(self, make: Make, cluster: EmbeddedCluster) -> None:
+    async def test_state_follows_start_and_close(
+        self, make: Make, cluster: EmbeddedCluster
+    ) -> None:
         producer = make(close_timeout_ms=0)
         starting = asyncio.create_task(producer.start())
         await asyncio.sleep(0)
@@ -282,7 +288,7 @@ async def becomes(producer: Producer[Any, Any], state: State) -> None:
 
 
 class TestClient:
-    async def test_it_closes_consumers_then_producers_then_admins(
+    async def test_a_client_closes_consumers_then_producers_then_admins(
         self, cluster: EmbeddedCluster, topic: str
     ) -> None:
         closed: list[Any] = []
@@ -299,7 +305,7 @@ class TestClient:
         assert closed == [4, 2, 5, 0, 3, 1]
         assert {child.state for child in made} == {State.CLOSED}
 
-    async def test_closing_a_child_leaves_it_open(
+    async def test_closing_a_child_leaves_the_client_open(
         self, cluster: EmbeddedCluster, topic: str
     ) -> None:
         async with Client(bootstrap_servers=cluster.bootstrap_servers) as client:
@@ -310,7 +316,7 @@ class TestClient:
                 assert (await another.send(topic, b"v")).offset == 1
             await client.request(messages.DescribeClusterRequest(), to=AnyBroker())
 
-    async def test_it_delivers_what_its_producers_have(
+    async def test_closing_a_client_delivers_the_records_of_its_producers(
         self, cluster: EmbeddedCluster, topic: str, values: Values
     ) -> None:
         async with Client(bootstrap_servers=cluster.bootstrap_servers) as client:
@@ -319,7 +325,7 @@ class TestClient:
         assert delivery.result().offset == 0
         assert values(topic) == [b"v"]
 
-    async def test_what_nobody_retrieved_of_its_producers_is_raised(
+    async def test_leaving_a_client_raises_unretrieved_failures_of_its_producers(
         self, cluster: EmbeddedCluster, topic: str
     ) -> None:
         cluster.fail(ApiKey.PRODUCE, TopicAuthorizationError)
@@ -331,7 +337,7 @@ class TestClient:
         assert caught.value.count == 1
 
     @pytest.mark.parametrize("timeout", [0, 0.03])
-    async def test_its_timeout_bounds_its_children(
+    async def test_the_close_timeout_of_a_client_bounds_its_children(
         self, cluster: EmbeddedCluster, topic: str, timeout: float
     ) -> None:
         client = await Client(bootstrap_servers=cluster.bootstrap_servers)
@@ -352,7 +358,7 @@ class TestClient:
         with pytest.raises(ClosedError):
             await Producer(client=client)
 
-    async def test_low_level_calls_end_with_it(self, cluster: EmbeddedCluster) -> None:
+    async def test_low_level_calls_end_with_the_client(self, cluster: EmbeddedCluster) -> None:
         client = await Client(bootstrap_servers=cluster.bootstrap_servers)
         cluster.pause(1)
         handle = client.send(messages.DescribeClusterRequest(), to=AnyBroker())

@@ -44,7 +44,7 @@ CATEGORIES = (
 
 
 @pytest.mark.parametrize(("name", "bases"), LOCAL.items())
-def test_bases(name: str, bases: tuple[str | None, type]) -> None:
+def test_every_error_has_its_bases(name: str, bases: tuple[str | None, type]) -> None:
     kind = getattr(errors, name)
     base, builtin = bases
     assert base is None or issubclass(kind, getattr(errors, base))
@@ -58,7 +58,7 @@ def test_no_error_has_two_categories() -> None:
 
 
 @pytest.mark.parametrize("kind", errors.ERRORS_BY_CODE.values())
-def test_attributes(kind: type[KafkaError]) -> None:
+def test_errors_have_their_attributes(kind: type[KafkaError]) -> None:
     place = TopicPartition("orders", 3)
     error = kind("details", api="Produce", broker=7, topic_partition=place)
     assert errors.ERRORS_BY_CODE[error.code or 0] is kind
@@ -75,7 +75,7 @@ def test_attributes(kind: type[KafkaError]) -> None:
     assert (bare.api, bare.broker, bare.topic_partition) == (None, None, None)
 
 
-def test_unknown_codes() -> None:
+def test_unknown_codes_get_a_generic_error() -> None:
     error = errors.error_for(12345, "details")
     assert isinstance(error, errors.ApplicationRecoverableError)
     assert error.code == 12345

@@ -106,7 +106,7 @@ async def failures_of(deliveries: list[Any]) -> int:
 
 class TestRetrieval:
     @pytest.mark.parametrize("see", SEEN)
-    async def test_what_was_seen_is_not_raised_again(
+    async def test_a_retrieved_failure_is_not_raised_again(
         self, make: Make, topic: str, cluster: EmbeddedCluster, see: Any
     ) -> None:
         cluster.fail(ApiKey.PRODUCE, TopicAuthorizationError)
@@ -114,7 +114,7 @@ class TestRetrieval:
             await see(producer, producer.send(topic, b"v"))
 
     @pytest.mark.parametrize("see", UNSEEN)
-    async def test_what_was_not_is_raised_at_the_end(
+    async def test_an_unretrieved_failure_is_raised_at_the_end(
         self, make: Make, topic: str, cluster: EmbeddedCluster, see: Any
     ) -> None:
         cluster.fail(ApiKey.PRODUCE, TopicAuthorizationError)
@@ -128,7 +128,7 @@ class TestRetrieval:
         assert isinstance(caught.value, ExceptionGroup)
 
     @pytest.mark.parametrize("count", [1, 99, 100, 101, 5000])
-    async def test_the_first_hundred_and_the_count(
+    async def test_delivery_errors_has_the_first_hundred_and_the_count(
         self, make: Make, topic: str, cluster: EmbeddedCluster, count: int
     ) -> None:
         cluster.fail(ApiKey.PRODUCE, TopicAuthorizationError)
@@ -143,7 +143,7 @@ class TestRetrieval:
         assert len(caught.value.exceptions) == min(count + 3 - seen, 100)
         assert str(caught.value.count) in str(caught.value)
 
-    async def test_seeing_one_twice_counts_once(
+    async def test_a_failure_retrieved_twice_counts_once(
         self, make: Make, topic: str, cluster: EmbeddedCluster
     ) -> None:
         cluster.fail(ApiKey.PRODUCE, TopicAuthorizationError)
@@ -157,7 +157,7 @@ class TestRetrieval:
         assert caught.value.count == 2
 
     @pytest.mark.parametrize("end", ["close", "exception", "cancellation"])
-    async def test_other_ends_do_not_raise_them(
+    async def test_close_and_exceptions_do_not_raise_failures(
         self, make: Make, topic: str, cluster: EmbeddedCluster, end: str
     ) -> None:
         cluster.fail(ApiKey.PRODUCE, TopicAuthorizationError)
@@ -177,7 +177,7 @@ class TestRetrieval:
         with pytest.raises(kind):
             await run()
 
-    async def test_flush_does_not_raise_and_does_not_see(
+    async def test_flush_neither_raises_nor_retrieves_failures(
         self, make: Make, topic: str, cluster: EmbeddedCluster
     ) -> None:
         cluster.fail(ApiKey.PRODUCE, TopicAuthorizationError, times=1)
@@ -190,7 +190,7 @@ class TestRetrieval:
 
 
 class TestOnDeliveryError:
-    async def test_each_failure_in_the_loop(
+    async def test_on_delivery_error_is_called_in_the_loop_for_each_failure(
         self, make: Make, wide: str, cluster: EmbeddedCluster
     ) -> None:
         told: list[Any] = []
@@ -210,7 +210,7 @@ class TestOnDeliveryError:
         assert sorted(told) == sorted((wide, i % 4, 1000 + i) for i in range(40))
 
     @pytest.mark.parametrize("topic", ["t", "not-known"])
-    def test_all_were_told_when_flush_returns(self, topic: str) -> None:
+    def test_on_delivery_error_was_called_when_flush_returns(self, topic: str) -> None:
         async def scenario(world: World) -> None:
             told: list[Any] = []
 
@@ -227,7 +227,7 @@ class TestOnDeliveryError:
 
         simulate(scenario)
 
-    async def test_it_sees_them_only_if_it_looks(
+    async def test_on_delivery_error_retrieves_a_failure_only_if_it_looks(
         self, make: Make, topic: str, cluster: EmbeddedCluster
     ) -> None:
         cluster.fail(ApiKey.PRODUCE, TopicAuthorizationError)
@@ -239,7 +239,7 @@ class TestOnDeliveryError:
             await left_normally(producer)
 
     @pytest.mark.parametrize("end", ["normal", "close", "close now", "exception"])
-    async def test_all_were_told_when_the_end_is_over(
+    async def test_on_delivery_error_was_called_when_the_producer_is_closed(
         self, make: Make, topic: str, cluster: EmbeddedCluster, end: str
     ) -> None:
         told: list[Any] = []
@@ -264,7 +264,9 @@ class TestOnDeliveryError:
         kind = TopicAuthorizationError if end == "normal" else ClosedError
         assert {type(error) for error in told} == {kind}
 
-    def test_the_default_logs_by_topic_and_error(self, caplog: pytest.LogCaptureFixture) -> None:
+    def test_failures_are_logged_by_topic_and_error_by_default(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
         async def scenario(world: World) -> None:
             world.cluster.fail(ApiKey.PRODUCE, TopicAuthorizationError)
             producer = await world.producer()
@@ -285,7 +287,7 @@ class TestOnDeliveryError:
     @pytest.mark.parametrize(
         "way", ["await", "later", "task", "gather", "own gather", "wait", "callback"]
     )
-    def test_what_is_retrieved_is_neither_logged_nor_raised_at_the_end(
+    def test_retrieved_failures_are_neither_logged_nor_raised(
         self, caplog: pytest.LogCaptureFixture, way: str
     ) -> None:
         async def scenario(world: World) -> None:
@@ -328,7 +330,7 @@ class TestOnDeliveryError:
             simulate(scenario)
         assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
-    def test_what_nobody_can_retrieve_is_logged_when_the_last_delivery_is_gone(
+    def test_failures_are_logged_when_the_last_delivery_is_collected(
         self, caplog: pytest.LogCaptureFixture
     ) -> None:
         async def scenario(world: World) -> None:
@@ -347,7 +349,7 @@ class TestOnDeliveryError:
         with caplog.at_level(logging.ERROR, "aiokclient"):
             simulate(scenario)
 
-    def test_send_all_raises_for_all_that_it_has_sent(
+    def test_send_all_raises_for_all_records_that_it_has_sent(
         self, caplog: pytest.LogCaptureFixture
     ) -> None:
         async def endless() -> AsyncIterator[bytes]:
@@ -366,9 +368,7 @@ class TestOnDeliveryError:
         assert not caplog.records
 
     @pytest.mark.parametrize("seen", ["send", "delivery", "flush", "no"])
-    def test_what_failed_the_producer_is_raised_at_the_end_unless_a_call_has_raised_it(
-        self, seen: str
-    ) -> None:
+    def test_the_failure_of_the_producer_is_raised_once(self, seen: str) -> None:
         class Broken(KafkaError):
             pass
 
@@ -393,7 +393,7 @@ class TestOnDeliveryError:
 
         simulate(scenario)
 
-    def test_delivery_errors_that_were_raised_are_not_raised_again_by_the_client(self) -> None:
+    def test_the_client_does_not_raise_delivery_errors_again(self) -> None:
         async def scenario(world: World) -> None:
             async with world.client() as client:
                 world.cluster.fail(ApiKey.PRODUCE, TopicAuthorizationError)
@@ -409,7 +409,7 @@ class TestOnDeliveryError:
 
 
 class TestKinds:
-    def test_out_of_time(self) -> None:
+    def test_a_record_that_expires_fails_with_delivery_timeout_error(self) -> None:
         async def scenario(world: World) -> None:
             options = {"delivery_timeout_ms": 100, "request_timeout_ms": 50, "close_timeout_ms": 50}
             async with world.producer(**options) as producer:
@@ -428,7 +428,7 @@ class TestKinds:
         simulate(scenario)
 
     @pytest.mark.parametrize("partition", [None, 0])
-    def test_a_topic_that_does_not_exist(self, partition: int | None) -> None:
+    def test_a_record_for_a_missing_topic_fails(self, partition: int | None) -> None:
         async def scenario(world: World) -> None:
             async with world.producer(max_block_ms=100) as producer:
                 delivery = producer.send("does-not-exist", b"v", partition=partition)
@@ -440,7 +440,7 @@ class TestKinds:
 
         simulate(scenario)
 
-    async def test_a_topic_that_no_broker_says_anything_of(
+    async def test_a_record_for_a_topic_without_metadata_fails(
         self, make: Make, topic: str, cluster: EmbeddedCluster
     ) -> None:
         async with make(max_block_ms=100, close_timeout_ms=50) as producer:
@@ -449,14 +449,16 @@ class TestKinds:
                 await producer.send(topic, b"v")
             cluster.resume(1)
 
-    async def test_a_topic_that_comes_in_time(self, make: Make, cluster: EmbeddedCluster) -> None:
+    async def test_a_record_is_delivered_when_its_topic_appears_in_time(
+        self, make: Make, cluster: EmbeddedCluster
+    ) -> None:
         async with make() as producer:
             delivery = producer.send("comes-in-time", b"v")
             cluster.create_topic("comes-in-time")
             assert (await delivery).offset == 0
         cluster.delete_topic("comes-in-time")
 
-    async def test_a_code_that_nobody_knows(
+    async def test_an_unknown_error_code_is_reported(
         self, make: Make, topic: str, cluster: EmbeddedCluster
     ) -> None:
         cluster.fail(ApiKey.PRODUCE, 4321)
@@ -466,5 +468,5 @@ class TestKinds:
             assert caught.value.code == 4321
             assert "4321" in str(caught.value)
 
-    def test_no_room_is_not_for_ever(self) -> None:
+    def test_buffer_exhausted_error_is_retriable(self) -> None:
         assert issubclass(BufferExhaustedError, RetriableError)

@@ -66,7 +66,7 @@ async def by_close(producer: Producer[Any, Any], delivery: Any) -> None:
 
 
 @pytest.mark.parametrize("ask", [by_await, by_gather, by_flush, by_send_all, by_close])
-async def test_asking_for_it_is_demand(make: Make, topic: str, ask: Any) -> None:
+async def test_an_awaited_batch_is_sent_without_lingering(make: Make, topic: str, ask: Any) -> None:
     async with make(**LONG) as producer:
         await producer.prepare(topic)
         delivery = producer.send(topic, b"v")
@@ -74,7 +74,9 @@ async def test_asking_for_it_is_demand(make: Make, topic: str, ask: Any) -> None
         assert delivery.done()
 
 
-async def test_without_demand_it_lingers(make: Make, topic: str, cluster: EmbeddedCluster) -> None:
+async def test_a_batch_lingers_when_no_task_awaits_it(
+    make: Make, topic: str, cluster: EmbeddedCluster
+) -> None:
     async with make(**LONG) as producer:
         await producer.send(topic, b"connected")
         cluster.reset()
@@ -86,7 +88,7 @@ async def test_without_demand_it_lingers(make: Make, topic: str, cluster: Embedd
         assert not delivery.done()
 
 
-async def test_one_awaited_record_takes_its_whole_batch_along(
+async def test_an_awaited_record_sends_its_whole_batch(
     make: Make, topic: str, cluster: EmbeddedCluster
 ) -> None:
     async with make(**LONG) as producer:
@@ -98,14 +100,16 @@ async def test_one_awaited_record_takes_its_whole_batch_along(
         assert produced(cluster) == 1
 
 
-async def test_after_linger_ms_it_leaves(make: Make, topic: str) -> None:
+async def test_a_batch_is_sent_after_linger_ms(make: Make, topic: str) -> None:
     done = asyncio.Event()
     async with make(linger_ms=20) as producer:
         producer.send(topic, b"v").add_done_callback(lambda each: done.set())
         await asyncio.wait_for(done.wait(), 30)
 
 
-async def test_a_full_batch_leaves(make: Make, topic: str, cluster: EmbeddedCluster) -> None:
+async def test_a_full_batch_is_sent_immediately(
+    make: Make, topic: str, cluster: EmbeddedCluster
+) -> None:
     done = asyncio.Event()
     async with make(**LONG, batch_size=1000) as producer:
         first = producer.send(topic, bytes(400))
@@ -116,7 +120,7 @@ async def test_a_full_batch_leaves(make: Make, topic: str, cluster: EmbeddedClus
         assert not last.done()
 
 
-async def test_demand_waits_while_a_request_is_in_flight(
+async def test_an_awaited_batch_waits_while_a_request_is_in_flight(
     make: Make, topic: str, cluster: EmbeddedCluster
 ) -> None:
     """All records that were sent meanwhile leave in one request."""
@@ -133,7 +137,9 @@ async def test_demand_waits_while_a_request_is_in_flight(
         assert produced(cluster) == 2
 
 
-async def test_many_tasks_share_requests(make: Make, topic: str, cluster: EmbeddedCluster) -> None:
+async def test_many_awaiting_tasks_share_requests(
+    make: Make, topic: str, cluster: EmbeddedCluster
+) -> None:
     async def work() -> None:
         for _ in range(10):
             await producer.send(topic, b"v")
@@ -145,7 +151,7 @@ async def test_many_tasks_share_requests(make: Make, topic: str, cluster: Embedd
         assert produced(cluster) <= 40, "a thousand records must share few requests"
 
 
-async def test_never_more_than_five_requests(
+async def test_at_most_five_requests_are_in_flight(
     make: Make, topic: str, cluster: EmbeddedCluster
 ) -> None:
     async with make(linger_ms=0, batch_size=100) as producer:
@@ -161,7 +167,7 @@ async def test_never_more_than_five_requests(
 
 
 class TestNoLinger:
-    async def test_at_once_when_nothing_is_in_flight(
+    async def test_a_batch_is_sent_at_once_with_linger_zero_when_nothing_is_in_flight(
         self, make: Make, topic: str, cluster: EmbeddedCluster
     ) -> None:
         async with make(linger_ms=0) as producer:
@@ -177,7 +183,9 @@ class TestNoLinger:
             assert len(sizes) == 2, "one batch with the first record, one with the rest"
             assert len(sizes[0]) < len(sizes[1])
 
-    async def test_nobody_has_to_ask(self, make: Make, topic: str) -> None:
+    async def test_a_batch_is_sent_with_linger_zero_without_an_await(
+        self, make: Make, topic: str
+    ) -> None:
         done = asyncio.Event()
         async with make(linger_ms=0) as producer:
             producer.send(topic, b"v").add_done_callback(lambda each: done.set())
@@ -185,7 +193,9 @@ class TestNoLinger:
 
 
 class TestFlush:
-    async def test_until_all_sent_before_is_done(self, make: Make, wide: str, topic: str) -> None:
+    async def test_flush_waits_for_all_records_sent_before(
+        self, make: Make, wide: str, topic: str
+    ) -> None:
         async with make(**LONG) as producer:
             deliveries = [producer.send(wide, b"v") for _ in range(500)]
             deliveries += producer.send_many(topic, [b"v"] * 500)
@@ -193,7 +203,7 @@ class TestFlush:
             assert all(each.done() for each in deliveries)
             await producer.flush()
 
-    async def test_not_for_what_is_sent_after(
+    async def test_flush_does_not_wait_for_records_sent_after(
         self, make: Make, topic: str, cluster: EmbeddedCluster
     ) -> None:
         async with make(linger_ms=0, batch_size=1) as producer:
@@ -210,7 +220,7 @@ class TestFlush:
             cluster.resume(1)
             await after
 
-    async def test_it_can_be_cut_off(
+    async def test_flush_can_be_cancelled(
         self, make: Make, topic: str, cluster: EmbeddedCluster
     ) -> None:
         async with make() as producer:

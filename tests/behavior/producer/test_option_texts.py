@@ -13,7 +13,9 @@ SERVERS = "localhost:9092"
 
 
 class TestProperties:
-    async def test_kafkas_names_and_texts(self, cluster: EmbeddedCluster, topic: str) -> None:
+    async def test_from_properties_takes_kafkas_names_and_texts(
+        self, cluster: EmbeddedCluster, topic: str
+    ) -> None:
         producer: Producer[Any, Any] = Producer.from_properties(
             {
                 "bootstrap.servers": cluster.bootstrap_servers,
@@ -33,11 +35,15 @@ class TestProperties:
         assert cluster.requests[-1].client_id == "props"
 
     @pytest.mark.parametrize("kind", [Producer, Admin, Client])
-    async def test_all_have_it(self, cluster: EmbeddedCluster, kind: Any) -> None:
+    async def test_all_clients_have_from_properties(
+        self, cluster: EmbeddedCluster, kind: Any
+    ) -> None:
         async with kind.from_properties({"bootstrap.servers": cluster.bootstrap_servers}) as made:
             assert made.state is State.RUNNING
 
-    async def test_what_no_text_can_say(self, cluster: EmbeddedCluster, topic: str) -> None:
+    async def test_from_properties_takes_functions_as_keywords(
+        self, cluster: EmbeddedCluster, topic: str
+    ) -> None:
         properties = {"bootstrap.servers": cluster.bootstrap_servers}
         made: Any = Producer.from_properties(properties, value_serializer=str.encode)
         async with made as producer:
@@ -53,7 +59,7 @@ class TestProperties:
             ("ack", "acks"),
         ],
     )
-    def test_an_unknown_name(self, name: str, nearest: str) -> None:
+    def test_an_unknown_property_is_refused(self, name: str, nearest: str) -> None:
         with pytest.raises(ConfigError) as caught:
             Producer.from_properties({"bootstrap.servers": SERVERS, name: "1"})
         assert name in str(caught.value)
@@ -75,7 +81,7 @@ class TestProperties:
             ("value.serializer", "org.apache.kafka.StringSerializer", "a function"),
         ],
     )
-    def test_a_bad_value(self, name: str, text: str, allowed: str) -> None:
+    def test_a_bad_property_value_is_refused(self, name: str, text: str, allowed: str) -> None:
         with pytest.raises(ConfigError) as caught:
             Producer.from_properties({"bootstrap.servers": SERVERS, name: text})
         for part in (name, allowed):
@@ -83,7 +89,7 @@ class TestProperties:
 
 
 class TestKeywords:
-    def test_the_defaults(self) -> None:
+    def test_options_have_their_defaults(self) -> None:
         options = Producer(bootstrap_servers=SERVERS)._options
         assert options.acks == -1
         assert options.enable_idempotence is True
@@ -97,12 +103,12 @@ class TestKeywords:
         assert options.close_timeout_ms == 5_000
 
     @pytest.mark.parametrize("kind", [Producer, Admin, Client])
-    def test_an_unknown_one(self, kind: Any) -> None:
+    def test_an_unknown_option_is_refused(self, kind: Any) -> None:
         with pytest.raises(ConfigError, match="Did you mean client_id"):
             kind(bootstrap_servers=SERVERS, clientid="x")
 
     @pytest.mark.parametrize("kind", [Producer, Admin, Client])
-    def test_servers_in_all_forms(self, kind: Any) -> None:
+    def test_bootstrap_servers_are_accepted_in_all_forms(self, kind: Any) -> None:
         for servers in (
             "a:1",
             "a:1,b:2",
@@ -113,24 +119,26 @@ class TestKeywords:
         ):
             assert kind(bootstrap_servers=servers).state is State.NEW
 
-    async def test_no_servers_at_all(self) -> None:
+    async def test_empty_bootstrap_servers_are_refused(self) -> None:
         with pytest.raises(ConfigError, match="bootstrap_servers"):
             await Producer().start()
 
     @pytest.mark.parametrize(
         "security", [Plaintext(), Tls(), ssl.create_default_context()], ids=["none", "tls", "own"]
     )
-    def test_security(self, security: Any) -> None:
+    def test_security_options_are_checked(self, security: Any) -> None:
         assert Client(bootstrap_servers=SERVERS, security=security).state is State.NEW
 
-    async def test_options_of_a_shared_client(self, cluster: EmbeddedCluster) -> None:
+    async def test_options_of_a_shared_client_are_refused(self, cluster: EmbeddedCluster) -> None:
         async with Client(bootstrap_servers=cluster.bootstrap_servers) as client:
             with pytest.raises(ConfigError, match="bootstrap_servers"):
                 Producer(client=client, bootstrap_servers=SERVERS)
             async with Producer(client=client, linger_ms=0, close_timeout_ms=1) as producer:
                 assert producer.state is State.RUNNING
 
-    async def test_levels(self, cluster: EmbeddedCluster, topic: str) -> None:
+    async def test_compression_levels_are_checked(
+        self, cluster: EmbeddedCluster, topic: str
+    ) -> None:
         for codec, level in (("gzip", 1), ("gzip", 9), ("zstd", 3), ("zstd", 19), ("lz4", 9)):
             async with Producer(
                 bootstrap_servers=cluster.bootstrap_servers,
@@ -141,7 +149,7 @@ class TestKeywords:
         with pytest.raises(ConfigError, match="compression_level"):
             Producer(bootstrap_servers=SERVERS, compression_type="gzip", compression_level=10)
 
-    def test_none_of_them_shows_a_secret(self) -> None:
+    def test_no_config_error_shows_a_secret(self) -> None:
         with pytest.raises(ConfigError) as caught:
             Client(bootstrap_servers=SERVERS, ssl_key_password=5)  # type: ignore[arg-type]  # on purpose
         assert "5" not in str(caught.value).replace("9092", "")

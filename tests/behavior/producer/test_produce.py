@@ -65,7 +65,7 @@ async def test_records_come_back_as_they_were_sent(cluster_servers: Any, codec: 
     ledger.check()
 
 
-async def test_all_that_a_record_has(cluster_servers: Any) -> None:
+async def test_all_fields_of_a_record_are_written(cluster_servers: Any) -> None:
     topic = await cluster_servers.new_topic()
     headers = [("h", b"1"), ("h", None), ("", b"")]
     async with producer(cluster_servers) as sending:
@@ -78,7 +78,7 @@ async def test_all_that_a_record_has(cluster_servers: Any) -> None:
     assert [(r.key, r.value) for r in others] == [(None, None), (b"", b""), (None, None)]
 
 
-async def test_keys_and_partitions(cluster_servers: Any) -> None:
+async def test_keys_determine_partitions_as_in_java(cluster_servers: Any) -> None:
     topic = await cluster_servers.new_topic(partitions=5)
     async with producer(cluster_servers) as sending:
         keys = [b"key-%d" % i for i in range(200)]
@@ -87,7 +87,7 @@ async def test_keys_and_partitions(cluster_servers: Any) -> None:
 
 
 @pytest.mark.parametrize("acks", [0, 1, "all"])
-async def test_acks(cluster_servers: Any, acks: Any) -> None:
+async def test_records_are_written_with_every_acks(cluster_servers: Any, acks: Any) -> None:
     topic = await cluster_servers.new_topic()
     async with producer(cluster_servers, acks=acks) as sending:
         results = await sending.gather(sending.send_many(topic, [b"x"] * 100))
@@ -103,7 +103,7 @@ async def test_acks(cluster_servers: Any, acks: Any) -> None:
         assert values == [b"x"] * 100
 
 
-async def test_append_times(cluster_servers: Any) -> None:
+async def test_append_times_are_returned(cluster_servers: Any) -> None:
     configs = {"message.timestamp.type": "LogAppendTime"}
     topic = await cluster_servers.new_topic(configs=configs)
     async with producer(cluster_servers) as sending:
@@ -125,7 +125,7 @@ async def test_a_batch_that_is_too_large_is_split(cluster_servers: Any, codec: s
     assert [r.value for r in await read(cluster_servers, topic)] == [*values, b"fits"]
 
 
-async def test_what_the_broker_refuses_fails_alone(cluster_servers: Any) -> None:
+async def test_a_refused_record_fails_alone(cluster_servers: Any) -> None:
     """Each refusal leaves a gap in the sequence, and later records are written all the same."""
     configs = {"message.timestamp.before.max.ms": 3_600_000, "cleanup.policy": "compact"}
     topic = await cluster_servers.new_topic(configs=configs)
@@ -146,13 +146,13 @@ async def test_what_the_broker_refuses_fails_alone(cluster_servers: Any) -> None
             offset += 4
 
 
-async def test_a_topic_that_is_not_there(cluster_servers: Any) -> None:
+async def test_a_record_for_a_missing_topic_fails(cluster_servers: Any) -> None:
     async with producer(cluster_servers, max_block_ms=3_000) as sending:
         with pytest.raises(UnknownTopicOrPartitionError):
             await sending.send("nobody-made-this-topic", b"v")
 
 
-async def test_a_topic_made_again(cluster_servers: Any) -> None:
+async def test_a_recreated_topic_is_written_to(cluster_servers: Any) -> None:
     topic = await cluster_servers.new_topic()
     async with (
         producer(cluster_servers, linger_ms=0) as sending,

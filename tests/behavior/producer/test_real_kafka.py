@@ -26,7 +26,9 @@ async def read(servers: str, topic: str, partitions: int = 1) -> list[Any]:
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 @pytest.mark.parametrize("acks", ["all", 1, 0])
-async def test_acks_and_codecs(kafka: Any, codec: str, acks: Any) -> None:
+async def test_records_are_written_with_every_acks_and_codec(
+    kafka: Any, codec: str, acks: Any
+) -> None:
     topic = kafka.create_topic(None, 1)
     sent = [b"%d" % i * 20 for i in range(2000)]
     async with Producer(
@@ -41,7 +43,7 @@ async def test_acks_and_codecs(kafka: Any, codec: str, acks: Any) -> None:
     assert [record.value for record in found] == sent
 
 
-async def test_all_that_a_record_can_have(kafka: Any) -> None:
+async def test_all_fields_of_a_record_are_written(kafka: Any) -> None:
     topic = kafka.create_topic(None, 3)
     headers = [("a", b"1"), ("a", None), ("é", b"")]
     async with Producer(bootstrap_servers=kafka.bootstrap) as producer:
@@ -54,7 +56,7 @@ async def test_all_that_a_record_can_have(kafka: Any) -> None:
     assert (second.key, second.value) == (b"k", None)
 
 
-async def test_the_brokers_time(kafka: Any) -> None:
+async def test_the_timestamp_is_the_brokers_with_log_append_time(kafka: Any) -> None:
     topic = kafka.create_topic(None, 1, 1, {"message.timestamp.type": "LogAppendTime"})
     async with Producer(bootstrap_servers=kafka.bootstrap) as producer:
         delivery = producer.send(topic, b"v", timestamp=1_700_000_000_000)
@@ -63,7 +65,7 @@ async def test_the_brokers_time(kafka: Any) -> None:
     assert metadata.timestamp == delivery.timestamp == record.timestamp > 1_700_000_000_000
 
 
-async def test_refusals(kafka: Any) -> None:
+async def test_refused_records_fail_with_their_errors(kafka: Any) -> None:
     small = kafka.create_topic(None, 1, 1, {"max.message.bytes": 1000})
     async with Producer(bootstrap_servers=kafka.bootstrap) as producer:
         with pytest.raises(RecordTooLargeError) as caught:
@@ -79,7 +81,7 @@ async def test_refusals(kafka: Any) -> None:
             await producer.send(small, b"v", partition=1)
 
 
-async def test_at_the_limit_of_max_request_size(kafka: Any) -> None:
+async def test_a_record_at_the_limit_of_max_request_size_is_written(kafka: Any) -> None:
     topic = kafka.create_topic(None, 1)
     async with Producer(bootstrap_servers=kafka.bootstrap) as producer:
         taken = 0
@@ -93,7 +95,7 @@ async def test_at_the_limit_of_max_request_size(kafka: Any) -> None:
         assert taken
 
 
-async def test_failures_at_the_end(kafka: Any) -> None:
+async def test_unretrieved_failures_are_raised_at_the_end(kafka: Any) -> None:
     small = kafka.create_topic(None, 1, 1, {"max.message.bytes": 1000})
     producer: Producer[Any, Any] = await Producer(bootstrap_servers=kafka.bootstrap, batch_size=0)
     for _ in range(120):
@@ -103,7 +105,7 @@ async def test_failures_at_the_end(kafka: Any) -> None:
     assert (caught.value.count, len(caught.value.exceptions)) == (120, 100)
 
 
-async def test_tasks_and_cancellation(kafka: Any) -> None:
+async def test_tasks_can_be_cancelled_while_records_are_delivered(kafka: Any) -> None:
     topic = kafka.create_topic(None, 4)
     async with Producer(bootstrap_servers=kafka.bootstrap) as producer:
         cancelled = 0
@@ -121,7 +123,7 @@ async def test_tasks_and_cancellation(kafka: Any) -> None:
     assert values.count(b"cancelled") == 50, "cancelling a waiter must cancel no delivery"
 
 
-async def test_low_level_calls(kafka: Any) -> None:
+async def test_low_level_calls_return_responses(kafka: Any) -> None:
     topic = kafka.create_topic(None, 1)
     async with Client(bootstrap_servers=kafka.bootstrap) as client:
         groups = await client.request(messages.ListGroupsRequest(), to=AnyBroker())

@@ -250,7 +250,7 @@ def test_what_is_made_without_its_fields_does_no_harm() -> None:
             outcome(lambda ask=ask, made=made: ask(made))
     empty: Any = Deliveries.__new__(Deliveries)
     assert list(empty) == []
-    with pytest.raises(TypeError, match="gather takes deliveries"):
+    with pytest.raises(TypeError, match="takes deliveries"):
         asyncio.run(
             gather(
                 [NATIVE.Delivery.__new__(NATIVE.Delivery)], SystemClock(), return_exceptions=False

@@ -202,7 +202,7 @@ def test_negotiation_takes_the_latest_common_version() -> None:
         match=r"broker supports versions 0 to 2\. This client supports versions 3",
     ):
         negotiate(messages.ProduceRequest, (0, 2))
-    with pytest.raises(UnsupportedVersionError, match="broker speaks 14 to 20"):
+    with pytest.raises(UnsupportedVersionError, match="broker supports versions 14 to 20"):
         negotiate(messages.ProduceRequest, (14, 20))
     with pytest.raises(UnsupportedVersionError, match="does not support the API Produce"):
         negotiate(messages.ProduceRequest, None)

@@ -94,7 +94,7 @@ def test_a_batch_over_the_limit_is_refused_before_its_first_record(codec: Compre
     batch = batch_of([bytes(10_000)] * 400, codec)
     size = len(decompress(codec, batch.buffer[HEADER_SIZE:]))
     stream = RecordStream(batch, check_crcs=True, limit=size - 1)
-    with pytest.raises(ContentLimitError, match=f"over {size - 1} bytes"):
+    with pytest.raises(ContentLimitError, match=f"more than {size - 1} bytes"):
         stream.take(1_000)
     with pytest.raises(ContentLimitError):
         batch.records("t", 0, limit=size - 1)
