@@ -67,7 +67,7 @@ def test_every_line_names_the_client_the_group_and_an_event(
         assert "log.py" not in record.filename
 
 
-def test_a_line_has_the_place_of_its_caller_and_what_extra_adds(
+def test_a_line_has_its_callers_position_and_extra_attributes(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     log = ClientLog("aiokclient.test", "app", "g")
@@ -96,7 +96,7 @@ def test_every_event_that_the_code_uses_is_listed() -> None:
     assert set(EVENTS) - used <= {"partitions_assigned", "partitions_revoked", "partitions_lost"}
 
 
-def test_no_module_logs_past_the_clients_own_log() -> None:
+def test_modules_log_only_through_the_clients_log() -> None:
     for path in Path(aiokclient.__file__).parent.rglob("*.py"):
         if "testing" not in path.parts and path.name != "log.py":
             assert "getLogger" not in path.read_text(), path
@@ -158,7 +158,7 @@ async def test_the_wire_shows_requests_that_have_no_response(
     assert ("Produce", "DisconnectedError") in {(f["api"], f["error"]) for f in failures}
 
 
-async def test_nothing_is_logged_at_the_default_level_while_all_is_well(
+async def test_nothing_is_logged_at_the_default_level_without_faults(
     cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "aiokclient.wire")
@@ -191,7 +191,7 @@ async def test_one_refused_record_is_followed_by_no_warning_about_others(
 
 
 @pytest.mark.parametrize("code", [OutOfOrderSequenceError])
-async def test_what_the_producer_recovers_from_tells_nobody_to_close_it(
+async def test_recoverable_errors_do_not_advise_to_close_the_producer(
     cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture, code: type[KafkaError]
 ) -> None:
     caplog.set_level(logging.DEBUG, "aiokclient")

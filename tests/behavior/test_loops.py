@@ -44,7 +44,7 @@ def consumer(servers: Any, topic: str, **options: Any) -> Consumer[bytes, bytes]
     return Consumer(topic, bootstrap_servers=servers.bootstrap, **options)
 
 
-def test_all_ways_of_sending_and_reading(run: Run) -> None:
+def test_all_ways_of_sending_and_reading_work_on_each_loop(run: Run) -> None:
     async def main(servers: Any) -> None:
         topic = await servers.new_topic(partitions=3)
         async with producer(servers) as sender:
@@ -63,7 +63,7 @@ def test_all_ways_of_sending_and_reading(run: Run) -> None:
     run(main)
 
 
-def test_many_tasks_that_await_their_sends(run: Run) -> None:
+def test_many_tasks_can_await_their_sends_on_each_loop(run: Run) -> None:
     async def main(servers: Any) -> None:
         topic = await servers.new_topic(partitions=3)
         async with producer(servers, linger_ms=0) as sender:
@@ -78,7 +78,7 @@ def test_many_tasks_that_await_their_sends(run: Run) -> None:
     run(main)
 
 
-def test_more_than_the_transport_takes_at_once(run: Run) -> None:
+def test_large_frames_are_written_completely_on_each_loop(run: Run) -> None:
     async def main(servers: Any) -> None:
         topic = await servers.new_topic(partitions=2)
         values = [bytes([number]) * 900_000 for number in range(12)]
@@ -91,7 +91,9 @@ def test_more_than_the_transport_takes_at_once(run: Run) -> None:
 
 
 @pytest.mark.parametrize("compression", ["gzip", "snappy", "lz4", "zstd"])
-def test_batches_that_are_compressed_in_threads(run: Run, compression: str) -> None:
+def test_batches_compressed_in_threads_are_delivered_on_each_loop(
+    run: Run, compression: str
+) -> None:
     async def main(servers: Any) -> None:
         topic = await servers.new_topic()
         options = {"compression_type": compression, "batch_size": 500_000}
@@ -104,7 +106,7 @@ def test_batches_that_are_compressed_in_threads(run: Run, compression: str) -> N
     run(main)
 
 
-def test_leaving_in_the_midst(run: Run) -> None:
+def test_leaving_during_work_leaves_nothing_open_on_each_loop(run: Run) -> None:
     async def main(servers: Any) -> None:
         topic = await servers.new_topic()
         sender = producer(servers, close_timeout_ms=0, linger_ms=60_000)
@@ -130,7 +132,7 @@ def test_leaving_in_the_midst(run: Run) -> None:
     run(main)
 
 
-def test_a_task_that_is_cancelled_while_it_reads(run: Run) -> None:
+def test_a_cancelled_reader_loses_no_record_on_each_loop(run: Run) -> None:
     async def main(servers: Any) -> None:
         topic = await servers.new_topic()
         waiting = asyncio.Event()

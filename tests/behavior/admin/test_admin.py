@@ -221,7 +221,7 @@ async def test_configs_of_several_resources_can_be_changed_in_one_call(
     only(results, UnknownTopicOrPartitionError)
 
 
-async def test_a_name_may_occur_twice_in_one_call(admin: Admin, name: str) -> None:
+async def test_a_name_twice_in_one_call_is_refused(admin: Admin, name: str) -> None:
     with pytest.raises(IllegalStateError, match="twice"):
         await admin.create_topics([NewTopic(name), NewTopic(name)])
 
@@ -231,5 +231,7 @@ async def test_a_call_without_items_returns_no_results(admin: Admin) -> None:
     assert (await admin.create_topics([])).raise_for_errors() == {}
 
 
-async def test_a_call_with_a_timeout_of_zero_raises(admin: Admin, name: str) -> None:
+async def test_a_call_with_a_timeout_of_zero_returns_timeout_errors(
+    admin: Admin, name: str
+) -> None:
     only(await admin.describe_topics([name], timeout=0), ApiTimeoutError)

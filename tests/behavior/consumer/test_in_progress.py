@@ -68,7 +68,7 @@ class TestOneReader:
             assert (await waiting).offset == 0
             assert (await anext(iterator)).offset == 1
 
-    async def test_gathered_reads_are_refused(self, stage: Any) -> None:
+    async def test_only_the_first_of_gathered_reads_is_allowed(self, stage: Any) -> None:
         stage.fill(5)
         async with stage.consumer() as consumer:
             found = await asyncio.gather(

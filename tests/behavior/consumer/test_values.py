@@ -71,7 +71,7 @@ class TestDeserializers:
         assert list(first.headers) == header
         assert (second.key, second.value) == (None, None)
 
-    def test_deserializers_are_not_called_for_none(self) -> None:
+    def test_invalid_deserializers_are_refused(self) -> None:
         for option in ("key_deserializer", "value_deserializer", "on_record_error"):
             options: Any = {option: 5}
             with pytest.raises(ConfigError, match=option):

@@ -126,7 +126,7 @@ class TestKeywords:
     @pytest.mark.parametrize(
         "security", [Plaintext(), Tls(), ssl.create_default_context()], ids=["none", "tls", "own"]
     )
-    def test_security_options_are_checked(self, security: Any) -> None:
+    def test_security_accepts_its_classes_and_ssl_contexts(self, security: Any) -> None:
         assert Client(bootstrap_servers=SERVERS, security=security).state is State.NEW
 
     async def test_options_of_a_shared_client_are_refused(self, cluster: EmbeddedCluster) -> None:

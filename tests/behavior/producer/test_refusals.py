@@ -55,7 +55,7 @@ WRONG: list[tuple[dict[str, Any], type[KafkaError]]] = [
 @pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("amid", [0, 1, 2])
 @pytest.mark.parametrize(("wrong", "error"), WRONG)
-async def test_send_keeps_nothing_of_it(
+async def test_a_refused_send_keeps_nothing(
     make: Make,
     topic: str,
     values: Values,
@@ -79,7 +79,7 @@ async def test_send_keeps_nothing_of_it(
 
 @pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize(("wrong", "error"), WRONG)
-async def test_send_many_keeps_nothing_at_all(
+async def test_a_refused_send_many_keeps_nothing(
     make: Make,
     topic: str,
     values: Values,
@@ -105,7 +105,7 @@ async def test_send_many_keeps_nothing_at_all(
 @pytest.mark.parametrize(
     "name", ["", ".", "..", "a b", "a/b", "é", "x" * 250, "a\n", None, 5, b"t"]
 )
-async def test_a_bad_topic_name(make: Make, topic: str, name: Any) -> None:
+async def test_a_bad_topic_name_is_refused(make: Make, topic: str, name: Any) -> None:
     async with make() as producer:
         with pytest.raises(InvalidTopicError):
             producer.send(name, b"v")
@@ -121,7 +121,7 @@ async def test_a_bad_topic_name(make: Make, topic: str, name: Any) -> None:
         assert isinstance(longest.exception(), ClosedError)
 
 
-async def test_headers_that_can_be_read_only_once(
+async def test_headers_from_an_iterator_are_written_or_refused(
     make: Make, topic: str, cluster: EmbeddedCluster
 ) -> None:
     def once() -> Iterator[tuple[str, bytes]]:
@@ -135,7 +135,7 @@ async def test_headers_that_can_be_read_only_once(
     assert list(cluster.records(topic)[0].headers) == [("h", b"v")]
 
 
-async def test_what_is_changed_after_send_is_not_changed_in_the_record(
+async def test_changes_after_send_do_not_change_the_record(
     make: Make, topic: str, cluster: EmbeddedCluster
 ) -> None:
     headers: list[tuple[str, bytes | None]] = [("h", b"v")]
@@ -151,14 +151,14 @@ async def test_what_is_changed_after_send_is_not_changed_in_the_record(
 
 
 @pytest.mark.parametrize("size", [1_048_576 - 200, 1_048_576 - 100, 500_000])
-async def test_what_is_not_refused_is_not_too_large_for_a_broker(
+async def test_accepted_records_are_not_too_large_for_a_broker(
     make: Make, topic: str, size: int
 ) -> None:
     async with make() as producer:
         assert (await producer.send(topic, bytes(size))).offset == 0
 
 
-async def test_what_max_request_size_lets_through_fits_into_max_request_size(
+async def test_accepted_records_fit_into_max_request_size(
     make: Make, cluster: EmbeddedCluster
 ) -> None:
     cluster.create_topic("sizes", configs={"max.message.bytes": 2000})
@@ -172,7 +172,9 @@ async def test_what_max_request_size_lets_through_fits_into_max_request_size(
     cluster.delete_topic("sizes")
 
 
-async def test_what_only_the_broker_finds_too_large(make: Make, cluster: EmbeddedCluster) -> None:
+async def test_a_record_too_large_for_the_broker_fails_its_delivery(
+    make: Make, cluster: EmbeddedCluster
+) -> None:
     cluster.create_topic("small", configs={"max.message.bytes": 1000})
     async with make() as producer:
         with pytest.raises(RecordTooLargeError) as caught:
@@ -187,7 +189,7 @@ class TestSequences:
     """The kinds of collections that `send_many` accepts."""
 
     @pytest.mark.parametrize("kind", [list, tuple, deque])
-    async def test_sized_sequences(
+    async def test_send_many_accepts_sequences(
         self, make: Make, topic: str, values: Values, kind: Callable[[Any], Any]
     ) -> None:
         sent = [b"%d" % i for i in range(1000)]
@@ -210,7 +212,7 @@ class TestSequences:
             lambda: ProducerRecord("t", b"v"),
         ],
     )
-    async def test_what_is_none(
+    async def test_send_many_refuses_what_is_not_a_sequence(
         self, make: Make, topic: str, values: Values, what: Callable[[], Any], known: bool
     ) -> None:
         async with make() as producer:
@@ -222,7 +224,7 @@ class TestSequences:
         assert values(topic) == [b"after"]
 
     @pytest.mark.parametrize("what", [iter([b"a"]), {b"a"}, {b"a": 1}.keys()])
-    async def test_what_has_no_order_is_told_about_send_all(
+    async def test_send_many_refuses_unordered_collections_and_names_send_all(
         self, make: Make, topic: str, what: Any
     ) -> None:
         async with make() as producer:
@@ -230,14 +232,14 @@ class TestSequences:
                 producer.send_many(topic, what)
             assert await producer.send_all(topic, what) == 1
 
-    async def test_nothing_is_nothing(self, make: Make, topic: str) -> None:
+    async def test_send_many_of_nothing_returns_nothing(self, make: Make, topic: str) -> None:
         async with make() as producer:
             assert list(producer.send_many(topic, [])) == []
             assert await producer.send_all(topic, []) == 0
 
 
 class TestSerializers:
-    async def test_a_failing_one_keeps_nothing_of_a_send_many(
+    async def test_a_failing_serializer_keeps_nothing_of_a_send_many(
         self, make: Make, topic: str, values: Values
     ) -> None:
         async with make(value_serializer=lambda value: bytes([value])) as producer:
@@ -259,12 +261,16 @@ class TestSerializers:
             assert [m.offset for m in await producer.gather(deliveries)] == [1, 2, 3]
 
     @pytest.mark.parametrize("result", ["text", 5, [1]])
-    async def test_what_is_not_bytes(self, make: Make, topic: str, result: Any) -> None:
+    async def test_a_serializer_must_return_bytes(
+        self, make: Make, topic: str, result: Any
+    ) -> None:
         async with make(key_serializer=lambda _: result) as producer:
             with pytest.raises(SerializationError, match="key serializer"):
                 producer.send(topic, b"v", key=1)
 
-    async def test_objects_see_topic_value_and_headers(self, make: Make, topic: str) -> None:
+    async def test_serializer_objects_get_topic_value_and_headers(
+        self, make: Make, topic: str
+    ) -> None:
         seen: list[Any] = []
 
         class Object:
@@ -282,7 +288,9 @@ class TestSerializers:
             (topic, 6, []),
         ]
 
-    async def test_one_that_was_to_be_prepared(self, make: Make, topic: str) -> None:
+    async def test_send_raises_until_the_serializer_is_prepared(
+        self, make: Make, topic: str
+    ) -> None:
         class Registry:
             def __init__(self) -> None:
                 self.schemas: dict[str, bytes] = {}
@@ -317,7 +325,9 @@ class TestSerializers:
 
 class TestWhenItIsOver:
     @pytest.mark.parametrize("how", ["close", "with", "failed start"])
-    async def test_a_closed_one(self, make: Make, topic: str, how: str) -> None:
+    async def test_a_closed_producer_refuses_records(
+        self, make: Make, topic: str, how: str
+    ) -> None:
         producer = make()
         if how == "with":
             async with producer:
@@ -344,13 +354,15 @@ class TestWhenItIsOver:
             with pytest.raises(ClosedError):
                 await wait()
 
-    async def test_one_that_was_never_started(self, make: Make, topic: str) -> None:
+    async def test_a_producer_that_was_never_started_refuses_records(
+        self, make: Make, topic: str
+    ) -> None:
         producer = make()
         assert producer.full is False
         with pytest.raises(IllegalStateError):
             producer.send(topic, b"v")
 
-    async def test_what_a_delivery_is_told(
+    async def test_a_failed_delivery_raises_an_error_with_all_details(
         self, make: Make, topic: str, cluster: EmbeddedCluster
     ) -> None:
         async with make() as producer:

@@ -43,28 +43,28 @@ async def client(cluster: EmbeddedCluster) -> AsyncIterator[Client]:
 
 class TestRequest:
     @pytest.mark.parametrize("to", [AnyBroker(), Broker(1), Controller()])
-    async def test_targets(self, client: Client, to: Any) -> None:
+    async def test_requests_are_sent_to_their_targets(self, client: Client, to: Any) -> None:
         response = await client.request(messages.DescribeClusterRequest(), to=to)
         assert isinstance(response, messages.DescribeClusterResponse)
         assert [broker.broker_id for broker in response.brokers] == [1]
 
-    async def test_a_leader(self, client: Client, topic: str) -> None:
+    async def test_requests_are_sent_to_the_leader(self, client: Client, topic: str) -> None:
         request = messages.ListOffsetsRequest()
         assert isinstance(
             await client.request(request, Leader(topic, 0)), messages.ListOffsetsResponse
         )
 
     @pytest.mark.parametrize("kind", ["group", "transaction"])
-    async def test_a_coordinator(self, client: Client, kind: str) -> None:
+    async def test_requests_are_sent_to_the_coordinator(self, client: Client, kind: str) -> None:
         response = await client.request(DESCRIBE, Coordinator(kind, "some-key"))
         assert response.error_code == 0
 
-    async def test_a_kind_of_coordinator_that_there_is_not(self, client: Client) -> None:
+    async def test_an_unknown_kind_of_coordinator_is_refused(self, client: Client) -> None:
         with pytest.raises((KafkaError, ValueError)):
             await client.request(DESCRIBE, Coordinator("nonsense", "key"), timeout=5)
 
     @pytest.mark.parametrize("to", [Broker(9), Leader("nowhere", 0), Leader("nowhere", -1)])
-    def test_a_target_that_there_is_not(self, to: Any) -> None:
+    def test_an_unknown_target_is_refused(self, to: Any) -> None:
         async def scenario(world: World) -> None:
             async with world.client() as client:
                 with pytest.raises(ApiTimeoutError) as caught:
@@ -73,28 +73,32 @@ class TestRequest:
 
         simulate(scenario)
 
-    async def test_an_error_has_its_places(self, client: Client, cluster: EmbeddedCluster) -> None:
+    async def test_an_error_names_api_and_broker(
+        self, client: Client, cluster: EmbeddedCluster
+    ) -> None:
         cluster.fail(ApiKey.DESCRIBE_CLUSTER, ClusterAuthorizationError)
         with pytest.raises(ClusterAuthorizationError) as caught:
             await client.request(DESCRIBE, AnyBroker())
         assert (caught.value.api, caught.value.broker) == ("DescribeCluster", 1)
         assert (caught.value.code, caught.value.retriable) == (31, False)
 
-    async def test_what_may_pass_is_tried_again(
+    async def test_retriable_errors_are_retried(
         self, client: Client, cluster: EmbeddedCluster
     ) -> None:
         cluster.fail(ApiKey.DESCRIBE_CLUSTER, NotControllerError, times=2)
         response = await client.request(DESCRIBE, Controller())
         assert response.error_code == 0
 
-    async def test_an_unknown_code_is_kept(self, client: Client, cluster: EmbeddedCluster) -> None:
+    async def test_an_unknown_error_code_is_kept(
+        self, client: Client, cluster: EmbeddedCluster
+    ) -> None:
         cluster.fail(ApiKey.DESCRIBE_CLUSTER, 7777)
         with pytest.raises(KafkaError) as caught:
             await client.request(DESCRIBE, AnyBroker())
         assert caught.value.code == 7777
         assert "7777" in str(caught.value)
 
-    async def test_what_it_says_of_parts_is_the_callers_to_read(self, client: Client) -> None:
+    async def test_errors_of_parts_are_returned_in_the_response(self, client: Client) -> None:
         request = messages.MetadataRequest(
             topics=[messages.metadata.MetadataRequestTopic(name="nowhere")],
             allow_auto_topic_creation=False,
@@ -102,11 +106,13 @@ class TestRequest:
         response = await client.request(request, to=AnyBroker())
         assert response.topics[0].error_code == UnknownTopicOrPartitionError.code
 
-    async def test_an_api_that_the_broker_has_not(self, client: Client) -> None:
+    async def test_an_api_that_the_broker_does_not_have_is_refused(self, client: Client) -> None:
         with pytest.raises(UnsupportedVersionError, match="CreateDelegationToken"):
             await client.request(messages.CreateDelegationTokenRequest(), to=AnyBroker())
 
-    async def test_timeouts(self, client: Client, cluster: EmbeddedCluster) -> None:
+    async def test_requests_end_by_their_timeouts(
+        self, client: Client, cluster: EmbeddedCluster
+    ) -> None:
         await client.request(DESCRIBE, AnyBroker(), timeout=math.inf)
         cluster.pause(1)
         for timeout in (0, 0.01):
@@ -131,7 +137,7 @@ class TestRequest:
             (DESCRIBE, AnyBroker(), "5"),
         ],
     )
-    async def test_wrong_arguments(
+    async def test_wrong_arguments_are_refused(
         self, client: Client, message: Any, to: Any, timeout: Any
     ) -> None:
         with pytest.raises(TypeError):
@@ -141,7 +147,7 @@ class TestRequest:
 
 
 class TestHandles:
-    async def test_any_number_of_times(self, client: Client) -> None:
+    async def test_a_handle_can_be_awaited_any_number_of_times(self, client: Client) -> None:
         handle = client.send(DESCRIBE, to=AnyBroker())
         assert not handle.done()
         with pytest.raises(asyncio.InvalidStateError):
@@ -155,7 +161,7 @@ class TestHandles:
         assert handle.exception() is None
         assert (await asyncio.wait_for(handle, 5)) is first
 
-    async def test_a_waiter_is_cancelled_the_request_is_not(
+    async def test_cancelling_a_waiter_does_not_cancel_the_request(
         self, client: Client, cluster: EmbeddedCluster
     ) -> None:
         cluster.pause(1)
@@ -166,7 +172,9 @@ class TestHandles:
         cluster.resume(1)
         assert (await handle).error_code == 0
 
-    async def test_failures(self, client: Client, cluster: EmbeddedCluster) -> None:
+    async def test_a_handle_raises_the_failure_of_its_request(
+        self, client: Client, cluster: EmbeddedCluster
+    ) -> None:
         cluster.fail(ApiKey.DESCRIBE_CLUSTER, ClusterAuthorizationError)
         handle = client.send(DESCRIBE, to=AnyBroker())
         for _ in range(2):
@@ -174,7 +182,7 @@ class TestHandles:
                 await handle
         assert isinstance(handle.exception(), ClusterAuthorizationError)
 
-    async def test_callbacks(self, client: Client) -> None:
+    async def test_a_handle_calls_its_callbacks(self, client: Client) -> None:
         called: list[Any] = []
         handle = client.send(DESCRIBE, to=AnyBroker())
         handle.add_done_callback(called.append)
@@ -182,7 +190,7 @@ class TestHandles:
         await asyncio.sleep(0)
         assert called == [handle]
 
-    async def test_many_are_pipelined(self, client: Client) -> None:
+    async def test_many_requests_are_in_flight_at_once(self, client: Client) -> None:
         handles = [client.send(DESCRIBE, to=Broker(1)) for _ in range(100)]
         responses = await asyncio.gather(*handles)
         assert {response.error_code for response in responses} == {0}
@@ -190,7 +198,9 @@ class TestHandles:
 
 class TestWhatAllHave:
     @pytest.mark.parametrize("kind", [Producer, Admin, Client])
-    async def test_state_health_and_metrics(self, cluster: EmbeddedCluster, kind: Any) -> None:
+    async def test_clients_have_state_health_and_metrics(
+        self, cluster: EmbeddedCluster, kind: Any
+    ) -> None:
         made = kind(bootstrap_servers=cluster.bootstrap_servers)
         assert made.state is State.NEW
         async with made as same:
@@ -206,7 +216,7 @@ class TestWhatAllHave:
             assert made.metrics(), "each call must return a new dict"
         assert made.state is State.CLOSED
 
-    async def test_metrics_of_producers_that_share_a_client(
+    async def test_producers_that_share_a_client_share_metrics(
         self, client: Client, topic: str, cluster: EmbeddedCluster
     ) -> None:
         async with Producer(client=client) as one, Producer(client=client) as two:
@@ -221,6 +231,6 @@ class TestWhatAllHave:
             await asyncio.gather(*deliveries)
             assert client.metrics()["producer.buffer.bytes"] == 0
 
-    async def test_the_id_for_telemetry(self, client: Client) -> None:
+    async def test_clients_have_an_instance_id_for_telemetry(self, client: Client) -> None:
         with pytest.raises(UnsupportedVersionError):
             await client.client_instance_id(timeout=5)

@@ -48,7 +48,7 @@ def fill(producer: Producer[Any, Any], topic: str, **options: Any) -> tuple[list
 
 
 class TestRoom:
-    async def test_as_much_again_is_queued_then_send_raises(
+    async def test_send_raises_after_the_buffer_and_the_overflow_queue_are_full(
         self, small: Producer[Any, Any], topic: str, cluster: EmbeddedCluster
     ) -> None:
         cluster.pause(1)
@@ -78,7 +78,7 @@ class TestRoom:
         await small.drain()
         await small.gather(parked)
 
-    async def test_drain_is_at_once_when_it_is_not_queued(
+    async def test_drain_returns_immediately_when_no_record_is_queued(
         self, small: Producer[Any, Any], topic: str, cluster: EmbeddedCluster
     ) -> None:
         cluster.pause(1)
@@ -90,7 +90,7 @@ class TestRoom:
         await delivery
 
     @pytest.mark.parametrize("how", ["asyncio", "anyio"])
-    async def test_drain_can_be_cut_off(
+    async def test_drain_can_be_cancelled(
         self, small: Producer[Any, Any], topic: str, cluster: EmbeddedCluster, how: str
     ) -> None:
         cluster.pause(1)
@@ -120,7 +120,7 @@ class TestRoom:
         with pytest.raises(ClosedError):
             await draining
 
-    async def test_a_loop_of_sends_and_drains_takes_all(
+    async def test_a_loop_of_sends_and_drains_delivers_all_records(
         self, small: Producer[Any, Any], topic: str, cluster: EmbeddedCluster
     ) -> None:
         deliveries = []
@@ -132,7 +132,7 @@ class TestRoom:
             results = await small.gather(deliveries)
         assert [metadata.offset for metadata in results] == [*range(1, 601)]
 
-    async def test_each_task_drains_for_itself(
+    async def test_tasks_that_send_and_drain_keep_their_order(
         self, small: Producer[Any, Any], topic: str, cluster: EmbeddedCluster
     ) -> None:
         async def work() -> list[Any]:
@@ -170,7 +170,7 @@ class TestRoom:
 
 class TestSendMany:
     @pytest.mark.parametrize("keyed", [True, False])
-    async def test_all_or_nothing(
+    async def test_send_many_sends_all_or_nothing(
         self, small: Producer[Any, Any], topic: str, cluster: EmbeddedCluster, keyed: bool
     ) -> None:
         many: list[Any] = [(b"k", VALUE) if keyed else VALUE] * 300
@@ -180,7 +180,7 @@ class TestSendMany:
         assert [metadata.offset for metadata in results] == [*range(1, 51)]
         assert len(cluster.records(topic)) == 51
 
-    async def test_what_is_beyond_the_buffer_goes_to_the_overflow_queue(
+    async def test_send_many_uses_the_overflow_queue(
         self, small: Producer[Any, Any], topic: str, cluster: EmbeddedCluster
     ) -> None:
         cluster.pause(1)
@@ -193,7 +193,7 @@ class TestSendMany:
         results = await small.gather(deliveries)
         assert [metadata.offset for metadata in results] == [*range(1, 151)]
 
-    async def test_order_with_single_sends(
+    async def test_send_many_keeps_the_order_with_single_sends(
         self, small: Producer[Any, Any], topic: str, values: Any
     ) -> None:
         small.send(topic, b"1")
@@ -206,7 +206,7 @@ class TestSendMany:
 
 class TestSendAll:
     @pytest.mark.parametrize("kind", ["list", "generator", "async", "pairs"])
-    async def test_more_than_there_is_room_for(
+    async def test_send_all_waits_for_room(
         self, small: Producer[Any, Any], topic: str, kind: str, values: Any
     ) -> None:
         async def stream() -> AsyncIterator[bytes]:
@@ -223,7 +223,7 @@ class TestSendAll:
         assert await small.send_all(topic, given) == 500
         assert values(topic)[1:] == items, "send_all must return after all acknowledgements"
 
-    async def test_it_sends_no_more_after_the_first_failure(
+    async def test_send_all_stops_after_the_first_failure(
         self, make: Make, topic: str, cluster: EmbeddedCluster
     ) -> None:
         taken = 0
@@ -244,7 +244,7 @@ class TestSendAll:
         assert sent >= 1
         assert not cluster.records(topic)
 
-    async def test_a_failure_ends_the_wait_for_the_next_item(
+    async def test_a_failure_ends_the_wait_of_send_all_for_the_next_item(
         self, make: Make, topic: str, cluster: EmbeddedCluster
     ) -> None:
         async def stuck() -> AsyncIterator[bytes]:
@@ -256,7 +256,9 @@ class TestSendAll:
             with pytest.raises(TopicAuthorizationError):
                 await asyncio.wait_for(producer.send_all(topic, stuck()), 20)
 
-    async def test_a_close_ends_the_wait_for_the_next_item(self, make: Make, topic: str) -> None:
+    async def test_close_ends_the_wait_of_send_all_for_the_next_item(
+        self, make: Make, topic: str
+    ) -> None:
         begun = asyncio.Event()
 
         async def stuck() -> AsyncIterator[bytes]:
@@ -270,7 +272,7 @@ class TestSendAll:
         with pytest.raises(ClosedError):
             await asyncio.wait_for(sending, 20)
 
-    async def test_another_ones_failure_is_not_its_own(
+    async def test_send_all_ignores_failures_of_other_calls(
         self, make: Make, topic: str, wide: str, cluster: EmbeddedCluster
     ) -> None:
         cluster.fail(ApiKey.PRODUCE, TopicAuthorizationError, topic=wide)
@@ -284,7 +286,7 @@ class TestSendAll:
 
             assert await producer.send_all(topic, stream()) == 10
 
-    async def test_what_the_source_raises_goes_through(
+    async def test_send_all_raises_the_error_of_its_source(
         self, small: Producer[Any, Any], topic: str, values: Any
     ) -> None:
         def source() -> Iterator[Any]:
@@ -301,7 +303,7 @@ class TestSendAll:
         assert b"never" not in values(topic)
 
     @pytest.mark.parametrize("how", ["asyncio", "anyio"])
-    async def test_it_can_be_cut_off(
+    async def test_send_all_can_be_cancelled(
         self, small: Producer[Any, Any], topic: str, cluster: EmbeddedCluster, how: str
     ) -> None:
         cluster.pause(1)
@@ -319,7 +321,7 @@ class TestSendAll:
 
 
 class TestWhatCannotBeSent:
-    async def test_one_partition_a_quarter_all_of_them_half(
+    async def test_unsendable_partitions_hold_at_most_a_quarter_each_and_half_together(
         self, make: Make, cluster: EmbeddedCluster
     ) -> None:
         """A partition that cannot be sent may hold a quarter of each pool, and all of them half.
@@ -342,7 +344,9 @@ class TestWhatCannotBeSent:
             assert isinstance(everything[0], ClosedError)
             raise_nothing(producer)
 
-    async def test_all_others_go_on(self, make: Make, topic: str) -> None:
+    async def test_sendable_partitions_continue_beside_unsendable_ones(
+        self, make: Make, topic: str
+    ) -> None:
         producer = await make(buffer_memory=MEMORY, on_delivery_error=lambda each: None)
         await producer.prepare(topic)
         for i in range(8):

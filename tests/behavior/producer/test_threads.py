@@ -53,19 +53,23 @@ class TestFromElsewhere:
             lambda p, t: p.start(),
         ],
     )
-    async def test_another_thread(self, make: Make, topic: str, call: Any) -> None:
+    async def test_calls_from_another_thread_are_refused(
+        self, make: Make, topic: str, call: Any
+    ) -> None:
         async with make() as producer:
             with pytest.raises(WrongThreadError, match="send_threadsafe"):
                 await asyncio.to_thread(elsewhere, lambda: call(producer, topic))
             assert (await producer.send(topic, b"v")).offset == 0
 
-    async def test_another_thread_without_a_loop(self, make: Make, topic: str) -> None:
+    async def test_calls_from_another_thread_without_a_loop_are_refused(
+        self, make: Make, topic: str
+    ) -> None:
         async with make() as producer:
             for send in (producer.send, lambda t, v: producer.send_many(t, [v])):
                 with pytest.raises(WrongThreadError, match="send_threadsafe"):
                     await asyncio.to_thread(send, topic, b"v")
 
-    def test_another_loop(self, make: Make, topic: str) -> None:
+    def test_calls_from_another_loop_are_refused(self, make: Make, topic: str) -> None:
         producer = make()
         with asyncio.Runner() as home, asyncio.Runner() as other:
             home.run(producer.start())
@@ -91,7 +95,9 @@ class TestFromElsewhere:
             assert home.run(wait()).offset == 0
             home.run(producer.close())
 
-    async def test_a_client_and_its_handles(self, cluster: EmbeddedCluster) -> None:
+    async def test_calls_of_a_client_and_its_handles_from_elsewhere_are_refused(
+        self, cluster: EmbeddedCluster
+    ) -> None:
         request = messages.DescribeClusterRequest()
         async with Client(bootstrap_servers=cluster.bootstrap_servers) as client:
             for call in (
@@ -108,14 +114,18 @@ class TestFromElsewhere:
             cluster.resume(1)
             await handle
 
-    async def test_an_admin(self, cluster: EmbeddedCluster) -> None:
+    async def test_calls_of_an_admin_from_elsewhere_are_refused(
+        self, cluster: EmbeddedCluster
+    ) -> None:
         async with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
             with pytest.raises(WrongThreadError, match="run_coroutine_threadsafe"):
                 await asyncio.to_thread(elsewhere, admin.list_topics)
 
 
 class TestSendThreadsafe:
-    async def test_from_many_threads(self, make: Make, topic: str, values: Any) -> None:
+    async def test_send_threadsafe_works_from_many_threads(
+        self, make: Make, topic: str, values: Any
+    ) -> None:
         async with make() as producer:
 
             def work(number: int) -> list[int]:
@@ -131,7 +141,9 @@ class TestSendThreadsafe:
         assert all(offsets == sorted(offsets) for offsets in found)
         assert len(set(values(topic))) == 200
 
-    async def test_all_arguments(self, make: Make, wide: str, cluster: EmbeddedCluster) -> None:
+    async def test_send_threadsafe_takes_all_arguments(
+        self, make: Make, wide: str, cluster: EmbeddedCluster
+    ) -> None:
         async with make() as producer:
             future = producer.send_threadsafe(
                 wide, b"v", key=b"k", partition=2, timestamp=5, headers=[("h", b"w")]
@@ -140,7 +152,9 @@ class TestSendThreadsafe:
         (record,) = cluster.records(wide)
         assert (record.key, record.value, list(record.headers)) == (b"k", b"v", [("h", b"w")])
 
-    async def test_failures(self, make: Make, topic: str, cluster: EmbeddedCluster) -> None:
+    async def test_send_threadsafe_returns_failures(
+        self, make: Make, topic: str, cluster: EmbeddedCluster
+    ) -> None:
         async with make() as producer:
             bad = producer.send_threadsafe("bad topic", b"v")
             with pytest.raises(InvalidTopicError):
@@ -150,7 +164,7 @@ class TestSendThreadsafe:
             with pytest.raises(TopicAuthorizationError):
                 await asyncio.to_thread(failed.result, 30)
 
-    async def test_beyond_the_overflow_queue(
+    async def test_send_threadsafe_fails_when_the_overflow_queue_is_full(
         self, make: Make, topic: str, cluster: EmbeddedCluster
     ) -> None:
         async with make(buffer_memory=10_000, close_timeout_ms=0) as producer:
@@ -163,7 +177,7 @@ class TestSendThreadsafe:
             taken = [f for f in futures if f not in refused]
             await asyncio.gather(*map(asyncio.wrap_future, taken))
 
-    async def test_when_it_is_over(self, make: Make, topic: str) -> None:
+    async def test_send_threadsafe_fails_after_close(self, make: Make, topic: str) -> None:
         producer = make()
         with pytest.raises(IllegalStateError):
             producer.send_threadsafe(topic, b"v").result(0)
@@ -172,7 +186,7 @@ class TestSendThreadsafe:
         with pytest.raises(ClosedError):
             producer.send_threadsafe(topic, b"v").result(0)
 
-    def test_when_the_loop_is_gone(self, make: Make, topic: str) -> None:
+    def test_send_threadsafe_fails_when_the_loop_is_closed(self, make: Make, topic: str) -> None:
         producer = make()
         with asyncio.Runner() as runner:
             runner.run(producer.start())
@@ -217,15 +231,21 @@ async def whole_life(servers: str, topic: str) -> None:
 
 
 class TestRunners:
-    def test_asyncio(self, cluster: EmbeddedCluster, topic: str, values: Any) -> None:
+    def test_all_calls_work_under_asyncio(
+        self, cluster: EmbeddedCluster, topic: str, values: Any
+    ) -> None:
         asyncio.run(whole_life(cluster.bootstrap_servers, topic))
         assert len(values(topic)) == 1 + 10 + 2000 + 3
 
-    def test_anyio(self, cluster: EmbeddedCluster, topic: str, values: Any) -> None:
+    def test_all_calls_work_under_anyio(
+        self, cluster: EmbeddedCluster, topic: str, values: Any
+    ) -> None:
         anyio.run(whole_life, cluster.bootstrap_servers, topic)
         assert len(values(topic)) == 1 + 10 + 2000 + 3
 
-    def test_uvloop(self, cluster: EmbeddedCluster, topic: str, values: Any) -> None:
+    def test_all_calls_work_under_uvloop(
+        self, cluster: EmbeddedCluster, topic: str, values: Any
+    ) -> None:
         uvloop = pytest.importorskip("uvloop")
         options = {"loop_factory": uvloop.new_event_loop}
         anyio.run(
@@ -250,7 +270,7 @@ class TestRunners:
         with asyncio.Runner(loop_factory=factory) as runner:
             runner.run(main())
 
-    def test_eager_tasks(self, cluster: EmbeddedCluster, topic: str) -> None:
+    def test_all_calls_work_with_eager_tasks(self, cluster: EmbeddedCluster, topic: str) -> None:
         if not hasattr(asyncio, "eager_task_factory"):
             pytest.skip("needs Python 3.12 or later")
 
@@ -260,10 +280,12 @@ class TestRunners:
 
         asyncio.run(main())
 
-    def test_debug_mode(self, cluster: EmbeddedCluster, topic: str) -> None:
+    def test_all_calls_work_in_debug_mode(self, cluster: EmbeddedCluster, topic: str) -> None:
         asyncio.run(whole_life(cluster.bootstrap_servers, topic), debug=True)
 
-    def test_one_in_each_thread(self, cluster: EmbeddedCluster, wide: str, topic: str) -> None:
+    def test_each_thread_may_have_a_producer_of_its_own(
+        self, cluster: EmbeddedCluster, wide: str, topic: str
+    ) -> None:
         failed: list[BaseException] = []
 
         def run(work: Coroutine[Any, Any, None]) -> None:

@@ -44,14 +44,16 @@ def produced(cluster: EmbeddedCluster) -> int:
 
 
 class TestFail:
-    async def test_so_many_times(self, cluster: EmbeddedCluster) -> None:
+    async def test_a_fault_applies_the_given_number_of_times(
+        self, cluster: EmbeddedCluster
+    ) -> None:
         with cluster.fail(ApiKey.PRODUCE, NotLeaderOrFollowerError, times=2, broker=None) as fault:
             await send(cluster, b"v")
             assert fault.hits == 2
         assert produced(cluster) == 3
         assert [r.value for r in cluster.records("orders", 0)] == [b"v"]
 
-    async def test_until_the_block_is_left(self, cluster: EmbeddedCluster) -> None:
+    async def test_a_fault_ends_with_its_block(self, cluster: EmbeddedCluster) -> None:
         with cluster.fail(ApiKey.PRODUCE, RecordTooLargeError):
             for _ in range(2):
                 with pytest.raises(RecordTooLargeError):
@@ -59,12 +61,12 @@ class TestFail:
         await send(cluster, b"w")
         assert [r.value for r in cluster.records("orders", 0)] == [b"w"]
 
-    async def test_the_block_is_left_by_an_exception(self, cluster: EmbeddedCluster) -> None:
+    async def test_a_fault_ends_when_its_block_raises(self, cluster: EmbeddedCluster) -> None:
         with pytest.raises(ZeroDivisionError), cluster.fail(ApiKey.PRODUCE, RecordTooLargeError):
             raise ZeroDivisionError
         await send(cluster, b"v")
 
-    async def test_at_one_broker(self, cluster: EmbeddedCluster) -> None:
+    async def test_a_fault_may_apply_to_one_broker(self, cluster: EmbeddedCluster) -> None:
         leader = cluster.leader("orders", 0)
         other = next(broker for broker in (1, 2, 3) if broker != leader)
         with cluster.fail(ApiKey.PRODUCE, RecordTooLargeError, broker=other):
@@ -75,7 +77,7 @@ class TestFail:
             cluster.move_leader("orders", 0, to=other)
             await send(cluster, b"w")
 
-    async def test_two_at_a_time(self, cluster: EmbeddedCluster) -> None:
+    async def test_two_faults_may_apply_at_a_time(self, cluster: EmbeddedCluster) -> None:
         with (
             cluster.fail(ApiKey.PRODUCE, NotLeaderOrFollowerError, times=1),
             cluster.fail(ApiKey.METADATA, NotLeaderOrFollowerError, times=1),
@@ -85,13 +87,13 @@ class TestFail:
 
 
 class TestDropAndDelay:
-    async def test_before_it_is_applied(self, cluster: EmbeddedCluster) -> None:
+    async def test_drop_before_does_not_execute_the_request(self, cluster: EmbeddedCluster) -> None:
         with cluster.drop(ApiKey.PRODUCE, when="before", times=1):
             await send(cluster, b"v")
         assert produced(cluster) == 2
         assert len(cluster.records("orders", 0)) == 1
 
-    async def test_after_it_was_applied(self, cluster: EmbeddedCluster) -> None:
+    async def test_drop_after_executes_the_request(self, cluster: EmbeddedCluster) -> None:
         with cluster.drop(ApiKey.PRODUCE, when="after", times=1):
             await send(cluster, b"v")
             await send(cluster, b"w", enable_idempotence=False)
@@ -100,12 +102,12 @@ class TestDropAndDelay:
         # The broker recognizes the retry of the idempotent producer, but not that of the other one.
         assert [r.value for r in cluster.records("orders", 0)] == [b"v", b"w", b"x", b"x"]
 
-    async def test_before_unless_said(self, cluster: EmbeddedCluster) -> None:
+    async def test_drop_is_before_by_default(self, cluster: EmbeddedCluster) -> None:
         with cluster.drop(ApiKey.PRODUCE, times=1):
             await send(cluster, b"v", enable_idempotence=False)
         assert len(cluster.records("orders", 0)) == 1
 
-    async def test_a_delay(self, cluster: EmbeddedCluster) -> None:
+    async def test_delay_delays_the_response(self, cluster: EmbeddedCluster) -> None:
         cluster.produce("orders", [b"v"])
         options: Any = {"auto_offset_reset": "earliest"}
         async with Consumer(
@@ -122,7 +124,7 @@ class TestDropAndDelay:
 
 
 class TestBrokers:
-    async def test_stop_start_and_leaders(self, cluster: EmbeddedCluster) -> None:
+    async def test_brokers_stop_and_start_and_leaders_move(self, cluster: EmbeddedCluster) -> None:
         leader = cluster.leader("orders", 0)
         assert cluster.stop(leader) is None
         assert cluster.leader("orders", 0) not in (leader, -1)
@@ -133,7 +135,7 @@ class TestBrokers:
         assert [r.broker for r in cluster.requests if r.api == ApiKey.PRODUCE][-1] == leader
         assert len(cluster.records("orders", 0)) == 2
 
-    async def test_in_a_loop_a_start_holds_at_once(self) -> None:
+    async def test_a_start_in_a_loop_is_in_force_immediately(self) -> None:
         async with EmbeddedCluster(brokers=1, topics=["orders"]) as cluster:
             for _ in range(3):
                 cluster.stop(1)
@@ -153,12 +155,12 @@ class TestBrokers:
             await send(cluster, b"w")
             assert len(cluster.records("orders", 0)) == 4
 
-    def test_coordinators(self, cluster: EmbeddedCluster) -> None:
+    def test_coordinators_can_be_moved(self, cluster: EmbeddedCluster) -> None:
         before = cluster.coordinator("group")
         moved = cluster.move_coordinator("group")
         assert moved == cluster.coordinator("group") != before
 
-    def test_a_group_that_is_not_there(self, cluster: EmbeddedCluster) -> None:
+    def test_controls_refuse_a_missing_group(self, cluster: EmbeddedCluster) -> None:
         assert cluster.committed("group") == {}
         assert "group" not in cluster.groups
         with pytest.raises(ValueError, match="no group"):
@@ -166,7 +168,7 @@ class TestBrokers:
 
 
 class TestRecords:
-    async def test_produce_and_records(self, cluster: EmbeddedCluster) -> None:
+    async def test_produce_writes_and_records_reads(self, cluster: EmbeddedCluster) -> None:
         cluster.produce("orders", [b"v"])
         cluster.produce("orders", [(b"k", b"w"), (b"k", None), None])
         cluster.produce("orders", [ProducerRecord("orders", b"x", b"k", 3, 99, [("h", b"1")])])
@@ -189,13 +191,13 @@ class TestRecords:
             with pytest.raises(ValueError, match="no "):
                 call()
 
-    async def test_what_clients_send_is_there(self, cluster: EmbeddedCluster) -> None:
+    async def test_records_has_what_clients_send(self, cluster: EmbeddedCluster) -> None:
         await send(cluster, b"a", b"b", compression_type="zstd")
         assert [r.value for r in cluster.records("orders", 0)] == [b"a", b"b"]
 
 
 class TestRequests:
-    async def test_what_is_known_of_each(self, cluster: EmbeddedCluster) -> None:
+    async def test_requests_have_their_fields(self, cluster: EmbeddedCluster) -> None:
         # With several servers, the client tries the next one if the first is slow.
         first, _, _ = cluster.bootstrap_servers.split(",")
         async with Producer(bootstrap_servers=first, client_id="mine") as producer:
@@ -208,7 +210,7 @@ class TestRequests:
         assert request.message.acks == -1
         assert [r.api for r in cluster.requests][:2] == [ApiKey.API_VERSIONS, ApiKey.METADATA]
 
-    async def test_the_last_ten_thousand(self, cluster: EmbeddedCluster) -> None:
+    async def test_requests_has_the_last_ten_thousand(self, cluster: EmbeddedCluster) -> None:
         from aiokclient import AnyBroker, Client
 
         async with Client(bootstrap_servers=cluster.bootstrap_servers) as client:
@@ -222,14 +224,14 @@ class TestRequests:
         assert len(cluster.requests) == 10_000
         assert cluster.requests[-1].api == ApiKey.METADATA
 
-    def test_a_copy(self, cluster: EmbeddedCluster) -> None:
+    def test_requests_is_a_copy(self, cluster: EmbeddedCluster) -> None:
         kept = cluster.requests
         kept.append(None)  # type: ignore[arg-type]
         assert cluster.requests == []
 
 
 class TestWaiting:
-    def test_from_a_thread_without_a_loop(self, cluster: EmbeddedCluster) -> None:
+    def test_wait_for_works_in_a_thread_without_a_loop(self, cluster: EmbeddedCluster) -> None:
         timer = threading.Timer(0.01, cluster.produce, ("orders", [b"v"]))
         timer.start()
         found = cluster.wait_for(lambda: cluster.records("orders", 0), 20)
@@ -239,7 +241,7 @@ class TestWaiting:
             cluster.wait_for(lambda: False, 0.01)
         assert isinstance(raised.value, TimeoutError)
 
-    async def test_in_a_loop(self, cluster: EmbeddedCluster) -> None:
+    async def test_until_works_in_a_loop(self, cluster: EmbeddedCluster) -> None:
         with pytest.raises(IllegalStateError, match="until") as raised:
             cluster.wait_for(lambda: True, 1)
         assert isinstance(raised.value, UsageError)
@@ -251,13 +253,13 @@ class TestWaiting:
         with pytest.raises(KafkaTimeoutError):
             await cluster.until(lambda: False, 0.01)
 
-    async def test_a_predicate_that_fails(self, cluster: EmbeddedCluster) -> None:
+    async def test_an_exception_of_a_predicate_is_raised(self, cluster: EmbeddedCluster) -> None:
         with pytest.raises(ZeroDivisionError):
             await cluster.until(lambda: 1 // 0, 5)
         with pytest.raises(ZeroDivisionError):
             await asyncio.to_thread(cluster.wait_for, lambda: 1 // 0, 5)
 
-    async def test_reset(self, cluster: EmbeddedCluster) -> None:
+    async def test_reset_removes_faults_and_requests(self, cluster: EmbeddedCluster) -> None:
         cluster.produce("orders", [b"v"])
         cluster.fail(ApiKey.PRODUCE, RecordTooLargeError)
         cluster.drop(ApiKey.METADATA)
@@ -273,7 +275,7 @@ class TestWaiting:
 
 
 class TestThreads:
-    def test_all_controls_from_many(self, cluster: EmbeddedCluster) -> None:
+    def test_all_controls_work_from_many_threads(self, cluster: EmbeddedCluster) -> None:
         errors: list[BaseException] = []
 
         def work(number: int) -> None:

@@ -29,7 +29,7 @@ async def round_trip(bootstrap: str, topic: str, **options: Any) -> list[bytes]:
 
 
 class TestInAThread:
-    def test_for_plain_code(self) -> None:
+    def test_a_cluster_in_a_thread_serves_synchronous_code(self) -> None:
         before = set(threading.enumerate())
         with EmbeddedCluster(brokers=3, topics={"orders": 6}) as cluster:
             # Clients start threads, too, so the cluster's thread is looked up before they run.
@@ -45,11 +45,11 @@ class TestInAThread:
         with pytest.raises(IllegalStateError):
             cluster.produce("orders", [b"v"])
 
-    async def test_for_async_code(self) -> None:
+    async def test_a_cluster_in_a_thread_serves_asynchronous_code(self) -> None:
         with EmbeddedCluster(topics=["orders"]) as cluster:
             assert len(await round_trip(cluster.bootstrap_servers, "orders")) == 3
 
-    def test_it_ends_by_an_exception_too(self) -> None:
+    def test_a_cluster_in_a_thread_ends_after_an_exception(self) -> None:
         def use() -> None:
             with cluster:
                 raise ZeroDivisionError
@@ -60,7 +60,7 @@ class TestInAThread:
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(cluster.address(1))
 
-    def test_options(self) -> None:
+    def test_a_cluster_takes_options(self) -> None:
         options: dict[str, Any] = {"resync": False, "persist_groups": True, "seed": None}
         with EmbeddedCluster(1, {"a": 2}, **options) as cluster:
             assert cluster.topics == {"a": 2}
@@ -70,7 +70,7 @@ class TestInAThread:
                 ids.append((cluster.cluster_id, cluster.topic_id("a")))
         assert ids[0] == ids[1] != ids[2]
 
-    def test_two_at_a_time(self) -> None:
+    def test_two_clusters_run_at_a_time(self) -> None:
         with EmbeddedCluster(topics=["a"]) as one, EmbeddedCluster(topics=["a"]) as other:
             one.produce("a", [b"v"])
             assert len(one.records("a")) == 1
@@ -78,7 +78,7 @@ class TestInAThread:
 
 
 class TestInTheLoop:
-    async def test_with_clients(self) -> None:
+    async def test_a_cluster_in_the_loop_serves_clients(self) -> None:
         before = threading.active_count()
         async with EmbeddedCluster(brokers=2, topics={"orders": 2}) as cluster:
             assert threading.active_count() == before
@@ -88,7 +88,7 @@ class TestInTheLoop:
             async with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
                 assert "orders" in await admin.list_topics()
 
-    async def test_under_anyio(self) -> None:
+    async def test_a_cluster_in_the_loop_runs_under_anyio(self) -> None:
         async with (
             anyio.create_task_group() as group,
             EmbeddedCluster(topics=["orders"]) as cluster,
@@ -103,7 +103,7 @@ class TestInTheLoop:
             assert len(found[0]) == 3
             group.cancel_scope.cancel()
 
-    async def test_cancelled_within(self) -> None:
+    async def test_a_cluster_in_the_loop_ends_after_a_cancellation(self) -> None:
         with anyio.move_on_after(0.01):
             async with EmbeddedCluster(topics=["orders"]) as cluster:
                 await asyncio.Event().wait()
@@ -163,7 +163,7 @@ def test_fresh_names_and_one_cluster():
 
 
 class TestPytest:
-    def test_the_fixtures(self, tmp_path: Path) -> None:
+    def test_the_pytest_fixtures_provide_a_cluster_and_a_topic(self, tmp_path: Path) -> None:
         (tmp_path / "test_them.py").write_text(PLUGIN_TESTS)
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error"]
         command += ["-o", "asyncio_mode=auto", "-o", "asyncio_default_fixture_loop_scope=function"]
@@ -184,7 +184,7 @@ def plugin_is_installed() -> bool:
 
 
 class TestCommand:
-    def test_three_brokers_at_ports_in_a_row(self) -> None:
+    def test_the_command_runs_three_brokers_at_consecutive_ports(self) -> None:
         first = free_ports(3)
         command = [
             sys.executable,
@@ -266,13 +266,13 @@ async def service(sim: Simulation) -> tuple[Any, ...]:
 
 
 class TestSimulation:
-    def test_the_same_seed_the_same_run(self) -> None:
+    def test_the_same_seed_gives_the_same_run(self) -> None:
         first = Simulation(3).run(service)
         assert Simulation(3).run(service) == first
         assert len(first[0]) == 60
         assert Simulation(4).run(service) != first
 
-    def test_in_another_process_too(self) -> None:
+    def test_the_same_seed_gives_the_same_run_in_another_process(self) -> None:
         """A seed gives the same results in another process, with any hash seed for strings."""
         code = (
             "import sys; sys.path.insert(0, sys.argv[1]);"
@@ -289,7 +289,7 @@ class TestSimulation:
             told.add(done.stdout)
         assert told == {f"{Simulation(3).run(service)[1:]}\n"}
 
-    def test_hours_pass_at_once(self) -> None:
+    def test_virtual_hours_pass_immediately(self) -> None:
         async def main(sim: Simulation) -> float:
             async with sim.cluster(topics=["t"]) as cluster:
                 consumer = Consumer(
@@ -306,7 +306,7 @@ class TestSimulation:
 
         assert 7200 <= Simulation(1).run(main) < 7201
 
-    def test_what_main_raises_comes_out(self) -> None:
+    def test_an_exception_of_the_scenario_is_raised(self) -> None:
         async def main(sim: Simulation) -> None:
             raise ZeroDivisionError
 

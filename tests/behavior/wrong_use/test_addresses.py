@@ -85,7 +85,9 @@ def server_tls(authority: trustme.CA) -> ssl.SSLContext:
 
 
 @pytest.mark.parametrize("make", CLIENTS)
-async def test_a_tls_port_spoken_to_in_plaintext(make: Make, server_tls: ssl.SSLContext) -> None:
+async def test_start_explains_a_tls_port_used_with_plaintext(
+    make: Make, server_tls: ssl.SSLContext
+) -> None:
     async with answering(b"", server_tls) as address:
         error = await start_failure(make, bootstrap_servers=address)
     assert type(error) is ConnectionSetupError
@@ -94,7 +96,7 @@ async def test_a_tls_port_spoken_to_in_plaintext(make: Make, server_tls: ssl.SSL
 
 
 @pytest.mark.parametrize("make", CLIENTS)
-async def test_a_plaintext_port_spoken_to_in_tls(make: Make, servers: str) -> None:
+async def test_start_explains_a_plaintext_port_used_with_tls(make: Make, servers: str) -> None:
     error = await start_failure(make, bootstrap_servers=servers, security=Tls())
     assert type(error) is ConnectionSetupError
     assert f"{servers} is a plaintext port, but the client uses TLS" in str(error)
@@ -102,7 +104,7 @@ async def test_a_plaintext_port_spoken_to_in_tls(make: Make, servers: str) -> No
 
 
 @pytest.mark.parametrize("make", CLIENTS)
-async def test_an_http_server(make: Make) -> None:
+async def test_start_explains_an_http_server(make: Make) -> None:
     async with answering(b"HTTP/1.1 400 Bad Request\r\n\r\n") as address:
         error = await start_failure(make, bootstrap_servers=address)
     assert type(error) is ConnectionSetupError
@@ -110,7 +112,7 @@ async def test_an_http_server(make: Make) -> None:
     assert "Check the port in bootstrap_servers" in str(error)
 
 
-async def test_a_certificate_that_nobody_here_trusts(server_tls: ssl.SSLContext) -> None:
+async def test_start_explains_an_untrusted_certificate(server_tls: ssl.SSLContext) -> None:
     async with answering(b"", server_tls) as address:
         error = await start_failure(Producer, bootstrap_servers=address, security=Tls())
     assert type(error) is ConnectionSetupError
@@ -130,7 +132,7 @@ class NoSuchName:
 
 @pytest.mark.usefixtures("one_try")
 @pytest.mark.parametrize("make", CLIENTS)
-async def test_a_name_that_does_not_resolve(make: Make) -> None:
+async def test_start_explains_a_name_that_does_not_resolve(make: Make) -> None:
     options = {"bootstrap_servers": "kafka.invalid:9092", "connector": NoSuchName()}
     error = await start_failure(make, **options)
     assert type(error) is BootstrapError
@@ -140,7 +142,7 @@ async def test_a_name_that_does_not_resolve(make: Make) -> None:
 
 
 @pytest.mark.usefixtures("one_try")
-async def test_a_name_that_really_does_not_resolve() -> None:
+async def test_start_explains_a_name_that_the_system_cannot_resolve() -> None:
     options = {"socket_connection_setup_timeout_ms": 1_000}  # A resolver may take several seconds.
     error = await start_failure(Client, bootstrap_servers="kafka.invalid:9092", **options)
     assert type(error) is BootstrapError
@@ -149,7 +151,7 @@ async def test_a_name_that_really_does_not_resolve() -> None:
 
 @pytest.mark.usefixtures("one_try")
 @pytest.mark.parametrize("make", CLIENTS)
-async def test_nobody_there(make: Make, unused_tcp_port: int) -> None:
+async def test_start_explains_a_refused_connection(make: Make, unused_tcp_port: int) -> None:
     address = f"127.0.0.1:{unused_tcp_port}"
     error = await start_failure(make, bootstrap_servers=address)
     assert type(error) is BootstrapError
@@ -158,7 +160,7 @@ async def test_nobody_there(make: Make, unused_tcp_port: int) -> None:
     assert [attempt[0] for attempt in error.attempts] == [address]
 
 
-async def test_one_good_address_is_enough(servers: str, unused_tcp_port: int) -> None:
+async def test_start_needs_only_one_good_address(servers: str, unused_tcp_port: int) -> None:
     several = f"127.0.0.1:{unused_tcp_port},{servers}"
     async with Producer(bootstrap_servers=several) as producer:
         await producer.send("orders", b"v")

@@ -61,14 +61,16 @@ async def settled(result: Any) -> Any:
 
 
 @pytest.mark.parametrize(("make", "call"), CALLS)
-async def test_before_the_start(make: Make, call: Callable[[Any], Any]) -> None:
+async def test_calls_before_the_start_raise(make: Make, call: Callable[[Any], Any]) -> None:
     made = make(bootstrap_servers="localhost:9092")
     with pytest.raises(IllegalStateError, match=r"not started. Use `async with`"):
         await settled(call(made))
 
 
 @pytest.mark.parametrize(("make", "call"), CALLS)
-async def test_after_the_end(make: Make, call: Callable[[Any], Any], servers: str) -> None:
+async def test_calls_after_close_raise(
+    make: Make, call: Callable[[Any], Any], servers: str
+) -> None:
     made = make(bootstrap_servers=servers)
     await made.start()
     await made.close()
@@ -76,21 +78,21 @@ async def test_after_the_end(make: Make, call: Callable[[Any], Any], servers: st
         await settled(call(made))
 
 
-async def test_a_start_after_the_end(servers: str) -> None:
+async def test_a_start_after_close_raises(servers: str) -> None:
     producer = Producer(bootstrap_servers=servers)
     await producer.close()
     with pytest.raises(ClosedError, match="Make a new one"):
         await producer.start()
 
 
-async def test_a_child_of_a_closed_client(servers: str) -> None:
+async def test_a_child_of_a_closed_client_cannot_start(servers: str) -> None:
     async with Client(bootstrap_servers=servers) as client:
         producer = Producer(client=client)
     with pytest.raises(ClosedError, match="This Client is closed"):
         await producer.start()
 
 
-async def test_an_outcome_that_is_not_there_yet(producer: Producer) -> None:
+async def test_the_outcome_of_a_pending_delivery_raises(producer: Producer) -> None:
     delivery = producer.send("orders", b"v")
     with pytest.raises(asyncio.InvalidStateError, match="await its delivery"):
         delivery.result()
@@ -100,7 +102,7 @@ async def test_an_outcome_that_is_not_there_yet(producer: Producer) -> None:
 # -- calls from other threads and loops -----------------------------------------------------------
 
 
-async def test_a_send_from_another_thread(producer: Producer) -> None:
+async def test_a_send_from_another_thread_raises(producer: Producer) -> None:
     with pytest.raises(WrongThreadError, match=r"use .*send_threadsafe"):
         await asyncio.to_thread(producer.send, "orders", b"v")
     future = await asyncio.to_thread(producer.send_threadsafe, "orders", b"v")
@@ -108,7 +110,7 @@ async def test_a_send_from_another_thread(producer: Producer) -> None:
 
 
 @pytest.mark.parametrize("call", [*PRODUCER_CALLS, lambda producer: producer.close()])
-async def test_a_producer_in_a_loop_of_another_thread(
+async def test_a_producer_in_a_loop_of_another_thread_raises(
     producer: Producer, call: Callable[[Producer], Any]
 ) -> None:
     with pytest.raises(WrongThreadError, match="belongs to the thread of its event loop"):
@@ -116,7 +118,7 @@ async def test_a_producer_in_a_loop_of_another_thread(
 
 
 @pytest.mark.parametrize("call", [*CONSUMER_CALLS, lambda consumer: consumer.close()])
-async def test_a_consumer_in_a_loop_of_another_thread(
+async def test_a_consumer_in_a_loop_of_another_thread_raises(
     consumer: Consumer, call: Callable[[Consumer], Any]
 ) -> None:
     with pytest.raises(WrongThreadError, match=r"use asyncio\.run_coroutine_threadsafe"):
@@ -131,7 +133,7 @@ def in_a_loop_of_its_own(call: Callable[[], Any]) -> None:
 
 
 @pytest.mark.parametrize("make", [Producer, Consumer])
-def test_another_loop_of_the_same_thread(servers: str, make: Make) -> None:
+def test_calls_in_another_loop_of_the_thread_raise(servers: str, make: Make) -> None:
     made: Any = make(bootstrap_servers=servers)
     call = made.flush if make is Producer else made.poll
     with asyncio.Runner() as runner:
@@ -144,7 +146,7 @@ def test_another_loop_of_the_same_thread(servers: str, make: Make) -> None:
         runner.run(made.close())
 
 
-def test_no_loop_at_all(servers: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_calls_without_a_running_loop_raise(servers: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Calls without a running loop raise, as between the cells of a notebook.
 
     So do calls after a loop was closed before its clients.
@@ -165,7 +167,7 @@ def test_no_loop_at_all(servers: str, monkeypatch: pytest.MonkeyPatch) -> None:
         runner.run(producer.close())
 
 
-async def test_a_delivery_awaited_elsewhere(producer: Producer) -> None:
+async def test_a_delivery_awaited_in_another_loop_raises(producer: Producer) -> None:
     delivery = producer.send("orders", b"v", partition=0)
     with pytest.raises(WrongLoopError, match=r"use producer\.send_threadsafe|send_threadsafe"):
         await asyncio.to_thread(in_a_loop_of_its_own, lambda: delivery)
@@ -189,7 +191,7 @@ async def next_of(iterator: Any) -> Any:
 
 @pytest.mark.parametrize("first", READS)
 @pytest.mark.parametrize("second", READS)
-async def test_a_second_reader(
+async def test_a_second_reader_raises(
     consumer: Consumer,
     first: Callable[[Consumer], Coroutine[Any, Any, Any]],
     second: Callable[[Consumer], Coroutine[Any, Any, Any]],
@@ -206,13 +208,13 @@ async def test_a_second_reader(
 # -- arguments that do not fit --------------------------------------------------------------------
 
 
-async def test_what_needs_a_group(consumer: Consumer) -> None:
+async def test_calls_that_need_a_group_raise_without_one(consumer: Consumer) -> None:
     for call in (consumer.commit, lambda: consumer.committed([]), consumer.group_metadata):
         with pytest.raises(IllegalStateError, match=r"needs a group.* no group_id"):
             await settled(call())
 
 
-async def test_partitions_that_are_not_assigned(consumer: Consumer) -> None:
+async def test_calls_for_unassigned_partitions_raise(consumer: Consumer) -> None:
     place = TopicPartition("other", 0)
     calls = (
         lambda: consumer.seek(place, 0),
@@ -230,13 +232,13 @@ TOPICS = [(7,), (None,), (b"orders",), (["orders"],), ("orders", 7)]
 
 
 @pytest.mark.parametrize("topics", TOPICS)
-def test_topics_that_are_no_names(topics: tuple[Any, ...]) -> None:
+def test_topics_must_be_names(topics: tuple[Any, ...]) -> None:
     with pytest.raises(IllegalStateError, match=r"is not a topic\. Pass topic names"):
         Consumer(*topics, bootstrap_servers="localhost:9092")
 
 
 @pytest.mark.parametrize("topics", [[7], None, [b"orders"], [["orders"]]])
-async def test_subscribing_to_no_names(consumer: Consumer, topics: Any) -> None:
+async def test_subscribe_needs_at_least_one_name(consumer: Consumer, topics: Any) -> None:
     before = consumer.assignment()
     with pytest.raises(IllegalStateError, match=r"is not a topic\. Pass topic names"):
         consumer.subscribe(topics)
@@ -255,14 +257,14 @@ PLACES = [
 
 
 @pytest.mark.parametrize(("tps", "text"), PLACES)
-async def test_what_is_no_collection_of_partitions(consumer: Consumer, tps: Any, text: str) -> None:
+async def test_partitions_must_be_a_collection(consumer: Consumer, tps: Any, text: str) -> None:
     calls = (consumer.assign, consumer.pause, consumer.resume, consumer.beginning_offsets)
     for call in (*calls, consumer.end_offsets):
         with pytest.raises(IllegalStateError, match=text):
             await settled(call(tps))
 
 
-async def test_seeking_nowhere(consumer: Consumer) -> None:
+async def test_seek_needs_a_position(consumer: Consumer) -> None:
     place = TopicPartition("orders", 0)
     with pytest.raises(IllegalStateError, match="a record, or a partition and an offset"):
         consumer.seek(place)
@@ -276,7 +278,7 @@ async def test_seeking_nowhere(consumer: Consumer) -> None:
             await consumer.position(cast(Any, no_place))
 
 
-async def test_numbers_that_make_no_sense(consumer: Consumer) -> None:
+async def test_impossible_numbers_are_refused(consumer: Consumer) -> None:
     for count in cast(list[Any], [0, -1, "7", 1.5]):
         with pytest.raises(IllegalStateError, match="max_records must be at least 1"):
             await consumer.poll(max_records=count)
@@ -306,7 +308,7 @@ WAITS: list[Callable[[Any], Any]] = [
 
 @pytest.mark.parametrize("wait", WAITS)
 @pytest.mark.parametrize("timeout", ["1", math.nan, [1]])
-async def test_a_time_that_is_no_number(consumer: Consumer, wait: Any, timeout: Any) -> None:
+async def test_a_timeout_must_be_a_number(consumer: Consumer, wait: Any, timeout: Any) -> None:
     """A timeout must be a number. NaN above all would break the timers of the event loop."""
     with pytest.raises(TypeError, match=r"is not a number of seconds. Use math\.inf"):
         await settled(wait(timeout)(consumer))
@@ -322,7 +324,9 @@ class Listening:
 
 
 @pytest.mark.parametrize("listener", [7, "listener", Deaf(), Listening])
-async def test_a_listener_that_is_none(consumer: Consumer, listener: Any) -> None:
+async def test_an_object_without_listener_methods_is_refused(
+    consumer: Consumer, listener: Any
+) -> None:
     with pytest.raises(IllegalStateError, match=r"is not a listener\. .* on_assigned\("):
         consumer.subscribe(["orders"], listener)
     with pytest.raises(IllegalStateError, match="is not a listener"):
@@ -330,7 +334,7 @@ async def test_a_listener_that_is_none(consumer: Consumer, listener: Any) -> Non
     consumer.subscribe(["orders"], Listening())
 
 
-async def test_a_listener_that_waits_for_a_task_that_closes(
+async def test_close_ends_when_a_listener_waits_for_the_closing_task(
     servers: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The close timeout ends a close that a listener awaits through another task."""
@@ -348,12 +352,12 @@ async def test_a_listener_that_waits_for_a_task_that_closes(
     assert consumer.state is State.CLOSED
 
 
-async def test_a_pattern_of_bytes(consumer: Consumer) -> None:
+async def test_a_pattern_of_bytes_is_refused(consumer: Consumer) -> None:
     with pytest.raises(IllegalStateError, match=r"matches bytes\. Topic names are str"):
         consumer.subscribe(cast(Any, re.compile(b"orders")))
 
 
-async def test_done_with_no_record(consumer: Consumer) -> None:
+async def test_done_needs_a_record(consumer: Consumer) -> None:
     for record in cast(list[Any], [None, 7, TopicPartition("orders", 0)]):
         with pytest.raises(IllegalStateError, match=r"is not a record\. done\(\) takes"):
             consumer.done(record)
@@ -376,13 +380,13 @@ ADMIN_ARGUMENTS: list[tuple[Callable[[Any], Any], str]] = [
 
 
 @pytest.mark.parametrize(("call", "text"), ADMIN_ARGUMENTS)
-async def test_what_no_admin_call_takes(servers: str, call: Any, text: str) -> None:
+async def test_admin_calls_refuse_wrong_arguments(servers: str, call: Any, text: str) -> None:
     async with Admin(bootstrap_servers=servers) as admin:
         with pytest.raises(IllegalStateError, match=text):
             await call(admin)
 
 
-async def test_the_embedded_cluster() -> None:
+async def test_the_embedded_cluster_refuses_wrong_use() -> None:
     async with EmbeddedCluster() as cluster:
         with pytest.raises(IllegalStateError, match=r"use `await cluster\.until\(\)`"):
             cluster.wait_for(lambda: True)
@@ -390,7 +394,7 @@ async def test_the_embedded_cluster() -> None:
         await cluster.__aenter__()
 
 
-def test_all_of_them_are_usage_errors() -> None:
+def test_errors_of_wrong_use_are_usage_errors() -> None:
     for kind in (ClosedError, IllegalStateError, WrongThreadError, WrongLoopError):
         assert issubclass(kind, UsageError)
         assert issubclass(kind, RuntimeError)

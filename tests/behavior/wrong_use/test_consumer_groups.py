@@ -94,7 +94,7 @@ OPTIONS: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("options", "said"), OPTIONS)
-async def test_options(options: dict[str, Any], said: str, servers: str) -> None:
+async def test_group_options_are_checked(options: dict[str, Any], said: str, servers: str) -> None:
     with pytest.raises(ConfigError, match=said):
         await begin({"bootstrap_servers": servers, "group_id": "g", **options})
 
@@ -104,7 +104,7 @@ async def begin(options: dict[str, Any]) -> None:
         pass
 
 
-async def test_nothing_to_subscribe_to(servers: str) -> None:
+async def test_a_group_without_a_subscription_waits(servers: str) -> None:
     async with Consumer(bootstrap_servers=servers, group_id="g") as consumer:
         consumer.subscribe([])
         assert await consumer.poll(0.01) == []
@@ -114,7 +114,7 @@ async def test_nothing_to_subscribe_to(servers: str) -> None:
 # -- calls that need a group or other group options -----------------------------------------------
 
 
-async def test_without_a_group(consumer: Consumer[Any, Any]) -> None:
+async def test_group_calls_without_a_group_raise(consumer: Consumer[Any, Any]) -> None:
     tp = TopicPartition("orders", 0)
     with pytest.raises(IllegalStateError, match=r"no group_id\. Store offsets"):
         await consumer.commit()
@@ -126,7 +126,7 @@ async def test_without_a_group(consumer: Consumer[Any, Any]) -> None:
         await consumer.rewind_group({tp: 0})
 
 
-async def test_tracked_without_a_group_counts_for_consumed(site: Site) -> None:
+async def test_tracked_without_a_group_affects_consumed(site: Site) -> None:
     async with site.member(group_id=None) as consumer:
         async with asyncio.timeout(PATIENCE_S):
             async for record in consumer.tracked():
@@ -135,7 +135,7 @@ async def test_tracked_without_a_group_counts_for_consumed(site: Site) -> None:
         assert consumer.consumed()[site.tp(record.partition)].offset == 1
 
 
-async def test_done_with_what_others_read_is_ignored(site: Site) -> None:
+async def test_done_ignores_records_of_other_readers(site: Site) -> None:
     async with site.member(group_id=None) as other, site.member() as consumer:
         theirs = {record.partition: record for record in await until_read(other, 2)}
         async with asyncio.timeout(PATIENCE_S):
@@ -149,7 +149,7 @@ async def test_done_with_what_others_read_is_ignored(site: Site) -> None:
                 break
 
 
-async def test_rewinding_what_cannot_be(site: Site) -> None:
+async def test_rewind_group_refuses_wrong_arguments(site: Site) -> None:
     async with site.member() as consumer:
         for offset in cast(list[Any], [-1, "0", 1.5, 2**63]):
             with pytest.raises(IllegalStateError, match="is not an offset"):
@@ -169,7 +169,7 @@ async def test_rewinding_what_cannot_be(site: Site) -> None:
 # -- refusals of the group ------------------------------------------------------------------------
 
 
-async def test_a_strategy_that_no_other_member_has(site: Site) -> None:
+async def test_a_strategy_that_no_other_member_has_is_refused(site: Site) -> None:
     async with site.member(partition_assignment_strategy="range") as first:
         await until_read(first, 2)
         with pytest.raises(InconsistentGroupProtocolError) as caught:
@@ -181,7 +181,7 @@ async def test_a_strategy_that_no_other_member_has(site: Site) -> None:
         assert len(first.assignment()) == 2
 
 
-async def test_a_group_of_another_kind(site: Site) -> None:
+async def test_a_group_of_another_kind_is_refused(site: Site) -> None:
     options: dict[str, Any] = {"bootstrap_servers": site.bootstrap}
     member = GroupMember(site.group, protocol_type="test", protocols=[Sharing("a")], **options)
     async with member, await anext(member.generations()):
@@ -189,20 +189,20 @@ async def test_a_group_of_another_kind(site: Site) -> None:
             await site.member().start()
 
 
-async def test_a_session_timeout_out_of_range(site: Site) -> None:
+async def test_a_session_timeout_out_of_range_is_refused(site: Site) -> None:
     with pytest.raises(InvalidSessionTimeoutError) as caught:
         await site.member(session_timeout_ms=100_000_000).start()
     assert "session_timeout_ms is 100000000" in str(caught.value)
     assert "group.max.session.timeout.ms" in str(caught.value)
 
 
-async def test_a_remote_assignor_that_the_brokers_do_not_have(site: Site) -> None:
+async def test_a_remote_assignor_that_the_brokers_do_not_have_is_refused(site: Site) -> None:
     with pytest.raises(UnsupportedAssignorError, match=r"Use one of group\.consumer\.assignors"):
         async with site.member("kip848", group_remote_assignor="best") as consumer:
             await until_it_raises(consumer)
 
 
-async def test_an_instance_id_that_another_member_takes(site: Site) -> None:
+async def test_a_member_whose_instance_id_is_taken_is_fenced(site: Site) -> None:
     first = await site.member(group_instance_id="one")
     await until_read(first, 2)
     async with site.member(group_instance_id="one") as second:
@@ -212,7 +212,7 @@ async def test_an_instance_id_that_another_member_takes(site: Site) -> None:
         assert len(second.assignment()) == 2
 
 
-async def test_an_instance_id_that_another_member_has(site: Site) -> None:
+async def test_an_instance_id_in_use_is_refused(site: Site) -> None:
     async with site.member("kip848", group_instance_id="one") as first:
         await until_read(first, 2)
         with pytest.raises(UnreleasedInstanceIdError, match="ids must be unique"):
@@ -276,7 +276,7 @@ class Broken(Mine):
         (Broken, 2, ZeroDivisionError, "no members with weight"),
     ],
 )
-async def test_an_assignor_that_does_wrong(
+async def test_a_wrong_result_of_an_assignor_is_explained(
     site: Site, assignor: type[Mine], members: int, leaders: type[Exception], said: str
 ) -> None:
     """The leader raises the error itself. The other members raise that the leader failed."""
@@ -312,7 +312,7 @@ async def test_an_assignor_that_does_wrong(
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-async def test_a_commit_after_the_partition_was_lost(site: Site, protocol: str) -> None:
+async def test_a_commit_after_the_partition_was_lost_raises(site: Site, protocol: str) -> None:
     """A commit of a record is refused if another member took its partition after its delivery."""
     async with site.member(protocol, enable_auto_commit=False) as consumer:
         records = await until_read(consumer, 2)
@@ -334,7 +334,7 @@ async def test_a_commit_after_the_partition_was_lost(site: Site, protocol: str) 
             await asyncio.wait([keeps_on])
 
 
-async def test_a_commit_of_what_no_group_reads(site: Site) -> None:
+async def test_commit_refuses_wrong_arguments(site: Site) -> None:
     async with site.member() as consumer:
         for wrong in (5, [site.tp(0), "orders"], {site.tp(0): -1}, {site.tp(0): "1"}, site.tp(0)):
             with pytest.raises(IllegalStateError):

@@ -47,13 +47,15 @@ CALLS: list[Callable[[GroupMember], Any]] = [
 
 
 @pytest.mark.parametrize("call", CALLS)
-async def test_before_the_start(call: Callable[[GroupMember], Any]) -> None:
+async def test_member_calls_before_the_start_raise(call: Callable[[GroupMember], Any]) -> None:
     with pytest.raises(IllegalStateError, match=r"not started. Use `async with`"):
         call(made())
 
 
 @pytest.mark.parametrize("call", CALLS)
-async def test_after_the_end(call: Callable[[GroupMember], Any], servers: str) -> None:
+async def test_member_calls_after_close_raise(
+    call: Callable[[GroupMember], Any], servers: str
+) -> None:
     member = made(servers)
     async with member:
         pass
@@ -62,12 +64,14 @@ async def test_after_the_end(call: Callable[[GroupMember], Any], servers: str) -
 
 
 @pytest.mark.parametrize("call", CALLS)
-async def test_from_another_thread(call: Callable[[GroupMember], Any], member: GroupMember) -> None:
+async def test_member_calls_from_another_thread_raise(
+    call: Callable[[GroupMember], Any], member: GroupMember
+) -> None:
     with pytest.raises(WrongThreadError, match="belongs to the thread of its event loop"):
         await asyncio.to_thread(call, member)
 
 
-def test_in_another_loop(servers: str) -> None:
+def test_member_calls_in_another_loop_raise(servers: str) -> None:
     with asyncio.Runner() as one, asyncio.Runner() as other:
         member = made(servers)
         one.run(member.start())
@@ -80,7 +84,7 @@ def test_in_another_loop(servers: str) -> None:
         one.run(member.close())
 
 
-async def test_two_tasks_wait_for_generations(member: GroupMember) -> None:
+async def test_two_tasks_cannot_wait_for_generations(member: GroupMember) -> None:
     async with await anext(member.generations()):
         waiting = asyncio.create_task(anext(member.generations()))  # type: ignore[arg-type]
         await asyncio.sleep(0)
@@ -90,7 +94,7 @@ async def test_two_tasks_wait_for_generations(member: GroupMember) -> None:
         await asyncio.wait([waiting])
 
 
-async def test_a_generation_entered_twice(member: GroupMember) -> None:
+async def test_a_generation_cannot_be_entered_twice(member: GroupMember) -> None:
     generation = await anext(member.generations())
     async with generation:
         pass
@@ -99,7 +103,7 @@ async def test_a_generation_entered_twice(member: GroupMember) -> None:
             pass
 
 
-async def test_closed_from_within_a_generation(servers: str) -> None:
+async def test_close_is_allowed_within_a_generation(servers: str) -> None:
     member = await made(servers)
     async for generation in member.generations():
         async with generation:
@@ -107,7 +111,7 @@ async def test_closed_from_within_a_generation(servers: str) -> None:
     assert generation.ended
 
 
-async def test_a_body_that_left_too_early(member: GroupMember) -> None:
+async def test_an_iteration_begins_again_after_a_body_raised(member: GroupMember) -> None:
     """A new iteration begins with the current generation if its body was left by an error.
 
     The member still has its assignment, which no other member can take meanwhile.
@@ -135,7 +139,7 @@ class Says(Sharing):
 
 
 @pytest.mark.parametrize("said", ["text", None, 7])
-async def test_metadata_that_are_no_bytes(servers: str, said: Any) -> None:
+async def test_metadata_must_be_bytes(servers: str, said: Any) -> None:
     member = await made(servers, protocols=[Says(said)])
     with pytest.raises(TypeError, match=r"metadata\(\) of protocol sharing returned .* not bytes"):
         await anext(member.generations())
@@ -143,14 +147,14 @@ async def test_metadata_that_are_no_bytes(servers: str, said: Any) -> None:
 
 
 @pytest.mark.parametrize("assigned", [None, 7, [b"a"]])
-async def test_an_assignment_that_is_no_mapping(servers: str, assigned: Any) -> None:
+async def test_an_assignment_must_be_a_mapping(servers: str, assigned: Any) -> None:
     protocol = Sharing("a", how=lambda members: assigned)
     async with made(servers, protocols=[protocol]) as member:
         with pytest.raises(TypeError, match="not a mapping from member ids to bytes"):
             await anext(member.generations())
 
 
-async def test_items_that_have_no_weights() -> None:
+async def test_items_of_a_work_pool_need_weights() -> None:
     for items in cast(list[Any], [["a", "b"], None, 7, "ab"]):
         with pytest.raises(ConfigError, match="is not a mapping from names to weights"):
             work_pool("pool", items)
@@ -175,12 +179,12 @@ class Nameless:
         ({"sesion_timeout_ms": 1}, "Did you mean session_timeout_ms"),
     ],
 )
-def test_wrongly_made(options: Any, said: str) -> None:
+def test_wrong_constructor_arguments_are_refused(options: Any, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         made(**options)
 
 
-def test_made_from_properties() -> None:
+def test_from_properties_takes_group_options() -> None:
     texts = {"bootstrap.servers": "h:1", "group.id": "g", "session.timeout.ms": "7000"}
     wanted: Any = {"protocol_type": "test", "protocols": [Sharing("a")]}
     member = GroupMember.from_properties(texts, **wanted)

@@ -73,7 +73,7 @@ def test_an_option_of_another_client_in_properties_says_what_to_write(name: str,
 
 
 @pytest.mark.parametrize("name", ["frobnicate", "ms", "batch_bytes", "socket", "qqq_qqqq_qqq"])
-def test_a_name_that_is_close_to_nothing_gets_no_guess(name: str) -> None:
+def test_an_option_unlike_any_other_gets_no_suggestion(name: str) -> None:
     with pytest.raises(ConfigError) as caught:
         Producer(bootstrap_servers=SERVERS, **{name: 1})
     assert str(caught.value) == f"{name} is not an option."
@@ -89,9 +89,7 @@ def test_a_name_that_is_close_to_nothing_gets_no_guess(name: str) -> None:
         ("value.serializer", "com.example.OrderSerializer", "pass a function"),
     ],
 )
-def test_a_class_name_of_a_serializer_says_what_stands_for_it(
-    option: str, name: str, text: str
-) -> None:
+def test_a_class_name_of_a_serializer_says_what_to_use(option: str, name: str, text: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(text)):
         Producer.from_properties({"bootstrap.servers": SERVERS, option: name})
     with pytest.raises(ConfigError, match=re.escape(text)):
@@ -138,13 +136,13 @@ def test_a_whole_float_is_an_integer_option() -> None:
 
 
 @pytest.mark.parametrize("make", [Producer, Consumer, Admin, Client])
-def test_a_mapping_as_the_argument_names_from_properties(make: Any) -> None:
+def test_a_mapping_as_an_argument_suggests_from_properties(make: Any) -> None:
     with pytest.raises(TypeError, match=rf"{make.__name__}\.from_properties\(\)"):
         make({"bootstrap.servers": SERVERS})
 
 
 @pytest.mark.parametrize("make", [Producer, Admin, Client])
-def test_another_positional_argument_shows_how_options_are_given(make: Any) -> None:
+def test_a_positional_argument_shows_how_to_pass_options(make: Any) -> None:
     with pytest.raises(TypeError, match=rf"{make.__name__}\(bootstrap_servers=\.\.\.\)"):
         make(SERVERS)
 
@@ -172,7 +170,7 @@ def test_hasattr_of_a_class_of_another_client_is_false() -> None:
         _ = aiokclient.AIOKafkaProducer
 
 
-def test_importing_what_no_client_has_fails_as_usual() -> None:
+def test_importing_an_unknown_name_raises_import_error() -> None:
     with pytest.raises(ImportError, match="cannot import name 'Frobnicator'"):
         exec("from aiokclient import Frobnicator")
     assert not hasattr(aiokclient, "Frobnicator")
@@ -199,14 +197,14 @@ def test_a_method_of_another_client_says_what_to_use(make: Any, name: str, text:
     assert not hasattr(made, "_repr_png_")
 
 
-def test_no_hint_hides_what_there_is() -> None:
+def test_hints_hide_no_existing_name() -> None:
     for make in (Consumer, Producer, Admin, Client):
         there = [name for name in ATTRIBUTES[make.__name__] if name in dir(make)]
         assert there == []
     assert not set(CLASSES) & set(aiokclient.__all__)
 
 
-async def test_awaiting_stop_says_close() -> None:
+async def test_awaiting_stop_suggests_close() -> None:
     consumer = Consumer(bootstrap_servers=SERVERS)
     with pytest.raises(TypeError, match=r"await consumer\.close\(\)"):
         await consumer.stop()  # type: ignore[func-returns-value]

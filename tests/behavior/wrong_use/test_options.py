@@ -80,7 +80,7 @@ OPTIONS: list[tuple[Make, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("make", "options", "text"), OPTIONS)
-def test_options(make: Make, options: dict[str, Any], text: str) -> None:
+def test_bad_options_are_refused(make: Make, options: dict[str, Any], text: str) -> None:
     with pytest.raises(ConfigError, match=text) as caught:
         make(**{"bootstrap_servers": "localhost:9092", **options})
     assert isinstance(caught.value, ValueError)
@@ -95,13 +95,13 @@ def test_options(make: Make, options: dict[str, Any], text: str) -> None:
         ({"compression.type": "brotli"}, "compression.type: 'brotli'"),
     ],
 )
-def test_properties(properties: dict[str, str], text: str) -> None:
+def test_bad_properties_are_refused(properties: dict[str, str], text: str) -> None:
     with pytest.raises(ConfigError, match=text):
         Producer.from_properties({"bootstrap.servers": "localhost:9092", **properties})
 
 
 @pytest.mark.parametrize("make", [Producer, Consumer, Admin])
-def test_options_of_the_shared_client(make: Make) -> None:
+def test_options_of_the_shared_client_are_refused(make: Make) -> None:
     client = Client(bootstrap_servers="localhost:9092")
     with pytest.raises(ConfigError, match="reconnect_backoff_ms is an option of the client"):
         make(client=client, reconnect_backoff_ms=5)
@@ -109,6 +109,6 @@ def test_options_of_the_shared_client(make: Make) -> None:
 
 @pytest.mark.parametrize("make", [Producer, Consumer, Admin])
 @pytest.mark.parametrize("given", ["localhost:9092", Client, object()])
-def test_what_is_no_client(make: Make, given: Any) -> None:
+def test_client_must_be_a_client(make: Make, given: Any) -> None:
     with pytest.raises(ConfigError, match=r"client: .* is not an aiokclient\.Client"):
         make(client=given)

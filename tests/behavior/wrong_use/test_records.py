@@ -19,14 +19,14 @@ from aiokclient.errors import (
 
 
 @pytest.mark.parametrize("topic", ["", ".", "..", "a b", "grün", "x" * 250, None, 7, b"orders"])
-async def test_a_bad_topic_name(producer: Producer, topic: Any) -> None:
+async def test_a_bad_topic_name_is_refused(producer: Producer, topic: Any) -> None:
     for send in (producer.send, lambda topic, value: producer.send_many(topic, [value])):
         with pytest.raises(InvalidTopicError, match="1 to 249") as caught:
             send(topic, b"v")
         assert repr(topic) in str(caught.value)
 
 
-async def test_a_record_that_is_too_large(producer: Producer) -> None:
+async def test_a_record_that_is_too_large_is_refused(producer: Producer) -> None:
     large = bytes(1_048_577)
     for send in (producer.send, lambda topic, value: producer.send_many(topic, [b"v", value])):
         with pytest.raises(
@@ -49,7 +49,7 @@ async def test_a_record_that_is_too_large(producer: Producer) -> None:
         {"value": b"v", "headers": None},
     ],
 )
-async def test_what_is_not_bytes(producer: Producer, record: dict[str, Any]) -> None:
+async def test_keys_and_values_must_be_bytes(producer: Producer, record: dict[str, Any]) -> None:
     text = r"must be bytes or None, and header names str, as in headers=\[\('name', b'value'\)\]"
     with pytest.raises(SerializationError, match=text):
         producer.send("orders", **record)
@@ -64,7 +64,9 @@ NUMBERS = array("i", [1, 2, 3])
     "wrong", ["", {}, [], (), "text", 7, 1.5, object(), NUMBERS, memoryview(NUMBERS)]
 )
 @pytest.mark.parametrize("place", ["value", "key"])
-async def test_what_is_not_bytes_amid_a_batch(producer: Producer, place: str, wrong: Any) -> None:
+async def test_keys_and_values_must_be_bytes_within_send_many(
+    producer: Producer, place: str, wrong: Any
+) -> None:
     for before in (0, 1, 2):
         good = [producer.send("orders", b"v", b"k", 0) for _ in range(before)]
         with pytest.raises(SerializationError, match="must be bytes or None"):
@@ -74,24 +76,26 @@ async def test_what_is_not_bytes_amid_a_batch(producer: Producer, place: str, wr
 
 
 @pytest.mark.parametrize("where", [{"timestamp": 1.5}, {"timestamp": "now"}, {"partition": "0"}])
-async def test_what_is_no_number(producer: Producer, where: dict[str, Any]) -> None:
+async def test_timestamps_and_partitions_must_be_integers(
+    producer: Producer, where: dict[str, Any]
+) -> None:
     with pytest.raises(SerializationError, match=r"timestamp \(in milliseconds\) must be int"):
         producer.send("orders", b"v", **where)
 
 
 @pytest.mark.parametrize("values", [None, {b"v"}, {b"k": b"v"}, iter([b"v"])])
-async def test_many_that_are_no_sequence(producer: Producer, values: Any) -> None:
+async def test_send_many_needs_a_sequence(producer: Producer, values: Any) -> None:
     with pytest.raises(IllegalStateError, match=r"a sequence such as a list.* send_all\(\)"):
         producer.send_many("orders", values)
 
 
-async def test_a_partition_that_is_not_there(producer: Producer) -> None:
+async def test_a_partition_that_does_not_exist_is_refused(producer: Producer) -> None:
     for partition in (-1, 2):
         with pytest.raises(UnknownTopicOrPartitionError, match="The topic has 2 partitions"):
             producer.send("orders", b"v", partition=partition)
 
 
-async def test_a_serializer_that_fails(servers: str) -> None:
+async def test_a_failing_serializer_is_reported(servers: str) -> None:
     def encode(value: str) -> bytes:
         raise ZeroDivisionError("no such order")
 
@@ -101,7 +105,7 @@ async def test_a_serializer_that_fails(servers: str) -> None:
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
 
 
-async def test_a_topic_that_nobody_made(servers: str) -> None:
+async def test_a_topic_that_does_not_exist_is_reported(servers: str) -> None:
     async with Producer(bootstrap_servers=servers, max_block_ms=3_000) as producer:
         with pytest.raises(UnknownTopicOrPartitionError, match="create the topic") as caught:
             await producer.send("nobody-made-this", b"v")
@@ -109,7 +113,7 @@ async def test_a_topic_that_nobody_made(servers: str) -> None:
 
 
 @pytest.mark.parametrize("topics", ["orders", NewTopic("orders", 1, 1), None, [7]])
-async def test_topics_that_are_no_collection(servers: str, topics: Any) -> None:
+async def test_topics_must_be_a_collection(servers: str, topics: Any) -> None:
     async with Admin(bootstrap_servers=servers) as admin:
         for call in (admin.create_topics, admin.delete_topics, admin.describe_topics):
             with pytest.raises(IllegalStateError, match=r"is not a collection of .* Pass a list"):
@@ -117,7 +121,7 @@ async def test_topics_that_are_no_collection(servers: str, topics: Any) -> None:
         assert "orders" in await admin.list_topics()
 
 
-async def test_a_bad_name_for_a_new_topic(servers: str) -> None:
+async def test_a_new_topic_needs_a_valid_name(servers: str) -> None:
     async with Admin(bootstrap_servers=servers) as admin:
         results = await admin.create_topics([NewTopic("a b", 1, 1)])
     error = results["a b"]

@@ -32,19 +32,19 @@ def shown(value: Any) -> str:
     return f"{value!r} {value} {[value]!r}"
 
 
-def test_security() -> None:
+def test_security_objects_show_no_secret() -> None:
     tls = Tls(certfile="client.pem", password=SECRET, cadata=SECRET)
     assert SECRET not in shown(tls)
     assert "client.pem" in shown(tls)
 
 
-def test_options() -> None:
+def test_options_show_no_secret() -> None:
     config = ClientConfig.from_properties(PROPERTIES)
     assert SECRET not in shown(config)
 
 
 @pytest.mark.parametrize("make", [Client, Producer, Consumer, Admin])
-def test_clients(make: Any) -> None:
+def test_clients_show_no_secret(make: Any) -> None:
     made = make.from_properties(PROPERTIES)
     assert SECRET not in shown(made) + shown(vars(made)) + shown(made.health())
 
@@ -61,7 +61,7 @@ def test_clients(make: Any) -> None:
         {"sasl_jaas_config": SECRET},
     ],
 )
-def test_what_refused_options_say(options: dict[str, Any]) -> None:
+def test_config_errors_show_no_secret(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigError) as caught:
         Client(bootstrap_servers="localhost:9092", **options)
     assert SECRET not in shown(caught.value)
@@ -81,7 +81,7 @@ def test_what_refused_options_say(options: dict[str, Any]) -> None:
     ],
     ids=lambda message: type(message).__name__,
 )
-def test_messages(message: Any) -> None:
+def test_messages_show_no_secret(message: Any) -> None:
     assert SECRET not in shown(message)
 
 
@@ -101,7 +101,7 @@ def locked(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("password", [SECRET, f"not-{SECRET}"])
-async def test_a_start_that_fails(
+async def test_a_failed_start_shows_no_secret(
     servers: str, locked: Path, password: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -115,7 +115,9 @@ async def test_a_start_that_fails(
     assert isinstance(caught.value, ConfigError) == (password != SECRET)
 
 
-async def test_a_client_at_work(servers: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_log_of_a_client_shows_no_secret(
+    servers: str, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.DEBUG)
     async with Producer(bootstrap_servers=servers) as producer:
         await producer.send("orders", BYTES, key=BYTES, headers=[("token", BYTES)])

@@ -15,7 +15,7 @@ async def send(kafka: Any, topic: str, values: Sequence[bytes], partition: int =
         await producer.gather([producer.send(topic, v, partition=partition) for v in values])
 
 
-async def test_a_leader_that_dies_while_it_is_read(kafka3: KafkaCluster) -> None:
+async def test_no_record_is_lost_when_a_leader_dies(kafka3: KafkaCluster) -> None:
     topic = kafka3.create_topic(partitions=3, replication=3)
     for partition in range(3):
         await send(kafka3, topic, [b"%d" % i for i in range(300)], partition)
@@ -48,7 +48,7 @@ def transactions(bootstrap: str, topic: str) -> None:
 
 @pytest.mark.fault(52)
 @pytest.mark.parametrize("size", [300, 1 << 20])
-async def test_aborted_transactions_are_left_out(kafka: Any, size: int) -> None:
+async def test_records_of_aborted_transactions_are_skipped(kafka: Any, size: int) -> None:
     topic = kafka.create_topic(partitions=1, replication=1)
     await asyncio.to_thread(transactions, kafka.bootstrap, topic)
     options = {"auto_offset_reset": "earliest", "max_partition_fetch_bytes": size}

@@ -62,7 +62,7 @@ async def read(kafka: ExternalKafka, topic: str, isolation: str) -> dict[int, li
     return found
 
 
-async def test_transactions(kafka: ExternalKafka) -> None:
+async def test_transactions_of_other_clients_are_read(kafka: ExternalKafka) -> None:
     topic = kafka.create_topic(partitions=PARTITIONS)
     committed = await asyncio.to_thread(write_transactions, kafka, topic)
     assert await read(kafka, topic, "read_committed") == by_partition(committed)
@@ -70,7 +70,7 @@ async def test_transactions(kafka: ExternalKafka) -> None:
     assert await read(kafka, topic, "read_uncommitted") == by_partition(everything)
 
 
-async def test_lists_and_arrow_batches_leave_out_what_was_aborted(kafka: ExternalKafka) -> None:
+async def test_lists_and_arrow_batches_skip_aborted_records(kafka: ExternalKafka) -> None:
     pytest.importorskip("pyarrow")
     topic = kafka.create_topic(partitions=PARTITIONS)
     committed = await asyncio.to_thread(write_transactions, kafka, topic)
@@ -100,7 +100,9 @@ async def test_an_open_transaction_holds_readers_back(kafka: ExternalKafka) -> N
 
 
 @pytest.mark.parametrize("codec", CODECS)
-async def test_what_the_broker_recompressed(kafka: ExternalKafka, codec: str) -> None:
+async def test_batches_recompressed_by_the_broker_are_read(
+    kafka: ExternalKafka, codec: str
+) -> None:
     topic = kafka.create_topic(partitions=PARTITIONS, configs={"compression.type": codec})
     async with Producer(bootstrap_servers=kafka.bootstrap, compression_type="zstd") as producer:
         values = [b"%d" % number for number in range(3000)]
@@ -109,7 +111,7 @@ async def test_what_the_broker_recompressed(kafka: ExternalKafka, codec: str) ->
     assert await read(kafka, topic, "read_uncommitted") == by_partition(values)
 
 
-async def test_the_brokers_time(kafka: ExternalKafka) -> None:
+async def test_records_have_the_append_time_of_the_broker(kafka: ExternalKafka) -> None:
     topic = kafka.create_topic(configs={"message.timestamp.type": "LogAppendTime"})
     options: Any = {"bootstrap_servers": kafka.bootstrap, "auto_offset_reset": "earliest"}
     async with Producer(bootstrap_servers=kafka.bootstrap) as producer:
@@ -122,7 +124,7 @@ async def test_the_brokers_time(kafka: ExternalKafka) -> None:
     assert given.timestamp == record.timestamp
 
 
-async def test_records_that_were_deleted(kafka: ExternalKafka) -> None:
+async def test_reading_begins_after_deleted_records_within_a_batch(kafka: ExternalKafka) -> None:
     """Reading begins in the middle of a batch, which the log still has as a whole."""
     topic = kafka.create_topic(partitions=1)
     place = TopicPartition(topic, 0)

@@ -35,7 +35,7 @@ async def coordinator(bootstrap: str, group_id: str) -> int:
 
 @pytest.mark.fault(5, 40, 41)
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-async def test_the_coordinator_dies_meanwhile(
+async def test_records_are_processed_once_when_the_coordinator_dies(
     kafka3: KafkaCluster, nursery: Nursery, protocol: str
 ) -> None:
     topic = await asyncio.to_thread(kafka3.create_topic, None, PARTITIONS, 3)

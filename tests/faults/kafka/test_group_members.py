@@ -32,7 +32,7 @@ async def coordinator(kafka: KafkaCluster, group: str) -> int:
 
 @pytest.mark.fault(5)
 @pytest.mark.parametrize(("breaking", "mending"), [("kill", "start"), ("pause", "resume")])
-async def test_the_coordinator_dies_and_returns(
+async def test_members_continue_when_the_coordinator_dies_and_returns(
     kafka3: KafkaCluster, breaking: str, mending: str
 ) -> None:
     """The group is persisted, so its members find it at another broker and continue there."""
@@ -51,7 +51,9 @@ async def test_the_coordinator_dies_and_returns(
 
 
 @pytest.mark.fault(44)
-async def test_two_static_members_share_an_instance_id(kafka3: KafkaCluster) -> None:
+async def test_the_older_of_two_members_with_one_instance_id_is_fenced(
+    kafka3: KafkaCluster,
+) -> None:
     group = f"g-{uuid.uuid4().hex[:12]}"
     first = life(kafka3, group, "1", group_instance_id="i")
     second = life(kafka3, group, "2", group_instance_id="i")

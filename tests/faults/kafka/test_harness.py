@@ -10,18 +10,20 @@ from kafka_harness.node import ReservedPort
 from kafka_harness.tools import console_consume, console_produce
 
 
-def test_kafka_serves(kafka: ExternalKafka) -> None:
+def test_a_started_kafka_serves_requests(kafka: ExternalKafka) -> None:
     topic = kafka.create_topic(partitions=2)
     assert kafka.leader(topic, 1) >= 0
 
 
-def test_the_java_tools_speak_to_it(kafka: ExternalKafka, kafka_tools_jars: list[Path]) -> None:
+def test_the_java_tools_reach_the_cluster(
+    kafka: ExternalKafka, kafka_tools_jars: list[Path]
+) -> None:
     topic = kafka.create_topic()
     console_produce(kafka.bootstrap, topic, [b"a", b"b"])
     assert console_consume(kafka.bootstrap, topic, 2) == [b"a", b"b"]
 
 
-def test_the_old_kafka_is_old(kafka_old: KafkaCluster) -> None:
+def test_the_old_broker_has_the_old_version(kafka_old: KafkaCluster) -> None:
     api_versions, newest = 18, 4
     reader = Probe(*kafka_old.addresses()[0]).ask(api_versions, 0, b"")
     assert reader.number("h") == 0
@@ -30,7 +32,7 @@ def test_the_old_kafka_is_old(kafka_old: KafkaCluster) -> None:
 
 
 @pytest.mark.parametrize(("breaking", "mending"), [("kill", "start"), ("pause", "resume")])
-def test_a_broken_leader_is_replaced_and_comes_back(
+def test_a_killed_leader_is_replaced_and_returns(
     kafka3: KafkaCluster, breaking: str, mending: str
 ) -> None:
     topic = kafka3.create_topic(replication=3)
@@ -41,14 +43,14 @@ def test_a_broken_leader_is_replaced_and_comes_back(
     kafka3.await_in_sync(topic)
 
 
-def test_a_reserved_port_is_nobody_elses() -> None:
+def test_a_reserved_port_is_not_given_to_others() -> None:
     reserved = ReservedPort()
     with contextlib.closing(socket.socket()) as other, pytest.raises(OSError, match="in use"):
         other.bind(("127.0.0.1", reserved.port))
     reserved.release()
 
 
-def test_a_missing_tool_is_named_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_tool_is_named_with_its_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("JAVA_HOME", raising=False)
     with pytest.raises(java.MissingToolError, match=r"apt-get install .* maven"):

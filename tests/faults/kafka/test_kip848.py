@@ -107,7 +107,7 @@ async def coordinator(group: Group) -> int:
 
 @pytest.mark.fault(5)
 @pytest.mark.parametrize(("breaking", "mending"), [("kill", "start"), ("pause", "resume")])
-async def test_the_coordinator_dies_and_returns(
+async def test_members_continue_when_the_coordinator_dies_and_returns(
     kafka3: KafkaCluster, breaking: str, mending: str
 ) -> None:
     topic = await asyncio.to_thread(kafka3.create_topic, None, PARTITIONS, 3)
@@ -128,7 +128,7 @@ async def test_the_coordinator_dies_and_returns(
 
 
 @pytest.mark.fault(43)
-async def test_a_member_is_fenced(kafka3: KafkaCluster) -> None:
+async def test_a_removed_member_loses_its_partitions_and_joins_again(kafka3: KafkaCluster) -> None:
     """A member loses its partitions if another client removes it from the group.
 
     The partitions are soon read again, by this member or another.
@@ -152,7 +152,7 @@ async def test_a_member_is_fenced(kafka3: KafkaCluster) -> None:
 
 
 @pytest.mark.fault(43)
-async def test_a_topic_that_matches_appears_late(kafka3: KafkaCluster) -> None:
+async def test_a_matching_topic_created_later_is_read(kafka3: KafkaCluster) -> None:
     prefix = f"late-{uuid.uuid4().hex[:6]}"
     await asyncio.to_thread(kafka3.create_topic, f"{prefix}-1", 2, 3)
     async with group_on(kafka3) as group:
@@ -166,7 +166,9 @@ async def test_a_topic_that_matches_appears_late(kafka3: KafkaCluster) -> None:
         assert all(len(each.owned) == 2 for each in members)
 
 
-async def test_an_older_kafka(kafka_old: KafkaCluster) -> None:
+async def test_an_old_kafka_refuses_the_protocol_with_a_clear_error(
+    kafka_old: KafkaCluster,
+) -> None:
     """An old Kafka lists the request in ApiVersions, and then refuses it."""
     topic = await asyncio.to_thread(kafka_old.create_topic)
     consumer: Consumer[Any, Any] = Consumer(
@@ -179,7 +181,7 @@ async def test_an_older_kafka(kafka_old: KafkaCluster) -> None:
 
 @pytest.mark.fault(41)
 @pytest.mark.parametrize("ours", [{0}, {1, 2}], ids=["one of ours", "two of ours"])
-def test_mixed_with_librdkafka(kafka3: KafkaCluster, ours: set[int]) -> None:
+def test_librdkafka_and_this_library_share_a_group(kafka3: KafkaCluster, ours: set[int]) -> None:
     peers = pytest.importorskip("kip848_peers")
     topic = kafka3.create_topic(None, PARTITIONS, 3)
     group = f"g-{uuid.uuid4().hex[:8]}"

@@ -57,7 +57,9 @@ async def in_thread(function: object, *arguments: object) -> object:
 
 @pytest.mark.fault(1, 14)
 @pytest.mark.parametrize(("breaking", "mending"), [("kill", "start"), ("pause", "resume")])
-async def test_a_leader_dies_and_returns(kafka3: KafkaCluster, breaking: str, mending: str) -> None:
+async def test_no_record_is_lost_when_a_leader_dies_and_returns(
+    kafka3: KafkaCluster, breaking: str, mending: str
+) -> None:
     topic = kafka3.create_topic(partitions=3, replication=3, configs=IN_SYNC)
     ledger = Ledger()
     async with producing(kafka3, ledger, topic):
@@ -71,7 +73,7 @@ async def test_a_leader_dies_and_returns(kafka3: KafkaCluster, breaking: str, me
 
 
 @pytest.mark.fault(3)
-async def test_leaders_move_while_requests_are_in_flight(kafka3: KafkaCluster) -> None:
+async def test_no_record_is_lost_when_leaders_move(kafka3: KafkaCluster) -> None:
     topic = kafka3.create_topic(partitions=3, replication=3, configs=IN_SYNC)
     ledger = Ledger()
     async with producing(kafka3, ledger, topic):
@@ -85,7 +87,7 @@ async def test_leaders_move_while_requests_are_in_flight(kafka3: KafkaCluster) -
 
 
 @pytest.mark.fault(1)
-async def test_all_brokers_die_one_after_the_other(kafka3: KafkaCluster) -> None:
+async def test_no_record_is_lost_when_all_brokers_die_in_turn(kafka3: KafkaCluster) -> None:
     topic = kafka3.create_topic(partitions=3, replication=3, configs=IN_SYNC)
     ledger = Ledger()
     async with producing(kafka3, ledger, topic):

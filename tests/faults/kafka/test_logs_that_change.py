@@ -92,7 +92,7 @@ async def elect_uncleanly(kafka: KafkaCluster, topic: str) -> None:
 
 
 @pytest.mark.fault(22)
-async def test_deleted_records(kafka: ExternalKafka, admin: Admin) -> None:
+async def test_deleted_records_are_skipped(kafka: ExternalKafka, admin: Admin) -> None:
     topic = kafka.create_topic()
     place = TopicPartition(topic, 0)
     await write(kafka, topic, numbered(b"v", 100))
@@ -109,7 +109,9 @@ async def test_deleted_records(kafka: ExternalKafka, admin: Admin) -> None:
 
 
 @pytest.mark.fault(24)
-async def test_a_topic_created_again_under_its_name(kafka: ExternalKafka, admin: Admin) -> None:
+async def test_a_recreated_topic_is_read_from_its_first_offset(
+    kafka: ExternalKafka, admin: Admin
+) -> None:
     topic = kafka.create_topic()
     await write(kafka, topic, numbered(b"old", 50))
     async with consumer(kafka, topic, metadata_max_age_ms=500) as reader:
@@ -124,7 +126,7 @@ async def test_a_topic_created_again_under_its_name(kafka: ExternalKafka, admin:
 
 
 @pytest.mark.fault(24)
-async def test_a_producer_meets_a_topic_created_again(kafka: ExternalKafka, admin: Admin) -> None:
+async def test_a_producer_writes_to_a_recreated_topic(kafka: ExternalKafka, admin: Admin) -> None:
     topic = kafka.create_topic()
     async with Producer(bootstrap_servers=kafka.bootstrap) as producer:
         assert (await producer.send(topic, b"old")).offset == 0
@@ -137,7 +139,7 @@ async def test_a_producer_meets_a_topic_created_again(kafka: ExternalKafka, admi
 
 
 @pytest.mark.fault(25)
-async def test_partitions_are_added(kafka: ExternalKafka, admin: Admin) -> None:
+async def test_added_partitions_are_read(kafka: ExternalKafka, admin: Admin) -> None:
     topic = kafka.create_topic()
     ledger = Ledger()
     options = {"bootstrap_servers": kafka.bootstrap, "metadata_max_age_ms": 500}
@@ -158,7 +160,7 @@ async def test_partitions_are_added(kafka: ExternalKafka, admin: Admin) -> None:
 
 @pytest.mark.timeout(600)  # The brokers start three times.
 @pytest.mark.fault(33)
-async def test_a_broker_comes_back_older(java: str) -> None:
+async def test_clients_continue_when_a_broker_returns_with_an_older_version(java: str) -> None:
     """A broker of Kafka 4.4 becomes 3.9, and then 4.4 again, with the same data under traffic."""
     with KafkaCluster(KAFKA, formatted_by=OLD) as kafka:
         topic = kafka.create_topic(partitions=2)

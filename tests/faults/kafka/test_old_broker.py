@@ -29,7 +29,7 @@ def reading(kafka: ExternalKafka, **options: Any) -> Any:
     return {"bootstrap_servers": kafka.bootstrap, "auto_offset_reset": "earliest"} | options
 
 
-async def test_it_is_older_than_this_client(kafka_old: KafkaCluster) -> None:
+async def test_the_old_broker_lacks_new_versions(kafka_old: KafkaCluster) -> None:
     async with Client(bootstrap_servers=kafka_old.bootstrap) as client:
         request = ApiVersionsRequest(client_software_name="t", client_software_version="1")
         response = await client.request(request, AnyBroker())
@@ -41,7 +41,9 @@ async def test_it_is_older_than_this_client(kafka_old: KafkaCluster) -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-async def test_what_is_produced_is_consumed(kafka_old: KafkaCluster, codec: str) -> None:
+async def test_an_old_broker_returns_the_records_that_were_sent(
+    kafka_old: KafkaCluster, codec: str
+) -> None:
     topic = kafka_old.create_topic(partitions=3)
     async with Producer(bootstrap_servers=kafka_old.bootstrap, compression_type=codec) as producer:
         sent = [
@@ -61,7 +63,9 @@ async def test_what_is_produced_is_consumed(kafka_old: KafkaCluster, codec: str)
 
 
 @pytest.mark.parametrize("acks", [0, 1, "all"])
-async def test_acknowledgements(kafka_old: KafkaCluster, acks: int | str) -> None:
+async def test_an_old_broker_acknowledges_with_every_acks(
+    kafka_old: KafkaCluster, acks: int | str
+) -> None:
     topic = kafka_old.create_topic()
     async with Producer(bootstrap_servers=kafka_old.bootstrap, acks=acks) as producer:
         result = await producer.send(topic, b"v")
@@ -72,7 +76,7 @@ async def test_acknowledgements(kafka_old: KafkaCluster, acks: int | str) -> Non
     assert record.value == b"v"
 
 
-async def test_offsets_and_seeking(kafka_old: KafkaCluster) -> None:
+async def test_an_old_broker_returns_offsets_and_accepts_seeks(kafka_old: KafkaCluster) -> None:
     topic = kafka_old.create_topic()
     place = TopicPartition(topic, 0)
     async with Producer(bootstrap_servers=kafka_old.bootstrap) as producer:
@@ -90,14 +94,14 @@ async def test_offsets_and_seeking(kafka_old: KafkaCluster) -> None:
         assert await consumer.lag() == {place: 0}
 
 
-async def test_a_topic_that_is_not_there(kafka_old: KafkaCluster) -> None:
+async def test_an_old_broker_reports_a_missing_topic(kafka_old: KafkaCluster) -> None:
     options: Any = {"bootstrap_servers": kafka_old.bootstrap, "max_block_ms": 3_000}
     async with Producer(**options) as producer:
         with pytest.raises(UnknownTopicOrPartitionError):
             await producer.send("nobody-made-this", b"v")
 
 
-async def test_admin(kafka_old: KafkaCluster) -> None:
+async def test_an_old_broker_serves_admin_calls(kafka_old: KafkaCluster) -> None:
     async with Admin(bootstrap_servers=kafka_old.bootstrap) as admin:
         name = kafka_old.create_topic()
         again = await admin.create_topics([NewTopic(name, 1, 1)])

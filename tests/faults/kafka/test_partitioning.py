@@ -39,7 +39,7 @@ async def found(bootstrap: str, topic: str) -> Placement:
         return {record.key: record.partition async for record in consumer.until_end()}
 
 
-async def test_as_confluent_kafka_does(kafka: ExternalKafka) -> None:
+async def test_keys_have_the_partitions_of_confluent_kafka(kafka: ExternalKafka) -> None:
     confluent = pytest.importorskip("confluent_kafka")
     topic, other = (kafka.create_topic(partitions=PARTITIONS) for _ in range(2))
     peer = confluent.Producer(
@@ -53,7 +53,9 @@ async def test_as_confluent_kafka_does(kafka: ExternalKafka) -> None:
     assert set(expected.values()) == set(range(PARTITIONS))
 
 
-async def test_as_java_does(kafka: ExternalKafka, kafka_tools_jars: list[Path]) -> None:
+async def test_keys_have_the_partitions_of_java(
+    kafka: ExternalKafka, kafka_tools_jars: list[Path]
+) -> None:
     topic, other = (kafka.create_topic(partitions=PARTITIONS) for _ in range(2))
     lines = [key + b"\tv" for key in KEYS]
     how = ("--reader-property", "parse.key=true")

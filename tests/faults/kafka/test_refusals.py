@@ -36,7 +36,7 @@ async def test_a_batch_that_is_too_large_is_split(kafka: ExternalKafka, codec: s
     assert await values_in(kafka, topic) == values
 
 
-async def test_a_record_that_alone_is_too_large(kafka: ExternalKafka) -> None:
+async def test_a_record_that_is_too_large_alone_fails(kafka: ExternalKafka) -> None:
     topic = kafka.create_topic(configs={"max.message.bytes": 2000})
     async with Producer(bootstrap_servers=kafka.bootstrap, linger_ms=100) as producer:
         await producer.prepare(topic)
@@ -49,7 +49,7 @@ async def test_a_record_that_alone_is_too_large(kafka: ExternalKafka) -> None:
     assert await values_in(kafka, topic) == [bytes(10), bytes(20), bytes(30)]
 
 
-async def test_a_compacted_topic_wants_keys(kafka: ExternalKafka) -> None:
+async def test_a_compacted_topic_refuses_records_without_a_key(kafka: ExternalKafka) -> None:
     topic = kafka.create_topic(configs={"cleanup.policy": "compact"})
     async with Producer(bootstrap_servers=kafka.bootstrap) as producer:
         with pytest.raises(InvalidRecordError, match="compacted topic needs a key"):
@@ -58,7 +58,7 @@ async def test_a_compacted_topic_wants_keys(kafka: ExternalKafka) -> None:
     assert await values_in(kafka, topic) == [b"v"]
 
 
-async def test_a_timestamp_from_too_long_ago(kafka: ExternalKafka) -> None:
+async def test_a_timestamp_that_is_too_old_is_refused(kafka: ExternalKafka) -> None:
     topic = kafka.create_topic(configs={"message.timestamp.before.max.ms": 3_600_000})
     async with Producer(bootstrap_servers=kafka.bootstrap) as producer:
         with pytest.raises(InvalidTimestampError):

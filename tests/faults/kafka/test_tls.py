@@ -113,21 +113,21 @@ async def refusal(servers: str, **options: Any) -> KafkaError:
     return caught.value
 
 
-async def test_tls(secured: Secured) -> None:
+async def test_records_pass_over_tls(secured: Secured) -> None:
     await round_trip(secured.cluster.listener("SSL"), security=secured.tls())
 
 
-async def test_a_context_of_ones_own(secured: Secured) -> None:
+async def test_an_ssl_context_can_be_passed(secured: Secured) -> None:
     context = ssl.create_default_context(cafile=str(secured.ca))
     await round_trip(secured.cluster.listener("SSL"), security=context)
 
 
-def test_in_the_loop_of_uvloop(secured: Secured) -> None:
+def test_records_pass_over_tls_with_uvloop(secured: Secured) -> None:
     uvloop = pytest.importorskip("uvloop")
     uvloop.run(round_trip(secured.cluster.listener("SSL"), security=secured.tls()))
 
 
-async def test_kafkas_own_option_names(secured: Secured) -> None:
+async def test_kafkas_ssl_options_are_accepted(secured: Secured) -> None:
     properties = {
         "bootstrap.servers": secured.cluster.listener("MTLS"),
         "security.protocol": "SSL",
@@ -141,14 +141,14 @@ async def test_kafkas_own_option_names(secured: Secured) -> None:
         assert PASSWORD not in repr(vars(admin))
 
 
-async def test_the_client_shows_who_it_is(secured: Secured) -> None:
+async def test_the_client_presents_its_certificate(secured: Secured) -> None:
     servers = secured.cluster.listener("MTLS")
     await round_trip(servers, security=secured.tls(certfile=str(secured.own)))
     locked = secured.tls(certfile=str(secured.locked), password=PASSWORD)
     await round_trip(servers, security=locked)
 
 
-async def test_a_client_without_a_certificate(secured: Secured) -> None:
+async def test_a_client_without_a_certificate_is_refused(secured: Secured) -> None:
     servers = secured.cluster.listener("MTLS")
     error = await refusal(servers, security=secured.tls())
     assert isinstance(error, ConnectionSetupError)
@@ -157,7 +157,7 @@ async def test_a_client_without_a_certificate(secured: Secured) -> None:
     assert servers in str(error)
 
 
-async def test_a_certificate_of_an_authority_that_the_broker_does_not_know(
+async def test_a_certificate_of_an_unknown_authority_is_refused(
     secured: Secured, tmp_path: Path
 ) -> None:
     stranger = keystore(tmp_path / "stranger.pem", trustme.CA().issue_cert("mallory"))
@@ -170,7 +170,7 @@ async def test_a_certificate_of_an_authority_that_the_broker_does_not_know(
 
 @pytest.mark.fault(45)
 @pytest.mark.parametrize("listener", ["ELSEWHERE", "EXPIRED"])
-async def test_a_certificate_that_does_not_hold(secured: Secured, listener: str) -> None:
+async def test_an_invalid_broker_certificate_is_refused(secured: Secured, listener: str) -> None:
     servers = secured.cluster.listener(listener)
     error = await refusal(servers, security=secured.tls())
     assert isinstance(error, ConnectionSetupError)
@@ -179,13 +179,13 @@ async def test_a_certificate_that_does_not_hold(secured: Secured, listener: str)
     assert {"ELSEWHERE": "mismatch", "EXPIRED": "expired"}[listener] in str(error)
 
 
-async def test_the_host_name_may_go_unchecked(secured: Secured) -> None:
+async def test_the_check_of_the_host_name_can_be_disabled(secured: Secured) -> None:
     servers = secured.cluster.listener("ELSEWHERE")
     await round_trip(servers, security=secured.tls(check_hostname=False))
 
 
 @pytest.mark.fault(45)
-async def test_an_authority_that_is_not_trusted(secured: Secured) -> None:
+async def test_a_broker_of_an_untrusted_authority_is_refused(secured: Secured) -> None:
     servers = secured.cluster.listener("SSL")
     error = await refusal(servers, security=Tls(cafile=str(secured.other_ca)))
     assert isinstance(error, ConnectionSetupError)
@@ -194,20 +194,20 @@ async def test_an_authority_that_is_not_trusted(secured: Secured) -> None:
 
 
 @pytest.mark.fault(45)
-async def test_a_producer_fails_at_its_start_too(secured: Secured) -> None:
+async def test_a_producer_start_raises_tls_errors(secured: Secured) -> None:
     servers = secured.cluster.listener("SSL")
     with pytest.raises(ConnectionSetupError, match="is not accepted"):
         async with Producer(bootstrap_servers=servers, security=Tls()):
             pass
 
 
-async def test_its_tls_port_spoken_to_in_plaintext(secured: Secured) -> None:
+async def test_a_tls_port_used_with_plaintext_is_explained(secured: Secured) -> None:
     error = await refusal(secured.cluster.listener("SSL"))
     assert isinstance(error, ConnectionSetupError)
     assert "TLS port, but the client uses plaintext. Set security=Tls()" in str(error)
 
 
-async def test_its_plaintext_port_spoken_to_in_tls(secured: Secured) -> None:
+async def test_a_plaintext_port_used_with_tls_is_explained(secured: Secured) -> None:
     error = await refusal(secured.cluster.bootstrap, security=secured.tls())
     assert isinstance(error, ConnectionSetupError)
     assert "plaintext port, but the client uses TLS. Set security=Plaintext()" in str(error)
@@ -220,7 +220,7 @@ async def test_its_plaintext_port_spoken_to_in_tls(secured: Secured) -> None:
         ({"certfile": "/nowhere/client.pem"}, "/nowhere/client.pem"),
     ],
 )
-async def test_files_that_are_not_there(options: dict[str, Any], named: str) -> None:
+async def test_missing_certificate_files_are_named(options: dict[str, Any], named: str) -> None:
     with pytest.raises(ConfigError, match=named):
         await Client(bootstrap_servers="localhost:9", security=Tls(**options)).start()
 

@@ -131,7 +131,7 @@ def confluent_read(bootstrap: str, topic: str, count: int) -> list[Any]:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-async def test_confluent_kafka_writes(kafka: ExternalKafka, codec: str) -> None:
+async def test_records_of_confluent_kafka_are_read(kafka: ExternalKafka, codec: str) -> None:
     topic = kafka.create_topic()
     await asyncio.to_thread(confluent_write, kafka.bootstrap, topic, codec)
     assert await codecs_in(kafka.bootstrap, topic) == {Compression[codec.upper()]}
@@ -142,7 +142,7 @@ async def test_confluent_kafka_writes(kafka: ExternalKafka, codec: str) -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-async def test_confluent_kafka_reads(kafka: ExternalKafka, codec: str) -> None:
+async def test_confluent_kafka_reads_our_records(kafka: ExternalKafka, codec: str) -> None:
     topic = kafka.create_topic()
     sent = await write_here(kafka.bootstrap, topic, codec)
     assert Compression[codec.upper()] in await codecs_in(kafka.bootstrap, topic)
@@ -169,7 +169,7 @@ def options(name: str, values: Sequence[str]) -> list[str]:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-async def test_the_console_producer_writes(
+async def test_records_of_the_console_producer_are_read(
     kafka: ExternalKafka, kafka_tools_jars: list[Path], codec: str
 ) -> None:
     topic = kafka.create_topic()
@@ -183,7 +183,7 @@ async def test_the_console_producer_writes(
 
 
 @pytest.mark.parametrize("codec", CODECS)
-async def test_the_console_consumer_reads(
+async def test_the_console_consumer_reads_our_records(
     kafka: ExternalKafka, kafka_tools_jars: list[Path], codec: str
 ) -> None:
     topic = kafka.create_topic()

@@ -56,7 +56,7 @@ async def bad() -> AsyncIterator[Bad]:
 
 
 @pytest.mark.fault(10)
-async def test_batches_expire_while_they_are_written(bad: Bad) -> None:
+async def test_memory_of_expired_batches_is_kept_while_they_are_written(bad: Bad) -> None:
     """Batches expire while the socket accepts no more bytes and still has them in its buffer.
 
     Meanwhile, the producer makes other batches.
@@ -84,7 +84,9 @@ async def test_batches_expire_while_they_are_written(bad: Bad) -> None:
 
 @pytest.mark.fault(11)
 @pytest.mark.parametrize("direction", ["requests", "responses"])
-async def test_a_reset_at_each_byte(bad: Bad, direction: str) -> None:
+async def test_no_record_is_lost_when_connections_are_reset_at_each_byte(
+    bad: Bad, direction: str
+) -> None:
     """No record is lost or repeated if the connection is reset at byte n, for many n."""
     bad.faults.reset_once = True
     for byte in range(0, 600, 4):
@@ -97,7 +99,7 @@ async def test_a_reset_at_each_byte(bad: Bad, direction: str) -> None:
 
 
 @pytest.mark.fault(13)
-async def test_half_open_connections(bad: Bad) -> None:
+async def test_the_request_timeout_detects_half_open_connections(bad: Bad) -> None:
     """The request timeout detects a broker that vanished without closing the connection."""
     options = {"request_timeout_ms": 200, "linger_ms": 0}
     async with bad.producer(**options) as producer:
@@ -115,7 +117,7 @@ async def test_half_open_connections(bad: Bad) -> None:
 
 
 @pytest.mark.fault(14)
-async def test_a_broker_hangs_for_a_while(bad: Bad) -> None:
+async def test_no_record_is_lost_when_a_broker_hangs(bad: Bad) -> None:
     async with bad.producer(request_timeout_ms=150, linger_ms=0) as producer:
         writer = bad.writer(producer)
         await writer.run(20)
@@ -129,7 +131,7 @@ async def test_a_broker_hangs_for_a_while(bad: Bad) -> None:
 
 
 @pytest.mark.fault(15)
-async def test_no_connection_lives_long(bad: Bad) -> None:
+async def test_no_record_is_lost_when_connections_are_short(bad: Bad) -> None:
     bad.faults.lifetime_s = (0.02, 0.1)
     async with bad.producer() as producer:
         writing = asyncio.create_task(bad.writer(producer, pause=0.001).run())
@@ -145,7 +147,7 @@ async def test_no_connection_lives_long(bad: Bad) -> None:
 
 
 @pytest.mark.fault(39)
-async def test_a_producer_faster_than_the_brokers(bad: Bad) -> None:
+async def test_all_records_arrive_over_slow_connections(bad: Bad) -> None:
     """Far more records than the buffer holds are sent over slow connections in small slices."""
     bad.faults.latency_s, bad.faults.slice_bytes = 0.005, 10_000
     async with bad.producer(buffer_memory=200_000) as producer:

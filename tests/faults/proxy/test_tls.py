@@ -112,7 +112,9 @@ def past() -> dict[str, datetime.datetime]:
 
 
 @pytest.mark.fault(45)
-async def test_a_certificate_is_exchanged(terminator: Terminator, security: Tls) -> None:
+async def test_clients_continue_when_a_certificate_is_replaced(
+    terminator: Terminator, security: Tls
+) -> None:
     servers = terminator.cluster.bootstrap_servers
     async with (
         Producer(bootstrap_servers=servers, security=security, connector=terminator) as producer,
@@ -135,7 +137,7 @@ async def test_a_certificate_is_exchanged(terminator: Terminator, security: Tls)
 
 @pytest.mark.fault(45)
 @pytest.mark.parametrize("wrong", ["expired", "another host's"])
-async def test_a_certificate_goes_bad_and_is_mended(
+async def test_clients_continue_after_a_bad_certificate_is_repaired(
     terminator: Terminator, security: Tls, wrong: str
 ) -> None:
     async with Producer(

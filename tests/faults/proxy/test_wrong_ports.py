@@ -67,7 +67,7 @@ async def failure(address: str, **options: object) -> KafkaError:
 
 
 @pytest.mark.fault(29)
-async def test_an_http_server() -> None:
+async def test_an_http_server_is_explained() -> None:
     async with serving(http) as address:
         error = await failure(address)
     assert "HTTP" in str(error)
@@ -75,28 +75,28 @@ async def test_an_http_server() -> None:
 
 
 @pytest.mark.fault(29)
-async def test_garbage() -> None:
+async def test_a_server_that_sends_garbage_is_explained() -> None:
     async with serving(garbage) as address:
         error = await failure(address)
     assert address in str(error)
 
 
 @pytest.mark.fault(29)
-async def test_a_server_that_hangs_up() -> None:
+async def test_a_server_that_hangs_up_is_explained() -> None:
     async with serving(nothing) as address:
         error = await failure(address, default_api_timeout_ms=1_000)
     assert address in str(error)
 
 
 @pytest.mark.fault(29)
-async def test_a_tls_port_spoken_to_in_plaintext() -> None:
+async def test_a_tls_port_used_with_plaintext_is_explained() -> None:
     async with serving(nothing, certificate()) as address:
         error = await failure(address)
     assert "TLS" in str(error)
 
 
 @pytest.mark.fault(29)
-async def test_a_plaintext_port_spoken_to_in_tls() -> None:
+async def test_a_plaintext_port_used_with_tls_is_explained() -> None:
     async with EmbeddedCluster() as cluster:
         error = await failure(cluster.bootstrap_servers, security=ssl.create_default_context())
     assert "TLS" in str(error)

@@ -23,7 +23,7 @@ async def ticks(counted: list[float]) -> None:
 
 @pytest.mark.fault(16)
 @pytest.mark.parametrize("fault", NameFault)
-def test_names_that_never_resolve(fault: NameFault) -> None:
+def test_start_fails_by_its_deadline_when_no_name_resolves(fault: NameFault) -> None:
     async def scenario(world: World) -> None:
         world.network.names |= {"one.test": fault, "two.test": fault}
         counted: list[float] = []
@@ -40,7 +40,7 @@ def test_names_that_never_resolve(fault: NameFault) -> None:
 
 
 @pytest.mark.fault(16)
-def test_one_name_resolves() -> None:
+def test_start_succeeds_when_one_name_resolves() -> None:
     async def scenario(world: World) -> None:
         world.network.names |= {"one.test": NameFault.BLOCK, "two.test": ["127.0.0.1"]}
         servers = f"one.test:9092,two.test:{world.cluster.address(1)[1]}"
@@ -52,7 +52,7 @@ def test_one_name_resolves() -> None:
 
 
 @pytest.mark.fault(16)
-def test_a_name_that_flaps() -> None:
+def test_a_client_survives_a_name_that_resolves_only_at_times() -> None:
     async def scenario(world: World) -> None:
         server = f"one.test:{world.cluster.address(1)[1]}"
         world.network.names["one.test"] = ["127.0.0.1"]
@@ -66,7 +66,7 @@ def test_a_name_that_flaps() -> None:
 
 
 @pytest.mark.fault(34)
-def test_versions_that_never_settle() -> None:
+def test_start_fails_when_every_version_of_api_versions_is_refused() -> None:
     """A client fails by its deadline if the broker refuses every version of ApiVersions."""
 
     def refuse(request: Any, response: Any) -> Any:
@@ -86,7 +86,7 @@ def test_versions_that_never_settle() -> None:
 
 
 @pytest.mark.fault(33)
-def test_versions_that_go_down() -> None:
+def test_versions_are_negotiated_again_after_a_downgrade() -> None:
     """The client negotiates again when a broker comes back with lower versions."""
 
     async def scenario(world: World) -> None:
@@ -106,7 +106,7 @@ def test_versions_that_go_down() -> None:
 
 
 @pytest.mark.fault(27)
-def test_metadata_with_no_brokers() -> None:
+def test_metadata_without_brokers_is_ignored() -> None:
     def nobody(request: Any, response: Any) -> Any:
         response.brokers = []
         return response
@@ -126,7 +126,7 @@ def test_metadata_with_no_brokers() -> None:
 
 @pytest.mark.fault(19)
 @pytest.mark.parametrize("change", [1, -1, 1 << 20])
-def test_an_unexpected_correlation_id(change: int) -> None:
+def test_an_unexpected_correlation_id_closes_the_connection(change: int) -> None:
     """The connection with the unexpected response is closed.
 
     The request is sent again on another.

@@ -225,7 +225,9 @@ def interrupted(case: Case, way: str, **when: Any) -> tuple[Interrupted, float]:
 @pytest.mark.fault(35, 36)
 @pytest.mark.parametrize("way", ["asyncio", "anyio"])
 @pytest.mark.parametrize("name", CASES)
-def test_at_every_suspension(name: str, way: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_calls_can_be_cancelled_at_every_suspension(
+    name: str, way: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     most = 0
     for n in range(1, 1_000):
         outcome, _ = interrupted(CASES[name], way, suspension=n)
@@ -241,7 +243,7 @@ def test_at_every_suspension(name: str, way: str, capsys: pytest.CaptureFixture[
 @pytest.mark.fault(35, 36)
 @pytest.mark.parametrize("way", ["asyncio", "anyio"])
 @pytest.mark.parametrize("name", CASES)
-def test_at_many_moments(name: str, way: str) -> None:
+def test_calls_can_be_cancelled_at_many_moments(name: str, way: str) -> None:
     outcome, whole = interrupted(CASES[name], way)
     assert not outcome.cancelled
     assert outcome.error is None
@@ -251,7 +253,7 @@ def test_at_many_moments(name: str, way: str) -> None:
 
 @pytest.mark.fault(36)
 @pytest.mark.parametrize("name", ["Producer.close", "Consumer.close"])
-def test_closing_twice_and_at_once(name: str) -> None:
+def test_two_concurrent_closes_both_end(name: str) -> None:
     async def scenario(world: World) -> None:
         made = await CASES[name].made(world)
         first, second = asyncio.create_task(made.close()), asyncio.create_task(made.close())

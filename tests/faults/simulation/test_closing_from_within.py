@@ -32,7 +32,7 @@ class Calling:
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("method", ["on_assigned", "on_revoked"])
 @pytest.mark.parametrize("of_client", [False, True])
-def test_a_listener_closes(protocol: str, method: str, of_client: bool) -> None:
+def test_a_listener_may_close_its_consumer(protocol: str, method: str, of_client: bool) -> None:
     """A listener may close its consumer, and the client that the consumer uses."""
 
     async def scenario(world: World) -> None:
@@ -49,7 +49,7 @@ def test_a_listener_closes(protocol: str, method: str, of_client: bool) -> None:
     simulate(scenario)
 
 
-def test_a_listener_without_a_group_closes() -> None:
+def test_a_listener_without_a_group_may_close_its_consumer() -> None:
     async def scenario(world: World) -> None:
         listener = Calling("on_assigned", lambda: consumer.close())
         consumer = world.consumer("t", listener=listener)
@@ -59,7 +59,7 @@ def test_a_listener_without_a_group_closes() -> None:
     simulate(scenario)
 
 
-def test_a_listener_rewinds() -> None:
+def test_a_listener_must_not_rewind() -> None:
     async def scenario(world: World) -> None:
         place = TopicPartition("t", 0)
         listener = Calling("on_assigned", lambda: consumer.rewind_group({place: 0}))
@@ -74,7 +74,7 @@ def member_of(world: World, protocol: Sharing) -> GroupMember:
     return GroupMember("g", protocol_type="test", protocols=[protocol], **world.options())
 
 
-def test_assign_closes() -> None:
+def test_assign_must_not_close_its_member() -> None:
     async def scenario(world: World) -> None:
         async def assign(members: Mapping[str, bytes]) -> Mapping[str, bytes]:
             await member.close()
@@ -88,7 +88,7 @@ def test_assign_closes() -> None:
     simulate(scenario)
 
 
-def test_the_body_of_a_generation_closes() -> None:
+def test_the_body_of_a_generation_may_close_the_member() -> None:
     """The body of a generation may close the member.
 
     The close does not wait for the body, which is cancelled as at any end of its generation.

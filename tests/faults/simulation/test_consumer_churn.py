@@ -133,7 +133,7 @@ async def churn(world: World, group: Group, how: str) -> None:
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("how", ["loop", "tracked"])
 @pytest.mark.parametrize("strategy", STRATEGIES.values(), ids=STRATEGIES)
-def test_nothing_is_lost(strategy: str, how: str, seed: int) -> None:
+def test_no_record_is_lost_while_members_come_and_go(strategy: str, how: str, seed: int) -> None:
     async def scenario(world: World) -> None:
         group = Group(world, seed, partition_assignment_strategy=strategy)
         await churn(world, group, how)

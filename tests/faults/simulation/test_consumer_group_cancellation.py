@@ -101,7 +101,7 @@ async def once(world: World, call: Call, how: dict[str, Any]) -> Interrupted:
 @pytest.mark.fault(35, 36)
 @pytest.mark.parametrize("way", ["asyncio", "anyio"])
 @pytest.mark.parametrize("name", CALLS)
-def test_at_every_suspension(name: str, way: str) -> None:
+def test_group_calls_can_be_cancelled_at_every_suspension(name: str, way: str) -> None:
     for n in range(1, 500):
         how = {"way": way, "suspension": n}
         done = simulate(lambda w, how=how: once(w, CALLS[name], how), topics={"t": 1, "u": 1})  # type: ignore[misc]
@@ -113,7 +113,7 @@ def test_at_every_suspension(name: str, way: str) -> None:
 @pytest.mark.fault(35, 36)
 @pytest.mark.parametrize("way", ["asyncio", "anyio"])
 @pytest.mark.parametrize("name", CALLS)
-def test_at_many_moments(name: str, way: str) -> None:
+def test_group_calls_can_be_cancelled_at_many_moments(name: str, way: str) -> None:
     for n in range(MOMENTS):
         how = {"way": way, "moment": 0.0003 * 1.4**n}
         simulate(lambda w, how=how: once(w, CALLS[name], how), topics={"t": 1, "u": 1})  # type: ignore[misc]
@@ -128,7 +128,7 @@ async def read_for_ever(consumer: Consumer[Any, Any]) -> None:
 @pytest.mark.fault(35, 36)
 @pytest.mark.parametrize("how", ["closed", "cancelled and closed", "unsubscribed and closed"])
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_the_others_do_not_wait_for_who_is_closed_at_any_moment(protocol: str, how: str) -> None:
+def test_other_members_do_not_wait_for_a_closed_member(protocol: str, how: str) -> None:
     async def scenario(world: World, moment: float) -> None:
         options = {"group_id": "g", "group_protocol": protocol}
         first, second, third = (world.consumer("t", **options) for _ in range(3))
@@ -162,7 +162,7 @@ def test_the_others_do_not_wait_for_who_is_closed_at_any_moment(protocol: str, h
 
 @pytest.mark.fault(35)
 @pytest.mark.parametrize("way", ["asyncio", "anyio"])
-def test_start_at_many_moments(way: str) -> None:
+def test_start_can_be_cancelled_at_many_moments(way: str) -> None:
     async def scenario(world: World, moment: float) -> None:
         fill(world, COUNT)
         consumer = member(world)

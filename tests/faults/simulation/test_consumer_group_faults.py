@@ -22,7 +22,7 @@ async def read(consumer: Any, offsets: list[int]) -> None:
 
 @pytest.mark.fault(5)
 @both
-def test_the_coordinator_moves_under_commits(strategy: str) -> None:
+def test_commits_survive_a_move_of_the_coordinator(strategy: str) -> None:
     async def scenario(world: World) -> None:
         fill(world, 500)
         options = {"partition_assignment_strategy": strategy}
@@ -38,7 +38,7 @@ def test_the_coordinator_moves_under_commits(strategy: str) -> None:
 
 @both
 @pytest.mark.parametrize("by_hand", [False, True])
-def test_a_coordinator_that_takes_no_commits_in_a_rebalance(strategy: str, by_hand: bool) -> None:
+def test_a_rebalance_does_not_wait_for_refused_commits(strategy: str, by_hand: bool) -> None:
     """The member does not wait for its commit, because the rebalance waits for the member."""
 
     class Committing(Diary):
@@ -75,7 +75,7 @@ def test_a_coordinator_that_takes_no_commits_in_a_rebalance(strategy: str, by_ha
 
 @pytest.mark.fault(6)
 @both
-def test_the_coordinator_is_loading(strategy: str) -> None:
+def test_members_wait_while_the_coordinator_is_loading(strategy: str) -> None:
     async def scenario(world: World) -> None:
         fill(world, 50)
         diary = Diary()
@@ -98,7 +98,7 @@ def test_the_coordinator_is_loading(strategy: str) -> None:
 
 @pytest.mark.fault(18)
 @both
-def test_the_process_is_suspended_for_ten_minutes(strategy: str) -> None:
+def test_a_suspended_process_delivers_nothing_before_a_heartbeat_response(strategy: str) -> None:
     """A suspended process delivers nothing until the coordinator has confirmed its membership."""
 
     async def scenario(world: World) -> None:
@@ -128,7 +128,9 @@ def test_the_process_is_suspended_for_ten_minutes(strategy: str) -> None:
 
 @pytest.mark.fault(37)
 @pytest.mark.parametrize("seconds", [3, 60])
-def test_the_program_holds_the_loop(seconds: int, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_blocked_loop_is_reported_and_the_member_recovers(
+    seconds: int, caplog: pytest.LogCaptureFixture
+) -> None:
     async def scenario(world: World) -> None:
         fill(world, 500)
         diary = Diary()
@@ -151,7 +153,7 @@ def test_the_program_holds_the_loop(seconds: int, caplog: pytest.LogCaptureFixtu
 
 
 @pytest.mark.fault(38)
-def test_a_slow_consumer_of_a_thousand_partitions() -> None:
+def test_heartbeats_continue_while_a_slow_consumer_reads() -> None:
     """Heartbeats continue, and the fetched bytes stay within their limit."""
 
     async def scenario(world: World) -> None:
@@ -177,7 +179,7 @@ def test_a_slow_consumer_of_a_thousand_partitions() -> None:
 
 @pytest.mark.fault(40)
 @both
-def test_a_commit_overlaps_a_rebalance(strategy: str) -> None:
+def test_a_commit_during_a_rebalance_is_stored_or_raises(strategy: str) -> None:
     """Each commit while other members join and leave is stored, or it raises an error."""
 
     async def scenario(world: World) -> None:
@@ -203,7 +205,7 @@ def test_a_commit_overlaps_a_rebalance(strategy: str) -> None:
 
 @pytest.mark.fault(42)
 @both
-def test_a_handler_runs_past_the_poll_interval(strategy: str) -> None:
+def test_a_handler_beyond_the_poll_interval_loses_its_partitions(strategy: str) -> None:
     async def scenario(world: World) -> None:
         fill(world, 20)
         diary, other = Diary(), Diary()
@@ -231,7 +233,7 @@ def test_a_handler_runs_past_the_poll_interval(strategy: str) -> None:
 
 
 @pytest.mark.fault(49)
-def test_throttled_commits_are_late_and_nobody_is_lost() -> None:
+def test_throttled_commits_cost_no_membership() -> None:
     async def scenario(world: World) -> None:
         fill(world, 2000)
         diary = Diary()
@@ -250,7 +252,7 @@ def test_throttled_commits_are_late_and_nobody_is_lost() -> None:
 
 
 @pytest.mark.fault(41)
-def test_a_member_that_is_cut_off_again_and_again() -> None:
+def test_a_member_that_is_cut_off_repeatedly_recovers() -> None:
     async def scenario(world: World) -> None:
         fill(world, 300, 2)
         diaries = {"a": Diary(), "b": Diary()}

@@ -41,7 +41,7 @@ class Group:
 
 
 @pytest.mark.parametrize("steps", STEPS.values(), ids=STEPS)
-def test_rolling_upgrade(steps: list[list[str]]) -> None:
+def test_no_record_is_lost_in_a_rolling_upgrade(steps: list[list[str]]) -> None:
     async def scenario(world: World) -> None:
         group = Group(world)
         members = [group.join(steps[0]) for _ in range(3)]

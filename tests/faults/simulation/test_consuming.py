@@ -56,7 +56,7 @@ def test_a_reset_at_each_byte_of_a_fetch() -> None:
 
 
 @pytest.mark.fault(12)
-def test_reads_of_one_byte() -> None:
+def test_responses_are_read_one_byte_at_a_time() -> None:
     async def scenario(world: World) -> None:
         fill(world, 100)
         async with world.consumer(fetch_max_bytes=2_000) as consumer:
@@ -69,7 +69,7 @@ def test_reads_of_one_byte() -> None:
 
 @pytest.mark.fault(20)
 @pytest.mark.parametrize("change", ["missing", "twice", "topic missing"])
-def test_partitions_missing_from_an_answer_or_there_twice(change: str) -> None:
+def test_partitions_missing_or_repeated_in_a_response_cost_nothing(change: str) -> None:
     def tamper(request: Any, response: Any) -> Any:
         topics = response.responses
         if not topics:
@@ -137,7 +137,7 @@ def test_an_offset_out_of_range_is_reset_once(reset: str, expected: int) -> None
 
 
 @pytest.mark.fault(22)
-def test_an_offset_out_of_range_is_raised_where_nothing_is_to_reset_it() -> None:
+def test_an_offset_out_of_range_is_raised_without_a_reset() -> None:
     async def scenario(world: World) -> None:
         fill(world, 100)
         world.cluster.delete_records("t", before=40)
@@ -153,7 +153,7 @@ def test_an_offset_out_of_range_is_raised_where_nothing_is_to_reset_it() -> None
 
 
 @pytest.mark.fault(23)
-def test_an_unknown_topic_id() -> None:
+def test_reading_continues_after_an_unknown_topic_id() -> None:
     async def scenario(world: World) -> None:
         fill(world, 100)
         async with world.consumer(max_partition_fetch_bytes=500) as consumer:
@@ -166,7 +166,7 @@ def test_an_unknown_topic_id() -> None:
 
 
 @pytest.mark.fault(24)
-def test_a_topic_created_again_under_its_name() -> None:
+def test_a_recreated_topic_is_read_from_its_first_offset() -> None:
     """A position in a deleted topic does not apply to a new topic of the same name."""
 
     async def scenario(world: World) -> None:
@@ -187,7 +187,7 @@ def test_a_topic_created_again_under_its_name() -> None:
 
 
 @pytest.mark.fault(25)
-def test_partitions_are_added() -> None:
+def test_added_partitions_are_read() -> None:
     async def scenario(world: World) -> None:
         fill(world, 20)
         async with world.consumer("t", metadata_max_age_ms=2_000) as consumer:
@@ -202,7 +202,7 @@ def test_partitions_are_added() -> None:
 
 
 @pytest.mark.fault(38)
-def test_a_slow_consumer_of_a_thousand_partitions() -> None:
+def test_memory_is_bounded_for_a_slow_consumer_of_a_thousand_partitions() -> None:
     """Unread records take at most one fetch response per broker, however slow the reader is."""
 
     async def scenario(world: World) -> None:
@@ -239,7 +239,7 @@ def test_a_quota_slows_the_consumer_down() -> None:
 
 
 @pytest.mark.fault(53)
-def test_fetch_sessions_are_evicted() -> None:
+def test_reading_continues_after_fetch_sessions_are_evicted() -> None:
     async def scenario(world: World) -> None:
         async with world.consumer() as consumer:
             consumer.assign([TopicPartition("t", i) for i in range(3)])
@@ -255,7 +255,7 @@ def test_fetch_sessions_are_evicted() -> None:
 
 @pytest.mark.fault(54)
 @pytest.mark.parametrize("replica", ["unknown", "behind"])
-def test_a_preferred_replica_that_is_of_no_use(replica: str) -> None:
+def test_reading_continues_after_a_useless_preferred_replica(replica: str) -> None:
     """Reading continues if the preferred replica is unknown or lacks the records."""
 
     async def scenario(world: World) -> None:

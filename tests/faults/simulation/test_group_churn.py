@@ -146,7 +146,9 @@ class Crowd:
 @pytest.mark.fault(5)
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize(("run", "wanted"), [(work, sorted(ITEMS)), (write, ["ledger"])])
-def test_nothing_has_two_owners(run: Run, wanted: list[str], seed: int) -> None:
+def test_no_item_has_two_owners_while_members_come_and_go(
+    run: Run, wanted: list[str], seed: int
+) -> None:
     async def scenario(world: World) -> None:
         crowd = Crowd(world, run, random.Random(seed))
         for _ in range(3):

@@ -264,7 +264,7 @@ def test_leader_failure_in_stable() -> None:
     simulate(scenario, brokers=3)
 
 
-def test_a_member_fails_before_it_collects_its_state() -> None:
+def test_a_member_that_fails_before_its_sync_is_removed() -> None:
     async def scenario(world: World) -> None:
         lives = [life(world, name) for name in "abc"]
         async with living(*lives):
@@ -286,7 +286,7 @@ def test_a_member_fails_before_it_collects_its_state() -> None:
     simulate(scenario, brokers=3)
 
 
-def test_assignment_failure() -> None:
+def test_an_error_of_the_leader_reaches_all_members() -> None:
     """The leader's error reaches all members.
 
     The group tries again with growing delays, and recovers.
@@ -318,7 +318,7 @@ def test_assignment_failure() -> None:
     simulate(scenario, brokers=3)
 
 
-def test_subscription_change() -> None:
+def test_changed_metadata_starts_a_new_generation() -> None:
     """A change of a member's metadata starts a new generation of the group."""
 
     async def scenario(world: World) -> None:
@@ -335,7 +335,7 @@ def test_subscription_change() -> None:
 
 
 @pytest.mark.fault(44)
-def test_two_static_members_share_an_instance_id() -> None:
+def test_the_older_of_two_members_with_one_instance_id_is_fenced() -> None:
     async def scenario(world: World) -> None:
         first = life(world, "first", group_instance_id="i")
         second = life(world, "second", group_instance_id="i")
@@ -357,7 +357,7 @@ Step = Callable[[World], Awaitable[None]]
 
 @pytest.mark.fault(6)
 @pytest.mark.parametrize("when", ["joining", "stable"])
-def test_the_coordinator_is_loading(when: str) -> None:
+def test_members_wait_while_the_coordinator_is_loading(when: str) -> None:
     async def scenario(world: World) -> None:
         lives = [life(world, name) for name in "ab"]
         if when == "joining":
@@ -379,7 +379,7 @@ def test_the_coordinator_is_loading(when: str) -> None:
 
 
 @pytest.mark.fault(6)
-def test_the_coordinator_is_not_to_be_found() -> None:
+def test_members_wait_when_no_coordinator_can_be_found() -> None:
     async def scenario(world: World) -> None:
         one = life(world, "a")
         with world.cluster.fail(ApiKey.FIND_COORDINATOR, 15):
@@ -395,7 +395,7 @@ def test_the_coordinator_is_not_to_be_found() -> None:
 
 @pytest.mark.fault(18, 37)
 @pytest.mark.parametrize("seconds", [3, 30, 600])
-def test_the_program_holds_the_event_loop(seconds: int, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_blocked_event_loop_is_logged(seconds: int, caplog: pytest.LogCaptureFixture) -> None:
     """A log message says how long the loop was blocked.
 
     If that exceeds the session timeout, the generation ends at once.
@@ -441,7 +441,7 @@ def test_throttling_does_not_delay_heartbeats() -> None:
     simulate(scenario)
 
 
-def test_a_body_that_does_not_leave_in_time() -> None:
+def test_a_body_that_does_not_leave_in_time_loses_its_generation() -> None:
     """A rebalance waits for a body until the rebalance timeout.
 
     Then its member loses the generation, and the others go on.

@@ -46,7 +46,7 @@ async def well(consumer: Any) -> None:
 
 
 @every_protocol
-def test_start_raises_what_the_first_join_is_refused_with(protocol: str) -> None:
+def test_start_raises_the_error_of_a_refused_first_join(protocol: str) -> None:
     async def scenario(world: World) -> None:
         consumer = member(world, **PROTOCOLS[protocol])
         with world.cluster.fail(join_api(protocol), GroupAuthorizationError):
@@ -83,7 +83,7 @@ def test_start_ends_by_its_deadline_when_the_advertised_address_is_unreachable(
 
 
 @every_protocol
-def test_health_shows_a_join_that_is_refused_until_it_is_not(protocol: str) -> None:
+def test_health_shows_a_refused_join_until_it_succeeds(protocol: str) -> None:
     async def scenario(world: World) -> None:
         diary = Diary()
         async with member(world, diary, place="m", **PROTOCOLS[protocol]) as consumer:
@@ -116,9 +116,7 @@ def test_health_shows_a_session_timeout_that_the_broker_refuses() -> None:
 
 @every_protocol
 @pytest.mark.parametrize("automatic", [True, False])
-def test_health_shows_a_commit_that_is_refused_until_one_is_not(
-    protocol: str, automatic: bool
-) -> None:
+def test_health_shows_a_refused_commit_until_one_succeeds(protocol: str, automatic: bool) -> None:
     async def scenario(world: World) -> None:
         fill(world, 10)
         options = {"auto_commit_interval_ms": 1000, "enable_auto_commit": automatic}

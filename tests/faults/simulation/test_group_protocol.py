@@ -26,7 +26,7 @@ def requests(world: World, api: ApiKey, since: float = 0.0) -> list[Any]:
 
 
 @pytest.mark.parametrize("resync", [True, False])
-def test_topic_metadata_change(resync: bool) -> None:
+def test_the_leader_assigns_again_when_topic_metadata_changes(resync: bool) -> None:
     """The leader assigns again when the inputs of its assignment have changed.
 
     Where the coordinator supports it, the generation stays the same. The shares of all members are
@@ -56,7 +56,7 @@ def test_topic_metadata_change(resync: bool) -> None:
     simulate(scenario, brokers=3, resync=resync)
 
 
-def test_a_resync_that_meets_a_newcomer() -> None:
+def test_a_resync_and_a_new_member_lead_to_one_generation() -> None:
     async def scenario(world: World) -> None:
         lives = [life(world, name) for name in "abc"]
         async with living(*lives):
@@ -83,7 +83,7 @@ def test_a_resync_that_meets_a_newcomer() -> None:
     ],
     ids=lambda value: getattr(value, "api_name", None),
 )
-def test_every_version(api: ApiKey, limits: range) -> None:
+def test_members_work_with_every_protocol_version(api: ApiKey, limits: range) -> None:
     """Members share the work and leave, with brokers that support no version above this one."""
     for version in limits:
 
@@ -99,7 +99,7 @@ def test_every_version(api: ApiKey, limits: range) -> None:
         simulate(scenario, brokers=2, seed=version)
 
 
-def test_reasons_are_told() -> None:
+def test_joins_and_leaves_carry_a_reason() -> None:
     """Requests carry a reason (KIP-800), which is cut to the length that brokers keep."""
 
     async def scenario(world: World) -> None:
@@ -130,7 +130,7 @@ def test_a_static_member_sends_no_leave_group() -> None:
     simulate(scenario)
 
 
-def test_joining_has_a_connection_of_its_own_that_is_closed_again() -> None:
+def test_joining_uses_a_connection_that_is_closed_afterwards() -> None:
     async def scenario(world: World) -> None:
         one = life(world, "a", heartbeat_interval_ms=100)
         async with living(one):
@@ -147,7 +147,7 @@ def test_joining_has_a_connection_of_its_own_that_is_closed_again() -> None:
     simulate(scenario)
 
 
-def test_heartbeats_go_on_while_a_join_waits() -> None:
+def test_heartbeats_continue_while_a_join_waits() -> None:
     """A body delays the rebalance for ten seconds.
 
     The joining member waits, and both stay members.
@@ -181,7 +181,7 @@ def test_heartbeats_go_on_while_a_join_waits() -> None:
     simulate(scenario)
 
 
-def test_state_and_health() -> None:
+def test_state_and_health_follow_the_membership() -> None:
     async def scenario(world: World) -> None:
         one = life(world, "a")
         async with living(one):

@@ -147,7 +147,7 @@ async def churn(group: Group) -> None:
 
 @pytest.mark.fault(5, 41, 43)
 @pytest.mark.parametrize("seed", range(12))
-def test_members_come_go_and_are_fenced(seed: int) -> None:
+def test_records_are_processed_while_members_come_go_and_are_fenced(seed: int) -> None:
     async def scenario(world: World) -> None:
         await churn(Group(world, seed))
 
@@ -176,7 +176,7 @@ class MixedGroup(Group):
 @pytest.mark.fault(41)
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
 @pytest.mark.parametrize("seed", range(4))
-def test_both_protocols_in_one_group(seed: int, strategy: str) -> None:
+def test_members_of_both_protocols_share_a_group(seed: int, strategy: str) -> None:
     async def scenario(world: World) -> None:
         group = MixedGroup(world, seed)
         group.strategy = strategy
@@ -186,7 +186,7 @@ def test_both_protocols_in_one_group(seed: int, strategy: str) -> None:
 
 
 @pytest.mark.fault(43)
-def test_a_fenced_member_goes_on_soon() -> None:
+def test_a_fenced_member_joins_again_soon() -> None:
     async def scenario(world: World) -> None:
         group = Group(world)
         group.produce("t", PARTITIONS)
@@ -206,7 +206,7 @@ def test_a_fenced_member_goes_on_soon() -> None:
 
 
 @pytest.mark.fault(43)
-def test_a_partition_waits_for_the_record_that_is_being_processed() -> None:
+def test_a_revoked_partition_waits_for_the_record_in_progress() -> None:
     """A member keeps a revoked partition until its record is processed, and heartbeats continue."""
 
     async def scenario(world: World) -> None:
@@ -244,7 +244,7 @@ def test_a_partition_waits_for_the_record_that_is_being_processed() -> None:
 
 @pytest.mark.fault(43)
 @pytest.mark.parametrize("new", ["earliest", "reset"])
-def test_a_topic_that_matches_appears_late(new: str) -> None:
+def test_a_matching_topic_created_later_is_read_from_its_beginning(new: str) -> None:
     """Records written before members notice the topic are read, with `latest`, too.
 
     With `new_partitions="reset"`, which is what Kafka does, they are skipped.
@@ -288,7 +288,7 @@ def test_partitions_that_are_added_are_read_from_their_beginning() -> None:
 
 
 @pytest.mark.fault(18, 43)
-def test_a_suspended_member_comes_back() -> None:
+def test_a_member_that_was_cut_off_delivers_nothing_of_others() -> None:
     """A member that was cut off delivers nothing while another member owns its partition."""
 
     async def scenario(world: World) -> None:
