@@ -70,7 +70,7 @@ class Callbacks:
         try:
             function(*args)
         except Exception as error:
-            called = getattr(function, "func", function)  # the function of a partial
+            called = getattr(function, "func", function)  # The function inside of a partial.
             self._failed(error, getattr(called, "__qualname__", repr(called)))
 
     def guard(self, function: Callable[P, object]) -> Callable[P, None]:

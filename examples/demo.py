@@ -83,7 +83,7 @@ class Ledger:
     damaged: int = 0
     disordered: int = 0
     unexpected: int = 0
-    may_repeat: dict[int, int] = field(default_factory=dict)  # partition to the offset it begins at
+    may_repeat: dict[int, int] = field(default_factory=dict)  # The first offset of each partition.
     next_offset: list[int] = field(default_factory=lambda: [0] * PARTITIONS)
     latencies: list[float] = field(default_factory=list)
     last: dict[tuple[int, int], int] = field(default_factory=dict)

@@ -186,7 +186,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     sizes = {node.log: node.log.stat().st_size for node in list(running) if node.log.exists()}
     item.stash[LOG_STARTS] = sizes
     if "caplog" in getattr(item, "fixturenames", ()):
-        # What an earlier test has left in reference cycles logs its failures when it is collected.
+        # Objects in reference cycles of earlier tests log their failures when they are collected.
         gc.collect()
 
 

@@ -21,7 +21,7 @@ Finding = tuple[int, str]
 def findings() -> dict[str, set[Finding]]:
     """Return the lines that mypy reports, with its error codes, by file."""
     options = ["--strict", "--no-error-summary", "--show-error-codes", "--hide-error-context"]
-    # As modules of their own, to which nothing applies that the project allows its tests.
+    # Check them as separate modules, without the exceptions that apply to the project's tests.
     options.append("--no-explicit-package-bases")
     files = [str(file) for file in sorted(TYPED.glob("*.py"))]
     done = subprocess.run(

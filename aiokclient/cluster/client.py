@@ -413,7 +413,7 @@ class ClusterClient:
     def troubles(self) -> list[str]:
         """Return readable reasons why the client may not work well, if any. Synchronous."""
         if self._brokers is not None and self._brokers.reachability.lost:
-            return ["no broker can be reached"]  # The lines of the brokers have the reasons.
+            return ["no broker can be reached"]  # Each broker's own line has its reason.
         error = self.updater.last_error
         if error is None:
             return []

@@ -101,7 +101,7 @@ class Lifecycle:
         self._state = SHOWN[self._phase]
         self._usable = False
         self._failure: BaseException | None = None
-        self._failure_seen = False  # whether a call has raised it
+        self._failure_seen = False  # Whether a call has raised the failure.
         self._unsubscribe: list[Callable[[], None]] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0

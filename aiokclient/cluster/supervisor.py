@@ -142,7 +142,7 @@ class Supervisor:
                     self._loop_ends = loop_ends(task.get_loop())
                 raise
             except Exception as error:
-                if error is not self.failure:  # Else another task has failed first.
+                if error is not self.failure:  # Otherwise an earlier failure has ended this task.
                     self.fail(error, name)
             finally:
                 del self._scopes[task]

@@ -21,16 +21,16 @@ class ReadMeters:
         self._bytes = metrics.by_topic("consumer.topic.bytes", unit="By")
 
     def delivered(self, topic: str, count: int) -> None:
-        """Take note of records that were delivered to the application."""
+        """Count records that were delivered to the application."""
         self._records.value += count
         self._by_topic.of(topic).value += count
 
     def table(self, topic: str, table: Any) -> None:
-        """Take note of an Arrow table that was delivered."""
+        """Count the records of an Arrow table that was delivered."""
         self.delivered(topic, getattr(table, "num_rows", 0))
 
     def fetched(self, topic: str, size: int) -> None:
-        """Take note of the batches of one partition in a response; `size` in bytes."""
+        """Count the batches of one partition in a response, which have `size` bytes."""
         self._bytes.of(topic).add(size)
 
 

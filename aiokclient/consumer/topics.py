@@ -70,7 +70,7 @@ class TopicFollower:
             self._wake.set()
 
     def observe(self) -> None:
-        """Take note of a new snapshot of the metadata."""
+        """Handle a new snapshot of the metadata."""
         if self.topics.current:
             self._wake.set()
 

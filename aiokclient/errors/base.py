@@ -100,7 +100,7 @@ class KafkaError(Exception):
         if self.topic_partition is None:
             about = self.resource
         elif self.topic_partition.partition < 0:
-            about = self.topic_partition.topic  # the partition was not chosen yet
+            about = self.topic_partition.topic  # The partition was not chosen yet.
         return f"{where} for {about}" if about is not None else where
 
     def with_partition(self, topic_partition: TopicPartition) -> Self:

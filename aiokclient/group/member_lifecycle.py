@@ -31,7 +31,7 @@ class MemberHandler(GroupHandler, Protocol):
     last_error: Exception | None
 
     def confirmed_changed(self, confirmed: bool) -> None:
-        """Take note of whether the coordinator certainly keeps this member. Synchronous."""
+        """Handle a change of whether the coordinator certainly keeps this member. Synchronous."""
         ...
 
     def report(self, error: Exception) -> None:

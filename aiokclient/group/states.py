@@ -85,7 +85,7 @@ class MemberEvent(Enum):
     BEGAN = "began"
     PREPARED = "prepared"
     RESYNCING = "resyncing"
-    """As PREPARED, and the coordinator accepts a new assignment in the same generation."""
+    """The same as PREPARED, but the coordinator accepts a new assignment in the same generation."""
     LEFT = "left"
 
     MEMBER_ID_REQUIRED = "member id required"

@@ -34,7 +34,7 @@ class SetupFrames:
         return self._frame
 
     def bytes_received(self, data: memoryview) -> None:
-        """Take note of the first bytes from the broker."""
+        """Store the first bytes from the broker."""
         if len(self._head) < HEAD:
             self._head += bytes(data[:HEAD])
 

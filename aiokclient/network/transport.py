@@ -24,7 +24,7 @@ Address: TypeAlias = tuple[str, int]
 
 
 class Connector(Protocol):
-    """What opens connections: over sockets, or in memory for the simulation."""
+    """An object that opens connections: over sockets, or in memory for the simulation."""
 
     async def resolve(self, host: str, port: int) -> list[Address]:
         """Return all addresses of a host, in the order in which to try them.

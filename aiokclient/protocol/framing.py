@@ -204,7 +204,7 @@ def _after_header(frame: Buffer, header_version: int) -> int:
     if header_version == 0:
         return _PREFIX
     if header_version == 1 and len(frame) > _PREFIX and frame[_PREFIX] == 0:
-        return _PREFIX + 1  # no tagged fields
+        return _PREFIX + 1  # The header has no tagged fields.
     return ResponseHeader.decode_from(frame, 0, header_version)[1]
 
 

@@ -112,7 +112,8 @@ class LegacyBatch(RecordBatch):
                 "A compressed message is null, or has a codec that its format does not allow."
             )
         if codec == Compression.LZ4 and self.magic == 0:
-            from aiokclient.record.codecs.lz4 import mend  # imported here, as it is rarely used
+            # It is imported here, because it is rarely used.
+            from aiokclient.record.codecs.lz4 import mend
 
             compressed = memoryview(mend(compressed))
         content = decompress(codec, compressed, limit)

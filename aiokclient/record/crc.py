@@ -16,7 +16,7 @@ __all__ = ["Buffer", "crc32c"]
 
 Buffer: TypeAlias = "bytes | bytearray | memoryview"
 
-_POLYNOMIAL = 0x82F63B78  # reversed
+_POLYNOMIAL = 0x82F63B78  # The polynomial with its bits reversed.
 
 
 def _entry(byte: int) -> int:

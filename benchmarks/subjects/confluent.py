@@ -141,7 +141,7 @@ class Consume(Confluent):
     def read(self, consumer: Any, count: int, meter: Meter) -> None:
         seen = size = 0
         while seen < count:
-            # It waits for the requested number of messages, so request no more than there are.
+            # consume() waits for the requested number, so request no more than there are.
             messages = consumer.consume(min(LIST, count - seen), WAIT_S)
             if not seen:
                 meter.arrived(len(messages))

@@ -151,7 +151,7 @@ class Assignor(Protocol):
         raise NotImplementedError
 
     def on_assignment(self, assignment: MemberAssignment, metadata: GroupMetadata) -> None:
-        """Take note of this member's assignment. Called before the member takes its partitions."""
+        """Store this member's assignment. Called before the member takes its partitions."""
         return  # Type checkers consider a method of a Protocol without a body to be abstract.
 
 

@@ -131,7 +131,7 @@ class BrokerFetcher:
             return
         until = self._cluster.clock.monotonic() + HURRY_S
         while self._second_in_flight and await self._hurried.wait(until):
-            pass  # It fetches some of the same partitions.
+            pass  # The second request fetches some of the same partitions.
         known = self._asked
         wanted, retry_at = self._routes.wanted(self.node_id)
         if not wanted:

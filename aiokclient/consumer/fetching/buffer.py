@@ -155,7 +155,7 @@ class PartitionFetch:
 
     @property
     def alive(self) -> bool:
-        """Whether it is still valid, because the position has not jumped since."""
+        """Whether the part is still valid: the position has not jumped since the request."""
         return self.generation == self.state.generation
 
     @property
@@ -324,7 +324,7 @@ class FetchBuffer:
         for fetch in [fetch for fetch in self if not fetch.alive]:
             self.remove(fetch)
         for fetch in [fetch for fetch in self._queue if not fetch.state.flowing]:
-            if fetch in self._queue:  # It may have been dropped with an earlier part.
+            if fetch in self._queue:  # An earlier iteration of this loop may have removed it.
                 self._set_aside(fetch)
         for fetch in [fetch for fetch in self._paused if fetch.state.flowing]:
             del self._paused[fetch]

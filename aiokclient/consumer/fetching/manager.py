@@ -107,7 +107,7 @@ class FetchManager:
         for state in self._subscription.partitions.values():
             if state.fetch.leader < 0:
                 self._subscription.settle()
-                self._observe(state, metadata)  # It was assigned just now.
+                self._observe(state, metadata)  # The partition was assigned just now.
             if state.flowing:
                 node_id = self._routes.node(state, now)
                 if node_id >= 0 and node_id not in self._fetchers:
@@ -134,6 +134,6 @@ class FetchManager:
 
     async def _run(self, fetcher: BrokerFetcher) -> None:
         await fetcher.run()
-        # It has nothing left to fetch. A new one is created when necessary.
+        # The fetcher has nothing left to fetch. A new one is created when necessary.
         if self._fetchers.get(fetcher.node_id) is fetcher:
             del self._fetchers[fetcher.node_id]

@@ -197,14 +197,14 @@ class FetchSession:
         return answers
 
     def refused(self, code: int) -> bool:
-        """Take note of an error of the whole response; return whether it concerns the session."""
+        """Handle an error of the whole response. Return whether it concerns the session."""
         self.state = REFUSALS.get(code, SessionState.BROKEN)
         if self.state is SessionState.NONE:
             self.session_id = NO_SESSION
         return code in REFUSALS
 
     def lost(self) -> None:
-        """Take note that a response is lost, so that the state at the broker is unknown."""
+        """Handle a lost response, after which the state of the session at the broker is unknown."""
         if self.state is SessionState.OPEN:
             self.state = SessionState.BROKEN
 
@@ -249,7 +249,7 @@ def _forgotten(
     topics: dict[tuple[str, UUID], ForgottenTopic] = {}
     for tp, was in known.items():
         now = wanted.get(tp)
-        # Of a topic that was created again the broker still has the old one in the session.
+        # If a topic was created again, the session at the broker still has the old topic.
         if now is None or (by_id and now.topic_id != was.topic_id):
             topic = topics.setdefault(
                 (tp.topic, was.topic_id), ForgottenTopic(topic=tp.topic, topic_id=was.topic_id)

@@ -117,7 +117,7 @@ class Membership(Protocol):
         ...
 
     def subscribed(self) -> None:
-        """Take note of a new subscription; leave the group if it is empty. Synchronous."""
+        """Use a new subscription. Leave the group if it is empty. Synchronous."""
         ...
 
     def left_behind(self, reason: str) -> None:

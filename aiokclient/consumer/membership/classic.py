@@ -160,7 +160,7 @@ class ClassicMembership:
             raise FencedInstanceIdError(resource=f"group {self._parts.config.group_id}")
 
     def subscribed(self) -> None:
-        """Take note of a new subscription. Synchronous."""
+        """Use a new subscription. Synchronous."""
         self._ready = bool(self._subscription.subscription)
         if self._ready:
             self._engine.resume()

@@ -288,7 +288,7 @@ class ConsumerCoordinator:
         self.commits.release(states, lost=lost)
 
     def requested(self) -> None:
-        """Take note that the application requests records. Synchronous."""
+        """Record that the application requests records. Synchronous."""
         if self._closed:
             return
         self._left_behind = False

@@ -86,7 +86,7 @@ class InitialOffsets:
 
     def _awaiting(self) -> list[PartitionState]:
         if not self._topics.read:
-            return []  # It is not known yet which partitions have appeared since the subscription.
+            return []  # Which partitions are new since the subscription is not known yet.
         states = self._subscription.partitions.values()
         return [state for state in states if state.phase is Phase.AWAITING]
 

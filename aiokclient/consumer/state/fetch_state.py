@@ -61,7 +61,7 @@ class FetchState:
         self.want = want
 
     def fetched(self, high_watermark: int) -> None:
-        """Take note of a response without an error."""
+        """Handle a response without an error."""
         self.high_watermark = high_watermark
 
     def buffered(self, next_offset: int) -> None:
@@ -88,7 +88,7 @@ class FetchState:
         self._idle_at = now + REPLICA_IDLE_S
 
     def replica_delivers(self, now: float) -> None:
-        """Take note that records came from the preferred replica, if there is one."""
+        """Record that the preferred replica, if there is one, has returned records."""
         if self.preferred >= 0:
             self._idle_at = now + REPLICA_IDLE_S
 

@@ -82,11 +82,11 @@ NOTHING: Final = Withheld.NOTHING
 class Event(Enum):
     """An event that concerns a position."""
 
-    SEEK = auto()  # the application, the group, or a lookup has set an offset
-    RESET = auto()  # an offset has to be looked up
-    NEW_LEADER = auto()  # the partition has a leader of a newer epoch
-    CONFIRMED = auto()  # the position is on the leader's history
-    FAIL = auto()  # an error that only the application can resolve
+    SEEK = auto()  # The application, the group, or a lookup has set an offset.
+    RESET = auto()  # An offset must be looked up.
+    NEW_LEADER = auto()  # The partition has a leader of a newer epoch.
+    CONFIRMED = auto()  # The position is on the leader's history.
+    FAIL = auto()  # An error that only the application can resolve.
 
 
 _EVERY_PHASE = {
@@ -146,16 +146,16 @@ class PartitionState:
         self.generation = 0
         self.jumps = 0
         self.position = -1
-        self.position_epoch = NO_EPOCH  # of the record before the position
-        self.origin = -1  # the offset to which the last jump led
+        self.position_epoch = NO_EPOCH  # The epoch of the record before the position.
+        self.origin = -1  # The offset after the last jump.
         self.processed = -1
-        self.processed_epoch = NO_EPOCH  # of the record before `processed`
+        self.processed_epoch = NO_EPOCH  # The epoch of the record before `processed`.
         # Delivered by `tracked` and not done: from offset to (record, time of delivery).
         self.outstanding: OrderedDict[int, tuple[Any, float]] = OrderedDict()
-        self.leader_epoch = NO_EPOCH  # the position is known to be on the history of this epoch
-        self.reset: Reset | None = None  # how to look the offset up, while RESETTING
-        self.error: KafkaError | None = None  # while FAILED
-        self.paused = False  # by the application
+        self.leader_epoch = NO_EPOCH  # The position is on its history.
+        self.reset: Reset | None = None  # The way to find an offset in RESETTING.
+        self.error: KafkaError | None = None  # The reason in the phase FAILED.
+        self.paused = False  # Whether the application has paused it.
         self.withheld = NOTHING
         # Position, its epoch and `processed`, by the earlier ids of the topic's name.
         self._former: dict[UUID, tuple[int, int, int]] = {}
@@ -278,7 +278,7 @@ class PartitionState:
             self.processed_epoch = self.position_epoch
 
     def track(self, record: Any, time: float) -> None:
-        """Take note of a record that `tracked` has delivered."""
+        """Record that `tracked` has delivered a record."""
         self.outstanding[record.offset] = (record, time)
 
     def finish(self, record: Any) -> bool:
@@ -348,7 +348,7 @@ class PartitionState:
         return True
 
     def confirmed(self) -> None:
-        """Take note that the position is on the leader's history."""
+        """Record that the position is on the leader's history."""
         self._apply(Event.CONFIRMED)
         self.retry.succeeded()
 

@@ -32,7 +32,7 @@ class RetryState:
         self.trouble: KafkaError | None = None
         """The last error of the brokers, until a response without an error."""
         self._warned_until = -math.inf
-        self._losses = 0  # of the position, without a long pause between them
+        self._losses = 0  # Losses of the position without a long pause between them.
         self._lost_at = -math.inf
 
     def requested(self) -> None:

@@ -216,7 +216,7 @@ class SubscriptionState:
         elif dropped:
             for tp, state in dropped.items():
                 if subscription.matches(tp.topic, internal=False):
-                    state.rewind()  # What is buffered is dropped.
+                    state.rewind()  # This drops the buffered records.
                     self._subscribed[tp] = None
                     self.partitions.setdefault(tp, state)
 

@@ -58,7 +58,7 @@ class Wakeup:
             if waiter in self._waiters:
                 self._waiters.remove(waiter)
             elif not woken:
-                # It was woken and cancelled in the same step, so the next task gets the flag.
+                # The task was woken and cancelled in the same step, so the next task gets the flag.
                 self._flag = True
         return woken
 

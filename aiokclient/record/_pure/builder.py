@@ -100,7 +100,7 @@ class RecordBatchBuilder:
                 (prefix, offset, key_length, key or b"", VARINTS[len(value)], value, _NONE)
             )
             length = VARINTS[len(body)]
-        except IndexError:  # the table has no such length
+        except IndexError:  # The table does not have this length.
             return self._append(timestamp, key, value, headers)
         size = self.size + len(length) + len(body)
         if size > self._limit:
@@ -119,7 +119,7 @@ class RecordBatchBuilder:
         if start >= len(values) or self.append(timestamp, None, values[start]) < 0:
             return 0
         prefix, index, size, limit = self._prefix, self.count, self.size, self._limit
-        overhead = len(prefix) + 2  # the lengths of key and headers
+        overhead = len(prefix) + 2  # The null key and the number of headers.
         first, last_length = index, -2
         pieces: list[bytes] = []
         for value in islice(values, start + 1, None):
@@ -190,7 +190,7 @@ class RecordBatchBuilder:
         if self.closed:
             return
         self.closed = True
-        self._limit = 0  # so that `append` needs no check of its own
+        self._limit = 0  # The next `append` then takes the slow path, which raises.
         if self.compression is Compression.NONE:
             return
         with memoryview(self._buffer) as view, view[HEADER_SIZE:] as records:

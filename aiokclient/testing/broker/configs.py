@@ -158,7 +158,7 @@ TOPIC_OPTIONS: Mapping[str, Option] = {
     "preallocate": _boolean(False),
     "remote.log.copy.disable": _boolean(False),
     "remote.log.delete.on.disable": _boolean(False),
-    # There is no remote storage.
+    # It cannot be true, because there is no remote storage.
     "remote.storage.enable": Option("false", ConfigType.BOOLEAN, _one_of("false")),
     "retention.bytes": _long(256 << 20, -1),
     "retention.ms": _long(604_800_000, -1),

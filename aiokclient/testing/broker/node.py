@@ -10,7 +10,7 @@ from aiokclient.testing.broker.sessions import FetchSessions
 
 
 class Node:
-    """What the cluster stores about one broker.
+    """The state of one broker in the cluster.
 
     `host` and `port` are the address that clients receive (KIP-103's advertised listener). The port
     stays the same after the first start. A paused node accepts connections and answers nothing.

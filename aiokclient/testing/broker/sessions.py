@@ -47,7 +47,7 @@ class PartitionKey(NamedTuple):
 
 
 class FetchedPartition:
-    """What a client fetches from a partition, and the state that it received last."""
+    """A partition in a session: what the client fetches, and the state that it received last."""
 
     __slots__ = (
         "high_watermark",

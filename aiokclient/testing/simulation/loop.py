@@ -70,7 +70,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._turns = 0
         self._now += timeout
         if self._now > self._limit_s:
-            self._limit_s = float("inf")  # so that the remaining tasks can clean up
+            self._limit_s = float("inf")  # The remaining tasks can clean up.
             raise SimulationError(
                 f"The program is still running after {self._now:.0f} s:{self._waiting()}"
             )

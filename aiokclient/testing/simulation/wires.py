@@ -20,7 +20,7 @@ IN_FLIGHT: Final = 256 * 1024
 
 
 class Conditions(Protocol):
-    """What the network decides and records about its connections."""
+    """The interface by which connections ask the network for decisions, and record events."""
 
     def latency(self, connection: Connection, /) -> float:
         """Return the seconds until a write arrives."""
@@ -155,7 +155,7 @@ class Wire:
             self.connection.cut()
             return
         self._deliver(size)
-        if size < available:  # the rest of the data arrives without a further write
+        if size < available:  # The rest of the data arrives without a further write.
             self._at(self._loop.time() + 1e-6)
             return
         if self._waiting and not self._waiting[0][1] and self._waiting[0][0] <= self._loop.time():
@@ -166,7 +166,7 @@ class Wire:
         self.pump()
 
     def _at(self, when: float) -> None:
-        if self._timer is None:  # the protocol may have set the timer when it received data
+        if self._timer is None:  # The protocol may have set the timer when it received data.
             self._timer = self._loop.call_at(when, self._arrive)
 
     def _deliver(self, size: int) -> None:
@@ -302,7 +302,7 @@ class VirtualTransport(asyncio.Transport):
         if self._closing:
             return
         self._closing = True
-        self.paused = False  # so that incoming data is discarded
+        self.paused = False  # Incoming data is discarded from now on.
         self._into.pump()
         self.write_eof()
         if not self.get_write_buffer_size():

@@ -274,7 +274,7 @@ class Crowd:
         ends = {tp.partition: end for tp, end in (await self._eye.end_offsets(tps)).items()}
         wanted = {partition: end for partition, end in ends.items() if end}
         await self.until(lambda: self.log.committed == wanted)
-        # What a member reported before the commit may still be in transit.
+        # Reports that members sent before the commit may still be in transit.
         await self.until(lambda: {p: len(found) for p, found in self.log.done.items()} == wanted)
 
     async def end(self) -> Audit:

@@ -189,7 +189,7 @@ def test_building(steps: list[Any], limit: int, codec: Compression, numbers: Any
 
     def same(ask: Callable[[Any], Any], *, message: bool = True) -> None:
         ours, theirs = [outcome(lambda b=b: ask(b)) for b in made]
-        # Which one of several errors is reported is not specified.
+        # If there are several errors, either of them may be reported.
         if not message and isinstance(theirs, list):
             assert isinstance(ours, list)
         else:

@@ -26,7 +26,7 @@ Places: TypeAlias = frozenset[Place]
 
 
 class Subscriber(NamedTuple):
-    """What an assignor knows about a member: its topics, and its previous assignment."""
+    """A member as an assignor sees it: its topics, and its previous assignment."""
 
     topics: frozenset[UUID]
     target: Places = frozenset()
