@@ -119,7 +119,8 @@ def fetch_request(
 ) -> OffsetFetchRequest:
     """Return the request for the group's committed offsets.
 
-    It asks for stable offsets: those of transactions that are still open give an error.
+    It asks for stable offsets with any isolation level, as Java's consumer does: partitions with
+    offsets of a transaction that is still open have an error in the response (KIP-447).
     """
     version = connection.broker.version_of(OffsetFetchRequest)
     topics: dict[str, list[int]] = {}
