@@ -36,6 +36,7 @@ from aiokclient.consumer.state.offset_reset import EARLIEST, LATEST, Reset
 from aiokclient.consumer.state.subscribed_topics import matching
 from aiokclient.consumer.state.subscription import Subscription, SubscriptionState
 from aiokclient.consumer.stopped import STOPPED
+from aiokclient.consumer.transactional import TransactionalReads
 from aiokclient.errors import (
     ApiTimeoutError,
     ClosedError,
@@ -612,6 +613,25 @@ class Consumer(Lifecycle, Generic[K, V]):
         The generation is -1 while it is not a member.
         """
         return self._group("group_metadata").metadata
+
+    def _for_transaction(self, began: float | None = None) -> TransactionalReads:
+        """Return what this consumer reads in a transaction, for the producer. Synchronous.
+
+        `began` is the time of the transaction's begin, on the monotonic clock; None means now.
+        """
+        if self._config.group_id is None:
+            raise IllegalStateError(
+                "A transaction commits the offsets of a group, and this consumer has no group_id. "
+                "Set group_id and enable_auto_commit=False."
+            )
+        if self._config.enable_auto_commit:
+            raise IllegalStateError(
+                "This consumer commits offsets automatically, outside of the transaction. Set "
+                "enable_auto_commit=False."
+            )
+        engine = self._running
+        began = self._cluster.clock.monotonic() if began is None else began
+        return TransactionalReads(engine, self._subscription, began)
 
     # -- lookups
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from aiokclient.cluster.client import ClusterClient
 from aiokclient.cluster.metadata import ClusterMetadata
@@ -26,7 +26,7 @@ from aiokclient.consumer.membership.coordinator import ConsumerCoordinator
 from aiokclient.consumer.membership.group_calls import GroupCalls
 from aiokclient.consumer.membership.listener import ListenerCalls
 from aiokclient.consumer.meters import ConsumerGauges
-from aiokclient.consumer.state.partition import Phase, Withheld
+from aiokclient.consumer.state.partition import PartitionState, Phase, Withheld
 from aiokclient.consumer.state.subscription import PartitionSource, SubscriptionState
 from aiokclient.consumer.state.wakeup import Wakeup
 from aiokclient.consumer.topics import TopicFollower
@@ -275,6 +275,18 @@ class Engine:
             if not await self.moved.wait(until):
                 return False
         return True
+
+    async def relocated(self, states: Sequence[PartitionState], until: float) -> None:
+        """Wait until the committed offsets of these partitions are found, at most until `until`.
+
+        Return early if the consumer ends; a partition that is no longer owned is not waited for.
+        """
+        partitions = self._subscription.partitions
+        while any(
+            state.phase is Phase.AWAITING and partitions.get(state.tp) is state for state in states
+        ):
+            if self._over or self._died() or not await self.moved.wait(until):
+                return
 
     async def knows_its_part(self, until: float) -> bool:
         """Wait until the subscribed partitions are known; return False if `until` passes first."""

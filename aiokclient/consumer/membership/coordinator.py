@@ -18,6 +18,7 @@ from aiokclient.consumer.membership.initial_offsets import InitialOffsets
 from aiokclient.consumer.membership.kip848.membership import Kip848Membership
 from aiokclient.consumer.membership.offsets.auto_commit import AutoCommit
 from aiokclient.consumer.membership.offsets.commits import Commits
+from aiokclient.consumer.membership.offsets.released import ReleasedOffsets
 from aiokclient.consumer.membership.poll_interval import PollIntervalWatch
 from aiokclient.consumer.membership.rebalance_watch import RebalanceWatch
 from aiokclient.consumer.membership.reconciler import PartitionReconciler
@@ -91,6 +92,7 @@ class ConsumerCoordinator:
         )
         interval_s = config.max_poll_interval_ms / 1000
         time = cluster.clock.monotonic
+        self.released = ReleasedOffsets(self.commits.group_id, in_progress.holds, time)
         self._auto_commit = AutoCommit(config, subscription, self.commits, time)
         self._initial_offsets = InitialOffsets(
             cluster,
@@ -285,6 +287,7 @@ class ConsumerCoordinator:
             self.requested()
 
     def _released(self, states: Sequence[PartitionState], lost: bool) -> None:
+        self.released.release(states)
         self.commits.release(states, lost=lost)
 
     def requested(self) -> None:
@@ -293,9 +296,11 @@ class ConsumerCoordinator:
             return
         self._left_behind = False
         self.commits.requested()
+        self.released.requested()
         self.membership.asked()
 
     def _renamed(self) -> None:
+        self.released.renamed(self.membership.metadata)
         self.commits.wake()
         self._subscription.confirm()
         self._subscription.changed()

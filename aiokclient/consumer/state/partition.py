@@ -6,7 +6,7 @@ records that were read before it. `Phase` is the progress of that, and `TRANSITI
 possible transitions:
 
     phase       while                                    SEEK      RESET      NEW_LEADER  CONFIRMED
-    AWAITING    the group is about to name an offset     FETCHING  RESETTING  -           -
+    AWAITING    the committed offset is looked up        FETCHING  RESETTING  -           -
     RESETTING   ListOffsets looks up a `Reset`           FETCHING  RESETTING  -           -
     VALIDATING  OffsetForLeaderEpoch is asked whether    FETCHING  RESETTING  VALIDATING  FETCHING
                 the log was truncated below the position
@@ -15,6 +15,7 @@ possible transitions:
     FAILED      an error is raised at every request      FETCHING  RESETTING  -           -
 
 FAIL leads from every phase to FAILED, which only the application can end, by a seek or a reset.
+AWAIT leads from every phase to AWAITING.
 
 `generation` increases with every change that makes earlier requests obsolete: responses to fetches
 and lookups of an earlier generation are dropped. `jumps` is the number of times that the position
@@ -87,12 +88,14 @@ class Event(Enum):
     NEW_LEADER = auto()  # The partition has a leader of a newer epoch.
     CONFIRMED = auto()  # The position is on the leader's history.
     FAIL = auto()  # An error that only the application can resolve.
+    AWAIT = auto()  # The committed offset of the group must be looked up.
 
 
 _EVERY_PHASE = {
     Event.SEEK: Phase.FETCHING,
     Event.RESET: Phase.RESETTING,
     Event.FAIL: Phase.FAILED,
+    Event.AWAIT: Phase.AWAITING,
 }
 
 TRANSITIONS = MappingProxyType(
@@ -116,6 +119,7 @@ class PartitionState:
     __slots__ = (
         "_former",
         "error",
+        "fallback",
         "fetch",
         "generation",
         "group",
@@ -154,6 +158,7 @@ class PartitionState:
         self.outstanding: OrderedDict[int, tuple[Any, float]] = OrderedDict()
         self.leader_epoch = NO_EPOCH  # The position is on its history.
         self.reset: Reset | None = None  # The way to find an offset in RESETTING.
+        self.fallback = -1  # The offset in AWAITING if the group has committed none.
         self.error: KafkaError | None = None  # The reason in the phase FAILED.
         self.paused = False  # Whether the application has paused it.
         self.withheld = NOTHING
@@ -190,6 +195,11 @@ class PartitionState:
     def leaderless(self) -> bool:
         """Whether the position is known, but no broker leads the partition."""
         return self.phase is Phase.FETCHING and self.fetch.leader < 0
+
+    @property
+    def uncommitted(self) -> bool:
+        """Whether records were delivered that the group is not known to have committed."""
+        return self.located and self.position > max(self.group.committed, self.origin)
 
     def to_commit(self, offset: int) -> OffsetAndMetadata:
         """Return the offset for a commit, with the leader epoch of the record before it.
@@ -244,10 +254,15 @@ class PartitionState:
         """Replace the reset of the last `look_up`."""
         self.reset = reset
 
-    def await_initial_offset(self) -> None:
-        """Wait for the group to determine an offset or a reset."""
-        self.generation += 1
-        self.phase = Phase.AWAITING
+    def return_to_committed(self, fallback: int) -> None:
+        """Discard the position, and continue at the group's committed offset.
+
+        If the group has none, continue at `fallback`.
+        """
+        self._jump(Event.AWAIT)
+        self.fallback = fallback
+        self._set_position(-1, NO_EPOCH)
+        self.fetch.restart(-1)
 
     def _set_position(self, offset: int, epoch: int) -> None:
         self.position = self.processed = self.origin = offset
@@ -390,6 +405,7 @@ class PartitionState:
         self.generation += 1
         self.jumps += 1
         self.error = self.reset = None
+        self.fallback = -1
         self.fetch.undamaged()
         self.group.forget_committed()
         self.outstanding.clear()

@@ -317,6 +317,12 @@ class SubscriptionState:
             self._begin(state, self.reset if reset is None else reset)
         self.changed()
 
+    def return_to_committed(self, fallbacks: Mapping[PartitionState, int]) -> None:
+        """Continue at committed offsets, or at these offsets where the group has none."""
+        for state, fallback in fallbacks.items():
+            state.return_to_committed(fallback)
+        self.changed()
+
     def _begin(self, state: PartitionState, reset: Reset) -> None:
         if reset == NONE:
             state.fail(NoOffsetError(topic_partition=state.tp))

@@ -30,6 +30,11 @@ EXPECTED = {
     (P.FAILED, E.SEEK): P.FETCHING,
     (P.FAILED, E.RESET): P.RESETTING,
     (P.FAILED, E.FAIL): P.FAILED,
+    (P.AWAITING, E.AWAIT): P.AWAITING,
+    (P.RESETTING, E.AWAIT): P.AWAITING,
+    (P.VALIDATING, E.AWAIT): P.AWAITING,
+    (P.FETCHING, E.AWAIT): P.AWAITING,
+    (P.FAILED, E.AWAIT): P.AWAITING,
 }
 
 
@@ -115,8 +120,12 @@ def test_a_failure_stays_until_a_jump() -> None:
     assert state.error is None
 
 
-def test_awaiting_is_neither_located_nor_flowing() -> None:
+def test_a_return_to_the_committed_offset_is_neither_located_nor_flowing() -> None:
     state = made()
-    state.await_initial_offset()
+    state.seek(5)
+    state.return_to_committed(3)
     assert not state.located
     assert not state.flowing
+    assert state.fallback == 3
+    state.seek(4)
+    assert state.fallback == -1

@@ -161,6 +161,24 @@ class Commits:
         """Record that the application requests records, and has therefore handled lost ones."""
         self._lost.requested()
 
+    def committed(self, committed: Iterable[tuple[PartitionState, int, int]]) -> None:
+        """Record offsets that a transaction has committed.
+
+        Each item has the state of a partition, the number of its jumps when its offset was read,
+        and that offset. Earlier commits that still wait must not undo them.
+        """
+        self._tickets += 1
+        for state, jumps, offset in committed:
+            self._refused.pop(state.tp, None)
+            self._stored[state.tp] = self._tickets
+            if state.jumps == jumps:
+                state.group.committed_to(offset)
+            self._lost.committed(state.tp, offset)
+
+    def told_of_loss(self, tps: Iterable[TopicPartition]) -> None:
+        """Record that the application knows that these partitions were lost."""
+        self._lost.raised(tps)
+
     @contextmanager
     def without_waiting(self) -> Iterator[None]:
         """Return a context in which no commit waits for the group, as the group waits for it."""

@@ -33,7 +33,7 @@ class LostRecords:
         """
         for state in states:
             self._released[state.tp] = None
-            if lost and state.located and state.position > max(state.group.committed, state.origin):
+            if lost and state.uncommitted:
                 self._delivered[state.tp] = state.position
                 self._raised.discard(state.tp)
 
@@ -56,6 +56,11 @@ class LostRecords:
             elif covered(tp):
                 found.append(tp)
         return found
+
+    def committed(self, tp: TopicPartition, offset: int) -> None:
+        """Record that the group has this offset of a partition that was lost."""
+        if 0 <= self._delivered.get(tp, -1) <= offset:
+            del self._delivered[tp]
 
     def raised(self, tps: Iterable[TopicPartition]) -> None:
         """Record that the application has been told about these partitions."""

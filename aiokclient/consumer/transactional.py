@@ -1,0 +1,148 @@
+"""What a consumer reads in one transaction of a producer: `tx.add(consumer)` (KIP-98, KIP-447).
+
+Theory of operation. The offsets of a transaction are what the consumer has consumed when the
+transaction is committed. They are sent with the identity of the consumer in its group, so that the
+coordinator refuses them if the group has given the partitions to others.
+
+A partition can be taken away while the transaction is open, after its records were delivered and
+the application has requested others. The next owner reads these records again, so the results of
+this transaction must not become visible. Its offsets then include the last offset of the released
+partition, with an identity of an earlier generation: the coordinator refuses it with
+ILLEGAL_GENERATION, STALE_MEMBER_EPOCH, or UNKNOWN_MEMBER_ID, and the transaction fails. The present
+generation would not do: it can be the one in which the partition was revoked.
+
+After an abort the records have to be read again. The group's committed offset is looked up by the
+task that finds initial offsets. No record of the partition is delivered until it is found, however
+long that takes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, NamedTuple
+
+from aiokclient.consumer.delivery.reader import YIELD_INTERVAL_S
+from aiokclient.types import GroupMetadata, OffsetAndMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from aiokclient.consumer.engine import Engine
+    from aiokclient.consumer.membership.coordinator import ConsumerCoordinator
+    from aiokclient.consumer.membership.offsets.released import ReleasedOffset
+    from aiokclient.consumer.state.partition import PartitionState
+    from aiokclient.consumer.state.subscription import SubscriptionState
+
+__all__ = ["TransactionalReads"]
+
+
+class ReadPosition(NamedTuple):
+    """A partition at the time at which the consumer was added to the transaction."""
+
+    jumps: int
+    offset: int
+    """The position at the transaction's begin, or a lower one if that is not known."""
+    processed: int
+
+
+class TransactionalReads:
+    """What one consumer reads in one transaction that began at `began`, on the monotonic clock."""
+
+    def __init__(self, engine: Engine, subscription: SubscriptionState, began: float) -> None:
+        assert engine.group is not None
+        self._engine = engine
+        self._group: ConsumerCoordinator = engine.group
+        self._subscription = subscription
+        self._began = began
+        self._sent: list[tuple[PartitionState, int, int]] = []
+        subscription.settle()
+        self._taken = self._group.released.in_progress()
+        self._at_begin = {
+            state: ReadPosition(state.jumps, self._position_at_begin(state), state.processed)
+            for state in subscription.partitions.values()
+            if state.located
+        }
+
+    def _position_at_begin(self, state: PartitionState) -> int:
+        """Return the position at the transaction's begin, or the origin if it may have moved."""
+        last_request = self._engine.read_lock.away_since
+        if last_request is None:
+            return state.origin
+        if state is self._engine.reader.exposed_state():
+            last_request += YIELD_INTERVAL_S  # An iteration takes records without a request.
+        return state.origin if last_request >= self._began else state.position
+
+    # -- the commit
+
+    def offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return the offsets to commit now. Synchronous.
+
+        They are those of `consumed()`, except for offsets that are known to be committed. If a
+        partition was taken away in the transaction, its last offset is included; see `member`.
+        """
+        self._subscription.settle()
+        states = [state for state in self._subscription.partitions.values() if state.located]
+        due = [state for state in states if state.consumed != state.group.committed]
+        self._sent = [(state, state.jumps, state.consumed) for state in due]
+        found = {state.tp: state.to_commit(state.consumed) for state in due}
+        return found | {tp: taken.offset for tp, taken in self._all_taken().items()}
+
+    def member(self) -> GroupMetadata:
+        """Return the identity with which to commit `offsets()`. Synchronous.
+
+        If a partition was taken away after records of it were delivered in this transaction, the
+        coordinator refuses this identity. Otherwise it is the present one.
+        """
+        taken = next(iter(self._all_taken().values()), None)
+        if taken is not None:
+            return taken.member._replace(generation_id=taken.member.generation_id - 1)
+        present = self._group.membership.metadata
+        if present.member_id or not self._subscription.subscribed():
+            return present
+        # A consumer that is no longer a member must not commit as one without a group: the
+        # coordinator accepts that while the group has no members.
+        return self._group.released.member
+
+    def committed(self) -> None:
+        """Record that the transaction with the last `offsets()` was committed. Synchronous."""
+        self._group.commits.committed(self._sent)
+        self._forget_taken()
+
+    # -- the abort
+
+    async def go_back(self, timeout: float) -> None:
+        """Return the partitions that were read to their committed offsets, after an abort.
+
+        A partition without one returns to its position at the transaction's begin. The call waits
+        at most `timeout` seconds for the committed offsets. If they are not known by then, or if it
+        is cancelled, they are still looked up, and no record is delivered before they are found.
+        """
+        self._subscription.settle()
+        states = [
+            state for state in self._subscription.partitions.values() if self._was_read(state)
+        ]
+        self._subscription.return_to_committed({state: self._fallback(state) for state in states})
+        self._group.commits.told_of_loss(self._forget_taken())
+        await self._engine.relocated(states, asyncio.get_running_loop().time() + timeout)
+
+    def _was_read(self, state: PartitionState) -> bool:
+        start = self._at_begin.get(state)
+        # After a jump it is not known whether records were delivered before it.
+        return state.uncommitted or (start is not None and start.jumps != state.jumps)
+
+    def _fallback(self, state: PartitionState) -> int:
+        start = self._at_begin.get(state)
+        if start is None:
+            return state.origin
+        # Records that were being processed at the begin belong to the transaction.
+        processed = start.processed if start.jumps != state.jumps else state.processed
+        return min(start.offset, processed)
+
+    # -- partitions that were taken away
+
+    def _all_taken(self) -> dict[TopicPartition, ReleasedOffset]:
+        return self._group.released.since(self._began) | self._taken
+
+    def _forget_taken(self) -> list[TopicPartition]:
+        taken = self._all_taken()
+        self._group.released.forget(taken)
+        self._taken = {}
+        return list(taken)
