@@ -9,6 +9,8 @@ Some classes and functions exist twice: in Python, and in Cython, which is faste
 
 Either all native twins are in use or none. They are in use if every extension module was built,
 unless the environment variable `AIOKCLIENT_PURE` is 1.
+
+A value that depends on the speed of the implementation in use comes from `chosen`.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from importlib import import_module
 from importlib.machinery import EXTENSION_SUFFIXES
 from typing import Any, TypeVar
 
-__all__ = ["BUILT", "EXTENSIONS", "WANTED", "are_built", "in_use", "twin"]
+__all__ = ["BUILT", "EXTENSIONS", "WANTED", "are_built", "chosen", "in_use", "twin"]
 
 T = TypeVar("T")
 
@@ -64,6 +66,11 @@ def twin(name: str) -> Callable[[T], T]:
             raise _unusable(name, error) from error
 
     return replace
+
+
+def chosen(*, native: T, pure: T) -> T:
+    """Return the value for the implementation that is in use."""
+    return native if in_use() else pure
 
 
 def _keep(pure: T) -> T:

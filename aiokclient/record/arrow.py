@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
-from aiokclient import _native
+from aiokclient._native import twin
 from aiokclient.buffers import BufferPool
 from aiokclient.record.batch import DEFAULT_LIMIT, RecordBatch, RecordBatchBuilder, Row
 from aiokclient.record.stream import Piece
@@ -24,6 +24,12 @@ APPENDED = 1024
 
 REPEATED = 1 << 20
 """Largest size in bytes of a column of topics that is kept for the next table."""
+
+
+@twin("record")
+def Columns(largest: int, pool: BufferPool, rows: int, size: int, most: int | None) -> Any:
+    """Return native memory for columns, or None: in Python, rows are collected as objects."""
+    return None
 
 
 def arrow_schema() -> pa.Schema:
@@ -97,9 +103,8 @@ class TableBuilder:
         self._rows: list[Row] = []
         self._kinds: list[int] = []
         self._columns: Any = None
-        if native and _record is not None:
-            pool = pool or BufferPool(0)
-            self._columns = _record.Columns(LARGEST_COLUMN, pool, rows, size, most)
+        if native:
+            self._columns = Columns(LARGEST_COLUMN, pool or BufferPool(0), rows, size, most)
 
     @property
     def count(self) -> int:
@@ -211,11 +216,6 @@ def _table_py(
     schema = arrow_schema()
     arrays = [_array(column, schema.field(name).type) for name, column in columns.items()]
     return _pyarrow().RecordBatch.from_arrays(arrays, schema=schema)
-
-
-_record: Any = None
-if not TYPE_CHECKING and _native.in_use():
-    from aiokclient._native import record as _record
 
 
 def _array(column: Sequence[object], kind: pa.DataType) -> pa.Array:

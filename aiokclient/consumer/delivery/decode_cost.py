@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from aiokclient import _native
+from aiokclient._native import chosen
 from aiokclient.errors import CorruptRecordError
 from aiokclient.record.batch import HEADER_SIZE, Compression, RecordBatch
 from aiokclient.record.compression import MANY_BLOCKS, has_many_blocks
@@ -21,7 +21,7 @@ __all__ = ["CONTENT", "is_light"]
 CONTENT: Final = 4 * 1024 * 1024
 """The largest decompressed size in bytes of batches that the event loop decodes at a time."""
 
-RECORDS: Final = 65_536 if _native.in_use() else 4096
+RECORDS: Final = chosen(native=65_536, pure=4096)
 """The largest number of records that the event loop decodes at a time."""
 
 
