@@ -21,13 +21,10 @@ LEGITIMATE: dict[str, str] = {}
 
 REMAINING = frozenset(
     {
-        "behind: aiokclient/consumer",
         "behind: aiokclient/testing",
         "behind: tests/unit",
         "books: tests/faults",
         "books: tests/harness",
-        "give up: aiokclient/consumer",
-        "given up: aiokclient/consumer",
         "hand out: aiokclient/testing",
         "park: aiokclient/testing",
         "parked: aiokclient/producer",
@@ -35,7 +32,6 @@ REMAINING = frozenset(
         "parked: tests/unit",
         "parks: tests/harness",
         "place: aiokclient/_native",
-        "place: aiokclient/consumer",
         "place: aiokclient/protocol",
         "place: aiokclient/record",
         "place: aiokclient/testing",
@@ -43,15 +39,12 @@ REMAINING = frozenset(
         "place: tests/behavior",
         "place: tests/harness",
         "place: tests/unit",
-        "places: aiokclient/consumer",
         "places: aiokclient/testing",
         "places: tests",
         "places: tests/behavior",
         "places: tests/faults",
         "places: tests/harness",
         "places: tests/unit",
-        "shared out: tests/harness",
-        "shared out: tests/unit",
     }
 )
 """Retired terms that are still used, with their folders. Remove entries that are no longer needed,

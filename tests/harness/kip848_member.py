@@ -189,7 +189,7 @@ async def until(check: Any, members: list[Member], timeout: float = 60.0) -> Non
                 await asyncio.gather(*waits, return_exceptions=True)
 
 
-async def shared_out(members: list[Member], count: int, timeout: float = 60.0) -> None:
+async def until_assigned(members: list[Member], count: int, timeout: float = 60.0) -> None:
     """Wait until these members own all `count` partitions, evenly divided."""
     least, extra = divmod(count, len(members))
 

@@ -73,7 +73,7 @@ class CoPartitioned(Assignor):
             {name: _shown(name, member, units.values()) for name, member in members.items()},
         )
         all_given = {
-            name: assignment._replace(partitions=tuple(_behind(assignment, units, cluster)))
+            name: assignment._replace(partitions=tuple(_expanded(assignment, units, cluster)))
             for name, assignment in given.items()
         }
         if not self.cooperative:
@@ -133,7 +133,7 @@ def _shown(name: str, member: MemberSubscription, units: Iterable[_Unit]) -> Mem
     return member._replace(topics=tuple(unit.shown for unit in units if name in unit.able))
 
 
-def _behind(
+def _expanded(
     assignment: MemberAssignment, units: Mapping[str, _Unit], cluster: AssignmentCluster
 ) -> Iterator[TopicPartition]:
     for topic, index in assignment.partitions:

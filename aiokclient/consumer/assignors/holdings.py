@@ -53,13 +53,13 @@ def owners(holdings: Mapping[str, Holding]) -> dict[TopicPartition, str]:
     return {partition: member for partition, (_, member) in best.items() if member is not None}
 
 
-class _Topic(Struct):
+class _StickyTopic(Struct):
     topic: str = string()
     partitions: list[int] = array(int32)
 
 
 class _StickyData(Message, versions="0-1", flexible="none"):
-    previous_assignment: list[_Topic] = array(_Topic)
+    previous_assignment: list[_StickyTopic] = array(_StickyTopic)
     generation: int = int32("1+", default=NO_GENERATION, ignorable=True)
 
 
@@ -72,7 +72,7 @@ def sticky_data(holding: Holding) -> bytes:
     topics: dict[str, list[int]] = {}
     for topic, index in holding.partitions:
         topics.setdefault(topic, []).append(index)
-    previous = [_Topic(topic=topic, partitions=indexes) for topic, indexes in topics.items()]
+    previous = [_StickyTopic(topic=topic, partitions=indexes) for topic, indexes in topics.items()]
     message = _StickyData(previous_assignment=previous, generation=holding.generation)
     return b"".join(message.encode(1))
 

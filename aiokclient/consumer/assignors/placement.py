@@ -18,7 +18,7 @@ from aiokclient.consumer.assignors.assignor import AssignmentCluster, MemberSubs
 from aiokclient.consumer.assignors.members import in_order, subscribers, uses_racks
 from aiokclient.types import TopicPartition
 
-__all__ = ["NOWHERE", "Kind", "Lot", "Placement"]
+__all__ = ["NOWHERE", "PartitionKind", "Lot", "Placement"]
 
 NOWHERE = -1
 """The home of a partition that had no owner."""
@@ -28,7 +28,7 @@ Lot: TypeAlias = tuple[int, int]
 is the member that owned them."""
 
 
-class Kind(NamedTuple):
+class PartitionKind(NamedTuple):
     """The properties of partitions that the same members may be assigned.
 
     `far` maps each of these members to `Placement.far` if its rack has no replica, otherwise to 0.
@@ -51,7 +51,7 @@ class Placement:
         self.names = in_order(members)
         self.load = [0] * len(members)
         self.held: list[dict[Lot, list[TopicPartition]]] = [{} for _ in members]
-        self.kinds: list[Kind] = []
+        self.kinds: list[PartitionKind] = []
         topics = subscribers(cluster, members)
         partitions = [one for topic in topics for one in cluster.partitions(topic)]
         self.far = len(partitions) + 1
@@ -85,12 +85,12 @@ class Placement:
 
     def _kind(
         self, able: tuple[int, ...], on: frozenset[str] | None, rack: Sequence[str | None]
-    ) -> Kind:
+    ) -> PartitionKind:
         far = {
             member: 0 if on is None or rack[member] is None or rack[member] in on else self.far
             for member in able
         }
-        return Kind(far, [member for member in able if not far[member]] or able)
+        return PartitionKind(far, [member for member in able if not far[member]] or able)
 
     def put(self, member: int, lot: Lot, partitions: Iterable[TopicPartition]) -> None:
         have = self.held[member].setdefault(lot, [])

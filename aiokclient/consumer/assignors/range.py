@@ -37,7 +37,7 @@ class Range(Assignor):
     ) -> dict[str, MemberAssignment]:
         """Return the same assignment as Kafka's RangeAssignor."""
         topics = [
-            _Topic(topic, cluster, {member: members[member].rack or None for member in ids})
+            _TopicShares(topic, cluster, {member: members[member].rack or None for member in ids})
             for topic, ids in subscribers(cluster, members).items()
         ]
         if any(topic.uses_racks for topic in topics):
@@ -50,7 +50,7 @@ class Range(Assignor):
         return {member: MemberAssignment(tuple(sorted(given[member]))) for member in members}
 
 
-class _Topic:
+class _TopicShares:
     """A topic during the assignment: each member's remaining share, and the partitions left."""
 
     def __init__(
@@ -93,8 +93,8 @@ class _Topic:
                 self.give(member, taken)
 
 
-def _match_racks(topics: Iterable[_Topic]) -> None:
-    alike: dict[tuple[tuple[str, ...], int], list[_Topic]] = {}
+def _match_racks(topics: Iterable[_TopicShares]) -> None:
+    alike: dict[tuple[tuple[str, ...], int], list[_TopicShares]] = {}
     for topic in topics:
         alike.setdefault((tuple(topic.members), len(topic.racks)), []).append(topic)
     for group in alike.values():
@@ -104,7 +104,7 @@ def _match_racks(topics: Iterable[_Topic]) -> None:
             group[0].deal(group[0].fits)
 
 
-def _match_together(topics: list[_Topic]) -> None:
+def _match_together(topics: list[_TopicShares]) -> None:
     """Assign each partition number of all topics to the first member whose rack has them all."""
     members = list(topics[0].members)
     for index in range(len(topics[0].racks)):

@@ -43,7 +43,7 @@ def validate(
     if not assignor.overlapping:
         check.given_once(found)
     if protocol is RebalanceProtocol.COOPERATIVE:
-        check.given_up(found)
+        check.revoked_first(found)
     return {
         name: one._replace(partitions=tuple(dict.fromkeys(one.partitions)))
         for name, one in found.items()
@@ -108,7 +108,7 @@ class _Check:
                 )
                 raise self._error(partition, name, advice)
 
-    def given_up(self, given: Mapping[str, MemberAssignment]) -> None:
+    def revoked_first(self, given: Mapping[str, MemberAssignment]) -> None:
         """Check that no partition moves from one member to another in one rebalance."""
         holders: dict[TopicPartition, list[str]] = {}
         for name, member in self._members.items():

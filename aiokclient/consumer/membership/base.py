@@ -120,7 +120,7 @@ class Membership(Protocol):
         """Use a new subscription. Leave the group if it is empty. Synchronous."""
         ...
 
-    def left_behind(self, reason: str) -> None:
+    def poll_overdue(self, reason: str) -> None:
         """Leave the group, because the application does not request records. Synchronous.
 
         Everything that was owned is lost. It stays out until `asked`.
@@ -128,7 +128,7 @@ class Membership(Protocol):
         ...
 
     def asked(self) -> None:
-        """Join again after `left_behind`, because the application requests records. Synchronous."""
+        """Join again after `poll_overdue`: the application requests records. Synchronous."""
         ...
 
     def rejoin(self, reason: str) -> None:

@@ -174,7 +174,7 @@ class ClassicMembership:
         if not self._subscription.subscription:
             self._engine.pause("the consumer has unsubscribed")
 
-    def left_behind(self, reason: str) -> None:
+    def poll_overdue(self, reason: str) -> None:
         """Leave, because the application does not request records. Synchronous."""
         if self._ready:
             self._engine.pause(reason)

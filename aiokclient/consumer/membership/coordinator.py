@@ -76,7 +76,7 @@ class ConsumerCoordinator:
         self._spawn = spawn
         self._closed = False
         self._changes = Wakeup()
-        self._left_behind = False
+        self._poll_is_overdue = False
         self._refusal: tuple[Exception, float] | None = None
         self._cluster = cluster
         self.topics = SubscribedTopics(cluster, config, report=self._report)
@@ -85,7 +85,7 @@ class ConsumerCoordinator:
             config,
             subscription,
             member=lambda: self.membership.metadata,
-            joins=lambda: self.membership.joins and not self._left_behind,
+            joins=lambda: self.membership.joins and not self._poll_is_overdue,
             in_listener=listener_calls.is_inside,
             owner=self._owner,
             check=check,
@@ -272,16 +272,16 @@ class ConsumerCoordinator:
             await self._changes.wait()
 
     def _overdue(self, text: str) -> None:
-        if self._left_behind or not self._subscription.subscription:
+        if self._poll_is_overdue or not self._subscription.subscription:
             return  # No other member waits for partitions that are assigned by hand.
-        self._left_behind = True
+        self._poll_is_overdue = True
         self.commits.wake()  # A commit must not wait for a membership that waits for the commit.
         self._subscription.client_log.error(
             "%s: the consumer leaves its group until the application requests records",
             text,
             extra={"event": "poll_interval_exceeded"},
         )
-        self.membership.left_behind(text)
+        self.membership.poll_overdue(text)
         if self._read_lock.is_asked():
             # One of several handlers is late, and the program is already waiting for records.
             self.requested()
@@ -294,7 +294,7 @@ class ConsumerCoordinator:
         """Record that the application requests records. Synchronous."""
         if self._closed:
             return
-        self._left_behind = False
+        self._poll_is_overdue = False
         self.commits.requested()
         self.released.requested()
         self.membership.asked()

@@ -80,7 +80,7 @@ class InitialOffsets:
             now = self._cluster.clock.monotonic()
             waiting = [state for state in self._awaiting() if state.retry.at <= now]
             if waiting:
-                await self._place(waiting)
+                await self._locate(waiting)
             first = [state for state in self._uncommitted() if state.retry.at <= now]
             if first:
                 await self._commit(first)
@@ -105,7 +105,7 @@ class InitialOffsets:
 
     # -- finding initial offsets
 
-    async def _place(self, states: Sequence[PartitionState]) -> None:
+    async def _locate(self, states: Sequence[PartitionState]) -> None:
         results = await self._commits.ask([state.tp for state in states])
         found = results.found
         nothing = [

@@ -124,14 +124,14 @@ class PartitionReconciler:
             if not await self._put_down(states, deadline):
                 if self._bound < math.inf:
                     return  # The consumer is being closed, and `close` releases them.
-                await self._give_up(states, "lost")
+                await self._release(states, "lost")
                 return self._overdue(
                     f"{len(states)} partitions are to be revoked, and the application has not "
                     "finished the records that it processes within max_poll_interval_ms"
                 )
             with self._auto_commit.without_waiting():
                 is_member = await self._commit(states, deadline)
-                await self._give_up(states, "revoked" if is_member else "lost")
+                await self._release(states, "revoked" if is_member else "lost")
 
     async def assign(self, tps: Collection[TopicPartition]) -> None:
         """Take additional partitions; see `Reconciler`."""
@@ -162,7 +162,7 @@ class PartitionReconciler:
         """Release lost partitions without a commit; see `Reconciler`."""
         self._withhold(tps)
         async with self._turn:
-            await self._give_up(self._withhold(tps), "lost")
+            await self._release(self._withhold(tps), "lost")
 
     # -- closing
 
@@ -181,8 +181,8 @@ class PartitionReconciler:
             self._subscription.settle()
             is_member = await self._commit(list(self._subscription.partitions.values()), deadline)
             lost = {state: None for state in states if busy(state) or not is_member}
-            await self._give_up([state for state in states if state not in lost], "revoked")
-            await self._give_up(list(lost), "lost")
+            await self._release([state for state in states if state not in lost], "revoked")
+            await self._release(list(lost), "lost")
 
     # -- steps
 
@@ -238,7 +238,7 @@ class PartitionReconciler:
             self._report(error)
         return decision is not Decision.RECOVER
 
-    async def _give_up(self, states: Sequence[PartitionState], how: str) -> None:
+    async def _release(self, states: Sequence[PartitionState], how: str) -> None:
         tps = [state.tp for state in states]
         if not tps:
             return

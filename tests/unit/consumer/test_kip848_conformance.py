@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
-from kip848_member import Member, Owners, configure, shared_out, until
+from kip848_member import Member, Owners, configure, until, until_assigned
 
 from aiokclient import Consumer, Producer, TopicPartition
 from aiokclient.consumer.membership.kip848.states import Kip848State
@@ -78,7 +78,7 @@ class Group:
         await member.kill()
 
     async def even(self, count: int = PARTITIONS) -> None:
-        await shared_out(self.members, count)
+        await until_assigned(self.members, count)
         assert self.owners.breaches == []
 
     def report(self) -> None:

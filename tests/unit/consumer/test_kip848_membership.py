@@ -8,7 +8,7 @@ import math
 from typing import Any
 
 import pytest
-from kip848_member import change, shared_out, until
+from kip848_member import change, until, until_assigned
 from kip848_world import ALL, HEARTBEAT, Group, run
 from world import World, simulate
 
@@ -52,11 +52,11 @@ def test_members_come_and_go() -> None:
         async with group.member() as first, group.member() as second:
             for each in (first, second):
                 await each.subscribe("t")
-            await shared_out([first, second], 4)
+            await until_assigned([first, second], 4)
             async with group.member() as third:
                 await third.subscribe("t")
-                await shared_out([first, second, third], 4)
-            await shared_out([first, second], 4)
+                await until_assigned([first, second, third], 4)
+            await until_assigned([first, second], 4)
             assert "lose" not in [how for how, _ in first.reading.log + second.reading.log]
 
     run(scenario)
@@ -149,7 +149,7 @@ def test_nobody_gets_what_another_has_not_given_up() -> None:
     async def scenario(group: Group) -> None:
         async with group.member() as first, group.member() as second:
             await first.subscribe("t")
-            await shared_out([first], 4)
+            await until_assigned([first], 4)
             first.reading.hold.clear()
             asked = group.world.now
             await second.subscribe("t")
@@ -160,7 +160,7 @@ def test_nobody_gets_what_another_has_not_given_up() -> None:
             assert (len(first.has), second.has) == (4, [])
             assert first.membership.confirmed_until > group.world.now
             first.reading.hold.set()
-            await shared_out([first, second], 4)
+            await until_assigned([first, second], 4)
 
     run(scenario)
 
@@ -193,13 +193,13 @@ def test_a_member_whose_session_ended_meanwhile() -> None:
         async with group.member(connector=network.connector("far")) as far, group.member() as near:
             for each in (far, near):
                 await each.subscribe("t")
-            await shared_out([far, near], 4)
+            await until_assigned([far, near], 4)
             network.part(["far"], [group.world.place(1)])
-            await shared_out([near], 4)
+            await until_assigned([near], 4)
             assert far.membership.confirmed_until <= group.world.now
             assert len(far.has) == 2
             network.heal()
-            await shared_out([far, near], 4)
+            await until_assigned([far, near], 4)
             assert "lose" in [how for how, _ in far.reading.log]
 
     run(scenario, configs={"group.consumer.session.timeout.ms": 6000})
@@ -218,7 +218,7 @@ def test_a_coordinator_that_is_not_ready_changes_nothing(error: Any) -> None:
         async with group.member() as member:
             with group.cluster.fail(HEARTBEAT, error, times=3):
                 await member.subscribe("t")
-                await shared_out([member], 4)
+                await until_assigned([member], 4)
             await member.until(lambda: member.membership.state is Kip848State.STABLE)
             epoch = member.epoch
             with group.cluster.fail(HEARTBEAT, error, times=3) as fault:
@@ -235,7 +235,7 @@ def test_what_nobody_understands_means_to_join_anew() -> None:
     async def scenario(group: Group) -> None:
         async with group.member() as member:
             await member.subscribe("t")
-            await shared_out([member], 4)
+            await until_assigned([member], 4)
             with group.cluster.fail(HEARTBEAT, UnknownServerError, times=4):
                 await member.until(lambda: len(member.reading.log) == 3)
             assert member.has == ALL
@@ -254,14 +254,14 @@ def test_lost_requests_and_answers(when: str) -> None:
         async with group.member() as first, group.member() as second:
             with group.cluster.drop(HEARTBEAT, when=when, times=1):
                 await first.subscribe("t")
-                await shared_out([first], 4)
+                await until_assigned([first], 4)
             for _ in range(5):
                 with group.cluster.drop(HEARTBEAT, when=when, times=1) as fault:
                     await second.subscribe("t")
                     await until(lambda fault=fault: fault.hits == 1, [first, second])
-                await shared_out([first, second], 4)
+                await until_assigned([first, second], 4)
                 await second.subscribe()
-                await shared_out([first], 4)
+                await until_assigned([first], 4)
             assert "lose" not in [how for how, _ in first.reading.log + second.reading.log]
 
     run(scenario)
@@ -273,14 +273,14 @@ def test_the_coordinator_moves_and_dies() -> None:
         async with group.member() as first, group.member() as second:
             for each in (first, second):
                 await each.subscribe("t")
-            await shared_out([first, second], 4)
+            await until_assigned([first, second], 4)
             group.cluster.move_coordinator("g")
             async with group.member() as third:
                 await third.subscribe("t")
-                await shared_out([first, second, third], 4)
+                await until_assigned([first, second, third], 4)
                 node = group.cluster.coordinator("g")
                 group.cluster.stop(node)
-            await shared_out([first, second], 4)
+            await until_assigned([first, second], 4)
             group.cluster.start(node)
             assert "lose" not in [how for how, _ in first.reading.log + second.reading.log]
 
@@ -293,10 +293,10 @@ def test_a_coordinator_that_has_forgotten_the_group() -> None:
         async with group.member() as first, group.member() as second:
             for each in (first, second):
                 await each.subscribe("t")
-            await shared_out([first, second], 4)
+            await until_assigned([first, second], 4)
             group.cluster.move_coordinator("g")
             await until(lambda: first.reading.log[-1] > ("lose", []), [first])
-            await shared_out([first, second], 4)
+            await until_assigned([first, second], 4)
 
     run(scenario, brokers=2, persist_groups=False)
 
@@ -305,17 +305,17 @@ def test_the_subscription_changes_and_ends() -> None:
     async def scenario(group: Group) -> None:
         async with group.member() as member:
             await member.subscribe("t")
-            await shared_out([member], 4)
+            await until_assigned([member], 4)
             await member.subscribe("t", "u")
-            await shared_out([member], 6)
+            await until_assigned([member], 6)
             await member.subscribe("u")
-            await shared_out([member], 2)
+            await until_assigned([member], 2)
             assert member.reading.log[-1][0] == "revoke"
             await member.subscribe()
             await member.until(lambda: group.view.state == "Empty")
             assert (member.has, member.epoch) == ([], -1)
             await member.subscribe("t")
-            await shared_out([member], 4)
+            await until_assigned([member], 4)
 
     run(scenario, topics={"t": 4, "u": 2})
 
@@ -330,7 +330,7 @@ def test_who_waits_to_leave_stays_a_member() -> None:
         async with group.member() as first, group.member() as second:
             for each in (first, second):
                 await each.subscribe("t")
-            await shared_out([first, second], 4)
+            await until_assigned([first, second], 4)
             first.reading.hold.clear()
             await first.subscribe()
             await first.reading.revoking.wait()
@@ -342,7 +342,7 @@ def test_who_waits_to_leave_stays_a_member() -> None:
             await until(lambda: (first.has, second.has) == ([], ALL), [first, second])
             assert first.epoch == -1
             await first.subscribe("t")
-            await shared_out([first, second], 4)
+            await until_assigned([first, second], 4)
 
     run(scenario, configs={"group.consumer.session.timeout.ms": 6000})
 
@@ -351,7 +351,7 @@ def test_a_member_is_fenced_while_it_waits_to_leave() -> None:
     async def scenario(group: Group) -> None:
         async with group.member() as first:
             await first.subscribe("t")
-            await shared_out([first], 4)
+            await until_assigned([first], 4)
             first.reading.hold.clear()
             await first.subscribe()
             await first.reading.revoking.wait()
@@ -371,13 +371,13 @@ def test_a_member_leaves_when_the_program_does_not_come_back() -> None:
         async with group.member() as first, group.member() as second:
             for each in (first, second):
                 await each.subscribe("t")
-            await shared_out([first, second], 4)
-            first.membership.left_behind("a handler takes too long")
+            await until_assigned([first, second], 4)
+            first.membership.poll_overdue("a handler takes too long")
             await until(lambda: (first.has, second.has) == ([], ALL), [first, second])
             assert first.reading.log[-1][0] == "lose"
             assert first.epoch == -1
             first.membership.asked()
-            await shared_out([first, second], 4)
+            await until_assigned([first, second], 4)
 
     run(scenario)
 
@@ -387,12 +387,12 @@ def test_who_is_closed_while_it_says_farewell_has_said_it() -> None:
         async with group.member() as first, group.member() as second:
             for each in (first, second):
                 await each.subscribe("t")
-            await shared_out([first, second], 4)
+            await until_assigned([first, second], 4)
             with group.cluster.drop(HEARTBEAT, times=1, where=lambda m: m.member_epoch == -1):
-                first.membership.left_behind("a handler takes too long")
+                first.membership.poll_overdue("a handler takes too long")
                 await first.until(lambda: any(m.member_epoch == -1 for m in group.beats()))
             await first.close()
-            await shared_out([second], 4, timeout=10)
+            await until_assigned([second], 4, timeout=10)
 
     run(scenario)
 
@@ -403,7 +403,7 @@ def test_a_static_member_comes_back_to_what_it_had() -> None:
             await other.subscribe("t")
             async with group.member(group_instance_id="i") as member:
                 await member.subscribe("t")
-                await shared_out([other, member], 4)
+                await until_assigned([other, member], 4)
                 # A member that revoked partitions learns the new epoch a moment later.
                 await other.until(lambda: other.epoch == group.view.generation)
                 had, epoch = member.has, other.epoch
@@ -421,13 +421,13 @@ def test_partitions_are_added_and_topics_go_and_come_again() -> None:
     async def scenario(group: Group) -> None:
         async with group.member() as member:
             await member.subscribe("t", "u")
-            await shared_out([member], 6)
+            await until_assigned([member], 6)
             group.cluster.add_partitions("u", 5)
-            await shared_out([member], 9)
+            await until_assigned([member], 9)
             group.cluster.delete_topic("u")
-            await shared_out([member], 4)
+            await until_assigned([member], 4)
             group.cluster.create_topic("u", 2)
-            await shared_out([member], 6)
+            await until_assigned([member], 6)
             group.cluster.delete_topic("t")
             group.cluster.create_topic("t", 4)
             count = len(member.reading.log)
@@ -442,7 +442,7 @@ def test_leaving_twice_and_without_a_coordinator() -> None:
     async def scenario(group: Group) -> None:
         async with group.member() as member:
             await member.subscribe("t")
-            await shared_out([member], 4)
+            await until_assigned([member], 4)
             group.cluster.stop(1)
             began = group.world.now
             await member.reading.revoke(list(member.reading.has), deadline=0.0)
@@ -462,7 +462,7 @@ def test_the_ledger_notices_a_member_that_keeps_what_was_revoked() -> None:
         group = Group(world)
         async with group.member() as first, group.member() as second:
             await first.subscribe("t")
-            await shared_out([first], 4)
+            await until_assigned([first], 4)
 
             async def pretend(tps: Any, *, deadline: float) -> None:
                 pass

@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 import pytest
-from kip848_member import shared_out
+from kip848_member import until_assigned
 from kip848_world import ALL, HEARTBEAT, Group, run
 
 from aiokclient.consumer.membership.kip848.states import Kip848State
@@ -24,7 +24,7 @@ def test_two_static_members_with_one_instance_id() -> None:
     async def scenario(group: Group) -> None:
         async with group.member(group_instance_id="i") as first:
             await first.subscribe("t")
-            await shared_out([first], 4)
+            await until_assigned([first], 4)
             async with group.member(group_instance_id="i") as second:
                 await second.subscribe("t")
                 await second.until(lambda: second.failure is not None)
@@ -39,7 +39,7 @@ def test_an_instance_id_that_another_has_taken_over() -> None:
     async def scenario(group: Group) -> None:
         async with group.member(group_instance_id="i") as member:
             await member.subscribe("t")
-            await shared_out([member], 4)
+            await until_assigned([member], 4)
             with group.cluster.fail(HEARTBEAT, FencedInstanceIdError, times=1):
                 await member.until(lambda: member.failure is not None)
             assert isinstance(member.failure, FencedInstanceIdError)
@@ -62,7 +62,7 @@ def test_what_only_a_person_can_mend_fails_the_member(
     async def scenario(group: Group) -> None:
         async with group.member() as first:
             await first.subscribe("t")
-            await shared_out([first], 4)
+            await until_assigned([first], 4)
             async with group.member(**options) as second:
                 await second.subscribe(topic)
                 await second.until(lambda: second.failure is not None)
@@ -80,10 +80,10 @@ def test_who_fails_leaves_when_it_is_closed() -> None:
             await first.subscribe("t")
             async with group.member() as second:
                 await second.subscribe("t")
-                await shared_out([first, second], 4)
+                await until_assigned([first, second], 4)
                 await second.subscribe(re.compile("(?=a)"))
                 await second.until(lambda: second.failure is not None)
-            await shared_out([first], 4, timeout=10)
+            await until_assigned([first], 4, timeout=10)
 
     run(scenario)
 
@@ -105,7 +105,7 @@ def test_a_right_that_is_granted_later() -> None:
         async with group.member() as member:
             with group.cluster.fail(HEARTBEAT, GroupAuthorizationError, times=2):
                 await member.subscribe("t")
-                await shared_out([member], 4)
+                await until_assigned([member], 4)
             assert [type(each) for each in member.reports] == [GroupAuthorizationError] * 2
 
     run(scenario)
@@ -120,10 +120,10 @@ def test_a_topic_that_matches_the_pattern_appears_late(old: bool) -> None:
         group.cluster.create_topic("__consumer_offsets", 2)
         async with group.member(metadata_max_age_ms=1000) as member:
             await member.subscribe(re.compile("[a-z_]+"))
-            await shared_out([member], 4)
+            await until_assigned([member], 4)
             group.cluster.create_topic("u", 2)
             group.cluster.create_topic("V", 2)
-            await shared_out([member], 6)
+            await until_assigned([member], 6)
             assert member.has == [*ALL, ("u", 0), ("u", 1)]
             regexes = {each.subscribed_topic_regex for each in group.beats()}
             assert regexes == ({None} if old else {None, "[a-z_]+"})
@@ -137,8 +137,8 @@ def test_a_pattern_that_matches_nothing_yet() -> None:
         async with group.member(metadata_max_age_ms=1000) as member:
             await member.subscribe(re.compile("u.*"))
             group.cluster.create_topic("u1", 2)
-            await shared_out([member], 2)
+            await until_assigned([member], 2)
             await member.subscribe(re.compile("t  # all of it", re.VERBOSE))
-            await shared_out([member], 4)
+            await until_assigned([member], 4)
 
     run(scenario)

@@ -126,10 +126,10 @@ class HeartbeatBuilder:
         )
 
 
-def by_topic(places: Iterable[TopicIdPartition]) -> list[TopicPartitions]:
+def by_topic(partitions: Iterable[TopicIdPartition]) -> list[TopicPartitions]:
     """Return partitions in the form of the protocol, grouped by topic id."""
     topics: dict[UUID, list[int]] = {}
-    for topic_id, partition in sorted(places):
+    for topic_id, partition in sorted(partitions):
         topics.setdefault(topic_id, []).append(partition)
     return [TopicPartitions(topic_id=each, partitions=topics[each]) for each in topics]
 

@@ -149,7 +149,7 @@ class Kip848Membership:
             self._subscription = current
         self._apply(Kip848Event.SUBSCRIBED if current else Kip848Event.UNSUBSCRIBED)
 
-    def left_behind(self, reason: str) -> None:
+    def poll_overdue(self, reason: str) -> None:
         self._apply(Kip848Event.OVERDUE, reason)
 
     def asked(self) -> None:

@@ -67,7 +67,7 @@ def held(consumer: Any) -> list[TopicPartition]:
     return [TopicPartition(one.topic, one.partition) for one in consumer.assignment()]
 
 
-def shared_out(consumers: list[Any]) -> bool:
+def all_assigned(consumers: list[Any]) -> bool:
     """Return whether every partition has exactly one owner, and every consumer has a partition."""
     each = [held(consumer) for consumer in consumers]
     return all(each) and sorted(one for some in each for one in some) == sorted(PARTITIONS)
@@ -105,7 +105,7 @@ def test_members_and_leader(embedded: EmbeddedCluster, strategy: str) -> None:
         for number in range(3):
             options = {"partition_assignment_strategy": strategy, "client_rack": f"rack-{number}"}
             consumers.append(stack.enter_context(joined(embedded, **options)))
-            poll_until(consumers, lambda: shared_out(consumers))
+            poll_until(consumers, lambda: all_assigned(consumers))
         last = Rebalance(embedded, strategy)
         found = [sorted(held(consumer)) for consumer in consumers]
     assert len(last.members) == 3
@@ -127,7 +127,7 @@ def test_static_members_keep_their_place(embedded: EmbeddedCluster) -> None:
         for name in ("b", "a"):
             options = {"partition_assignment_strategy": "range", "group_instance_id": name}
             consumers.append(stack.enter_context(joined(embedded, **options)))
-            poll_until(consumers, lambda: shared_out(consumers))
+            poll_until(consumers, lambda: all_assigned(consumers))
         last = Rebalance(embedded, "range")
     assert {member.instance_id for member in last.members.values()} == {"a", "b"}
     assert in_order(BUILT_IN["range"]().assign(CLUSTER, last.members)) == in_order(last.given)
@@ -137,9 +137,9 @@ def test_the_generation_and_what_is_owned(embedded: EmbeddedCluster) -> None:
     """When a second member joins, the first one sends what it owns, and its generation."""
     strategy = {"partition_assignment_strategy": "cooperative-sticky"}
     with joined(embedded, **strategy) as first:
-        poll_until([first], lambda: shared_out([first]))
+        poll_until([first], lambda: all_assigned([first]))
         with joined(embedded, **strategy) as second:
-            poll_until([first, second], lambda: shared_out([first, second]))
+            poll_until([first, second], lambda: all_assigned([first, second]))
             requests = [r for r in embedded.requests if r.api is ApiKey.JOIN_GROUP]
     told = [
         decode_members([("m", None, request.message.protocols[0].metadata)])["m"]
