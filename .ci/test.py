@@ -21,7 +21,11 @@ OLDEST = ".venv-3.11/bin/python"
 # Tests that run on Python 3.11 in pure mode. Of `behavior`, only those without a real Kafka run.
 PURE = ["tests/unit/record", "tests/unit/producer", "tests/unit/consumer", "tests/behavior"]
 # Tests that run on Python 3.11 in native mode, because `await` works differently before 3.12.
-AWAITING = ["tests/unit/producer", "tests/unit/consumer/test_cursor.py", "tests/behavior/producer"]
+AWAITING = [
+    "tests/unit/producer",
+    "tests/unit/consumer/delivery/test_cursor.py",
+    "tests/behavior/producer",
+]
 # Tests that also run with the eager task factory: those of all objects with a lifecycle.
 LIVES = [
     "tests/unit/cluster",
