@@ -111,8 +111,8 @@ class Callbacks:
         return future
 
 
-async def ended(task: asyncio.Task[None], at_most: float = math.inf) -> None:
-    """Wait until a task has ended, even if the caller is cancelled in the meantime.
+async def ended(task: asyncio.Future[Any], at_most: float = math.inf) -> None:
+    """Wait until a task or future has ended, even if the caller is cancelled in the meantime.
 
     If the task waits for the caller, it never ends. So the wait takes at most `at_most` seconds.
     """

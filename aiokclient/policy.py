@@ -30,7 +30,9 @@ from aiokclient.clock import Clock
 from aiokclient.errors import (
     AbortableError,
     ApiTimeoutError,
+    ApplicationRecoverableError,
     BufferExhaustedError,
+    ConcurrentTransactionsError,
     ConfigError,
     DeliveryTimeoutError,
     DuplicateSequenceError,
@@ -47,6 +49,7 @@ from aiokclient.errors import (
     InvalidSessionTimeoutError,
     InvalidTimestampError,
     InvalidTxnStateError,
+    InvalidTxnTimeoutError,
     KafkaError,
     NotControllerError,
     OffsetMetadataTooLargeError,
@@ -66,6 +69,8 @@ from aiokclient.errors import (
     StaleMemberEpochError,
     TelemetryTooLargeError,
     ThrottlingQuotaExceededError,
+    TransactionAbortableError,
+    TransactionFailedError,
     UnknownProducerIdError,
     UnknownServerError,
     UnknownTopicIdError,
@@ -84,6 +89,7 @@ __all__ = [
     "Decision",
     "Retry",
     "Scope",
+    "as_transaction_error",
     "classify",
     "decide",
 ]
@@ -182,9 +188,10 @@ OVERRIDES: Mapping[Scope, Mapping[type[KafkaError], Decision]] = {
         # The one code that KIP-1050 treats differently here and in transaction calls.
         InvalidTxnStateError: ABORT,
     },
+    Scope.INIT_PRODUCER_ID: {InvalidTxnTimeoutError: FAIL},
     Scope.TRANSACTION: {
         # Another partition of the same request was refused.
-        OperationNotAttemptedError: ABORT,
+        OperationNotAttemptedError: RETRY,
         UnknownProducerIdError: ABORT,
     },
     Scope.TXN_OFFSET_COMMIT: {RequestTimedOutError: REFRESH},
@@ -242,6 +249,15 @@ OVERRIDES: Mapping[Scope, Mapping[type[KafkaError], Decision]] = {
     },
 }
 """The decisions for errors in a scope that differ from the category of the error."""
+
+SHORT_DELAYS_S: Mapping[tuple[Scope, int | None], float] = {
+    (scope, ConcurrentTransactionsError.code): 0.020 for scope in sorted(IN_TRANSACTION, key=str)
+}
+"""The initial delays, in seconds, of errors that usually last for a few milliseconds only.
+
+The end of a transaction is acknowledged before all its markers are written. Until then, the
+coordinator refuses the next transaction, which must not wait for `retry_backoff_ms`.
+"""
 
 _BY_CODE = {
     (scope, error.code): decision
@@ -359,7 +375,44 @@ def decide(
         return Action(decision, 0.0)
     if remaining_s <= 0:
         return Action(ABORT if scope in IN_TRANSACTION else FAIL, 0.0)
+    initial_s = SHORT_DELAYS_S.get((scope, getattr(error, "code", None)))
+    if initial_s is not None and initial_s < backoff.initial_s:
+        backoff = backoff._replace(initial_s=initial_s)
     return Action(decision, min(backoff.delay(attempt, rng), remaining_s))
+
+
+def as_transaction_error(error: KafkaError, scope: Scope) -> KafkaError:
+    """Return a final error of a transaction in one of the three categories that programs handle.
+
+    These are AbortableError, InvalidConfigurationError, and ApplicationRecoverableError. An error
+    that is in the right category, or that is a mistake in the program, is returned itself. Any
+    other error becomes the cause of the returned one.
+    """
+    category, kind = _RAISED[classify(error, scope)]
+    if isinstance(error, category | ConfigError | SerializationError | UsageError):
+        return error
+    name = error.name or type(error).__name__
+    raised = kind(
+        f"The cause is {name}: {error.what} {error.message}".strip(),
+        api=error.api,
+        broker=error.broker,
+        topic_partition=error.topic_partition,
+        resource=error.resource,
+    )
+    raised.code = raised.name = None  # No broker sent it.
+    raised.__cause__ = error
+    return raised
+
+
+_RAISED: Mapping[Decision, tuple[type[KafkaError], type[KafkaError]]] = {
+    # A retriable error is final because its time is up.
+    RETRY: (AbortableError, TransactionAbortableError),
+    REFRESH: (AbortableError, TransactionAbortableError),
+    ABORT: (AbortableError, TransactionAbortableError),
+    FAIL: (InvalidConfigurationError, InvalidConfigurationError),
+    RECOVER: (ApplicationRecoverableError, TransactionFailedError),
+}
+"""For each decision, the category of errors in a transaction, and the class that stands for it."""
 
 
 def _of_category(error: KafkaError) -> Decision:
@@ -387,6 +440,8 @@ def _of_local(error: KafkaError, scope: Scope) -> Decision:
         return ABORT if scope in IN_TRANSACTION else FAIL
     if isinstance(error, BufferExhaustedError | ConfigError | SerializationError | UsageError):
         return FAIL
+    if type(error) is KafkaError and scope in IN_TRANSACTION:
+        return ABORT  # The records are not in a log, or the abort removes them.
     return _of_category(error)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from aiokclient.policy import Retry, Scope
 if TYPE_CHECKING:
     from aiokclient.protocol.schema import Request
 
-__all__ = ["Attempts", "Check", "GivenUpError", "top_level_error"]
+__all__ = ["Attempts", "Check", "GivenUpError", "any_version", "nothing", "top_level_error"]
 
 Check = Callable[[Any], KafkaError | None]
 """A function that returns the error in a response, or None."""
@@ -36,6 +36,10 @@ class Attempts:
     owner: Hashable
     retry: Retry
     attempt_s: float
+    highest: Callable[[], int | None]
+    """Returns the highest version in which to send the request, or None for any."""
+    before_retry: Callable[[KafkaError], Awaitable[None]]
+    """Awaited before each retry, with the error of the last attempt."""
     node_id: int | None = None
     sent: bool = False
     """Whether the current attempt was sent, so that a broker may execute the request."""
@@ -58,3 +62,11 @@ class Attempts:
 def top_level_error(response: Any) -> KafkaError | None:
     """Return the top-level error of a response, or None if it has no such field or error."""
     return error_for(getattr(response, "error_code", 0), getattr(response, "error_message", None))
+
+
+def any_version() -> None:
+    """Return None: every version that both sides support may be sent."""
+
+
+async def nothing(error: KafkaError) -> None:
+    """Do nothing before a retry."""

@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from aiokclient import threads
 from aiokclient.clock import Clock, SystemClock
-from aiokclient.cluster.attempts import Attempts, Check, GivenUpError, top_level_error
+from aiokclient.cluster.attempts import (
+    Attempts,
+    Check,
+    GivenUpError,
+    any_version,
+    nothing,
+    top_level_error,
+)
 from aiokclient.cluster.bootstrap import Bootstrap, connect_first, servers_of
 from aiokclient.cluster.brokers import Brokers, one_line, patience_s
 from aiokclient.cluster.coordinator import CoordinatorLocator
@@ -277,6 +284,8 @@ class ClusterClient:
         purpose: Purpose = Purpose.CONTROL,
         owner: Hashable = None,
         failed: Callable[[KafkaError], None] = lambda error: None,
+        highest: Callable[[], int | None] = any_version,
+        before_retry: Callable[[KafkaError], Awaitable[None]] = nothing,
     ) -> R:
         """Send a request, with retries, and return the successful response.
 
@@ -288,7 +297,9 @@ class ClusterClient:
 
         Raises ApiTimeoutError, whose cause is the last error, and every error that is not retried,
         with its API and broker. A client that has failed raises its failure instead of retrying.
-        `failed(error)` is called for each attempt that was sent and failed. A cancellation
+        `failed(error)` is called for each attempt that was sent and failed, and
+        `before_retry(error)` is awaited before each retry. `highest()` returns the highest version
+        in which the next attempt may be sent, or None for any. A cancellation
         abandons the response: the broker may still execute a request that was sent.
         """
         default_s = self.config.default_api_timeout_ms / 1000
@@ -296,7 +307,9 @@ class ClusterClient:
         retry = Retry(self.clock.monotonic() + timeout_s, self._backoff, self.clock)
         attempt_s = attempt_timeout or self.config.request_timeout_ms / 1000
         check = check or top_level_error
-        call = Attempts(message, to, scope, check, purpose, owner, retry, attempt_s)
+        call = Attempts(
+            message, to, scope, check, purpose, owner, retry, attempt_s, highest, before_retry
+        )
         try:
             async with asyncio.timeout(None if timeout_s == math.inf else timeout_s):
                 while True:
@@ -322,8 +335,12 @@ class ClusterClient:
         call.node_id = await self._router.route(call.to, max(call.retry.remaining_s, 0.0))
         connection = await self._connection_for(call)
         call.node_id = connection.broker.node_id
+        version = connection.broker.version_of(type(call.message))
+        highest = call.highest()
+        if highest is not None:
+            version = min(version, highest)
         call.sent = True
-        response = await connection.send(call.message, timeout_s=call.attempt_s)
+        response = await connection.send(call.message, timeout_s=call.attempt_s, version=version)
         error = call.check(response)
         self.brokers.answered(connection.broker.node_id)
         if error is not None:
@@ -346,6 +363,7 @@ class ClusterClient:
             raise TimeoutError if late else GivenUpError
         name = error.name or type(error).__name__
         self.metrics.counter("client.request.retries", api=call.api, error=name).add()
+        await call.before_retry(error)
         # The target may have moved away from a broker that does not respond.
         if action.decision is Decision.REFRESH_AND_RETRY or isinstance(error, ApiTimeoutError):
             self._router.refresh(call.to, call.node_id)

@@ -17,7 +17,8 @@ that reaches the program says what the program can do about it (KIP-1050):
     │   └──                               2 14 19 20 41 51 70 71 75 78 88 89 106 122 123 133
     ├── AbortableError                    abort the transaction, then go on: 120
     ├── ApplicationRecoverableError       close the client, create a new one: 22 25 47 49 82 90
-    │   └── UnknownCodeError              any code that is not in this tree
+    │   ├── UnknownCodeError              any code that is not in this tree
+    │   └── TransactionFailedError
     ├── InvalidConfigurationError         fix something outside the program
     │   ├── AuthorizationError            29 30 31 53 65
     │   ├── AuthenticationError           33 34 58

@@ -8,5 +8,5 @@ __all__ = ["TransactionAbortableError"]
 
 
 class TransactionAbortableError(AbortableError, code=120, name="TRANSACTION_ABORTABLE"):
-    what = "The broker cannot continue this transaction."
+    what = "The transaction cannot be continued."
     hint = "Abort the transaction and run it again. The producer stays usable (KIP-890)."

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from aiokclient.errors.base import (
+    ApplicationRecoverableError,
     InvalidConfigurationError,
     InvalidOffsetError,
     KafkaError,
@@ -39,6 +40,7 @@ __all__ = [
     "ProtocolError",
     "RecordError",
     "SerializationError",
+    "TransactionFailedError",
     "UsageError",
     "WrongLoopError",
     "WrongThreadError",
@@ -113,6 +115,13 @@ class BufferExhaustedError(RetriableError):
 
     what = "buffer_memory and the overflow queue are full."
     hint = "Await producer.drain() between sends, or use send_all(), which waits for room."
+
+
+class TransactionFailedError(ApplicationRecoverableError):
+    """An error raised when a transactional producer is no longer usable."""
+
+    what = "The transactional producer is no longer usable."
+    hint = "Await restart(), or close the producer and create a new one. Then repeat the work."
 
 
 class ConfigError(KafkaError, ValueError):

@@ -57,6 +57,10 @@ class ConnectedBroker:
         self.session_lifetime_ms = session_lifetime_ms
         self._negotiated.clear()
 
+    def learn_levels(self, features: Mapping[str, int]) -> None:
+        """Store the levels of the finalized features, which may change while the broker runs."""
+        self.features = features
+
     def version_of(self, request: type[Request[Any]]) -> int:
         """Return the version in which a request is sent to this broker.
 

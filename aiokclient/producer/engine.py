@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from aiokclient.background import Callbacks
@@ -19,8 +20,14 @@ from aiokclient.producer.delivery.delivery import DeliveryBatch, settled
 from aiokclient.producer.delivery.failures import FailureHooks, Failures
 from aiokclient.producer.sending.expiry import Expiry
 from aiokclient.producer.sending.leaders import Routing
+from aiokclient.producer.sending.produce_request import (
+    ProduceRequests,
+    TransactionalProduceRequests,
+)
 from aiokclient.producer.sending.responses import Responses
 from aiokclient.producer.sending.sender import Sender
+from aiokclient.producer.transaction.manager import TransactionManager
+from aiokclient.producer.transaction.status import TransactionStatus
 from aiokclient.protocol.messages.init_producer_id import InitProducerIdRequest
 
 if TYPE_CHECKING:
@@ -40,7 +47,9 @@ class Engine:
         cluster: ClusterClient,
         supervisor: Supervisor,
         failure_hooks: FailureHooks,
+        accept: Callable[[bool], object],
     ) -> None:
+        """`accept(open)` is called when a transaction begins to accept records, or no longer does."""
         loop = asyncio.get_running_loop()
         self.cluster = cluster
         self.senders: dict[int, Sender] = {}
@@ -53,6 +62,9 @@ class Engine:
             callbacks,
             lambda now: self._expiry.expire(now),
         )
+        status = None
+        if config.transactional_id is not None:
+            status = TransactionStatus(config.transactional_id)
         self.accumulator = Accumulator(
             config,
             loop,
@@ -61,6 +73,7 @@ class Engine:
             self.failures,
             cluster.metrics,
             self._deadline_timer,
+            None if status is None else partial(status.failed, scope=Scope.PRODUCE_TXN),
         )
         self.routing = Routing(
             config,
@@ -76,7 +89,13 @@ class Engine:
         self._supervisor = supervisor
         self._expiry = Expiry(config, cluster.clock, self.accumulator)
         self._responses = Responses(
-            config, cluster.clock, self.accumulator, cluster.updater, cluster.metrics, self._log
+            config,
+            cluster.clock,
+            self.accumulator,
+            cluster.updater,
+            cluster.metrics,
+            self._log,
+            (lambda: True) if status is None else (lambda: status.may_send),
         )
         self._ids = ProducerIds(
             bool(config.enable_idempotence),
@@ -87,12 +106,29 @@ class Engine:
             self._poke_all,
             self._fail_without_id,
         )
+        self.transactions: TransactionManager | None = None
+        if status is not None:
+            self.transactions = TransactionManager(
+                config,
+                cluster,
+                supervisor,
+                status,
+                self.accumulator,
+                self.flush,
+                self.failures.take,
+                accept,
+            )
         self._ends: list[Callable[[], None]] = []
 
     def start(self) -> None:
-        """Follow the metadata, and ask for a producer id in the background."""
+        """Follow the metadata, and request a producer id in the background.
+
+        A transactional producer has requested its producer id before.
+        """
         updated = self._callbacks.guard(self.routing.updated)
         self._ends.append(self.cluster.updater.subscribe(updated))
+        if self.transactions is not None:
+            return
         self._ends.append(self.cluster.outages.listen(self._callbacks.guard(self._ids.expire)))
         if self._config.enable_idempotence:
             self._ids.get()
@@ -107,6 +143,8 @@ class Engine:
         self.accumulator.stop()
         for sender in self.senders.values():
             sender.close()
+        if self.transactions is not None:
+            self.transactions.stop()
 
     def topic(self, name: str) -> Topic:
         """Return the topic with this name, and start to follow its metadata."""
@@ -147,9 +185,18 @@ class Engine:
                 self._supervisor,
                 self.accumulator,
                 self._responses,
-                self._ids,
+                self._ids if self.transactions is None else self.transactions.ids,
+                self._requests(),
             )
         return sender
+
+    def _requests(self) -> ProduceRequests:
+        acks, timeout_ms = self._config.acks, self._config.request_timeout_ms
+        if self.transactions is None:
+            return ProduceRequests(acks, timeout_ms)
+        transactional_id = self.transactions.status.transactional_id
+        highest = self.transactions.ids.highest_produce
+        return TransactionalProduceRequests(acks, timeout_ms, transactional_id, highest)
 
     def _want(self, topic: str) -> None:
         self.cluster.updater.want(topic, self, auto_create=True)

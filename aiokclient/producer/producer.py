@@ -17,11 +17,8 @@ from aiokclient.cluster.tracebacks import let_go, lets_go
 from aiokclient.cluster.updater import partitions_of
 from aiokclient.config import ClientConfig, ProducerConfig, ProducerOptions
 from aiokclient.config.problems import refuse_positional
-from aiokclient.errors import (
-    ClosedError,
-    ConfigError,
-    KafkaError,
-)
+from aiokclient.errors import ClosedError, IllegalStateError, KafkaError
+from aiokclient.group.offset_forms import as_offsets
 from aiokclient.producer import backpressure
 from aiokclient.producer._pure.send import K, V
 from aiokclient.producer.delivery.deliveries import gather
@@ -33,14 +30,13 @@ from aiokclient.producer.send import Sends, require_topic
 from aiokclient.producer.send_all import SendAll
 from aiokclient.producer.serializers import preparations
 from aiokclient.producer.threadsafe import ThreadsafeSend
-from aiokclient.types import (
-    Headers,
-    RecordMetadata,
-)
+from aiokclient.producer.transaction.transaction import Transaction
+from aiokclient.types import GroupMetadata, Headers, RecordMetadata
 
 if TYPE_CHECKING:
     from aiokclient.cluster.metadata import PartitionInfo
     from aiokclient.producer.batching.topic import Topic
+    from aiokclient.producer.transaction.manager import TransactionManager
 
 __all__ = ["Producer"]
 
@@ -74,12 +70,11 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         refuse_positional("Producer", wrong)
         shared = config_of(client)
         config = ProducerConfig.build(cast(dict[str, Any], options), client=shared)
-        if config.transactional_id is not None:
-            raise ConfigError("transactional_id: transactions are not available in this version")
         super().__init__(config, client)
         self._options = config
         self._accept(config)
         self._turn = 0.0
+        self._last_transaction: Transaction | None = None
         self._given: list[tuple[Anchor[Any], Any]] = []
         """The application's functions, which may hold references to this object."""
 
@@ -117,6 +112,8 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         """
         self._check()
         engine = self._required_engine()
+        if engine.transactions is not None:
+            engine.transactions.require_open("send_all()")
         return await SendAll(self, engine.accumulator, engine.failures, topic).run(items)
 
     def send_threadsafe(
@@ -221,7 +218,8 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         ends during the call. Cancelling it changes nothing.
         """
         self._check()
-        target, patience_s = self._topic(topic), self._seconds(timeout)
+        require_topic(topic)
+        target, patience_s = self._required_engine().topic(topic), self._seconds(timeout)
         failures = self._required_engine().failures
         await backpressure.while_open(failures, self._prepare(target, patience_s))
 
@@ -259,6 +257,130 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         if self._loop is not None and _get_running_loop() is not self._loop:
             self._refuse_caller()
 
+    # Transactions
+
+    def transaction(self) -> Transaction:
+        """Return a transaction for `async with`, which begins it, and commits or aborts it.
+
+            async with producer.transaction() as tx:
+                tx.send("out", b"value")
+
+        A normal exit commits the transaction. An exit by an exception or a cancellation aborts it:
+        records that were not sent are dropped, those in flight are awaited, and then the exception
+        propagates. The abort is shielded and takes at most `close_timeout_ms`; without a response
+        by then, it continues in the background, and the next begin waits for it. If the commit
+        fails with an AbortableError, the transaction is aborted in the same way before that error
+        propagates; if the abort finds that the commit was applied, the exit succeeds.
+
+        Entering raises IllegalStateError if a transaction is open, or the producer has no
+        `transactional_id`.
+        """
+        self._check()
+        return Transaction(self, self._transactions("transaction()"))
+
+    @property
+    def last_transaction(self) -> Transaction | None:
+        """The open transaction, or the last one; None before the first."""
+        return self._last_transaction
+
+    @lets_go
+    async def begin_transaction(self) -> None:
+        """Open a transaction, to which every record belongs that is sent before its end.
+
+        If the abort of the previous transaction is still in progress, this waits for it, for at
+        most `default_api_timeout_ms`; TransactionAbortableError is raised after that. Raises
+        IllegalStateError if a transaction is open, and an ApplicationRecoverableError if the
+        producer needs a restart. A cancellation opens nothing.
+        """
+        await self.transaction()._begin()
+
+    @lets_go
+    async def send_offsets_to_transaction(
+        self, offsets: Any, group_metadata: GroupMetadata, timeout: float | None = None
+    ) -> None:
+        """Commit offsets of a consumer's group with the open transaction (KIP-447).
+
+        `offsets` has the form of `Consumer.commit`: a mapping from partition to offset or
+        OffsetAndMetadata, a record, or records. `group_metadata` is that of the consumer,
+        `consumer.group_metadata()`. `timeout` is in seconds (`default_api_timeout_ms`);
+        TransactionAbortableError is raised after it. After an error or a cancellation, the
+        transaction must be aborted; after an ApplicationRecoverableError, which a member that is
+        no longer in its group gets, the producer must be restarted.
+        """
+        self._check()
+        manager = self._transactions("send_offsets_to_transaction()")
+        wanted = as_offsets(offsets)
+        manager.require_open("send_offsets_to_transaction()")
+        if wanted:
+            await manager.send_offsets(wanted, group_metadata, self._seconds(timeout))
+
+    @lets_go
+    async def commit_transaction(self, timeout: float | None = None) -> None:
+        """Commit the open transaction, once all its records have their outcome.
+
+        The records take at most `delivery_timeout_ms`, and the commit then at most
+        `default_api_timeout_ms`; `timeout` (seconds) limits both together. Raises the most severe
+        error of the transaction's records, awaited or not, which then count as retrieved; after
+        that, the transaction must be aborted or, after an ApplicationRecoverableError, the producer
+        restarted. Without a response in time, it raises TransactionAbortableError, and the outcome
+        is UNKNOWN until an abort or a restart finds it out. A cancelled commit continues, shielded,
+        for at most `transaction_timeout_ms`; then the cancellation is raised.
+        """
+        self._check()
+        manager = self._transactions("commit_transaction()")
+        await manager.commit(
+            None if timeout is None else self._seconds(timeout), self._required_last().last_offsets
+        )
+        self._required_last().committed()
+
+    @lets_go
+    async def abort_transaction(self, timeout: float | None = None) -> None:
+        """Abort the open transaction, and drop its records that were not sent.
+
+        It never raises an AbortableError. Directly after a transaction that was already aborted, it
+        does nothing. Raises an ApplicationRecoverableError if the transaction had been committed,
+        or has been ended by the coordinator or another producer, and the error of a refusal for
+        lack of a permission. `timeout` is in seconds (`default_api_timeout_ms`). An abort without a
+        response by then, or that is cancelled, continues in the background; the next begin waits
+        for it. Consumers that were added to the transaction go back to their committed offsets.
+        """
+        self._check()
+        manager = self._transactions("abort_transaction()")
+        await manager.abort(self._seconds(timeout))
+        if self._last_transaction is not None:
+            await self._last_transaction.go_back(self._seconds(timeout))
+
+    @lets_go
+    async def restart(self) -> None:
+        """Begin again after an ApplicationRecoverableError: same id and options, a new epoch.
+
+        Records without an outcome fail first, and the transaction that may be open is aborted by
+        the brokers. If a commit is unanswered, its outcome is found out if that is possible;
+        `last_transaction.outcome` has it. Allowed in every state except during a start and after a
+        close. Takes at most `default_api_timeout_ms`. Raises AbortableError if the coordinator did
+        not respond, and InvalidConfigurationError if it refused. After an error or a cancellation,
+        call it again or close the producer.
+        """
+        self._check()
+        await self._transactions("restart()").restart()
+
+    def _transactions(self, call: str) -> TransactionManager:
+        manager = self._required_engine().transactions
+        if manager is None:
+            raise IllegalStateError(
+                f"{call} needs a transactional producer. Set transactional_id, a name that no "
+                "other running producer has."
+            )
+        return manager
+
+    def _required_last(self) -> Transaction:
+        assert self._last_transaction is not None
+        return self._last_transaction
+
+    def _began(self, transaction: Transaction) -> None:
+        """Store the transaction that has just begun."""
+        self._last_transaction = transaction
+
     # Lifecycle
 
     async def _open(self) -> None:
@@ -269,8 +391,11 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         hooks = FailureHooks(
             callback, self._anchor.call("_forget"), self._anchor.call("_note_seen")
         )
-        engine = Engine(options, self._cluster, self._supervisor, hooks)
+        accept = self._anchor.call("_accept_records")
+        engine = Engine(options, self._cluster, self._supervisor, hooks, accept)
         self._send_through(engine)
+        if engine.transactions is not None:
+            await engine.transactions.start(self._seconds(None))
         engine.start()
 
     def _forget(self, batch: DeliveryBatch) -> None:
@@ -299,6 +424,8 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
 
     async def _shutdown(self, graceful: bool, timeout: float) -> None:
         if self._engine is not None:
+            if self._engine.transactions is not None:
+                await self._engine.transactions.close(timeout)
             self._engine.failures.end(ClosedError("This Producer was closed."))
             await self._engine.flush()
 

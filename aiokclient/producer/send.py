@@ -66,13 +66,17 @@ class Sends(SendPath[K, V], Generic[K, V]):
     def _send_through(self, engine: Engine) -> None:
         """Send records through this engine from now on."""
         self._engine = engine
-        self._topics = engine.routing.topics
+        self._accept_records(engine.transactions is None)
         accumulator, partitioner = engine.accumulator, engine.routing.partitioner
         self._append = accumulator.append
         self._advance = partitioner.advance
         self._deliveries = Deliveries
         self._reserve = partial(bulk.require_room, accumulator)
         self._send_values = partial(bulk.send_values, accumulator, partitioner)
+
+    def _accept_records(self, accept: bool) -> None:
+        """Accept records from now on, or refuse them because no transaction is open."""
+        self._topics = self._required_engine().routing.topics if accept else {}
 
     def _required_engine(self) -> Engine:
         assert self._engine is not None
@@ -81,11 +85,18 @@ class Sends(SendPath[K, V], Generic[K, V]):
     # One record
 
     def _topic(self, name: str) -> Topic:
+        """Return a topic that records may be sent to now.
+
+        `_topics` is empty while a transactional producer has no open transaction.
+        """
         try:
             topic = self._topics.get(name) if isinstance(name, str) else None
             if topic is None:
                 require_topic(name)
-                topic = self._required_engine().topic(name)
+                engine = self._required_engine()
+                if engine.transactions is not None:
+                    engine.transactions.require_open("send()")
+                topic = engine.topic(name)
             return topic
         except BaseException as error:
             let_go(error, self)

@@ -56,17 +56,31 @@ class Template:
         "name",
         "tail",
         "topic_id",
+        "transactional_id",
         "version",
     )
 
     def __init__(
-        self, version: int, name: str, topic_id: UUID, index: int, acks: int, timeout_ms: int
+        self,
+        version: int,
+        name: str,
+        topic_id: UUID,
+        index: int,
+        acks: int,
+        timeout_ms: int,
+        transactional_id: str | None = None,
     ) -> None:
+        self.transactional_id = transactional_id
         self.version, self.name, self.topic_id, self.index = version, name, topic_id, index
         self.flexible = ProduceRequest.is_flexible(version)
         data = [PartitionProduceData(index=index, records=None)]
         topic = TopicProduceData(name=name, topic_id=topic_id, partition_data=data)
-        request = ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=[topic])
+        request = ProduceRequest(
+            transactional_id=transactional_id,
+            acks=acks,
+            timeout_ms=timeout_ms,
+            topic_data=[topic],
+        )
         whole = b"".join(request.encode(version))
         self.head = whole[:-NULL_AND_TAGS]
         self.tail = whole[1 - NULL_AND_TAGS :] if self.flexible else b""

@@ -69,7 +69,9 @@ class Accumulator:
         failures: Failures,
         metrics: Metrics,
         deadline_timer: DeadlineTimer,
+        categorize: Callable[[KafkaError], KafkaError] | None = None,
     ) -> None:
+        """`categorize(error)` returns the error with which the records of a batch fail."""
         self.loop = loop
         self.thread = threading.get_ident()
         self.calling: dict[DeliveryBatch, None] = {}
@@ -83,6 +85,7 @@ class Accumulator:
         """The queues that have batches. Empty ones are removed from time to time."""
         self._clock = clock
         self._failures = failures
+        self._categorize = categorize
         self._linger_s = config.linger_ms / 1000
         self._compression = Compression[config.compression_type.upper()]
         self._level = config.compression_level
@@ -391,6 +394,8 @@ class Accumulator:
         if batch.done:
             return
         self.meters.given_up(batch)
+        if self._categorize is not None:
+            error = batch.with_partition(self._categorize(error))
         for failed in batch.fail_records(error):
             self.meters.lost(failed)
             self._failures.failed(failed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
@@ -20,7 +20,16 @@ from aiokclient.protocol.one_batch import OneBatchRequest, Template
 if TYPE_CHECKING:
     from aiokclient.protocol.messages.produce import PartitionProduceResponse, ProduceResponse
 
-__all__ = ["IDS_FROM", "MultiBatch", "ProduceRequests", "OneBatch", "Sent", "endpoints", "left_out"]
+__all__ = [
+    "IDS_FROM",
+    "MultiBatch",
+    "OneBatch",
+    "ProduceRequests",
+    "Sent",
+    "TransactionalProduceRequests",
+    "endpoints",
+    "left_out",
+]
 
 IDS_FROM = 13
 """The first version that names topics by their ids."""
@@ -100,7 +109,8 @@ class OneBatch:
     __slots__ = ("message", "sent", "version")
 
     def __init__(self, batch: QueuedBatch, template: Template) -> None:
-        self.message = OneBatchRequest(template, batch.seal(False))
+        transactional = template.transactional_id is not None
+        self.message = OneBatchRequest(template, batch.seal(transactional))
         self.sent = [Sent(batch, batch.attempt)]
         self.version = template.version
 
@@ -124,9 +134,10 @@ class OneBatch:
 class ProduceRequests:
     """Makes the produce requests to one broker."""
 
-    def __init__(self, acks: int, timeout_ms: int) -> None:
+    def __init__(self, acks: int, timeout_ms: int, transactional_id: str | None = None) -> None:
         self._acks = acks
         self._timeout_ms = timeout_ms
+        self._transactional_id = transactional_id
         self._templates: dict[PartitionQueue, Template] = {}
 
     def forget(self, queue: PartitionQueue) -> None:
@@ -136,7 +147,13 @@ class ProduceRequests:
     def make(self, batches: Sequence[QueuedBatch], version: int) -> MultiBatch | OneBatch:
         """Return the request for the given batches in an API version that the broker supports."""
         if len(batches) != 1:
-            return MultiBatch(batches, version, acks=self._acks, timeout_ms=self._timeout_ms)
+            return MultiBatch(
+                batches,
+                version,
+                acks=self._acks,
+                timeout_ms=self._timeout_ms,
+                transactional_id=self._transactional_id,
+            )
         queue = batches[0].queue
         topic_id = queue.topic.topic_id
         if version >= IDS_FROM and not topic_id.int:
@@ -146,9 +163,35 @@ class ProduceRequests:
             index = queue.partition
             assert index is not None
             name = queue.topic.name
-            found = Template(version, name, topic_id, index, self._acks, self._timeout_ms)
+            found = Template(
+                version,
+                name,
+                topic_id,
+                index,
+                self._acks,
+                self._timeout_ms,
+                self._transactional_id,
+            )
             self._templates[queue] = found
         return OneBatch(batches[0], found)
+
+
+class TransactionalProduceRequests(ProduceRequests):
+    """Makes the produce requests of a transactional producer to one broker.
+
+    `highest()` returns the highest version for the open transaction, or None for any.
+    """
+
+    def __init__(
+        self, acks: int, timeout_ms: int, transactional_id: str, highest: Callable[[], int | None]
+    ) -> None:
+        super().__init__(acks, timeout_ms, transactional_id)
+        self._highest = highest
+
+    def make(self, batches: Sequence[QueuedBatch], version: int) -> MultiBatch | OneBatch:
+        """Return the request for the given batches; see `ProduceRequests.make`."""
+        highest = self._highest()
+        return super().make(batches, version if highest is None else min(version, highest))
 
 
 def endpoints(response: ProduceResponse) -> list[BrokerInfo]:

@@ -8,7 +8,7 @@ what to do.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -76,12 +76,15 @@ class Responses:
         updater: MetadataUpdater,
         metrics: Metrics,
         log: ClientLog,
+        may_retry: Callable[[], bool],
     ) -> None:
+        """`may_retry()` returns whether batches may be sent again."""
         self._clock = clock
         self._accumulator = accumulator
         self._updater = updater
         self._metrics = metrics
         self._log = LimitedLog(log, clock.monotonic)
+        self._may_retry = may_retry
         self._delivery_s = config.delivery_timeout_ms / 1000
         self._compression = Compression[config.compression_type.upper()]
         self._level = config.compression_level
@@ -143,9 +146,13 @@ class Responses:
             if identity is not None and sent_before:
                 return event
             event = SequenceEvent.FOREIGN  # A batch that was never sent cannot be in the log.
+        first = batch.queue.sent[0] is batch
         if identity is None or self._scope is not Scope.PRODUCE:
-            return None if event is SequenceEvent.FOREIGN else event
-        if event is SequenceEvent.REFUSED and batch.queue.sent[0] is batch:
+            # A transaction cannot take another identity. It must be aborted, unless the leader
+            # refused the batch only because an earlier one of this producer comes first.
+            waits = event is SequenceEvent.REFUSED and (not first or batch.whole is not None)
+            return event if waits and self._may_retry() else None
+        if event is SequenceEvent.REFUSED and first:
             by_name = batch.by_name
             explained = batch.whole is not None or sequences.explains(identity, by_name=by_name)
             return event if explained else SequenceEvent.FOREIGN
@@ -183,7 +190,7 @@ class Responses:
         action = decide(
             error, self._scope, batch.failures, remaining, self._clock.rng, self._backoff
         )
-        if not action.again:
+        if not action.again or not self._may_retry():
             if remaining <= 0:
                 late = DeliveryTimeoutError("", topic_partition=queue.topic_partition)
                 late.__cause__ = error

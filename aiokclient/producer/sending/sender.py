@@ -18,13 +18,12 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from aiokclient.errors import KafkaError
 from aiokclient.network.pool import Purpose
 from aiokclient.policy import Backoff, Retry, Scope
 from aiokclient.producer.batching.accumulator import Accumulator
-from aiokclient.producer.batching.producer_ids import ProducerIds
 from aiokclient.producer.batching.queue import PartitionQueue, QueuedBatch
 from aiokclient.producer.batching.stages import InLog
 from aiokclient.producer.fairness import SLICE_S
@@ -54,6 +53,13 @@ SILENCE_S = 1.0
 TICK_S = 0.010
 
 
+class BatchIds(Protocol):
+    """What gives batches their producer id, epoch, and sequence."""
+
+    def identify(self, queue: PartitionQueue, batch: QueuedBatch, *, by_name: bool) -> bool:
+        """Set the identity of a batch that is about to be sent. Return False if it must wait."""
+
+
 class Sender:
     """The produce requests to one broker."""
 
@@ -65,7 +71,8 @@ class Sender:
         supervisor: Supervisor,
         accumulator: Accumulator,
         responses: Responses,
-        ids: ProducerIds,
+        ids: BatchIds,
+        requests: ProduceRequests,
     ) -> None:
         self.node_id = node_id
         self.queues: dict[PartitionQueue, None] = {}
@@ -87,7 +94,7 @@ class Sender:
         self._backoff = Backoff(
             config.reconnect_backoff_ms / 1000, config.reconnect_backoff_max_ms / 1000
         )
-        self._requests = ProduceRequests(config.acks, config.request_timeout_ms)
+        self._requests = requests
         self._connection: BrokerConnection | None = None
         self._by_name = False
         """Whether produce requests to the broker name topics by their names."""

@@ -1,0 +1,67 @@
+"""The conversion of offsets that an application gives to offsets by partition. Without IO."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from aiokclient.errors.local import ArgumentTypeError
+from aiokclient.types import ConsumerRecord, OffsetAndMetadata, TopicPartition, is_integer
+
+__all__ = ["Offsets", "after_records", "as_offset", "as_offsets"]
+
+Offsets = dict[TopicPartition, OffsetAndMetadata]
+
+LARGEST: Final = 2**63 - 1
+"""The largest offset that the protocol has room for."""
+
+
+def as_offsets(what: Any) -> Offsets:
+    """Return the offsets that records, or a mapping from partition to offset, stand for.
+
+    Raises ArgumentTypeError, which is an IllegalStateError and a TypeError, for anything else.
+    """
+    if isinstance(what, ConsumerRecord):
+        return after_records([what])
+    if isinstance(what, Mapping):
+        return {_partition(tp): as_offset(value) for tp, value in what.items()}
+    if isinstance(what, Iterable) and not isinstance(what, str | tuple):
+        records = list(what)
+        if all(isinstance(record, ConsumerRecord) for record in records):
+            return after_records(records)
+    raise ArgumentTypeError(
+        f"{what!r} has no offsets to commit. Pass one or more records, or a mapping from "
+        "TopicPartition to offset or OffsetAndMetadata."
+    )
+
+
+def after_records(records: Iterable[ConsumerRecord[Any, Any]]) -> Offsets:
+    """Return for each partition the offset after its last record. Records may have any order."""
+    offsets: Offsets = {}
+    for record in records:
+        tp = TopicPartition(record.topic, record.partition)
+        if tp not in offsets or offsets[tp].offset <= record.offset:
+            offsets[tp] = OffsetAndMetadata(record.offset + 1, "", record.leader_epoch)
+    return offsets
+
+
+def as_offset(value: Any) -> OffsetAndMetadata:
+    """Return a value as an OffsetAndMetadata. Raise ArgumentTypeError if it is not an offset."""
+    to = value if isinstance(value, OffsetAndMetadata) else OffsetAndMetadata(value)
+    if not is_integer(to.offset) or not 0 <= to.offset <= LARGEST:
+        raise ArgumentTypeError(
+            f"{value!r} is not an offset to commit. Use an integer from 0 or an OffsetAndMetadata."
+        )
+    return to
+
+
+def _partition(tp: Any) -> TopicPartition:
+    if (
+        isinstance(tp, tuple)
+        and len(tp) == 2
+        and isinstance(tp[0], str)
+        and is_integer(tp[1])
+        and tp[1] >= 0
+    ):
+        return TopicPartition(*tp)
+    raise ArgumentTypeError(f"{tp!r} is not a partition. Use TopicPartition(topic, number).")

@@ -1,0 +1,47 @@
+"""How the batches of a transactional producer get their producer id, epoch, and sequences.
+
+All partitions have the producer id and the epoch that the coordinator returned. If they have
+changed since the last batch of a partition, its sequences begin at 0. Within one epoch, sequences
+continue from one transaction to the next (levels 0 and 1 of `transaction.version`).
+
+Nothing is sent outside a transaction, nor after an error: the batches that were not sent by then
+are dropped when the transaction is aborted.
+"""
+
+from __future__ import annotations
+
+from aiokclient.producer.batching.queue import PartitionQueue, QueuedBatch
+from aiokclient.producer.transaction.partitions import TransactionPartitions
+from aiokclient.producer.transaction.requests import IMPLICIT
+from aiokclient.producer.transaction.status import TransactionStatus
+
+__all__ = ["OLD_PRODUCE", "TransactionalIds"]
+
+OLD_PRODUCE = 11
+"""The highest version of Produce at levels 0 and 1. From the next one on, it adds partitions."""
+
+
+class TransactionalIds:
+    """Gives the batches of a transactional producer their identity."""
+
+    def __init__(self, status: TransactionStatus, partitions: TransactionPartitions) -> None:
+        self._status = status
+        self._partitions = partitions
+
+    def identify(self, queue: PartitionQueue, batch: QueuedBatch, *, by_name: bool) -> bool:
+        """Set the identity of a batch that is about to be sent. Return False if it must wait."""
+        status = self._status
+        if not status.may_send or not self._partitions.contains(queue):
+            return False
+        if batch.identity is not None:
+            return True
+        sequences = queue.sequences
+        if (sequences.producer_id, sequences.epoch) != status.identity:
+            sequences.adopt(*status.identity)
+        batch.identify(sequences.assign(batch.count))
+        status.current.note_written()
+        return True
+
+    def highest_produce(self) -> int | None:
+        """Return the highest version of Produce for the open transaction, or None for any."""
+        return None if self._status.current.level >= IMPLICIT else OLD_PRODUCE

@@ -1,0 +1,416 @@
+"""The transactions of a producer: the coroutines around the table of `states`.
+
+A commit or an abort must not end half done, so each is an `Operation` in a task of its own. The
+call that began it waits for it, and only stops waiting when it is cancelled or its time is up.
+
+A commit without a response may have been applied. The abort after it finds that out: a broker
+answers INVALID_TXN_STATE to an abort of a committed transaction, and NONE to the same commit sent
+again. If it refuses both, the coordinator has ended the transaction at its timeout, or another
+producer has taken over, and the outcome stays unknown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from aiokclient.errors import KafkaError, TransactionFailedError
+from aiokclient.policy import Decision, Scope, as_transaction_error, classify
+from aiokclient.producer.transaction.drain import Drain
+from aiokclient.producer.transaction.identities import TransactionalIds
+from aiokclient.producer.transaction.offsets import Offsets, TransactionOffsets
+from aiokclient.producer.transaction.operation import Operation
+from aiokclient.producer.transaction.partitions import TransactionPartitions
+from aiokclient.producer.transaction.requests import IMPLICIT, TransactionRequests
+from aiokclient.producer.transaction.states import BROKEN, TransactionEvent, TransactionState
+from aiokclient.producer.transaction.status import (
+    CurrentTransaction,
+    ProducerIdentity,
+    TransactionOutcome,
+    TransactionStatus,
+    abortable,
+    repeated,
+)
+
+if TYPE_CHECKING:
+    from aiokclient.cluster.client import ClusterClient
+    from aiokclient.cluster.supervisor import Supervisor
+    from aiokclient.config import ProducerConfig
+    from aiokclient.producer.batching.accumulator import Accumulator
+    from aiokclient.types import GroupMetadata
+
+__all__ = ["LastOffsets", "TransactionManager"]
+
+RETRY_ABORT_S = 0.1
+"""Seconds until an abort is sent again after an error that only an abort could correct."""
+FLUSH_GRACE_S = 1.0
+"""Seconds that a commit waits beyond the delivery timeout for batches to expire."""
+
+LastOffsets = Callable[[], "Iterable[tuple[Offsets, GroupMetadata]]"]
+"""A function that returns the offsets to add when all records of the transaction are written."""
+
+_S, _E = TransactionState, TransactionEvent
+
+
+class TransactionManager:
+    """The transactions of one producer.
+
+    `flush` waits until all batches have their outcome. `retrieve` marks all failures of deliveries
+    as retrieved. `accept(open)` is called when records are accepted from now on, or no longer.
+    """
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        cluster: ClusterClient,
+        supervisor: Supervisor,
+        status: TransactionStatus,
+        accumulator: Accumulator,
+        flush: Callable[[], Awaitable[None]],
+        retrieve: Callable[[], object],
+        accept: Callable[[bool], object],
+    ) -> None:
+        self.status = status
+        self._config = config
+        self._clock = cluster.clock
+        self._metrics = cluster.metrics
+        self._supervisor = supervisor
+        self._flush = flush
+        self._retrieve = retrieve
+        self._accept = accept
+        self._requests = TransactionRequests(config, cluster)
+        self._drain = Drain(accumulator, status)
+        self._offsets = TransactionOffsets(config, cluster, self._requests, status)
+        self._partitions = TransactionPartitions(
+            config,
+            cluster.clock,
+            accumulator.callbacks,
+            supervisor,
+            self._requests,
+            status,
+            self._drain.refuse,
+        )
+        self.ids = TransactionalIds(status, self._partitions)
+        self._ending: Operation | None = None
+        """The commit or abort that began last."""
+        self._bump_needed = False
+        """Whether the epoch must be increased before the next transaction (levels 0 and 1)."""
+        status.listen(self._changed)
+
+    # Starting
+
+    async def start(self, timeout: float) -> None:
+        """Get a producer id, which fences older producers with the same transactional id."""
+        self.status.step(_E.INITIALIZE)
+        await self._initialize(timeout)
+
+    async def _initialize(self, timeout: float) -> None:
+        try:
+            identity = await self._requests.initialize(ProducerIdentity(), timeout)
+        except BaseException:
+            self.status.step(_E.NOT_INITIALIZED)
+            raise
+        self.status.adopt(identity)
+        self._bump_needed = False
+        self.status.step(_E.INITIALIZED)
+
+    async def restart(self) -> None:
+        """Begin again with a new epoch; see `Producer.restart`."""
+        status, current = self.status, self.status.current
+        if status.state is _S.INITIALIZING:
+            raise status.misuse("restart()")
+        deadline = self._clock.monotonic() + self._default_s
+        self._drain.restart()
+        if self._ending is not None and not self._ending.over:
+            self._ending.cancel(abortable("The producer was restarted."))
+        await self._settle_before_restart(current, deadline)
+        status.step(_E.INITIALIZE)
+        self._drain.restart()
+        self._retrieve()
+        status.recover()
+        self._metrics.counter("producer.transaction.restarts").add()
+        try:
+            await self._initialize(self._left(deadline))
+        except KafkaError as error:
+            raised = as_transaction_error(error, Scope.INIT_PRODUCER_ID)
+            raise raised from raised.__cause__
+
+    async def _settle_before_restart(self, current: CurrentTransaction, deadline: float) -> None:
+        """Find out the outcome of a commit while that is possible: InitProducerId hides it."""
+        if not current.is_open:
+            return
+        outcome = TransactionOutcome.ABORTED  # InitProducerId aborts it.
+        if current.undecided:
+            try:
+                async with asyncio.timeout(self._left(deadline) / 2):
+                    outcome, _ = await self._settle(current)
+            except (KafkaError, TimeoutError):
+                outcome = TransactionOutcome.UNKNOWN
+        current.end(outcome)
+        self._count(outcome)
+
+    # One transaction
+
+    async def begin(self) -> CurrentTransaction:
+        """Open a transaction. Wait for the abort of the previous one if it is in progress."""
+        status = self.status
+        if status.state is _S.ABORTING and not await self._required_ending().wait(self._default_s):
+            raise abortable(
+                "The coordinator did not answer the abort of the previous transaction within "
+                f"{self._default_s:.1f} s."
+            )
+        if status.state is _S.ABORTABLE_ERROR:
+            raise status.misuse("begin_transaction()")
+        status.require(_S.READY, call="begin_transaction()")
+        self._partitions.begin()
+        self._offsets.begin()
+        return status.begin(self._requests.level, self._clock.monotonic())
+
+    def require_open(self, call: str) -> None:
+        """Raise the error for a call that needs an open transaction, if there is none."""
+        self.status.require(_S.IN_TRANSACTION, call=call)
+
+    async def send_offsets(self, offsets: Offsets, member: GroupMetadata, timeout: float) -> None:
+        """Add offsets to the open transaction. A cancellation makes it abortable."""
+        self.require_open("send_offsets_to_transaction()")
+        current = self.status.current
+        try:
+            await self._offsets.send(offsets, member, timeout)
+        except KafkaError as error:
+            raised = self._failed(error, Scope.TXN_OFFSET_COMMIT, current)
+            raise raised from raised.__cause__
+        except asyncio.CancelledError:
+            self._failed(
+                abortable("Sending the offsets was cancelled."),
+                Scope.TXN_OFFSET_COMMIT,
+                current,
+            )
+            raise
+
+    # Commit
+
+    async def commit(self, timeout: float | None, last_offsets: LastOffsets = tuple) -> None:
+        """Commit the open transaction; see `Producer.commit_transaction`."""
+        if self.status.state in BROKEN:
+            self._retrieve()
+        self.status.require(_S.IN_TRANSACTION, call="commit_transaction()")
+        self.status.step(_E.COMMIT)
+        operation = self._run("commit", self._commit, timeout, last_offsets)
+        await operation.result(self._config.transaction_timeout_ms / 1000)
+
+    async def _commit(self, timeout: float | None, last_offsets: LastOffsets) -> None:
+        current, began = self.status.current, self._clock.monotonic()
+        deadline = math.inf if timeout is None else began + timeout
+        await self._flush_by(deadline, current)
+        self._raise_failure(current)
+        if timeout is None:
+            deadline = self._clock.monotonic() + self._default_s
+        try:
+            scope = Scope.TXN_OFFSET_COMMIT
+            for offsets, member in last_offsets():
+                await self._offsets.send(offsets, member, self._left(deadline))
+            scope = Scope.TRANSACTION
+            # An error of another task may have come in the meantime.
+            self._raise_failure(current)
+            if current.written:
+                identity = self.status.identity
+                following = await self._requests.end(
+                    current, identity, commit=True, timeout=self._left(deadline)
+                )
+                await self._prepare_next(following)
+        except KafkaError as error:
+            raised = self._failed(error, scope, current)
+            if current.undecided:
+                current.end(TransactionOutcome.UNKNOWN)
+            raise raised from raised.__cause__
+        self._end(TransactionOutcome.COMMITTED, _E.COMMITTED)
+        self._time("commit", began)
+
+    async def _flush_by(self, deadline: float, current: CurrentTransaction) -> None:
+        began = self._clock.monotonic()
+        most_s = self._config.delivery_timeout_ms / 1000 + FLUSH_GRACE_S
+        try:
+            async with asyncio.timeout(min(most_s, deadline - began)):
+                await self._flush()
+        except TimeoutError:
+            waited_s = self._clock.monotonic() - began
+            text = f"The records were not all acknowledged within {waited_s:.1f} s."
+            self._failed(abortable(text), Scope.TRANSACTION, current)
+
+    def _raise_failure(self, current: CurrentTransaction) -> None:
+        """Raise the most severe error of the transaction, if it has one."""
+        error = self.status.fatal or current.error
+        if error is not None:
+            self._retrieve()
+            raise repeated(error)
+
+    # Abort
+
+    async def abort(self, timeout: float | None = None, *, accept_commit: bool = False) -> None:
+        """Abort the open transaction; see `Producer.abort_transaction`.
+
+        If the abort finds that the transaction was committed, an ApplicationRecoverableError is
+        raised. With `accept_commit`, the transaction ends as committed instead.
+        """
+        status = self.status
+        if status.state is _S.READY and status.current.outcome is TransactionOutcome.ABORTED:
+            return
+        if status.state is not _S.ABORTING:
+            status.require(_S.IN_TRANSACTION, _S.ABORTABLE_ERROR, call="abort_transaction()")
+            status.step(_E.ABORT)
+            self._run("abort", self._abort, accept_commit)
+        operation = self._required_ending()
+        if await operation.wait(self._default_s if timeout is None else timeout):
+            await operation.result(0.0)
+        else:
+            status.current.end(TransactionOutcome.UNKNOWN)
+
+    async def _abort(self, accept_commit: bool) -> None:
+        current, began = self.status.current, self._clock.monotonic()
+        await self._drain.abort()
+        self._retrieve()
+        try:
+            outcome, following = TransactionOutcome.ABORTED, self.status.identity
+            if current.undecided:
+                outcome, following = await self._settle(current)
+            elif current.written:
+                following = await self._send_abort(current)
+            if current.written:
+                await self._prepare_next(following)
+        except KafkaError as error:
+            raised = self._failed(error, Scope.TRANSACTION, current)
+            raise raised from raised.__cause__
+        if outcome is TransactionOutcome.COMMITTED and not accept_commit:
+            current.end(outcome)
+            self._count(outcome)
+            text = "The abort found that the transaction had been committed. Do not repeat it."
+            raise self.status.failed(TransactionFailedError(text), Scope.TRANSACTION)
+        committed = outcome is TransactionOutcome.COMMITTED
+        self._end(outcome, _E.COMMITTED if committed else _E.ABORTED)
+        self._time("abort", began)
+
+    async def _send_abort(self, current: CurrentTransaction) -> ProducerIdentity:
+        """Send the abort until the coordinator has it, or refuses it."""
+        while True:
+            try:
+                return await self._requests.end(
+                    current, self.status.identity, commit=False, timeout=math.inf
+                )
+            except KafkaError as error:
+                if classify(error, Scope.TRANSACTION) is not Decision.ABORT:
+                    raise
+            # The error asks for an abort, which this is.
+            await asyncio.sleep(RETRY_ABORT_S)
+
+    async def _settle(
+        self, current: CurrentTransaction
+    ) -> tuple[TransactionOutcome, ProducerIdentity]:
+        """Abort a transaction whose commit was not answered, or find out that it is committed.
+
+        Raises the error of the coordinator if the outcome cannot be found out.
+        """
+        try:
+            return TransactionOutcome.ABORTED, await self._send_abort(current)
+        except KafkaError as error:
+            if classify(error, Scope.TRANSACTION) is not Decision.RECOVER:
+                raise
+        following = await self._requests.end(
+            current, self.status.identity, commit=True, timeout=math.inf
+        )
+        return TransactionOutcome.COMMITTED, following
+
+    # Ends
+
+    async def _prepare_next(self, following: ProducerIdentity) -> None:
+        """Prepare the next transaction after EndTxn, with the identity that it returned."""
+        if self._bump_needed and following == self.status.identity:
+            following = await self._requests.initialize(following, math.inf)
+        self._bump_needed = False
+        self.status.adopt(following)
+        await self._requests.refresh_level()
+
+    def _end(self, outcome: TransactionOutcome, event: TransactionEvent) -> None:
+        self._count(outcome)
+        self.status.end(outcome, event)
+
+    def _count(self, outcome: TransactionOutcome | None) -> None:
+        assert outcome is not None
+        self._metrics.counter("producer.transactions", outcome=outcome.value).add()
+
+    def _time(self, what: str, began: float) -> None:
+        histogram = self._metrics.histogram(f"producer.transaction.{what}.time", unit="s")
+        histogram.observe(self._clock.monotonic() - began)
+
+    def _run(self, name: str, work: Callable[..., Awaitable[None]], *args: Any) -> Operation:
+        operation = self._ending = Operation()
+        name = f"transaction {name}"
+        self._supervisor.spawn(operation.run, partial(work, *args), name=name)
+        return operation
+
+    def _required_ending(self) -> Operation:
+        assert self._ending is not None
+        return self._ending
+
+    @property
+    def close_timeout_s(self) -> float:
+        """Seconds that an abort at the end of `async with` may take."""
+        return self._config.close_timeout_ms / 1000
+
+    @property
+    def _default_s(self) -> float:
+        return self._config.default_api_timeout_ms / 1000
+
+    def _left(self, deadline: float) -> float:
+        return max(deadline - self._clock.monotonic(), 0.0)
+
+    # Errors
+
+    def _failed(self, error: KafkaError, scope: Scope, current: CurrentTransaction) -> KafkaError:
+        """Handle a final error of a request of a transaction. Return the error to raise."""
+        self._explain(error, current)
+        if self.status.current is not current or not current.is_open:
+            return as_transaction_error(error, scope)
+        return self.status.failed(error, scope)
+
+    def _explain(self, error: KafkaError, current: CurrentTransaction) -> None:
+        """Say in an error that the transaction took too long, if that is its cause."""
+        if current.begun is None:
+            return
+        took_s = self._clock.monotonic() - current.begun
+        limit_ms = self._config.transaction_timeout_ms
+        fenced = classify(error, Scope.TRANSACTION) is Decision.RECOVER
+        if fenced and error.code is not None and took_s * 1000 >= limit_ms:
+            error.message = (
+                f"{error.message} The transaction was open for {took_s:.1f} s, longer than "
+                f"transaction_timeout_ms ({limit_ms}), so the coordinator has aborted it."
+            ).strip()
+
+    def _changed(self, old: TransactionState, new: TransactionState) -> None:
+        if _S.IN_TRANSACTION in (old, new):
+            self._accept(new is _S.IN_TRANSACTION)
+        if new is _S.ABORTABLE_ERROR and self.status.current.level < IMPLICIT:
+            self._bump_needed = True
+        if new in BROKEN:
+            self._drain.begin()
+        current = self.status.current
+        if new is _S.FATAL_ERROR and current.outcome is None:
+            undecided = current.undecided
+            current.end(TransactionOutcome.UNKNOWN if undecided else TransactionOutcome.ABORTED)
+            self._count(current.outcome)
+
+    # Closing
+
+    async def close(self, timeout: float) -> None:
+        """Abort the open transaction, because the producer is being closed."""
+        if self.status.state in (_S.COMMITTING, _S.ABORTING):
+            await self._required_ending().wait(timeout)
+        if self.status.state in (_S.IN_TRANSACTION, _S.ABORTABLE_ERROR):
+            await self.abort(timeout, accept_commit=True)
+
+    def stop(self) -> None:
+        """Handle no more errors, and close the connection to the coordinator."""
+        self.status.close()
+        self._requests.release()

@@ -1,0 +1,174 @@
+"""The offsets of consumers that are committed as part of a transaction (KIP-98, KIP-447)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+from aiokclient.cluster.per_item import ask_within
+from aiokclient.cluster.targets import Coordinator
+from aiokclient.errors import KafkaError, ProtocolError, UnsupportedVersionError, error_for
+from aiokclient.policy import Backoff, Retry, Scope
+from aiokclient.producer.transaction.requests import IMPLICIT, TransactionRequests
+from aiokclient.producer.transaction.status import TransactionStatus
+from aiokclient.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+)
+from aiokclient.types import GroupMetadata, OffsetAndMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from aiokclient.cluster.client import ClusterClient
+    from aiokclient.config import ProducerConfig
+
+__all__ = ["TransactionOffsets"]
+
+OLD: Final = 4
+"""The highest version at levels 0 and 1. From the next one on, the group is added implicitly."""
+BY_NAME: Final = 5
+"""The highest version that names topics by their names. Higher ones have only topic ids."""
+NO_ID: Final = UUID(int=0)
+NO_EPOCH: Final = -1
+API: Final = "TxnOffsetCommit"
+DOWNGRADED: Final = frozenset({UnsupportedVersionError.code})
+"""The codes with which a downgraded cluster refuses the request of level 2."""
+
+Offsets = Mapping[TopicPartition, OffsetAndMetadata]
+Errors = dict[TopicPartition, KafkaError]
+
+
+class TransactionOffsets:
+    """Sends offsets to the coordinators of their groups, as part of the open transaction."""
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        cluster: ClusterClient,
+        requests: TransactionRequests,
+        status: TransactionStatus,
+    ) -> None:
+        self._cluster = cluster
+        self._requests = requests
+        self._status = status
+        self._backoff = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
+        self._groups: set[str] = set()
+        """The groups that were added to the open transaction, at levels 0 and 1."""
+
+    def begin(self) -> None:
+        """Forget the groups of the previous transaction."""
+        self._groups.clear()
+
+    async def send(self, offsets: Offsets, member: GroupMetadata, timeout: float) -> None:
+        """Add offsets to the open transaction, within `timeout` seconds.
+
+        Raises the first error that is not retried, and ApiTimeoutError.
+        """
+        transaction = self._status.current
+        transaction.note_written()
+        deadline = self._cluster.clock.monotonic() + timeout
+        await self._add_group(member.group_id, timeout)
+        retry = Retry(deadline, self._backoff, self._cluster.clock)
+
+        async def ask(tps: list[TopicPartition]) -> Errors:
+            return await self._ask({tp: offsets[tp] for tp in tps}, member, retry)
+
+        def refresh(tp: TopicPartition, error: KafkaError) -> bool:
+            self._cluster.coordinators.forget("group", member.group_id)
+            return True
+
+        await ask_within(
+            max(retry.remaining_s, 0.0),
+            offsets,
+            ask,
+            retry,
+            Scope.TXN_OFFSET_COMMIT,
+            refresh=refresh,
+            check=self._cluster.supervisor.check,
+            api=API,
+            needed="acknowledgement of the offset",
+        )
+
+    async def _add_group(self, group_id: str, timeout: float) -> None:
+        if self._status.current.level < IMPLICIT and group_id not in self._groups:
+            await self._requests.add_group(group_id, self._status.identity, timeout)
+            self._groups.add(group_id)
+
+    async def _ask(self, offsets: Offsets, member: GroupMetadata, retry: Retry) -> Errors:
+        errors = await self._request(offsets, member, retry.remaining_s)
+        codes = {error.code for error in errors.values()}
+        if codes & DOWNGRADED and await self._requests.lower_level(self._status.current):
+            await self._add_group(member.group_id, retry.remaining_s)
+            errors = await self._request(offsets, member, retry.remaining_s)
+        return errors
+
+    async def _request(self, offsets: Offsets, member: GroupMetadata, timeout: float) -> Errors:
+        request = self._message(offsets, member)
+        unnamed = any(topic.topic_id == NO_ID for topic in request.topics)
+
+        def highest() -> int | None:
+            if self._status.current.level < IMPLICIT:
+                return OLD
+            return BY_NAME if unnamed else None
+
+        response = await self._cluster.request(
+            request,
+            Coordinator("group", member.group_id),
+            timeout=max(timeout, 0.0),
+            scope=Scope.TXN_OFFSET_COMMIT,
+            highest=highest,
+        )
+        return self._errors(offsets, request, response)
+
+    def _message(self, offsets: Offsets, member: GroupMetadata) -> TxnOffsetCommitRequest:
+        metadata, identity = self._cluster.metadata, self._status.identity
+        topics: dict[str, TxnOffsetCommitRequestTopic] = {}
+        for tp, to in offsets.items():
+            topic = topics.get(tp.topic)
+            if topic is None:
+                info = metadata.topic(tp.topic)
+                topic_id = NO_ID if info is None else info.topic_id
+                topic = TxnOffsetCommitRequestTopic(name=tp.topic, topic_id=topic_id)
+                topics[tp.topic] = topic
+            topic.partitions.append(
+                TxnOffsetCommitRequestPartition(
+                    partition_index=tp.partition,
+                    committed_offset=to.offset,
+                    committed_leader_epoch=NO_EPOCH if to.leader_epoch is None else to.leader_epoch,
+                    committed_metadata=to.metadata,
+                )
+            )
+        return TxnOffsetCommitRequest(
+            transactional_id=self._status.transactional_id,
+            group_id=member.group_id,
+            producer_id=identity.producer_id,
+            producer_epoch=identity.epoch,
+            generation_id_or_member_epoch=member.generation_id,
+            member_id=member.member_id,
+            group_instance_id=member.group_instance_id,
+            topics=list(topics.values()),
+        )
+
+    def _errors(
+        self, offsets: Offsets, request: TxnOffsetCommitRequest, response: TxnOffsetCommitResponse
+    ) -> Errors:
+        names = {topic.topic_id: topic.name for topic in request.topics}
+        codes = {
+            TopicPartition(topic.name or names.get(topic.topic_id, ""), part.partition_index): (
+                part.error_code
+            )
+            for topic in response.topics
+            for part in topic.partitions
+        }
+        errors: Errors = {}
+        for tp in offsets:
+            if tp not in codes:
+                text = "The response does not mention the partition."
+                errors[tp] = ProtocolError(text, api=API, topic_partition=tp)
+            elif codes[tp]:
+                error = error_for(codes[tp], api=API, topic_partition=tp)
+                assert error is not None
+                errors[tp] = error
+        return errors

@@ -1,0 +1,152 @@
+"""The partitions of a transaction, which levels 0 and 1 add before the first batch is sent.
+
+A batch waits until its partition was added. Partitions that are found to be missing in the same
+iteration of the event loop are added by one request. If the coordinator refuses one of them, it
+adds none: the others are added by another request at once, so that no partition delays another.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from aiokclient.cluster.per_item import PerItem
+from aiokclient.errors import KafkaError, OperationNotAttemptedError, error_for
+from aiokclient.policy import Backoff, Retry, Scope
+from aiokclient.producer.batching.queue import PartitionQueue
+from aiokclient.producer.transaction.requests import IMPLICIT, TransactionRequests
+from aiokclient.producer.transaction.status import CurrentTransaction, TransactionStatus
+from aiokclient.types import TopicPartition
+
+if TYPE_CHECKING:
+    from aiokclient.background import Callbacks
+    from aiokclient.clock import Clock
+    from aiokclient.cluster.supervisor import Supervisor
+    from aiokclient.config import ProducerConfig
+    from aiokclient.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
+
+__all__ = ["TransactionPartitions"]
+
+API = "AddPartitionsToTxn"
+NOT_ATTEMPTED = frozenset({OperationNotAttemptedError.code})
+"""The codes of partitions that were not added because another one was refused."""
+
+Errors = dict[TopicPartition, KafkaError]
+
+
+class TransactionPartitions:
+    """The partitions that were added to the open transaction.
+
+    `refused(queue, error)` is called for a partition that cannot be added.
+    """
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        clock: Clock,
+        callbacks: Callbacks,
+        supervisor: Supervisor,
+        requests: TransactionRequests,
+        status: TransactionStatus,
+        refused: Callable[[PartitionQueue, KafkaError], None],
+    ) -> None:
+        self._clock = clock
+        self._callbacks = callbacks
+        self._supervisor = supervisor
+        self._requests = requests
+        self._status = status
+        self._refused = refused
+        self._backoff = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
+        self._added: set[TopicPartition] = set()
+        self._adding: dict[TopicPartition, PartitionQueue] = {}
+        self._missing: dict[TopicPartition, PartitionQueue] = {}
+
+    def begin(self) -> None:
+        """Forget the partitions of the previous transaction."""
+        self._added.clear()
+        self._adding.clear()
+        self._missing.clear()
+
+    def contains(self, queue: PartitionQueue) -> bool:
+        """Return whether batches of a partition may be sent. If not, add the partition."""
+        if self._status.current.level >= IMPLICIT:
+            return True
+        tp = queue.topic_partition
+        if tp in self._added:
+            return True
+        if tp not in self._adding:
+            if not self._missing:
+                self._callbacks.soon(self._add_missing)
+            self._missing[tp] = self._adding[tp] = queue
+        return False
+
+    def _add_missing(self) -> None:
+        missing, self._missing = self._missing, {}
+        if missing and self._status.may_send:
+            name = "adding partitions to the transaction"
+            self._supervisor.spawn(self._add, self._status.current, missing, name=name)
+
+    async def _add(
+        self, transaction: CurrentTransaction, queues: dict[TopicPartition, PartitionQueue]
+    ) -> None:
+        """Add partitions. Their batches have the deadline, so there is none here."""
+        transaction.note_written()
+
+        def is_over() -> bool:
+            return self._status.current is not transaction or not self._status.may_send
+
+        async def ask(tps: list[TopicPartition]) -> Errors:
+            if is_over():
+                return {}
+            errors = await self._ask(tps)
+            for tp in tps:
+                if tp not in errors and not is_over():
+                    self._added.add(tp)
+                    self._adding.pop(tp, None)
+                    queues[tp].poke()
+            return errors
+
+        def refuse(tp: TopicPartition, error: KafkaError) -> None:
+            if not is_over():
+                self._refused(queues[tp], error)
+
+        def refresh(tp: TopicPartition, error: KafkaError) -> bool:
+            self._requests.forget_coordinator()
+            return True
+
+        retry = Retry(math.inf, self._backoff, self._clock)
+        loop = PerItem(queues, retry, Scope.TRANSACTION, refresh=refresh, refuse=refuse)
+        try:
+            await loop.run(ask)
+        except KafkaError as error:
+            for tp in loop.left:
+                refuse(tp, error)
+
+    async def _ask(self, tps: list[TopicPartition]) -> Errors:
+        """Send the request, and again without the partitions that the coordinator refuses."""
+        errors: Errors = {}
+        left: Iterable[TopicPartition] = tps
+        while left:
+            response = await self._requests.add_partitions(
+                left, self._status.identity, math.inf, lambda response: None
+            )
+            found = self._errors(response)
+            skipped = [tp for tp in found if found[tp].code in NOT_ATTEMPTED]
+            refused = {tp: error for tp, error in found.items() if tp not in skipped}
+            errors |= refused
+            if not refused:
+                errors |= found
+                break
+            left = skipped
+        return errors
+
+    def _errors(self, response: AddPartitionsToTxnResponse) -> Errors:
+        errors: Errors = {}
+        for topic in response.results_by_topic_v3_and_below:
+            for part in topic.results_by_partition:
+                tp = TopicPartition(topic.name, part.partition_index)
+                error = error_for(part.partition_error_code, api=API, topic_partition=tp)
+                if error is not None:
+                    errors[tp] = error
+        return errors

@@ -1,0 +1,256 @@
+"""The requests of a transactional producer to its coordinator.
+
+Each coroutine sends one request until it succeeds, or until the policy or the deadline ends it. The
+requests of a producer to its transaction coordinator have a connection of their own, because the
+coordinator processes the requests of a connection one after the other.
+
+The level of the feature `transaction.version` is that of the coordinator's connection. Level 2
+(KIP-890) has other requests than levels 0 and 1, so it is stored for each transaction. A cluster
+that is downgraded while a transaction is open refuses its requests with the codes of `DOWNGRADED`.
+The level is then read again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from aiokclient.cluster.targets import Coordinator
+from aiokclient.errors import (
+    ConcurrentTransactionsError,
+    KafkaError,
+    UnsupportedVersionError,
+)
+from aiokclient.network.pool import Purpose
+from aiokclient.policy import Decision, Scope, classify
+from aiokclient.producer.transaction.status import CurrentTransaction, ProducerIdentity
+from aiokclient.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from aiokclient.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+)
+from aiokclient.protocol.messages.api_versions import ApiVersionsRequest
+from aiokclient.protocol.messages.end_txn import EndTxnRequest
+from aiokclient.protocol.messages.init_producer_id import InitProducerIdRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from aiokclient.cluster.client import ClusterClient
+    from aiokclient.config import ProducerConfig
+    from aiokclient.network.connection import BrokerConnection
+    from aiokclient.protocol.schema import Request, Response
+    from aiokclient.types import TopicPartition
+
+__all__ = ["DOWNGRADED", "FEATURE", "IMPLICIT", "TransactionRequests"]
+
+R = TypeVar("R", bound="Response")
+
+REFUSED = frozenset({Decision.ABORT, Decision.FAIL})
+"""The decisions about an error which shows, at the first attempt, that a commit was not applied."""
+FEATURE = "transaction.version"
+IMPLICIT = 2
+"""The level from which brokers add partitions and groups to transactions on their own (KIP-890)."""
+OLD_END_TXN = 4
+"""The highest version of EndTxn at levels 0 and 1. From the next one on, it bumps the epoch."""
+OLD_ADD_PARTITIONS = 3
+"""The highest version of AddPartitionsToTxn that clients send. Higher ones are for brokers."""
+RECHECK_S = 10.0
+"""Seconds after which the level is read again at the end of a transaction."""
+DOWNGRADE_RECHECK_S = 0.5
+"""Seconds after which the level is read again while an error may come from a downgrade."""
+DOWNGRADED = frozenset({ConcurrentTransactionsError.code, UnsupportedVersionError.code})
+"""The codes with which a downgraded cluster refuses the requests of level 2."""
+
+
+class TransactionRequests:
+    """Sends the requests of a transactional producer to its coordinator."""
+
+    def __init__(self, config: ProducerConfig, cluster: ClusterClient) -> None:
+        assert config.transactional_id is not None
+        self._id = config.transactional_id
+        self._timeout_ms = config.transaction_timeout_ms
+        self._request_s = config.request_timeout_ms / 1000
+        self._cluster = cluster
+        self._target = Coordinator("transaction", self._id)
+        self._level = 0
+        self._level_read = -math.inf
+
+    def release(self) -> None:
+        """Close the connection to the coordinator."""
+        self._cluster.release(self)
+
+    # The level
+
+    @property
+    def level(self) -> int:
+        """The level of `transaction.version` that the coordinator announced last."""
+        connection = self._connection()
+        if connection is not None:
+            self._level = connection.broker.features.get(FEATURE, 0)
+            if connection.broker.version_of(EndTxnRequest) <= OLD_END_TXN:
+                self._level = min(self._level, IMPLICIT - 1)
+        return self._level
+
+    async def refresh_level(self, *, older_than_s: float = RECHECK_S) -> None:
+        """Read the level again, unless it was read in the last `older_than_s` seconds.
+
+        An error changes nothing: the next request shows whether the coordinator responds.
+        """
+        now = self._cluster.clock.monotonic()
+        connection = self._connection()
+        if connection is None or now - self._level_read < older_than_s:
+            return
+        self._level_read = now
+        with contextlib.suppress(KafkaError):
+            request = ApiVersionsRequest(
+                client_software_name="aiokclient", client_software_version="0.1.0"
+            )
+            response = await connection.send(request, timeout_s=self._request_s)
+            if not response.error_code:
+                connection.broker.learn_levels(
+                    {each.name: each.max_version_level for each in response.finalized_features}
+                )
+
+    def forget_coordinator(self) -> None:
+        """Look up the coordinator again before the next request."""
+        self._cluster.coordinators.forget("transaction", self._id)
+
+    def _connection(self) -> BrokerConnection | None:
+        node_id = self._cluster.coordinators.cached("transaction", self._id)
+        if node_id is None:
+            return None
+        return self._cluster.connected(node_id, Purpose.TRANSACTION, self)
+
+    # The requests
+
+    async def initialize(self, identity: ProducerIdentity, timeout: float) -> ProducerIdentity:
+        """Return a producer id and epoch, which fence those that were returned before.
+
+        `identity` is the current one, whose epoch is to be increased (KIP-360), or the default for
+        a producer that starts. `timeout` is in seconds.
+        """
+        request = InitProducerIdRequest(
+            transactional_id=self._id,
+            transaction_timeout_ms=self._timeout_ms,
+            producer_id=identity.producer_id,
+            producer_epoch=identity.epoch,
+        )
+        answer = await self._send(request, Scope.INIT_PRODUCER_ID, timeout)
+        self._level_read = self._cluster.clock.monotonic()
+        return ProducerIdentity(answer.producer_id, answer.producer_epoch)
+
+    async def end(
+        self,
+        transaction: CurrentTransaction,
+        identity: ProducerIdentity,
+        *,
+        commit: bool,
+        timeout: float,
+    ) -> ProducerIdentity:
+        """End a transaction. Return the producer id and epoch of the next one.
+
+        Afterwards, `transaction.undecided` says whether a commit may have been applied although
+        this raises an error.
+        """
+        request = EndTxnRequest(
+            transactional_id=self._id,
+            producer_id=identity.producer_id,
+            producer_epoch=identity.epoch,
+            committed=commit,
+        )
+
+        def highest() -> int | None:
+            return None if transaction.level >= IMPLICIT else OLD_END_TXN
+
+        again = False
+
+        async def before_retry(error: KafkaError) -> None:
+            nonlocal again
+            again = True
+            if error.code in DOWNGRADED:
+                await self.lower_level(transaction)
+
+        if commit:
+            transaction.note_undecided()
+        try:
+            answer = await self._send(
+                request, Scope.TRANSACTION, timeout, highest=highest, before_retry=before_retry
+            )
+        except KafkaError as error:
+            if commit and not again and classify(error, Scope.TRANSACTION) in REFUSED:
+                transaction.note_decided()
+            raise
+        transaction.note_decided()
+        if answer.producer_id >= 0:
+            return ProducerIdentity(answer.producer_id, answer.producer_epoch)
+        return identity
+
+    async def lower_level(self, transaction: CurrentTransaction) -> bool:
+        """Read the level again after a code of `DOWNGRADED`. Return whether it is lower now."""
+        before = transaction.level
+        if before >= IMPLICIT:
+            await self.refresh_level(older_than_s=DOWNGRADE_RECHECK_S)
+            transaction.lower_level(self.level)
+        return transaction.level < before
+
+    async def add_partitions(
+        self,
+        partitions: Iterable[TopicPartition],
+        identity: ProducerIdentity,
+        timeout: float,
+        check: Callable[[AddPartitionsToTxnResponse], KafkaError | None],
+    ) -> AddPartitionsToTxnResponse:
+        """Add partitions to the open transaction, at levels 0 and 1."""
+        topics: dict[str, list[int]] = {}
+        for topic, partition in partitions:
+            topics.setdefault(topic, []).append(partition)
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self._id,
+            v3_and_below_producer_id=identity.producer_id,
+            v3_and_below_producer_epoch=identity.epoch,
+            v3_and_below_topics=[
+                AddPartitionsToTxnTopic(name=name, partitions=numbers)
+                for name, numbers in topics.items()
+            ],
+        )
+        return await self._send(
+            request,
+            Scope.TRANSACTION,
+            timeout,
+            highest=lambda: OLD_ADD_PARTITIONS,
+            check=check,
+        )
+
+    async def add_group(self, group_id: str, identity: ProducerIdentity, timeout: float) -> None:
+        """Add the offsets of a group to the open transaction, at levels 0 and 1."""
+        request = AddOffsetsToTxnRequest(
+            transactional_id=self._id,
+            producer_id=identity.producer_id,
+            producer_epoch=identity.epoch,
+            group_id=group_id,
+        )
+        await self._send(request, Scope.TRANSACTION, timeout)
+
+    async def _send(
+        self,
+        request: Request[R],
+        scope: Scope,
+        timeout: float,
+        *,
+        highest: Callable[[], int | None] = lambda: None,
+        **options: Any,
+    ) -> R:
+        return await self._cluster.request(
+            request,
+            self._target,
+            timeout=timeout,
+            scope=scope,
+            purpose=Purpose.TRANSACTION,
+            owner=self,
+            highest=highest,
+            **options,
+        )

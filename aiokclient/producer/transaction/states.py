@@ -1,0 +1,189 @@
+"""The states of a transactional producer, as a table. Sans-IO (KIP-98, KIP-360, KIP-890, KIP-1050).
+
+Theory of operation. A transactional producer is in one of eight states:
+
+    UNINITIALIZED ──▶ INITIALIZING ──▶ READY ──begin──▶ IN_TRANSACTION ──commit──▶ COMMITTING
+         ▲                 │             ▲                  │      │                 │    │
+         └──── refused ────┘             │                  │      └───error────┐    │    │
+                                         ├──── aborted ── ABORTING ◀──abort──┐  ▼    ▼    │
+                                         │                                   ABORTABLE_ERROR
+                                         └──────────────── committed ─────────────────────┘
+
+- UNINITIALIZED: the producer has no producer id. InitProducerId was not sent, or was refused.
+- INITIALIZING: InitProducerId was sent. It fences older producers with the same transactional id,
+  and the coordinator ends their open transaction. The response has the producer id and the epoch.
+- READY: no transaction is open. Nothing can be sent.
+- IN_TRANSACTION: records and offsets belong to the open transaction.
+- COMMITTING: the records are flushed, then EndTxn is sent. Records are still sent until then, but
+  no new ones are accepted.
+- ABORTING: records that were not sent are dropped, those in flight are awaited, then EndTxn is
+  sent. An abort that is not answered in time continues in the background, in this state.
+- ABORTABLE_ERROR: the transaction cannot be committed any more. Only an abort or a restart leads
+  out of this state. A commit whose outcome is unknown ends here, too: the abort finds it out.
+- FATAL_ERROR: the coordinator has another producer in this producer's place, or the state of the
+  transaction is unknown for good. Only a restart leads out of this state.
+
+An error of a request or of a record is an event: `policy.classify` decides which one, so that there
+is no list of errors here. Errors that concern the configuration (REFUSED) end the transaction like
+abortable errors: after an abort, the producer is usable.
+
+A restart is allowed in every state. It fails the records without an outcome and sends
+InitProducerId, which begins a new epoch. Requests of the old epoch are refused from then on.
+
+`TABLE` has the transitions. A pair of state and event that it lacks is a bug: `TransitionError`
+names both and fails the producer, because continuing could lose or repeat a transaction. Calls of
+the application are checked before that: `CALLS` has the calls that each state allows, and any other
+call raises IllegalStateError and changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+
+from aiokclient.policy import Decision
+
+__all__ = [
+    "BROKEN",
+    "CALLS",
+    "EVENTS",
+    "SEVERITY",
+    "TABLE",
+    "TransactionEvent",
+    "TransactionState",
+    "TransitionError",
+]
+
+
+class TransactionState(Enum):
+    """A state of a transactional producer. The values are the names in error messages."""
+
+    UNINITIALIZED = "uninitialized"
+    INITIALIZING = "initializing"
+    READY = "ready"
+    IN_TRANSACTION = "in a transaction"
+    COMMITTING = "committing"
+    ABORTING = "aborting"
+    ABORTABLE_ERROR = "in a transaction that must be aborted"
+    FATAL_ERROR = "unusable after a fatal error"
+
+
+class TransactionEvent(Enum):
+    """An event that changes the state of a transactional producer."""
+
+    INITIALIZE = "initialize"
+    """A start or a restart begins, and InitProducerId is sent."""
+    INITIALIZED = "initialized"
+    """The coordinator returned a producer id and an epoch."""
+    NOT_INITIALIZED = "not initialized"
+    """InitProducerId failed, or the start or restart was cancelled."""
+    BEGIN = "begin"
+    COMMIT = "commit"
+    ABORT = "abort"
+    COMMITTED = "committed"
+    """The coordinator has the commit, or there was nothing to commit."""
+    ABORTED = "aborted"
+    """The coordinator has the abort, or there was nothing to abort."""
+    FAILED_ABORTABLE = "failed, abortable"
+    """A record or a request failed, so that the transaction must be aborted."""
+    FAILED_REFUSED = "failed, refused"
+    """A record or a request failed because of the configuration or of a missing permission."""
+    FAILED_FATAL = "failed, fatal"
+    """A record or a request failed in a way that makes the producer unusable."""
+
+
+_S, _E = TransactionState, TransactionEvent
+
+TABLE: Mapping[tuple[TransactionState, TransactionEvent], TransactionState] = {
+    (_S.UNINITIALIZED, _E.INITIALIZE): _S.INITIALIZING,
+    (_S.INITIALIZING, _E.INITIALIZED): _S.READY,
+    (_S.INITIALIZING, _E.NOT_INITIALIZED): _S.UNINITIALIZED,
+    # One transaction
+    (_S.READY, _E.BEGIN): _S.IN_TRANSACTION,
+    (_S.IN_TRANSACTION, _E.COMMIT): _S.COMMITTING,
+    (_S.COMMITTING, _E.COMMITTED): _S.READY,
+    (_S.IN_TRANSACTION, _E.ABORT): _S.ABORTING,
+    (_S.ABORTABLE_ERROR, _E.ABORT): _S.ABORTING,
+    (_S.ABORTING, _E.ABORTED): _S.READY,
+    # The abort found that the commit before it was applied.
+    (_S.ABORTING, _E.COMMITTED): _S.READY,
+    # Errors
+    (_S.IN_TRANSACTION, _E.FAILED_ABORTABLE): _S.ABORTABLE_ERROR,
+    (_S.IN_TRANSACTION, _E.FAILED_REFUSED): _S.ABORTABLE_ERROR,
+    (_S.IN_TRANSACTION, _E.FAILED_FATAL): _S.FATAL_ERROR,
+    (_S.COMMITTING, _E.FAILED_ABORTABLE): _S.ABORTABLE_ERROR,
+    (_S.COMMITTING, _E.FAILED_REFUSED): _S.ABORTABLE_ERROR,
+    (_S.COMMITTING, _E.FAILED_FATAL): _S.FATAL_ERROR,
+    (_S.ABORTABLE_ERROR, _E.FAILED_ABORTABLE): _S.ABORTABLE_ERROR,
+    (_S.ABORTABLE_ERROR, _E.FAILED_REFUSED): _S.ABORTABLE_ERROR,
+    (_S.ABORTABLE_ERROR, _E.FAILED_FATAL): _S.FATAL_ERROR,
+    # The records that an abort drops, and those whose last attempt fails meanwhile
+    (_S.ABORTING, _E.FAILED_ABORTABLE): _S.ABORTING,
+    # The coordinator refused the abort: it may be tried again.
+    (_S.ABORTING, _E.FAILED_REFUSED): _S.ABORTABLE_ERROR,
+    (_S.ABORTING, _E.FAILED_FATAL): _S.FATAL_ERROR,
+    # The records that fail because the producer already has failed, and those that a restart drops
+    (_S.FATAL_ERROR, _E.FAILED_ABORTABLE): _S.FATAL_ERROR,
+    (_S.FATAL_ERROR, _E.FAILED_REFUSED): _S.FATAL_ERROR,
+    (_S.FATAL_ERROR, _E.FAILED_FATAL): _S.FATAL_ERROR,
+    # A restart
+    (_S.READY, _E.INITIALIZE): _S.INITIALIZING,
+    (_S.IN_TRANSACTION, _E.INITIALIZE): _S.INITIALIZING,
+    (_S.COMMITTING, _E.INITIALIZE): _S.INITIALIZING,
+    (_S.ABORTING, _E.INITIALIZE): _S.INITIALIZING,
+    (_S.ABORTABLE_ERROR, _E.INITIALIZE): _S.INITIALIZING,
+    (_S.FATAL_ERROR, _E.INITIALIZE): _S.INITIALIZING,
+    (_S.INITIALIZING, _E.FAILED_ABORTABLE): _S.INITIALIZING,
+}
+"""The next state for each state and event."""
+
+EVENTS: Mapping[Decision, TransactionEvent] = {
+    # A retriable error is only reported once its time is up.
+    Decision.RETRY: _E.FAILED_ABORTABLE,
+    Decision.REFRESH_AND_RETRY: _E.FAILED_ABORTABLE,
+    Decision.ABORT: _E.FAILED_ABORTABLE,
+    Decision.FAIL: _E.FAILED_REFUSED,
+    Decision.RECOVER: _E.FAILED_FATAL,
+}
+"""The event of a final error, by the decision of the policy."""
+
+SEVERITY: Mapping[TransactionEvent, int] = {
+    _E.FAILED_ABORTABLE: 1,
+    _E.FAILED_REFUSED: 2,
+    _E.FAILED_FATAL: 3,
+}
+"""The order of the events of errors. A commit raises the most severe error."""
+
+BROKEN = frozenset({_S.ABORTABLE_ERROR, _S.FATAL_ERROR})
+"""The states in which calls raise the error that led there."""
+
+CALLS: Mapping[TransactionState, tuple[str, ...]] = {
+    _S.UNINITIALIZED: ("restart()", "close()"),
+    _S.INITIALIZING: ("close()",),
+    _S.READY: ("begin_transaction()", "transaction()", "restart()", "close()"),
+    _S.IN_TRANSACTION: (
+        "send()",
+        "send_offsets_to_transaction()",
+        "commit_transaction()",
+        "abort_transaction()",
+        "restart()",
+        "close()",
+    ),
+    _S.COMMITTING: ("restart()", "close()"),
+    _S.ABORTING: ("abort_transaction()", "begin_transaction()", "restart()", "close()"),
+    _S.ABORTABLE_ERROR: ("abort_transaction()", "restart()", "close()"),
+    _S.FATAL_ERROR: ("restart()", "close()"),
+}
+"""The calls that each state allows."""
+
+
+class TransitionError(AssertionError):
+    """A pair of state and event that the table lacks: a bug in this library."""
+
+    def __init__(self, state: TransactionState, event: TransactionEvent) -> None:
+        super().__init__(
+            f"A transactional producer that is {state.value} cannot handle the event "
+            f"{event.value!r}. Please report this as a bug."
+        )
+        self.state = state
+        self.event = event

@@ -1,0 +1,215 @@
+"""The state of a transactional producer, with its current transaction and its errors. Sans-IO.
+
+Every part of the producer that needs to know whether it may send, or that has an error to report,
+uses this object. `TransactionManager` listens to its changes, and does what follows from them.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from enum import Enum
+from typing import NamedTuple
+
+from aiokclient.errors import IllegalStateError, KafkaError, TransactionAbortableError
+from aiokclient.policy import Scope, as_transaction_error, classify
+from aiokclient.producer.transaction.states import (
+    BROKEN,
+    CALLS,
+    EVENTS,
+    SEVERITY,
+    TABLE,
+    TransactionEvent,
+    TransactionState,
+    TransitionError,
+)
+
+__all__ = [
+    "CurrentTransaction",
+    "ProducerIdentity",
+    "TransactionOutcome",
+    "TransactionStatus",
+    "abortable",
+    "repeated",
+]
+
+
+class TransactionOutcome(Enum):
+    """The outcome of a transaction that has ended, as far as the producer knows."""
+
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+    UNKNOWN = "unknown"
+    """The coordinator did not answer, or another producer has taken over. The transaction may have
+    been committed or aborted."""
+
+
+_OPEN = frozenset({None, TransactionOutcome.UNKNOWN})
+SENDING = frozenset({TransactionState.IN_TRANSACTION, TransactionState.COMMITTING})
+"""The states in which batches are sent."""
+
+
+class ProducerIdentity(NamedTuple):
+    """The producer id and the epoch with which the coordinator knows the producer."""
+
+    producer_id: int = -1
+    epoch: int = -1
+
+
+class CurrentTransaction:
+    """One transaction, from its begin to its outcome."""
+
+    __slots__ = ("begun", "error", "level", "outcome", "severity", "undecided", "written")
+
+    def __init__(self, level: int, begun: float | None) -> None:
+        self.level = level
+        """The level of `transaction.version` whose requests this transaction uses."""
+        self.begun = begun
+        """The time of its begin, on the monotonic clock; None before the first transaction."""
+        self.outcome: TransactionOutcome | None = None
+        self.error: KafkaError | None = None
+        """The first of its most severe errors, as the application sees it."""
+        self.severity = 0
+        self.written = False
+        """Whether the brokers may have something of it, so that it must be ended."""
+        self.undecided = False
+        """Whether a commit was sent and neither confirmed nor refused."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the transaction has begun and has no final outcome yet."""
+        return self.begun is not None and self.outcome in _OPEN
+
+    def note_written(self) -> None:
+        """Store that a request of this transaction is about to be sent."""
+        self.written = True
+
+    def note_undecided(self) -> None:
+        """Store that a commit is about to be sent, so that the transaction may be committed."""
+        self.undecided = True
+
+    def note_decided(self) -> None:
+        """Store that the coordinator refused the commit, or answered it."""
+        self.undecided = False
+
+    def note_error(self, error: KafkaError, severity: int) -> None:
+        """Store an error, unless an earlier one is at least as severe."""
+        if severity > self.severity:
+            self.error, self.severity = error, severity
+
+    def end(self, outcome: TransactionOutcome) -> None:
+        """Store the outcome. It may be set again once an unknown one is found out."""
+        self.outcome = outcome
+
+    def lower_level(self, level: int) -> None:
+        """Use the requests of a lower level, because the cluster was downgraded."""
+        self.level = min(self.level, level)
+
+
+class TransactionStatus:
+    """The state of a transactional producer. `changed(old, new)` is called after each change."""
+
+    def __init__(self, transactional_id: str) -> None:
+        self.transactional_id = transactional_id
+        self.state = TransactionState.UNINITIALIZED
+        self.identity = ProducerIdentity()
+        self.current = CurrentTransaction(0, None)
+        """The open transaction, or the last one."""
+        self.fatal: KafkaError | None = None
+        """The error that made the producer unusable, until a restart."""
+        self.closed = False
+        self._changed: Callable[[TransactionState, TransactionState], None] = lambda old, new: None
+
+    def listen(self, changed: Callable[[TransactionState, TransactionState], None]) -> None:
+        """Call `changed(old, new)` after each change of the state."""
+        self._changed = changed
+
+    def close(self) -> None:
+        """Ignore errors from now on, because the producer is being closed."""
+        self.closed = True
+
+    # Sending
+
+    @property
+    def may_send(self) -> bool:
+        """Whether batches of the open transaction may be sent."""
+        return self.state in SENDING
+
+    def adopt(self, identity: ProducerIdentity) -> None:
+        """Use this producer id and epoch from now on."""
+        self.identity = identity
+
+    # Events
+
+    def step(self, event: TransactionEvent) -> None:
+        """Change the state after an event. Raise `TransitionError` for a pair without a row."""
+        old = self.state
+        new = TABLE.get((old, event))
+        if new is None:
+            raise TransitionError(old, event)
+        if new is not old:
+            self.state = new
+            self._changed(old, new)
+
+    def begin(self, level: int, now: float) -> CurrentTransaction:
+        """Open a transaction."""
+        self.current = CurrentTransaction(level, now)
+        self.step(TransactionEvent.BEGIN)
+        return self.current
+
+    def end(self, outcome: TransactionOutcome, event: TransactionEvent) -> None:
+        """End the current transaction, with the event that says how."""
+        self.current.end(outcome)
+        self.step(event)
+
+    def failed(self, error: KafkaError, scope: Scope) -> KafkaError:
+        """Handle a final error of a record or of a request. Return the error to raise for it."""
+        event = EVENTS[classify(error, scope)]
+        raised = as_transaction_error(error, scope)
+        if self.closed:
+            return raised
+        self.current.note_error(raised, SEVERITY[event])
+        if event is TransactionEvent.FAILED_FATAL and self.fatal is None:
+            self.fatal = raised
+        self.step(event)
+        return raised
+
+    def recover(self) -> None:
+        """Forget the fatal error, because the producer restarts."""
+        self.fatal = None
+
+    # Calls of the application
+
+    def require(self, *states: TransactionState, call: str) -> None:
+        """Raise the error to raise for a call that only these states allow.
+
+        In a state after an error, this is that error, unless the call is a mistake in any case.
+        """
+        if self.state in states:
+            return
+        error = self.fatal or (self.current.error if self.state in BROKEN else None)
+        if error is not None:
+            raise repeated(error)
+        raise self.misuse(call)
+
+    def misuse(self, call: str) -> IllegalStateError:
+        """Return the error for a call that the state does not allow."""
+        allowed = ", ".join(CALLS[self.state])
+        return IllegalStateError(
+            f"{call} is not allowed while the producer is {self.state.value}. Allowed calls: "
+            f"{allowed}."
+        )
+
+
+def abortable(text: str) -> TransactionAbortableError:
+    """Return an abortable error that no broker sent."""
+    error = TransactionAbortableError(text)
+    error.code = error.name = None
+    return error
+
+
+def repeated(error: KafkaError) -> KafkaError:
+    """Return a copy of an error, because an exception collects the tracebacks of each raise."""
+    copied = copy.copy(error)
+    copied.__cause__, copied.__suppress_context__ = error.__cause__, error.__suppress_context__
+    return copied.with_traceback(None)

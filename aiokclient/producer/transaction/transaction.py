@@ -1,0 +1,230 @@
+"""One transaction, as the application sees it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+from aiokclient.background import ended, new_task
+from aiokclient.cluster.tracebacks import lets_go
+from aiokclient.errors import IllegalStateError, KafkaError
+from aiokclient.producer.transaction.offsets import Offsets
+from aiokclient.producer.transaction.states import TransactionState
+from aiokclient.producer.transaction.status import CurrentTransaction, TransactionOutcome
+from aiokclient.types import GroupMetadata, Headers
+
+if TYPE_CHECKING:
+    from aiokclient.producer._pure.delivery import Delivery
+    from aiokclient.producer.transaction.manager import TransactionManager
+
+__all__ = ["ConsumerReads", "Transaction", "TransactionalConsumer"]
+
+
+UNWINDING_S = 1.0
+"""Seconds beyond its limit that an abort may take to end."""
+ABORTED_FROM = frozenset(
+    {
+        TransactionState.IN_TRANSACTION,
+        TransactionState.ABORTABLE_ERROR,
+        TransactionState.ABORTING,
+    }
+)
+
+
+class ConsumerReads(Protocol):
+    """What a consumer has read in a transaction."""
+
+    def offsets(self) -> Offsets:
+        """Return the offsets to commit."""
+
+    def member(self) -> GroupMetadata:
+        """Return the identity in the group with which to commit them."""
+
+    def committed(self) -> None:
+        """Handle that the transaction was committed."""
+
+    async def go_back(self, timeout: float) -> None:
+        """Read again what was read in the transaction, because it was aborted."""
+
+
+class TransactionalConsumer(Protocol):
+    """A consumer that can be added to a transaction."""
+
+    def _for_transaction(self) -> ConsumerReads:
+        """Begin to observe what is read. Raise IllegalStateError if that cannot be committed."""
+
+
+class TransactionOwner(Protocol):
+    """The producer of a transaction."""
+
+    def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        partition: int | None = None,
+        timestamp: int | None = None,
+        headers: Headers = (),
+    ) -> Delivery:
+        """Send a record."""
+
+    def _began(self, transaction: Transaction) -> None:
+        """Store the transaction that has just begun."""
+
+
+class Transaction:
+    """One transaction of a producer; `producer.transaction()` returns it.
+
+    `outcome` is None while it is open, and then a `TransactionOutcome`.
+    """
+
+    def __init__(self, producer: TransactionOwner, manager: TransactionManager) -> None:
+        self._producer = producer
+        self._manager = manager
+        self._current: CurrentTransaction | None = None
+        self._consumers: dict[int, ConsumerReads] = {}
+
+    def __repr__(self) -> str:
+        outcome = "open" if self.outcome is None else self.outcome.value
+        return f"<Transaction of {self._manager.status.transactional_id!r}, {outcome}>"
+
+    @property
+    def outcome(self) -> TransactionOutcome | None:
+        """COMMITTED, ABORTED or UNKNOWN; None while the transaction is open."""
+        return None if self._current is None else self._current.outcome
+
+    def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        partition: int | None = None,
+        timestamp: int | None = None,
+        headers: Headers = (),
+    ) -> Delivery:
+        """Send a record in this transaction. Synchronous; the same as `Producer.send`.
+
+        Raises IllegalStateError after the end of the transaction.
+        """
+        self._require_open("send()")
+        return self._producer.send(topic, value, key, partition, timestamp, headers)
+
+    def add(self, consumer: TransactionalConsumer) -> None:
+        """Commit what the consumer has read, `consumer.consumed()`, with this transaction.
+
+        Synchronous. The offsets are taken at the commit. If a rebalance takes away a partition of
+        which records were read in the meantime, the commit fails with the error of the group. If
+        the transaction is aborted, the consumer goes back to its committed offsets or, without
+        them, to where it was when it was added. Raises IllegalStateError for a consumer that has no
+        group or commits automatically (set `enable_auto_commit=False`).
+        """
+        self._require_open("add()")
+        if id(consumer) not in self._consumers:
+            self._consumers[id(consumer)] = consumer._for_transaction()
+
+    @lets_go
+    async def send_offsets(
+        self, offsets: Any, group_metadata: GroupMetadata, timeout: float | None = None
+    ) -> None:
+        """Commit offsets with this transaction; see `Producer.send_offsets_to_transaction`."""
+        self._require_open("send_offsets()")
+        producer: Any = self._producer
+        await producer.send_offsets_to_transaction(offsets, group_metadata, timeout)
+
+    @lets_go
+    async def __aenter__(self) -> Self:
+        await self._begin()
+        return self
+
+    @lets_go
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error is not None:
+            await self._abort()
+        elif self._is_current and self._manager.status.state is not TransactionState.READY:
+            try:
+                await self._manager.commit(None, self.last_offsets)
+            except KafkaError:
+                worse = await self._abort()
+                if worse is not None:
+                    raise worse from None
+                if self.outcome is not TransactionOutcome.COMMITTED:
+                    raise
+            except asyncio.CancelledError:
+                await self._abort()
+                raise
+            self.committed()
+
+    # What the producer calls
+
+    async def _begin(self) -> None:
+        if self._current is not None:
+            raise IllegalStateError("This transaction has ended. Begin another one.")
+        self._current = await self._manager.begin()
+        self._producer._began(self)
+
+    def last_offsets(self) -> list[tuple[Offsets, GroupMetadata]]:
+        """Return what the added consumers have read."""
+        found = [(reads.offsets(), reads.member()) for reads in self._consumers.values()]
+        return [(offsets, member) for offsets, member in found if offsets]
+
+    def committed(self) -> None:
+        """Handle that the transaction was committed."""
+        for reads in self._consumers.values():
+            reads.committed()
+        self._consumers.clear()
+
+    async def go_back(self, timeout: float) -> None:
+        """Have the added consumers go back, because the transaction was aborted."""
+        consumers, self._consumers = self._consumers, {}
+        for reads in consumers.values():
+            await reads.go_back(timeout)
+
+    # The end
+
+    @property
+    def _is_current(self) -> bool:
+        return self._current is not None and self._manager.status.current is self._current
+
+    def _require_open(self, call: str) -> None:
+        if self._current is None:
+            raise IllegalStateError(f"{call}: The transaction has not begun. Use `async with`.")
+        if not self._is_current or self._manager.status.state is TransactionState.READY:
+            raise IllegalStateError(
+                f"{call}: The transaction has ended ({self.outcome}). Begin another one."
+            )
+        self._manager.require_open(call)
+
+    async def _abort(self) -> KafkaError | None:
+        """Abort the transaction unless it has ended, shielded and within `close_timeout_ms`.
+
+        Return the error that makes the producer unusable, if the abort met one.
+        """
+        if not self._is_current:
+            return None
+        limit_s = self._manager.close_timeout_s
+        task = new_task(asyncio.get_running_loop(), self._abort_within(limit_s))
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError:
+            await ended(task, at_most=limit_s + UNWINDING_S)
+            raise
+        return task.result()
+
+    async def _abort_within(self, limit_s: float) -> KafkaError | None:
+        worse: KafkaError | None = None
+        if self._manager.status.state in ABORTED_FROM:
+            try:
+                await self._manager.abort(limit_s, accept_commit=True)
+            except KafkaError as error:
+                worse = error
+        if self.outcome is not TransactionOutcome.COMMITTED:
+            with contextlib.suppress(KafkaError):
+                await self.go_back(limit_s)
+        return worse
