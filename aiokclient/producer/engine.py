@@ -49,7 +49,7 @@ class Engine:
         failure_hooks: FailureHooks,
         accept: Callable[[bool], object],
     ) -> None:
-        """`accept(open)` is called when a transaction begins to accept records, or no longer does."""
+        """`accept(open)` is called when records are accepted from now on, or no longer."""
         loop = asyncio.get_running_loop()
         self.cluster = cluster
         self.senders: dict[int, Sender] = {}
