@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from aiokclient.errors import KafkaError
     from aiokclient.group import GroupMember, GroupProtocol
     from aiokclient.patterns import single_writer, work_pool
-    from aiokclient.producer import Delivery, Producer
+    from aiokclient.producer import Delivery, Producer, Transaction, TransactionOutcome
     from aiokclient.types import (
         SKIP,
         ConsumerRecord,
@@ -82,6 +82,8 @@ __all__ = [
     "TimestampType",
     "Tls",
     "TopicPartition",
+    "Transaction",
+    "TransactionOutcome",
     "errors",
     "native",
     "protocol",
@@ -118,6 +120,8 @@ _PLACES = {
     "Producer": "producer",
     "Records": "consumer",
     "Tls": "config.security",
+    "Transaction": "producer",
+    "TransactionOutcome": "producer",
     "single_writer": "patterns",
     "work_pool": "patterns",
 }

@@ -160,8 +160,9 @@ class ProducerConfig(ClientConfig):
     transactional_id: str | None = option(
         OPTIONAL_TEXT,
         None,
-        "The name that identifies this producer in transactions. Transactions are not available "
-        "in this version.",
+        "The name that identifies this producer in transactions, also after a restart of the "
+        "process. A producer fences older ones with the same name. It enables transactions, and "
+        "every record must then be sent in a transaction.",
     )
     transaction_timeout_ms: int = option(
         POSITIVE,

@@ -124,6 +124,11 @@ def settle_idempotence(config: Any) -> None:
 
     Raises ConfigError if the options contradict each other.
     """
+    if config.transactional_id == "":
+        raise ConfigError(
+            "transactional_id: It is empty. Name the producer, or leave it out if the producer "
+            "needs no transactions."
+        )
     reasons = []
     if config.acks != -1:
         reasons.append("acks='all'")

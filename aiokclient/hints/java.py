@@ -37,7 +37,7 @@ ABSENT: Final = {
     "metadata_cluster_check_enable": "The cluster id is always checked in this version.",
     "security_providers": _JVM,
     "config_providers": "Read secrets in the program and pass them as options.",
-    "transaction_two_phase_commit_enable": "Transactions are not available in this version.",
+    "transaction_two_phase_commit_enable": "Two-phase commit (KIP-939) is not available.",
     "bootstrap_controllers": "Connect to brokers with bootstrap_servers.",
     "share_acknowledgement_mode": _SHARE,
     "share_acquire_mode": _SHARE,

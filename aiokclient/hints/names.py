@@ -49,7 +49,7 @@ CLASSES: Final = {
 
 _START = "Start a client with `async with`, `await client.start()`, or `await client`."
 _CLOSE = "Await close(), or use `async with`."
-_NO_TXN = "Transactions are not available in this version."
+_STARTS = "The start of a producer does this. After an error, use `await producer.restart()`."
 _ASSIGN = "Use assign(), which keeps the positions of partitions that remain assigned."
 _COMMON: Final = {
     "stop": _CLOSE,
@@ -120,17 +120,12 @@ ATTRIBUTES: Final[dict[str, dict[str, str]]] = {
         "create_batch": "Use send_many(topic, values). Batches are made by the producer.",
         "poll": "There is nothing to poll: deliveries complete in the event loop.",
         "purge": "Use close(0), which fails all records that are not sent yet.",
-        "sendOffsetsToTransaction": _NO_TXN,
-        "send_offsets_to_transaction": _NO_TXN,
-        "init_transactions": _NO_TXN,
-        "begin_transaction": _NO_TXN,
-        "commit_transaction": _NO_TXN,
-        "abort_transaction": _NO_TXN,
-        "transaction": _NO_TXN,
-        "initTransactions": _NO_TXN,
-        "beginTransaction": _NO_TXN,
-        "commitTransaction": _NO_TXN,
-        "abortTransaction": _NO_TXN,
+        "sendOffsetsToTransaction": "Use `await producer.send_offsets_to_transaction(...)`.",
+        "init_transactions": _STARTS,
+        "initTransactions": _STARTS,
+        "beginTransaction": "Use `await producer.begin_transaction()`, or transaction().",
+        "commitTransaction": "Use `await producer.commit_transaction()`, or transaction().",
+        "abortTransaction": "Use `await producer.abort_transaction()`, or transaction().",
         "partitionsFor": "Use `await producer.partitions_for(topic)`.",
         "partitions_for_topic": "Use `await producer.partitions_for(topic)`.",
         **_COMMON,

@@ -62,9 +62,7 @@ class Engine:
             callbacks,
             lambda now: self._expiry.expire(now),
         )
-        status = None
-        if config.transactional_id is not None:
-            status = TransactionStatus(config.transactional_id)
+        status = _transaction_status(config)
         self.accumulator = Accumulator(
             config,
             loop,
@@ -106,19 +104,22 @@ class Engine:
             self._poke_all,
             self._fail_without_id,
         )
-        self.transactions: TransactionManager | None = None
-        if status is not None:
-            self.transactions = TransactionManager(
-                config,
-                cluster,
-                supervisor,
-                status,
-                self.accumulator,
-                self.flush,
-                self.failures.take,
-                accept,
-            )
+        self.transactions = None if status is None else self._make_transactions(status, accept)
         self._ends: list[Callable[[], None]] = []
+
+    def _make_transactions(
+        self, status: TransactionStatus, accept: Callable[[bool], object]
+    ) -> TransactionManager:
+        return TransactionManager(
+            self._config,
+            self.cluster,
+            self._supervisor,
+            status,
+            self.accumulator,
+            self.flush,
+            self.failures.take,
+            accept,
+        )
 
     def start(self) -> None:
         """Follow the metadata, and request a producer id in the background.
@@ -235,3 +236,9 @@ class Engine:
         for batch in list(self.accumulator.pending):
             if batch.identity is None and batch.queue.partition is not None:
                 self.accumulator.fail(batch, error)
+
+
+def _transaction_status(config: ProducerConfig) -> TransactionStatus | None:
+    if config.transactional_id is None:
+        return None
+    return TransactionStatus(config.transactional_id)

@@ -54,7 +54,7 @@ OPTIONS: list[tuple[Make, dict[str, Any], str]] = [
         },
         "cannot be set with group_protocol='consumer'. .* see group_remote_assignor",
     ),
-    (Producer, {"transactional_id": "t"}, "transactions are not available in this version"),
+    (Producer, {"transactional_id": ""}, "transactional_id: It is empty. Name the producer"),
     (Producer, {"acks": 2}, "acks: 2 is not allowed. It must be one of 'all', 0 and 1"),
     (Producer, {"compression_type": "brotli"}, "one of 'none', 'gzip', 'snappy', 'lz4' and 'zstd'"),
     (Producer, {"linger_ms": "5"}, "linger_ms: '5' is not allowed. It must be an integer"),

@@ -9,9 +9,7 @@ import pytest
 from driver import Writer
 from world import World, simulate
 
-from aiokclient import Producer
 from aiokclient.errors import (
-    ConfigError,
     NotEnoughReplicasAfterAppendError,
     NotEnoughReplicasError,
     RequestTimedOutError,
@@ -162,8 +160,3 @@ def test_a_silent_broker_gets_no_records_without_a_key() -> None:
             await producer.flush()
 
     simulate(scenario, brokers=3, topics={"t": 3})
-
-
-def test_transactions_are_not_there_yet() -> None:
-    with pytest.raises(ConfigError, match="transactions are not available"):
-        Producer(bootstrap_servers="h:1", transactional_id="t-1")
