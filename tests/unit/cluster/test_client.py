@@ -117,7 +117,7 @@ async def test_a_leader_that_moved(broker: ScriptedBroker, open_client: Open) ->
 
 async def test_an_api_that_the_broker_lacks(broker: ScriptedBroker, open_client: Open) -> None:
     client = await open_client()
-    with pytest.raises(UnsupportedVersionError, match="no API DescribeGroups"):
+    with pytest.raises(UnsupportedVersionError, match="does not support the API DescribeGroups"):
         await client.request(DescribeGroupsRequest(groups=["g"]), AnyBroker())
 
 
