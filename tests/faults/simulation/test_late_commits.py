@@ -20,7 +20,7 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("back", [False, True], ids=["of another", "had by another"])
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_late_commit(protocol: str, back: bool, seed: int) -> None:
+def test_a_late_commit_of_a_lost_partition_is_refused(protocol: str, back: bool, seed: int) -> None:
     """The commit is refused while another member owns the partition, and after it has left."""
 
     async def scenario(world: World) -> None:

@@ -25,25 +25,25 @@ def account(*offsets: int) -> tuple[Ledger, list[Payload]]:
     return ledger, payloads
 
 
-def test_a_whole_account() -> None:
+def test_a_complete_ledger_passes() -> None:
     ledger, _ = account(0, 1, 2)
     ledger.check()
     assert ledger.summary() == "3 sent, 3 acknowledged, 0 failed {}, 3 read"
 
 
-def test_a_loss() -> None:
+def test_a_lost_record_is_detected() -> None:
     ledger, _ = account(0, 1)
     with pytest.raises(BrokenInvariantError, match="A: acknowledged and lost: 1"):
         ledger.check()
 
 
-def test_a_wrong_offset() -> None:
+def test_a_wrong_offset_is_detected() -> None:
     ledger, _ = account(0, 1, 3)
     with pytest.raises(BrokenInvariantError, match="A: not at the offset"):
         ledger.check()
 
 
-def test_a_double() -> None:
+def test_a_repeated_record_is_detected() -> None:
     ledger, payloads = account(0, 1, 2)
     ledger.consume(Read("t", 0, 3, pack(payloads[1])))
     with pytest.raises(BrokenInvariantError, match="A: there more than once"):
@@ -52,7 +52,7 @@ def test_a_double() -> None:
     ledger.check()
 
 
-def test_another_order() -> None:
+def test_a_wrong_order_is_detected() -> None:
     ledger = Ledger()
     payloads = [ledger.payload(1, "t", 0) for _ in range(2)]
     for offset, payload in enumerate(reversed(payloads)):
@@ -71,12 +71,12 @@ def test_another_order() -> None:
         (Read("t", 0, 0, b""), "C: a corrupt"),
     ],
 )
-def test_what_is_broken_or_misplaced(read: Read, complaint: str) -> None:
+def test_corrupt_and_misplaced_records_are_detected(read: Read, complaint: str) -> None:
     with pytest.raises(BrokenInvariantError, match=complaint):
         Ledger().consume(read)
 
 
-def test_without_an_outcome() -> None:
+def test_a_send_without_an_outcome_is_detected() -> None:
     ledger = Ledger()
     ledger.payload(1, "t", 0)
     with pytest.raises(BrokenInvariantError, match="without any outcome: 1"):

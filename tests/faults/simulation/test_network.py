@@ -103,7 +103,7 @@ def test_time_jumps_to_the_next_timer() -> None:
         assert runner.run(main()) == (3600, 3)
 
 
-def test_who_waits_for_ever_is_named() -> None:
+def test_a_task_that_waits_forever_is_named() -> None:
     async def main() -> None:
         await asyncio.create_task(asyncio.Event().wait(), name="the sleeper")
 
@@ -114,7 +114,7 @@ def test_who_waits_for_ever_is_named() -> None:
         runner.run(main())
 
 
-def test_who_spins_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_in_a_busy_loop_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aiokclient.testing.simulation.loop.IDLE_TURNS", 1000)
 
     async def main() -> None:
@@ -129,7 +129,7 @@ def test_who_spins_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("slicing", [0.0, 0.5, 1.0])
-def test_bytes_arrive_whole_and_in_order(slicing: float) -> None:
+def test_bytes_arrive_completely_and_in_order(slicing: float) -> None:
     sent = [random.Random(i).randbytes(i) for i in range(60)]
 
     async def test(wired: Wired) -> None:
@@ -142,7 +142,7 @@ def test_bytes_arrive_whole_and_in_order(slicing: float) -> None:
     simulate(test, weather=Weather(slicing=slicing), echo=True)
 
 
-def test_a_buffer_changed_too_early_is_seen() -> None:
+def test_a_buffer_that_is_changed_too_early_is_detected() -> None:
     async def test(wired: Wired) -> None:
         client = await wired.connect()
         buffer = bytearray(b"right")
@@ -155,7 +155,7 @@ def test_a_buffer_changed_too_early_is_seen() -> None:
 
 
 @pytest.mark.parametrize("byte", [0, 1, 5, 9])
-def test_a_connection_dies_at_the_byte(byte: int) -> None:
+def test_a_connection_is_reset_at_the_given_byte(byte: int) -> None:
     async def test(wired: Wired) -> None:
         wired.network.cut_next(requests=byte)
         client = await wired.connect()
@@ -167,7 +167,7 @@ def test_a_connection_dies_at_the_byte(byte: int) -> None:
     simulate(test)
 
 
-def test_closing_lets_what_was_written_arrive() -> None:
+def test_written_bytes_arrive_after_a_close() -> None:
     async def test(wired: Wired) -> None:
         client = await wired.connect()
         client.transport.write(b"last words")
@@ -180,7 +180,7 @@ def test_closing_lets_what_was_written_arrive() -> None:
     simulate(test)
 
 
-def test_aborting_throws_away_and_resets() -> None:
+def test_an_abort_discards_bytes_and_resets() -> None:
     async def test(wired: Wired) -> None:
         client = await wired.connect()
         client.transport.write(b"never heard")
@@ -192,7 +192,7 @@ def test_aborting_throws_away_and_resets() -> None:
     simulate(test)
 
 
-def test_a_reader_that_pauses_holds_the_writer() -> None:
+def test_a_paused_reader_pauses_the_writer() -> None:
     async def test(wired: Wired) -> None:
         client = await wired.connect()
         server = wired.servers[0]
@@ -209,7 +209,7 @@ def test_a_reader_that_pauses_holds_the_writer() -> None:
     simulate(test)
 
 
-def test_a_partition_holds_bytes_and_connections_back() -> None:
+def test_a_network_partition_delays_bytes_and_connections() -> None:
     async def test(wired: Wired) -> None:
         client = await wired.connect()
         wired.network.part({"client"}, {PLACE})
@@ -226,7 +226,7 @@ def test_a_partition_holds_bytes_and_connections_back() -> None:
     simulate(test)
 
 
-def test_refusals_and_names() -> None:
+def test_connections_are_refused_and_names_resolved_as_configured() -> None:
     async def test(wired: Wired) -> None:
         network = wired.network
         network.refuse(PLACE)
@@ -250,7 +250,7 @@ def test_refusals_and_names() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_lossy_weather_gives_prefixes_only(seed: int) -> None:
+def test_random_resets_deliver_only_prefixes(seed: int) -> None:
     async def test(wired: Wired) -> None:
         for number in range(10):
             client = await wired.connect()

@@ -15,7 +15,7 @@ def member(world: World, listener: Member, **options: Any) -> Any:
     return world.consumer("t", **{**QUICK, "listener": listener, **options})
 
 
-def test_a_member_that_commits_what_it_has_not_processed() -> None:
+def test_a_commit_of_unprocessed_records_is_detected() -> None:
     async def scenario(world: World) -> None:
         fill(world, 10)
         books = Ownership(lambda: world.now)
@@ -33,7 +33,7 @@ def test_a_member_that_commits_what_it_has_not_processed() -> None:
     simulate(scenario)
 
 
-def test_a_member_that_goes_on_with_what_it_gave_up() -> None:
+def test_processing_after_a_revocation_is_detected() -> None:
     async def scenario(world: World) -> None:
         fill(world, 10)
         books = Ownership(lambda: world.now)
@@ -49,7 +49,7 @@ def test_a_member_that_goes_on_with_what_it_gave_up() -> None:
     simulate(scenario)
 
 
-def test_a_handler_that_outlives_the_record_it_was_for() -> None:
+def test_a_handler_that_continues_after_done_is_detected() -> None:
     """A handler that keeps working after it marked its record as done is detected.
 
     The partition is revoked while the handler is at work.
@@ -74,7 +74,7 @@ def test_a_handler_that_outlives_the_record_it_was_for() -> None:
     simulate(scenario)
 
 
-def test_two_that_believe_they_own_the_same() -> None:
+def test_two_owners_of_one_partition_are_detected() -> None:
     books = Ownership(lambda: 0.0)
     one, two = books.member("one"), books.member("two")
     tp = TopicPartition("t", 0)

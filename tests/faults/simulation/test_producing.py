@@ -36,7 +36,7 @@ async def produced(world: World, count: int = 300, **options: Any) -> None:
 
 @pytest.mark.fault(1)
 @pytest.mark.parametrize("failover_s", [0.0, 3.0])
-def test_the_leader_dies_and_returns(failover_s: float) -> None:
+def test_no_record_is_lost_when_the_leader_dies_and_returns(failover_s: float) -> None:
     async def scenario(world: World) -> None:
         producing = asyncio.create_task(produced(world, 1000))
         await world.ledger.until(100)
@@ -52,7 +52,7 @@ def test_the_leader_dies_and_returns(failover_s: float) -> None:
 
 @pytest.mark.fault(2)
 @pytest.mark.parametrize("times", [1, 3])
-def test_answers_lost_after_the_append(times: int) -> None:
+def test_records_are_written_once_when_responses_are_lost(times: int) -> None:
     async def scenario(world: World) -> None:
         with world.cluster.drop(ApiKey.PRODUCE, when="after", times=times) as fault:
             await produced(world)
@@ -93,7 +93,7 @@ def test_a_duplicate_is_a_success_when_it_was_sent_before() -> None:
 
 
 @pytest.mark.fault(3)
-def test_leaders_move_with_five_requests_in_flight() -> None:
+def test_the_order_holds_when_leaders_move_with_five_requests_in_flight() -> None:
     async def scenario(world: World) -> None:
         with world.cluster.delay(ApiKey.PRODUCE, 0.1, when="after"):
             producing = asyncio.create_task(produced(world, 1000, linger_ms=0))
@@ -108,7 +108,7 @@ def test_leaders_move_with_five_requests_in_flight() -> None:
 
 
 @pytest.mark.fault(4)
-def test_metadata_stays_stale_after_a_move() -> None:
+def test_records_arrive_late_when_metadata_stays_stale() -> None:
     """Metadata that names a former leader causes no hot loop, and the records arrive later."""
 
     def without_hints(request: Any, response: Any) -> Any:
@@ -149,7 +149,7 @@ def test_metadata_stays_stale_after_a_move() -> None:
 
 
 @pytest.mark.fault(8)
-def test_out_of_order_sequences() -> None:
+def test_no_record_is_lost_when_sequences_are_refused() -> None:
     """A refusal may cost a producer epoch, but never a record."""
 
     async def scenario(world: World) -> None:
@@ -164,7 +164,7 @@ def test_out_of_order_sequences() -> None:
 
 
 @pytest.mark.fault(9)
-def test_unknown_producer_ids() -> None:
+def test_no_record_is_lost_when_the_producer_id_is_unknown() -> None:
     async def scenario(world: World) -> None:
         producing = asyncio.create_task(produced(world, 1000, linger_ms=0))
         for _ in range(3):
@@ -177,7 +177,7 @@ def test_unknown_producer_ids() -> None:
 
 
 @pytest.mark.fault(9)
-def test_a_producer_is_forgotten_while_it_rests() -> None:
+def test_records_are_written_after_the_broker_forgot_an_idle_producer() -> None:
     async def scenario(world: World) -> None:
         async with world.producer() as producer:
             for _ in range(3):
@@ -240,7 +240,7 @@ def test_a_reset_at_each_byte(direction: str) -> None:
 
 @pytest.mark.fault(12)
 @pytest.mark.parametrize("slicing", [0.0, 1.0])
-def test_reads_of_one_byte_and_of_many_frames(slicing: float) -> None:
+def test_responses_are_read_in_pieces_of_any_size(slicing: float) -> None:
     async def scenario(world: World) -> None:
         await produced(world, 200, linger_ms=0)
         assert not world.ledger.failed
@@ -250,7 +250,7 @@ def test_reads_of_one_byte_and_of_many_frames(slicing: float) -> None:
 
 @pytest.mark.fault(17)
 @pytest.mark.parametrize("days", [1, -1])
-def test_the_wall_clock_jumps(days: int) -> None:
+def test_no_record_expires_early_when_the_wall_clock_jumps(days: int) -> None:
     """When the wall clock jumps, nothing expires early, and the delivery timeout still applies."""
 
     async def scenario(world: World) -> None:
@@ -273,7 +273,7 @@ def test_the_wall_clock_jumps(days: int) -> None:
 
 @pytest.mark.fault(20)
 @pytest.mark.parametrize("change", ["missing", "twice", "topic missing"])
-def test_partitions_missing_from_an_answer_or_there_twice(change: str) -> None:
+def test_partitions_missing_or_repeated_in_a_response_cost_nothing(change: str) -> None:
     def tamper(request: Any, response: Any) -> Any:
         topics = response.responses
         if change == "topic missing":
@@ -294,7 +294,7 @@ def test_partitions_missing_from_an_answer_or_there_twice(change: str) -> None:
 
 
 @pytest.mark.fault(23)
-def test_an_unknown_topic_id() -> None:
+def test_records_are_written_after_an_unknown_topic_id() -> None:
     async def scenario(world: World) -> None:
         with world.cluster.fail(ApiKey.PRODUCE, UnknownTopicIdError, times=5):
             await produced(world)
@@ -304,7 +304,7 @@ def test_an_unknown_topic_id() -> None:
 
 
 @pytest.mark.fault(39)
-def test_a_producer_faster_than_the_brokers() -> None:
+def test_drain_bounds_a_producer_that_is_faster_than_the_brokers() -> None:
     """`drain` waits for room.
 
     Without it, records are refused in the end, but none that was accepted is lost.

@@ -97,7 +97,7 @@ def at_each_moment(
 
 @pytest.mark.parametrize("change", ["none", "assigned anew", "one assigned anew"])
 @pytest.mark.parametrize("way", WAYS)
-def test_to_the_end_again_and_again(way: str, change: str) -> None:
+def test_repeated_reading_to_the_end_misses_nothing(way: str, change: str) -> None:
     """Records after the end of one iteration are delivered by the next one."""
 
     async def scenario(world: World, n: int) -> None:
@@ -129,7 +129,7 @@ def test_to_the_end_again_and_again(way: str, change: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["closed", "cancelled and closed"])
-def test_nothing_fetched_is_kept_by_who_is_closed(how: str) -> None:
+def test_a_closed_consumer_keeps_no_fetched_records(how: str) -> None:
     async def scenario(world: World, n: int) -> None:
         writing = Writing(world, n)
         writing.add()
@@ -153,7 +153,7 @@ def test_nothing_fetched_is_kept_by_who_is_closed(how: str) -> None:
 
 
 @pytest.mark.parametrize("by_hand", [False, True])
-def test_topics_that_are_not_subscribed_to_any_more(by_hand: bool) -> None:
+def test_no_record_of_an_unsubscribed_topic_is_delivered(by_hand: bool) -> None:
     """No record of a topic without a subscription is delivered.
 
     This holds even while the brokers return no offsets of the new topics.
@@ -182,7 +182,7 @@ def test_topics_that_are_not_subscribed_to_any_more(by_hand: bool) -> None:
 
 
 @pytest.mark.parametrize("protocol", ["range", "cooperative-sticky", "consumer"])
-def test_a_rebalance_is_not_the_end(protocol: str) -> None:
+def test_a_rebalance_does_not_end_an_iteration_to_the_end(protocol: str) -> None:
     """An iteration to the end survives a rebalance, in which nothing is assigned for a moment."""
     count = 40
 

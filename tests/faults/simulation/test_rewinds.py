@@ -49,7 +49,7 @@ def jumps(group: Herd) -> list[Any]:
 
 @STRATEGIES
 @pytest.mark.parametrize("when", ["before its sync", "its sync is lost", "after its sync"])
-def test_the_leader_dies(strategy: str, when: str) -> None:
+def test_a_rewind_is_carried_out_once_when_the_leader_dies(strategy: str, when: str) -> None:
     async def scenario(world: World) -> None:
         group = await herd(world, strategy)
         leader = group.leader()
@@ -77,7 +77,9 @@ def test_the_leader_dies(strategy: str, when: str) -> None:
 @STRATEGIES
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("what", ["join", "sync", "commit"])
-def test_the_coordinator_moves(strategy: str, what: str, when: str) -> None:
+def test_a_rewind_is_carried_out_once_when_the_coordinator_moves(
+    strategy: str, what: str, when: str
+) -> None:
     """The rewind request is carried out once, and the call returns."""
     api, which = {
         "join": (ApiKey.JOIN_GROUP, orders_in),
@@ -98,7 +100,9 @@ def test_the_coordinator_moves(strategy: str, what: str, when: str) -> None:
 @STRATEGIES
 @pytest.mark.parametrize("state", ["PreparingRebalance", "CompletingRebalance", "Stable"])
 @pytest.mark.parametrize("persisted", [True, False])
-def test_the_coordinator_moves_in_a_state(strategy: str, state: str, persisted: bool) -> None:
+def test_a_rewind_is_carried_out_once_when_the_coordinator_moves_in_each_state(
+    strategy: str, state: str, persisted: bool
+) -> None:
     async def scenario(world: World) -> None:
         group = await herd(world, strategy)
         before = world.cluster.groups["g"].generation
@@ -120,7 +124,7 @@ def test_the_coordinator_moves_in_a_state(strategy: str, state: str, persisted: 
 
 @STRATEGIES
 @pytest.mark.parametrize("when", ["joined", "assigned", "committed"])
-def test_who_ordered_it_dies(strategy: str, when: str) -> None:
+def test_a_rewind_ends_cleanly_when_its_caller_dies(strategy: str, when: str) -> None:
     """If the caller dies, partitions that its request has reached are rewound once.
 
     The others are not rewound, even if the caller returns.
@@ -146,7 +150,7 @@ def test_who_ordered_it_dies(strategy: str, when: str) -> None:
 
 
 @STRATEGIES
-def test_who_ordered_it_is_back_with_its_instance_id(strategy: str) -> None:
+def test_a_static_caller_that_returns_rewinds_its_own_partitions(strategy: str) -> None:
     """A caller that returns with its instance id gets its former assignment.
 
     That contains the rewind request, so the caller rewinds its own partitions now.
@@ -182,7 +186,9 @@ COMMITS: dict[str, dict[str, Any]] = {
 @STRATEGIES
 @pytest.mark.parametrize("commits", COMMITS.values(), ids=COMMITS)
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_an_owner_dies_around_its_commit(strategy: str, when: str, commits: dict[str, Any]) -> None:
+def test_a_rewind_is_not_lost_when_an_owner_dies_around_its_commit(
+    strategy: str, when: str, commits: dict[str, Any]
+) -> None:
     """An owner that dies before its commit leaves the rewind to the next owner.
 
     If it dies after the commit, the next owner begins at the rewound offset, and does not rewind
@@ -211,7 +217,7 @@ def test_an_owner_dies_around_its_commit(strategy: str, when: str, commits: dict
 
 @STRATEGIES
 @pytest.mark.parametrize("between", [0.002, 0.05, 0.3])
-def test_two_orders_at_once(strategy: str, between: float) -> None:
+def test_two_concurrent_rewind_requests_both_return(strategy: str, between: float) -> None:
     """Both calls return.
 
     If one rebalance carries both requests, the later one decides. Otherwise, the later one is
@@ -279,7 +285,7 @@ def test_rewind_group_keeps_an_offset_of_an_open_transaction() -> None:
 
 
 @STRATEGIES
-def test_partitions_change_hands_meanwhile(strategy: str) -> None:
+def test_a_rewind_is_carried_out_while_partitions_move(strategy: str) -> None:
     async def scenario(world: World) -> None:
         group = await herd(world, strategy, 2)
         call = group.order("m1", BACK)
@@ -295,7 +301,7 @@ def test_partitions_change_hands_meanwhile(strategy: str) -> None:
 
 
 @STRATEGIES
-def test_a_call_is_cancelled(strategy: str) -> None:
+def test_a_cancelled_rewind_leaves_the_group_working(strategy: str) -> None:
     """A call may be cancelled at any moment.
 
     The group goes on, and the same member can rewind it again.
@@ -317,7 +323,7 @@ def test_a_call_is_cancelled(strategy: str) -> None:
 
 
 @STRATEGIES
-def test_what_was_not_rewound_is_named(strategy: str) -> None:
+def test_the_error_names_partitions_that_were_not_rewound(strategy: str) -> None:
     """The error names the partitions that could not be rewound because of records in progress."""
 
     async def scenario(world: World) -> None:
@@ -341,7 +347,7 @@ def test_what_was_not_rewound_is_named(strategy: str) -> None:
 
 @STRATEGIES
 @pytest.mark.parametrize("says", ["", "mine"])
-def test_what_the_program_writes_beside_its_commits(strategy: str, says: str) -> None:
+def test_commit_metadata_of_the_program_survives_a_rewind(strategy: str, says: str) -> None:
     """The program's commit metadata is kept, and does not hide that a rewind was done."""
 
     async def scenario(world: World) -> None:
@@ -362,7 +368,9 @@ def test_what_the_program_writes_beside_its_commits(strategy: str, says: str) ->
 @pytest.mark.parametrize(
     "error", [NotCoordinatorError, RebalanceInProgressError, IllegalGenerationError]
 )
-def test_an_owner_cannot_commit_and_dies(strategy: str, error: Any) -> None:
+def test_no_record_is_delivered_again_before_the_rewound_offset_is_committed(
+    strategy: str, error: Any
+) -> None:
     """An owner delivers no record again before the group has committed the rewound offset."""
 
     async def scenario(world: World) -> None:
@@ -384,7 +392,7 @@ def test_an_owner_cannot_commit_and_dies(strategy: str, error: Any) -> None:
     play(scenario)
 
 
-def test_a_commit_of_before_does_not_say_that_it_was_done() -> None:
+def test_an_earlier_commit_does_not_count_as_the_rewind() -> None:
     """A commit that was requested before the seek does not count as the commit of the rewind.
 
     This holds even if the coordinator stores it after the seek.
@@ -416,7 +424,7 @@ def test_a_commit_of_before_does_not_say_that_it_was_done() -> None:
 
 
 @STRATEGIES
-def test_a_partition_is_given_back_while_it_is_asked_how_far_it_is(strategy: str) -> None:
+def test_a_rewind_survives_a_rebalance_during_its_offset_lookup(strategy: str) -> None:
     """A rewind is carried out although a rebalance interrupts the lookup of committed offsets.
 
     State of the earlier assignment does not affect the new one.
@@ -477,7 +485,7 @@ async def walk(group: Herd) -> None:
 @pytest.mark.fault(5, 40, 41)
 @STRATEGIES
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_walk(strategy: str, seed: int) -> None:
+def test_a_random_walk_of_rewinds_and_failures_loses_nothing(strategy: str, seed: int) -> None:
     async def scenario(world: World) -> None:
         group = await herd(world, strategy, seed=seed)
         group.pause_s = 0.01

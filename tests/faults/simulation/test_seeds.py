@@ -20,20 +20,20 @@ INCARNATIONS = [int(ONE)] if ONE else range(WANTED or 60)
 
 @pytest.mark.fault(1, 2, 3, 11, 15, 16, 17)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_seed(seed: int) -> None:
+def test_the_invariants_hold_for_a_seed(seed: int) -> None:
     outcome = seeded.run(seed)
     assert outcome.seed == seed
 
 
 @pytest.mark.fault(2, 4, 8, 9, 24, 57, 58)
 @pytest.mark.parametrize("seed", INCARNATIONS)
-def test_nothing_acknowledged_is_lost_when_topics_and_clusters_do_not_last(seed: int) -> None:
+def test_nothing_acknowledged_is_lost_when_topics_and_clusters_are_replaced(seed: int) -> None:
     outcome = incarnations.run(seed)
     assert outcome.seed == seed
 
 
 @pytest.mark.parametrize("workload", [seeded, incarnations])
-def test_a_seed_repeats_itself(workload: Any) -> None:
+def test_a_seed_gives_the_same_run_again(workload: Any) -> None:
     assert workload.run(1) == workload.run(1)
 
 

@@ -64,7 +64,7 @@ def test_a_seek_to_a_buffered_offset_needs_no_request(
     simulate(scenario)
 
 
-def test_seeking_amid_an_iteration_serves_the_record_again_from_the_buffer() -> None:
+def test_a_seek_during_an_iteration_delivers_the_record_from_the_buffer() -> None:
     async def scenario(world: World) -> None:
         world.cluster.produce("t", [b"%d" % number for number in range(10)])
         async with world.consumer("t", **LONG_POLL) as consumer:
@@ -140,7 +140,7 @@ def test_an_idle_broker_gets_no_flood_of_requests_after_a_seek() -> None:
 
 
 @pytest.mark.parametrize("delay", [0.0, 0.002, 0.004, 0.01, 0.02, 0.1])
-def test_a_consumer_closes_amid_a_fetch_after_a_seek(delay: float) -> None:
+def test_a_consumer_can_be_closed_during_a_fetch_after_a_seek(delay: float) -> None:
     async def scenario(world: World) -> None:
         for _ in range(40):
             world.cluster.produce("t", [bytes(100) for _ in range(10)])

@@ -28,7 +28,7 @@ async def hello(sim: Simulation) -> tuple[bytes, str]:
             return record.value, sim.trace
 
 
-def test_the_example_in_its_docstring() -> None:
+def test_the_example_in_the_docstring_works() -> None:
     value, trace = Simulation(7).run(hello)
     assert value == b"hello"
     assert Simulation(7).run(hello) == (value, trace)
@@ -46,7 +46,7 @@ def test_a_failure_names_the_seed() -> None:
     assert "simulation seed 1234, at 5.000 virtual seconds" in raised.value.__notes__[0]
 
 
-async def test_not_within_a_loop() -> None:
+async def test_a_simulation_cannot_run_within_a_loop() -> None:
     with pytest.raises(IllegalStateError, match="a loop of its own"):
         Simulation(seed=1).run(lambda sim: asyncio.sleep(0))
 
@@ -70,7 +70,7 @@ def test_clusters_have_addresses_and_ids_of_their_own() -> None:
     assert Simulation(1).run(main) == 4
 
 
-def test_the_wall_clock_is_set_and_the_monotonic_is_not() -> None:
+def test_setting_the_wall_clock_does_not_change_the_monotonic_clock() -> None:
     async def main(sim: Simulation) -> list[float]:
         await asyncio.sleep(2)
         before = sim.clock.time_ms() - EPOCH_MS

@@ -57,7 +57,7 @@ def ask(connection: BrokerConnection, count: int) -> Outcomes:
 
 
 @pytest.mark.parametrize("sizes", [(2 * LARGE, 0, 0), (0, 2 * LARGE, 0), (3 * LARGE, LARGE, 0)])
-async def test_the_order_stays(connect: Connect, sizes: tuple[int, ...]) -> None:
+async def test_responses_are_delivered_in_order(connect: Connect, sizes: tuple[int, ...]) -> None:
     connection, transport = connect()
     outcomes = ask(connection, 3)
     transport.feed(b"".join(answer(number, size) for number, size in enumerate(sizes)))
@@ -69,7 +69,7 @@ async def test_the_order_stays(connect: Connect, sizes: tuple[int, ...]) -> None
     connection.close()
 
 
-async def test_what_is_being_decoded_fails_when_the_connection_closes(connect: Connect) -> None:
+async def test_responses_being_decoded_fail_when_the_connection_closes(connect: Connect) -> None:
     connection, transport = connect()
     outcomes = ask(connection, 2)
     transport.feed(answer(0, 2 * LARGE) + answer(1, 0))
@@ -79,7 +79,7 @@ async def test_what_is_being_decoded_fails_when_the_connection_closes(connect: C
 
 
 @pytest.mark.parametrize("broken", [0, 1])
-async def test_what_cannot_be_read_closes(connect: Connect, broken: int) -> None:
+async def test_a_malformed_response_closes_the_connection(connect: Connect, broken: int) -> None:
     connection, transport = connect()
     outcomes = ask(connection, 3)
     frames = [answer(0, 2 * LARGE), answer(1, 0), answer(2, 0)]

@@ -184,7 +184,7 @@ async def test_a_connection_lost_during_the_authentication_is_retriable(
     assert caught.value.retriable
 
 
-async def test_a_broker_that_never_ends_is_given_up(
+async def test_an_authentication_without_an_end_is_abandoned(
     cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Endless:
@@ -222,7 +222,7 @@ async def test_an_unauthenticated_connection_may_send_frames_up_to_a_mebibyte(
 
 
 @pytest.mark.parametrize("step", server.Step)
-def test_only_what_the_table_allows_is_taken(step: server.Step) -> None:
+def test_a_step_allows_only_the_requests_in_its_table(step: server.Step) -> None:
     authentication = server.Authentication(("NULL",))
     authentication.step = step
     taken = {api for api in ApiKey if authentication.allows(api)}

@@ -44,7 +44,7 @@ class Outcomes:
         return self.found[0][1]
 
 
-async def test_an_answer_comes_within_the_reading_of_it(connect: Connect) -> None:
+async def test_a_callback_runs_while_its_response_is_read(connect: Connect) -> None:
     connection, transport = connect()
     outcomes = Outcomes()
     for _ in range(3):
@@ -54,7 +54,7 @@ async def test_an_answer_comes_within_the_reading_of_it(connect: Connect) -> Non
     connection.close()
 
 
-async def test_who_is_answered_may_send_at_once(connect: Connect) -> None:
+async def test_a_callback_may_send_the_next_request(connect: Connect) -> None:
     connection, transport = connect()
     seen: list[int] = []
 
@@ -69,7 +69,7 @@ async def test_who_is_answered_may_send_at_once(connect: Connect) -> None:
     connection.close()
 
 
-async def test_a_failure_comes_later(connect: Connect) -> None:
+async def test_a_failure_is_reported_in_a_later_iteration(connect: Connect) -> None:
     connection, _ = connect()
     outcomes = Outcomes()
     connection.call(ListGroupsRequest(), outcomes, timeout_s=30)
@@ -80,7 +80,7 @@ async def test_a_failure_comes_later(connect: Connect) -> None:
     assert [type(error) for _, error in outcomes.found] == [DisconnectedError] * 2
 
 
-async def test_its_deadline_is_told_once(connect: Connect) -> None:
+async def test_a_deadline_is_reported_once(connect: Connect) -> None:
     connection, _ = connect()
     ended = asyncio.get_running_loop().create_future()
     connection.on_close(lambda *_: ended.set_result(None))
@@ -92,7 +92,7 @@ async def test_its_deadline_is_told_once(connect: Connect) -> None:
     assert isinstance(outcomes.error, ApiTimeoutError)
 
 
-async def test_a_version_that_the_broker_lacks(connect: Connect) -> None:
+async def test_a_version_that_the_broker_lacks_is_refused(connect: Connect) -> None:
     connection, _ = connect()
     connection.ready({}, 1 << 20)
     outcomes = Outcomes()
@@ -103,7 +103,7 @@ async def test_a_version_that_the_broker_lacks(connect: Connect) -> None:
     connection.close()
 
 
-async def test_without_a_response_it_is_done_soon(connect: Connect) -> None:
+async def test_a_request_without_a_response_completes_soon(connect: Connect) -> None:
     connection, _ = connect()
     outcomes = Outcomes()
     connection.call(ListGroupsRequest(), outcomes, timeout_s=30, expect_response=False)

@@ -35,7 +35,9 @@ async def connection() -> AsyncIterator[BrokerConnection]:
 
 
 @pytest.mark.parametrize("expect_response", [True, False])
-async def test_nothing_is_given_to_it(connection: BrokerConnection, expect_response: bool) -> None:
+async def test_a_closing_transport_gets_no_data(
+    connection: BrokerConnection, expect_response: bool
+) -> None:
     transport = connection._transport
     assert transport is not None
     descriptor = transport.get_extra_info("socket").fileno()
@@ -72,7 +74,7 @@ class Slow(asyncio.Protocol):
         self.ended.set_result(exc)
 
 
-async def test_what_tls_has_encrypted_is_still_sent() -> None:
+async def test_data_that_tls_has_encrypted_is_still_sent() -> None:
     """The request expects no response that would show whether the data arrived."""
     loop, authority, peers = asyncio.get_running_loop(), trustme.CA(), list[Slow]()
     at_server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -44,7 +44,7 @@ def ask(connection: BrokerConnection, timeout_s: float = 30) -> asyncio.Future[L
     return connection.send(ListGroupsRequest(), timeout_s=timeout_s)
 
 
-async def test_answers_go_to_their_requests(connect: Connect) -> None:
+async def test_responses_are_matched_with_their_requests(connect: Connect) -> None:
     connection, transport = connect()
     futures = [ask(connection) for _ in range(3)]
     transport.feed(b"".join(answer(number, f"g{number}") for number in range(3)))
@@ -55,7 +55,9 @@ async def test_answers_go_to_their_requests(connect: Connect) -> None:
 
 @pytest.mark.fault(12)
 @pytest.mark.parametrize("piece", [1, 2, 3, 5, 7, 64, 10_000])
-async def test_any_slicing_of_the_stream(connect: Connect, piece: int) -> None:
+async def test_responses_are_read_for_any_slicing_of_the_stream(
+    connect: Connect, piece: int
+) -> None:
     connection, transport = connect()
     futures = [ask(connection) for _ in range(5)]
     names = ["", "x", "y" * 300, "z" * 70_000, "end"]
@@ -70,7 +72,7 @@ async def test_any_slicing_of_the_stream(connect: Connect, piece: int) -> None:
     sizes=st.lists(st.integers(0, 100_000), min_size=1, max_size=6),
     pieces=st.lists(st.integers(1, 70_000), min_size=1, max_size=20),
 )
-def test_random_slicing(sizes: list[int], pieces: list[int]) -> None:
+def test_responses_are_read_for_random_slicings(sizes: list[int], pieces: list[int]) -> None:
     async def main() -> None:
         connection = BrokerConnection(1, "memory", 9092, client_id="test")
         transport = MemoryTransport(connection)
@@ -89,7 +91,7 @@ def test_random_slicing(sizes: list[int], pieces: list[int]) -> None:
 
 
 @pytest.mark.fault(11)
-async def test_a_reset_at_each_byte_of_an_answer(connect: Connect) -> None:
+async def test_requests_fail_when_the_connection_is_reset_at_each_byte(connect: Connect) -> None:
     data = answer(0, "group")
     for cut in range(len(data)):
         connection, transport = connect()
@@ -105,7 +107,9 @@ async def test_a_reset_at_each_byte_of_an_answer(connect: Connect) -> None:
 
 @pytest.mark.fault(19)
 @pytest.mark.parametrize("number", [1, 2, -1, 2**31 - 1])
-async def test_an_answer_with_another_number_closes(connect: Connect, number: int) -> None:
+async def test_a_response_with_a_wrong_correlation_id_closes_the_connection(
+    connect: Connect, number: int
+) -> None:
     connection, transport = connect()
     futures = [ask(connection), ask(connection)]
     transport.feed(answer(number))
@@ -118,7 +122,7 @@ async def test_an_answer_with_another_number_closes(connect: Connect, number: in
 
 
 @pytest.mark.fault(19)
-async def test_an_answer_that_nobody_asked_for_closes(connect: Connect) -> None:
+async def test_a_response_without_a_request_closes_the_connection(connect: Connect) -> None:
     connection, transport = connect()
     transport.feed(answer(0))
     assert isinstance(connection.reason, ProtocolError)
@@ -127,7 +131,7 @@ async def test_an_answer_that_nobody_asked_for_closes(connect: Connect) -> None:
 
 @pytest.mark.fault(30)
 @pytest.mark.parametrize("length", [-1, -(2**31), 2**31 - 1, (1 << 20) + 1])
-async def test_hostile_lengths(connect: Connect, length: int) -> None:
+async def test_a_hostile_frame_length_closes_the_connection(connect: Connect, length: int) -> None:
     connection, transport = connect(limit=1 << 20)
     future = ask(connection)
     transport.feed(struct.pack(">i", length) + b"x" * 100)
@@ -137,7 +141,7 @@ async def test_hostile_lengths(connect: Connect, length: int) -> None:
 
 
 @pytest.mark.fault(30)
-async def test_a_frame_cut_short_by_its_length(connect: Connect) -> None:
+async def test_a_response_shorter_than_its_message_closes_the_connection(connect: Connect) -> None:
     connection, transport = connect()
     future = ask(connection)
     whole = answer(0, "group")[4:]
@@ -150,7 +154,7 @@ async def test_a_frame_cut_short_by_its_length(connect: Connect) -> None:
 @pytest.mark.fault(31)
 @settings(max_examples=200, deadline=None)
 @given(body=st.binary(max_size=60))
-def test_any_bytes_end_in_an_answer_or_a_closed_connection(body: bytes) -> None:
+def test_any_bytes_lead_to_a_response_or_a_closed_connection(body: bytes) -> None:
     async def main() -> None:
         connection = BrokerConnection(1, "memory", 9092, client_id="test")
         transport = MemoryTransport(connection)
@@ -198,7 +202,7 @@ async def test_a_cancelled_wait_leaves_the_order_intact(connect: Connect) -> Non
 
 
 @pytest.mark.fault(49)
-def test_throttle_time_holds_back_what_follows(connect: Connect) -> None:
+def test_a_throttle_delays_the_following_requests(connect: Connect) -> None:
     async def main() -> None:
         connection, transport = connect()
         first = ask(connection)
@@ -279,7 +283,7 @@ async def test_an_idle_connection_closes(connect: Connect) -> None:
     assert transport.closing
 
 
-async def test_requests_after_the_end_fail(connect: Connect) -> None:
+async def test_requests_after_close_fail(connect: Connect) -> None:
     connection, _ = connect()
     connection.close()
     connection.close()
@@ -287,7 +291,7 @@ async def test_requests_after_the_end_fail(connect: Connect) -> None:
         await ask(connection)
 
 
-async def test_a_version_that_the_broker_lacks(connect: Connect) -> None:
+async def test_a_version_that_the_broker_lacks_is_refused(connect: Connect) -> None:
     connection, _ = connect()
     connection.ready({16: (90, 99)}, 1 << 20)
     with pytest.raises(UnsupportedVersionError, match=r"90 to 99.*0 to 5") as caught:
@@ -297,7 +301,7 @@ async def test_a_version_that_the_broker_lacks(connect: Connect) -> None:
     connection.close()
 
 
-async def test_without_a_response_it_is_done_at_once(connect: Connect) -> None:
+async def test_a_request_without_a_response_completes_immediately(connect: Connect) -> None:
     connection, transport = connect()
     future = connection.send(ListGroupsRequest(), timeout_s=30, expect_response=False)
     assert await future is None
@@ -330,7 +334,7 @@ async def test_draining_closes_after_the_last_write(connect: Connect) -> None:
     assert connection.closed
 
 
-async def test_a_callback_that_was_taken_back_is_not_called(connect: Connect) -> None:
+async def test_a_removed_callback_is_not_called(connect: Connect) -> None:
     connection, _ = connect()
     closed: list[str] = []
     take_back = connection.on_close(lambda *_: closed.append("one"))

@@ -46,7 +46,7 @@ async def make_pool(settings: Settings) -> AsyncIterator[MakePool]:
     await asyncio.gather(*tasks)
 
 
-async def test_all_who_ask_share_one_attempt(make_pool: MakePool) -> None:
+async def test_concurrent_callers_share_one_connection_attempt(make_pool: MakePool) -> None:
     async with ScriptedBroker() as broker:
         pool = make_pool(broker.port)
         asked = [pool.get(Purpose.CONTROL) for _ in range(10)]
@@ -56,7 +56,7 @@ async def test_all_who_ask_share_one_attempt(make_pool: MakePool) -> None:
         assert pool.ready(Purpose.CONTROL) is connections[0]
 
 
-async def test_purposes_and_owners_have_their_own(make_pool: MakePool) -> None:
+async def test_each_purpose_and_owner_has_its_own_connection(make_pool: MakePool) -> None:
     async with ScriptedBroker() as broker:
         pool = make_pool(broker.port)
         one, other = object(), object()
@@ -74,7 +74,7 @@ async def test_purposes_and_owners_have_their_own(make_pool: MakePool) -> None:
         assert pool.reachable
 
 
-async def test_a_waiter_that_gives_up_does_not_end_the_attempt(make_pool: MakePool) -> None:
+async def test_a_cancelled_waiter_does_not_end_the_attempt(make_pool: MakePool) -> None:
     async with ScriptedBroker() as broker:
         pool = make_pool(broker.port)
         impatient = asyncio.create_task(pool.get(Purpose.CONTROL))
@@ -86,7 +86,7 @@ async def test_a_waiter_that_gives_up_does_not_end_the_attempt(make_pool: MakePo
         assert broker.opened == 1
 
 
-async def test_an_attempt_that_nobody_waits_for_any_more_still_ends_well(
+async def test_an_attempt_without_waiters_still_completes(
     make_pool: MakePool,
 ) -> None:
     async with ScriptedBroker() as broker:
@@ -98,9 +98,7 @@ async def test_an_attempt_that_nobody_waits_for_any_more_still_ends_well(
         assert broker.opened == 1
 
 
-async def test_failures_back_off_and_success_forgets_them(
-    make_pool: MakePool, unused_tcp_port: int
-) -> None:
+async def test_failures_back_off_until_a_success(make_pool: MakePool, unused_tcp_port: int) -> None:
     pool = make_pool(unused_tcp_port, Backoff(0.001, 1000.0, jitter=0.0))
     for attempt in range(5):
         began = max(pool.not_before, asyncio.get_running_loop().time())
@@ -117,7 +115,7 @@ async def test_failures_back_off_and_success_forgets_them(
         assert pool.not_before == 0.0
 
 
-async def test_a_lost_connection_makes_it_unreachable_until_the_next(make_pool: MakePool) -> None:
+async def test_a_broker_is_unreachable_between_two_connections(make_pool: MakePool) -> None:
     async with ScriptedBroker() as broker:
         pool = make_pool(broker.port)
         first = await pool.get(Purpose.CONTROL)
@@ -135,7 +133,7 @@ async def test_a_lost_connection_makes_it_unreachable_until_the_next(make_pool: 
     [(ConnectionError, logging.INFO), (bytes([0, 0, 0, 4, 0, 0, 0, 99]), logging.WARNING)],
     ids=["hung up", "no answer to this"],
 )
-async def test_why_a_connection_was_lost_is_told(
+async def test_the_reason_of_a_lost_connection_is_reported(
     make_pool: MakePool, caplog: pytest.LogCaptureFixture, answer: Any, level: int
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -168,7 +166,7 @@ async def test_all_waiters_get_the_failure(make_pool: MakePool) -> None:
         assert [type(outcome) for outcome in outcomes] == [ConnectionSetupError] * 3
 
 
-async def test_closing_while_it_connects(make_pool: MakePool) -> None:
+async def test_a_pool_can_be_closed_while_it_connects(make_pool: MakePool) -> None:
     async with ScriptedBroker() as broker:
         broker.handlers[ApiKey.API_VERSIONS] = lambda *_: None
         pool = make_pool(broker.port)

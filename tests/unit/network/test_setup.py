@@ -77,7 +77,7 @@ def client_tls(authority: trustme.CA) -> ssl.SSLContext:
     ("spoken", "asked"),
     [((0, 5), [5]), ((0, 4), [5, 4]), ((0, 3), [5, 3]), ((0, 0), [5, 0]), ((0, 99), [5])],
 )
-async def test_the_version_of_the_question(
+async def test_the_version_of_api_versions_is_negotiated(
     settings: Settings, spoken: tuple[int, int], asked: list[int]
 ) -> None:
     async with ScriptedBroker() as broker:
@@ -129,7 +129,7 @@ async def test_a_refusal_that_cannot_be_read_leads_to_version_0(
 
 
 @pytest.mark.fault(34)
-async def test_a_broker_that_refuses_every_version(settings: Settings) -> None:
+async def test_setup_fails_when_the_broker_refuses_every_version(settings: Settings) -> None:
     async with ScriptedBroker() as broker:
         broker.handlers[ApiKey.API_VERSIONS] = lambda *_: ApiVersionsResponse(error_code=35)
         error = await refusal(broker, settings())
@@ -139,7 +139,9 @@ async def test_a_broker_that_refuses_every_version(settings: Settings) -> None:
 
 
 @pytest.mark.fault(34)
-async def test_a_broker_that_always_names_a_version_and_refuses_it(settings: Settings) -> None:
+async def test_setup_fails_when_the_broker_refuses_the_version_that_it_names(
+    settings: Settings,
+) -> None:
     async with ScriptedBroker() as broker:
         broker.versions[ApiKey.API_VERSIONS] = (0, 5)
         answer = broker.api_versions(None, 5)
@@ -149,7 +151,7 @@ async def test_a_broker_that_always_names_a_version_and_refuses_it(settings: Set
 
 
 @pytest.mark.fault(34)
-async def test_a_broker_that_never_answers(settings: Settings) -> None:
+async def test_setup_times_out_when_the_broker_does_not_respond(settings: Settings) -> None:
     async with ScriptedBroker() as broker:
         broker.handlers[ApiKey.API_VERSIONS] = lambda *_: None
         error = await refusal(broker, dataclasses.replace(settings(), request_s=0.05))
@@ -157,7 +159,7 @@ async def test_a_broker_that_never_answers(settings: Settings) -> None:
         assert "did not answer" in str(error)
 
 
-async def test_a_broker_that_shares_no_version(settings: Settings) -> None:
+async def test_setup_fails_when_there_is_no_common_version(settings: Settings) -> None:
     async with ScriptedBroker() as broker:
         broker.versions[ApiKey.API_VERSIONS] = (7, 9)
         error = await refusal(broker, settings())
@@ -166,7 +168,7 @@ async def test_a_broker_that_shares_no_version(settings: Settings) -> None:
         assert "0 to 5" in str(error)
 
 
-async def test_an_old_broker_that_hangs_up_is_asked_one_rung_lower(settings: Settings) -> None:
+async def test_a_lower_version_is_tried_after_an_old_broker_hung_up(settings: Settings) -> None:
     async with ScriptedBroker() as broker:
         broker.handlers[ApiKey.API_VERSIONS] = lambda request, version: (
             ConnectionError if version > 0 else broker.api_versions(request, version)
@@ -179,7 +181,7 @@ async def test_an_old_broker_that_hangs_up_is_asked_one_rung_lower(settings: Set
 
 
 @pytest.mark.fault(33)
-async def test_each_connection_learns_the_versions_anew(settings: Settings) -> None:
+async def test_each_connection_requests_the_versions(settings: Settings) -> None:
     async with ScriptedBroker() as broker:
         first = await reach(broker, settings())
         broker.versions[ApiKey.METADATA] = (0, 8)
@@ -217,7 +219,9 @@ def saying(data: bytes) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter]
         (struct.pack(">i", 1024 * 1024 + 1), "not a Kafka broker"),
     ],
 )
-async def test_strangers_are_named(settings: Settings, data: bytes, what: str) -> None:
+async def test_servers_that_are_not_brokers_are_named(
+    settings: Settings, data: bytes, what: str
+) -> None:
     async with raw_server(saying(data)) as server:  # type: ignore[arg-type]
         error = await refusal(server, settings())
         assert isinstance(error, ConnectionSetupError)
@@ -226,7 +230,7 @@ async def test_strangers_are_named(settings: Settings, data: bytes, what: str) -
 
 
 @pytest.mark.fault(29)
-async def test_a_stranger_that_speaks_slowly_is_named(settings: Settings) -> None:
+async def test_a_slow_server_that_is_not_a_broker_is_named(settings: Settings) -> None:
     async def session(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         for byte in b"HTTP/1.1":
             writer.write(bytes([byte]))
@@ -242,14 +246,14 @@ async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
     await reader.read(1)
 
 
-async def test_a_port_that_hangs_up_may_be_a_broker_that_goes_down(settings: Settings) -> None:
+async def test_a_port_that_hangs_up_may_be_a_stopping_broker(settings: Settings) -> None:
     async with raw_server(hang_up) as server:
         error = await refusal(server, settings())
         assert isinstance(error, ClosedEarlyError)
         assert error.retriable
 
 
-async def test_nobody_there(settings: Settings, unused_tcp_port: int) -> None:
+async def test_a_refused_connection_is_explained(settings: Settings, unused_tcp_port: int) -> None:
     with pytest.raises(DisconnectedError, match="Connection refused"):
         await open_connection(-1, "127.0.0.1", unused_tcp_port, settings(), timeout_s=30, rung=0)
 
@@ -257,7 +261,7 @@ async def test_nobody_there(settings: Settings, unused_tcp_port: int) -> None:
 # -- TLS ----------------------------------------------------------------------------------------
 
 
-async def test_tls(
+async def test_setup_succeeds_over_tls(
     settings: Settings, server_tls: ssl.SSLContext, client_tls: ssl.SSLContext
 ) -> None:
     async with ScriptedBroker() as broker:
@@ -269,7 +273,7 @@ async def test_tls(
 
 
 @pytest.mark.fault(29)
-async def test_a_tls_port_spoken_to_in_plaintext(
+async def test_a_tls_port_used_with_plaintext_is_explained(
     settings: Settings, server_tls: ssl.SSLContext
 ) -> None:
     async with ScriptedBroker() as broker:
@@ -282,7 +286,7 @@ async def test_a_tls_port_spoken_to_in_plaintext(
 
 
 @pytest.mark.fault(29)
-async def test_a_plaintext_port_spoken_to_in_tls(
+async def test_a_plaintext_port_used_with_tls_is_explained(
     settings: Settings, client_tls: ssl.SSLContext
 ) -> None:
     # A broker also rejects this: the start of a TLS handshake looks like a frame that is too long.
@@ -294,7 +298,7 @@ async def test_a_plaintext_port_spoken_to_in_tls(
 
 
 @pytest.mark.fault(29)
-async def test_an_http_server_spoken_to_in_tls(
+async def test_an_http_server_used_with_tls_is_explained(
     settings: Settings, client_tls: ssl.SSLContext
 ) -> None:
     async with raw_server(saying(b"HTTP/1.1 400 Bad Request\r\n\r\n")) as server:  # type: ignore[arg-type]
@@ -347,7 +351,9 @@ class Names:
         (None, "Resolving .* took over"),
     ],
 )
-async def test_names_that_do_not_resolve(settings: Settings, found: object, text: str) -> None:
+async def test_names_that_do_not_resolve_are_explained(
+    settings: Settings, found: object, text: str
+) -> None:
     connector = Names(lambda: found, settings())
     with pytest.raises(DisconnectedError, match=text) as caught:
         await open_connection(
@@ -356,7 +362,7 @@ async def test_names_that_do_not_resolve(settings: Settings, found: object, text
     assert "kafka.example" in str(caught.value)
 
 
-async def test_the_next_address_is_tried(settings: Settings) -> None:
+async def test_the_next_address_is_tried_after_a_failure(settings: Settings) -> None:
     async with ScriptedBroker() as broker:
         connector = Names(lambda: ["127.0.0.2", "127.0.0.1"], settings())
         connection = await reach(broker, settings(connector=connector), host="kafka.example")

@@ -44,7 +44,7 @@ async def test_an_address_needs_no_resolver(resolver: Resolver) -> None:
     assert resolver.asked == []
 
 
-async def test_addresses_come_once_and_in_order(resolver: Resolver) -> None:
+async def test_resolved_addresses_are_unique_and_in_order(resolver: Resolver) -> None:
     resolver.free.set()
     found = await TcpConnector().resolve("kafka", 9092)
     assert found == [("10.0.0.2", 9092), ("10.0.0.1", 9092)]
@@ -68,7 +68,7 @@ async def test_a_resolver_that_blocks_takes_one_thread_for_a_name(resolver: Reso
 
 
 @pytest.mark.fault(16)
-async def test_a_failure_is_for_all_who_wait_and_not_for_later(resolver: Resolver) -> None:
+async def test_a_resolver_failure_reaches_all_waiters_and_no_later_call(resolver: Resolver) -> None:
     connector = TcpConnector()
     resolver.error = socket.gaierror(socket.EAI_AGAIN, "try again")
     waiting = [asyncio.create_task(connector.resolve("kafka", 9092)) for _ in range(2)]
@@ -81,7 +81,7 @@ async def test_a_failure_is_for_all_who_wait_and_not_for_later(resolver: Resolve
     assert await connector.resolve("kafka", 9092)
 
 
-async def test_small_packets_are_not_held_back() -> None:
+async def test_small_packets_are_sent_without_delay() -> None:
     async with ScriptedBroker() as broker:
         connection = BrokerConnection(1, "127.0.0.1", broker.port, client_id="test")
         transport = await TcpConnector().connect(

@@ -97,7 +97,7 @@ def differences(
             yield from differences(inner, ours.element, definition, facts["versions"], here)
 
 
-def test_every_api_of_a_client_is_there(definitions: dict[str, Definition]) -> None:
+def test_every_api_of_a_client_is_declared(definitions: dict[str, Definition]) -> None:
     keys = {one.key: one for one in definitions.values() if one.json["type"] == "request"}
     assert len(keys) == APIS
     assert sorted(keys) == sorted(ApiKey)
@@ -118,7 +118,7 @@ def test_every_field_is_declared_as_kafka_declares_it(
     report.append(f"wire: {len(definitions)} definitions are equal to Kafka's")
 
 
-def test_versions_are_those_of_kafka(definitions: dict[str, Definition]) -> None:
+def test_versions_are_those_of_kafkas_definitions(definitions: dict[str, Definition]) -> None:
     for name, definition in definitions.items():
         cls = message_class(name)
         versions = definition.versions

@@ -48,7 +48,7 @@ def body(segments: Iterable[Any]) -> bytes:
 
 @pytest.mark.parametrize("size", [0, 1, 100, 65531, 65532, 65533, 65536, 200_000, MIB])
 @pytest.mark.parametrize("piece", [1 << 20, 65536, 1000])
-def test_frames_of_any_size_arrive_whole(size: int, piece: int) -> None:
+def test_frames_of_any_size_are_read_completely(size: int, piece: int) -> None:
     payloads = [bytes([number]) * size for number in range(1, 4)]
     stream = b"".join(map(framed, payloads))
     reader = FrameReader(MIB)
@@ -93,7 +93,7 @@ def test_a_reader_keeps_no_buffer_when_it_has_no_incomplete_frame() -> None:
     assert [feed(reader, framed(bytes(300))[200:]) for reader in readers] == [[bytes(300)]] * 50
 
 
-def test_a_frame_stays_as_it_is_while_more_arrives() -> None:
+def test_a_frame_does_not_change_while_more_bytes_arrive() -> None:
     reader = FrameReader(MIB)
     kept = []
     for number in range(200):
@@ -105,7 +105,7 @@ def test_a_frame_stays_as_it_is_while_more_arrives() -> None:
 
 
 @pytest.mark.parametrize("length", [-1, -(1 << 31), 1001, (1 << 31) - 1])
-def test_a_hostile_length_is_refused_before_memory_is_taken(length: int) -> None:
+def test_a_hostile_length_is_refused_before_memory_is_allocated(length: int) -> None:
     reader = FrameReader(1000)
     with pytest.raises(ProtocolError, match="At most 1000 bytes"):
         feed(reader, length.to_bytes(4, "big", signed=True))
@@ -149,7 +149,7 @@ def test_a_response_out_of_order_is_refused() -> None:
         client.receive(answer_to(second))
 
 
-def test_a_response_that_nobody_asked_for_is_refused() -> None:
+def test_a_response_without_a_request_is_refused() -> None:
     client = ClientPipeline("me")
     _, segments = client.send(messages.HeartbeatRequest(), 3)
     answer = answer_to(segments)
@@ -159,7 +159,7 @@ def test_a_response_that_nobody_asked_for_is_refused() -> None:
 
 
 @pytest.mark.parametrize("frame", [b"", b"\0\0\0", b"\0\0\0\0", b"\0\0\0\0" + bytes(5)])
-def test_a_response_that_is_cut_is_refused(frame: bytes) -> None:
+def test_a_truncated_response_is_refused(frame: bytes) -> None:
     client = ClientPipeline("me")
     client.send(messages.HeartbeatRequest(), 3)
     with pytest.raises(ProtocolError):
@@ -204,7 +204,7 @@ def test_correlation_ids_start_again_after_the_last() -> None:
     assert client.send(messages.HeartbeatRequest(), 3)[0] == 0
 
 
-def test_records_travel_without_being_copied() -> None:
+def test_records_are_not_copied_into_frames() -> None:
     records = bytearray(b"r" * 1000)
     topic = TopicProduceData(name="t", partition_data=[PartitionProduceData(records=records)])
     segments = ClientPipeline("me").send(messages.ProduceRequest(topic_data=[topic]), 9)[1]

@@ -123,7 +123,7 @@ SMALL = st.sampled_from([0, 0, 0, 1, 1, 2, 3, 5, 127, 128, 254, 255])
 BYTES = st.one_of(st.binary(max_size=200), st.lists(SMALL, max_size=120).map(bytes))
 
 
-def test_any_bytes() -> None:
+def test_any_bytes_are_decoded_or_refused() -> None:
     everything = list(decoders())
 
     @given(BYTES)
@@ -164,7 +164,7 @@ def edits(draw: st.DrawFn) -> Decode:
     return spoil
 
 
-def test_spoiled_messages() -> None:
+def test_damaged_messages_are_decoded_or_refused() -> None:
     whole = encodings()
 
     @given(edits())
@@ -184,7 +184,7 @@ def test_every_truncation_is_refused() -> None:
             cls.decode(data + b"\0", version)
 
 
-def test_hostile_lengths_take_no_memory() -> None:
+def test_hostile_lengths_allocate_little_memory() -> None:
     """A hostile length at any position of any message takes less than a quarter of a MiB."""
     spoiled = [
         (cls, version, data[:place] + hostile + data[place + len(hostile) :])
@@ -207,7 +207,7 @@ def test_hostile_lengths_take_no_memory() -> None:
         tracemalloc.stop()
 
 
-def test_any_frame_to_a_client() -> None:
+def test_any_frame_is_decoded_or_refused_by_a_client() -> None:
     @given(BYTES, st.integers(0, 12))
     def run(data: bytes, version: int) -> None:
         pipeline = ClientPipeline("fuzz")
@@ -221,7 +221,7 @@ def test_any_frame_to_a_client() -> None:
     fuzz(run)
 
 
-def test_any_frame_to_a_broker() -> None:
+def test_any_frame_is_decoded_or_refused_by_a_broker() -> None:
     @given(BYTES, st.integers(-1, 100), st.integers(-1, 20))
     def run(data: bytes, key: int, version: int) -> None:
         head = key.to_bytes(2, "big", signed=True) + version.to_bytes(2, "big", signed=True)
@@ -234,7 +234,7 @@ def test_any_frame_to_a_broker() -> None:
     fuzz(run)
 
 
-def test_any_stream_in_any_pieces() -> None:
+def test_any_stream_is_read_or_refused_in_any_pieces() -> None:
     @given(st.lists(st.binary(min_size=1, max_size=50), max_size=20))
     def run(pieces: list[bytes]) -> None:
         reader = FrameReader(1000)

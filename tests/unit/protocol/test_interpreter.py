@@ -16,7 +16,7 @@ pytestmark = pytest.mark.java
 SAMPLES = 8
 
 
-def test_bytes_are_those_of_an_interpreter(definitions: dict[str, Definition]) -> None:
+def test_our_bytes_equal_those_of_the_interpreter(definitions: dict[str, Definition]) -> None:
     rng = Random(7)
     for definition in definitions.values():
         cls = message_class(definition.name)

@@ -67,7 +67,7 @@ class Comparison:
         self.messages += len(ours)
 
 
-def test_bytes_are_those_that_java_makes_of_the_same_json(
+def test_our_bytes_equal_those_of_java(
     definitions: dict[str, Definition], wire_oracle: WireOracle, report: list[str]
 ) -> None:
     rng = Random(SEED)
@@ -85,7 +85,7 @@ def test_bytes_are_those_that_java_makes_of_the_same_json(
     report.append(f"wire: {messages} messages of {count} (message, version) pairs equal Java's")
 
 
-def test_java_reads_our_tags_and_records_and_writes_them_equal(
+def test_java_reads_our_tags_and_records(
     definitions: dict[str, Definition], wire_oracle: WireOracle, report: list[str]
 ) -> None:
     rng = Random(SEED)

@@ -52,7 +52,7 @@ def read(answer: ProduceResponse, version: int, request: Any = None) -> Any:
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("size", [0, 1, 126, 127, 128, 16_000, COPIED - 1, COPIED, 200_000])
-def test_a_request_is_what_the_codec_makes(version: int, size: int) -> None:
+def test_a_request_from_a_template_equals_that_of_the_codec(version: int, size: int) -> None:
     batch = memoryview(bytes(size))
     data = [PartitionProduceData(index=7, records=batch)]
     topic = TopicProduceData(name="orders", topic_id=ID, partition_data=data)
@@ -72,7 +72,7 @@ def test_a_request_is_what_the_codec_makes(version: int, size: int) -> None:
     append=st.integers(-1, 2**63 - 1),
     start=st.integers(-1, 2**63 - 1),
 )
-def test_what_is_written_is_read_from_the_template(
+def test_a_successful_response_is_read_by_the_template(
     version: int, index: int, name: str, base: int, append: int, start: int
 ) -> None:
     answer = response(
@@ -96,7 +96,7 @@ def test_what_is_written_is_read_from_the_template(
         ({"error_code": 6, "current_leader": LeaderIdAndEpoch(leader_id=2, leader_epoch=3)}, 10),
     ],
 )
-def test_anything_else_goes_through_the_codec(
+def test_other_responses_are_decoded_by_the_codec(
     version: int, changes: dict[str, Any], since: int
 ) -> None:
     if version < since:
@@ -107,7 +107,7 @@ def test_anything_else_goes_through_the_codec(
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_throttling_and_other_topics_go_through_the_codec(version: int) -> None:
+def test_responses_with_throttling_or_other_topics_are_decoded_by_the_codec(version: int) -> None:
     slowed = response()
     slowed.throttle_time_ms = 5
     assert read(slowed, version).throttle_time_ms == 5
@@ -119,7 +119,7 @@ def test_throttling_and_other_topics_go_through_the_codec(version: int) -> None:
 
 
 @given(st.sampled_from(VERSIONS), st.data())
-def test_damaged_responses(version: int, data: st.DataObject) -> None:
+def test_damaged_responses_are_refused(version: int, data: st.DataObject) -> None:
     body = bytearray(b"".join(response().encode(version)))
     at = data.draw(st.integers(0, len(body) - 1))
     body[at] ^= data.draw(st.integers(1, 255))

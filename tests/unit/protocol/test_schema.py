@@ -127,7 +127,7 @@ def test_a_number_that_does_not_fit_is_named(value: Any) -> None:
         ([FetchTopic(), FetchTopic(partitions=[FetchPartition(partition=ODD)])], r"\[1\].*\[0\]"),
     ],
 )
-def test_a_misfit_inside_is_named_with_its_place(topics: Any, named: str) -> None:
+def test_a_nested_value_that_does_not_fit_is_named_with_its_path(topics: Any, named: str) -> None:
     with pytest.raises(ProtocolError, match=named):
         messages.FetchRequest(topics=topics).encode(13)
 
@@ -153,7 +153,7 @@ def test_a_value_that_a_version_lacks_is_refused_unless_it_may_be_ignored() -> N
     assert decoded.reason is None
 
 
-def test_none_where_a_version_cannot_say_it_is_refused() -> None:
+def test_none_is_refused_in_versions_that_do_not_allow_it() -> None:
     with pytest.raises(UnsupportedVersionError, match=r"topics is None, which version 0"):
         messages.MetadataRequest(topics=None).encode(0)
     assert messages.MetadataRequest.decode(b"\xff\xff\xff\xff", 1).topics is None
@@ -224,7 +224,7 @@ def test_an_unknown_key_or_name_is_refused() -> None:
             getattr(messages, name)
 
 
-def test_all_that_is_promised_is_there() -> None:
+def test_all_public_names_exist() -> None:
     for name in messages.__all__:
         assert getattr(messages, name).__name__ == name
 

@@ -59,7 +59,9 @@ def milliseconds(moment: datetime.datetime | None) -> int:
     codec=st.sampled_from(Compression),
     start=st.integers(0, 20),
 )
-def test_the_same_as_records(first: list[Any], second: list[Any], codec: int, start: int) -> None:
+def test_columns_equal_the_records(
+    first: list[Any], second: list[Any], codec: int, start: int
+) -> None:
     data = batch_of(first, codec=codec)
     data += end_transaction_batch(True, 1, 1, 1, base_offset=len(first))
     data += with_append_time(batch_of(second, base=len(first) + 1, codec=codec), 1 << 40)
@@ -79,7 +81,7 @@ def test_the_same_as_records(first: list[Any], second: list[Any], codec: int, st
     assert found == [r.headers for r in records]
 
 
-def test_the_schema() -> None:
+def test_the_schema_has_the_fields_of_a_record() -> None:
     assert empty_arrow().num_rows == 0
     assert empty_arrow().schema == to_arrow("t", 0, []).schema == arrow_schema()
     assert [(field.name, str(field.type)) for field in arrow_schema()] == [
@@ -94,7 +96,7 @@ def test_the_schema() -> None:
     ]
 
 
-def test_corruption_and_size() -> None:
+def test_corrupt_and_too_large_batches_raise() -> None:
     data = bytearray(batch_of([(1, None, b"value", ())]))
     data[-2] ^= 1
     [batch] = walk(data)
@@ -106,7 +108,7 @@ def test_corruption_and_size() -> None:
         to_arrow("t", 0, walk(bomb), limit=1000)
 
 
-def test_more_than_one_column_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_than_two_gib_in_a_column_raise(monkeypatch: pytest.MonkeyPatch) -> None:
     [batch] = walk(batch_of([(1, None, b"value", ())]))
     chunked = pa.chunked_array([pa.array([b"a"], pa.binary())])
     monkeypatch.setattr(pa, "array", lambda *arguments, **options: chunked)
@@ -148,7 +150,7 @@ LEGACY = bytes.fromhex(
     start=st.integers(0, 20),
     broken=st.none() | st.tuples(st.integers(0, 30), st.binary(max_size=2)),
 )
-def test_native_columns_are_those_in_python(
+def test_native_columns_equal_the_pure_ones(
     parts: list[Any], codec: int, start: int, broken: tuple[int, bytes] | None
 ) -> None:
     if not in_use():
@@ -179,7 +181,7 @@ def test_native_columns_are_those_in_python(
 
 
 @pytest.mark.parametrize("keys", [(None,), (b"key",), (None, b"key", b""), (None,) * 21 + (b"k",)])
-def test_many_records_of_the_usual_kind(keys: tuple[bytes | None, ...]) -> None:
+def test_many_records_with_short_numbers_are_converted(keys: tuple[bytes | None, ...]) -> None:
     rows = [(n * 40, keys[n % len(keys)], b"v" * (n % 300), ()) for n in range(900)]
     table = to_arrow("t", 3, walk(batch_of(rows, 50)), 57)
     table.validate(full=True)
@@ -230,7 +232,7 @@ def test_memory_is_not_used_again_while_anything_refers_to_it() -> None:
         assert pool.kept > 500_000
 
 
-def test_old_formats_among_the_new() -> None:
+def test_old_formats_are_converted_among_new_ones() -> None:
     data = LEGACY + batch_of([(5, b"k", b"w", [("h", b"x")])], 8)
     table = to_arrow("t", 1, walk(data), check_crcs=False)
     table.validate(full=True)
@@ -239,7 +241,7 @@ def test_old_formats_among_the_new() -> None:
 
 
 @given(counts=st.lists(st.integers(1, 3000), min_size=1, max_size=4), size=st.integers(0, 700))
-def test_rooms_grow(counts: list[int], size: int) -> None:
+def test_columns_grow_with_their_records(counts: list[int], size: int) -> None:
     headers = [("name", b"h" * 40)]
     parts = [
         [(i, bytes([65 + n]) * (size // 3), bytes([n]) * size, headers * (i % 3)) for i in range(c)]
@@ -256,7 +258,7 @@ def test_rooms_grow(counts: list[int], size: int) -> None:
     assert table.column("headers").to_pylist() == wanted
 
 
-def test_names_of_headers_that_are_not_utf8() -> None:
+def test_header_names_that_are_not_utf8_are_replaced() -> None:
     data = bytearray(batch_of([(1, None, b"value", [("name", b"v")])]))
     data[data.index(b"name") + 1] = 0xFF
     table = to_arrow("t", 0, walk(data), check_crcs=False)
@@ -278,7 +280,7 @@ BUILDERS = {
     start=st.integers(0, 12),
     limit=st.integers(61, 1500),
 )
-def test_values_from_an_array(
+def test_values_of_an_array_are_appended(
     builder: Any, kind: str, values: list[str | None], cut: int, start: int, limit: int
 ) -> None:
     array = pa.array(values, kind).slice(cut)
@@ -291,14 +293,14 @@ def test_values_from_an_array(
         assert not one.count or one.seal() == many.seal()
 
 
-def test_arrays_that_hold_no_bytes() -> None:
+def test_arrays_without_bytes_are_refused() -> None:
     builder = RecordBatchBuilder(limit=1000)
     with pytest.raises(TypeError, match="int64"):
         append_arrow(builder, 0, pa.array([1, 2]))
     assert builder.count == 0
 
 
-def test_buffers_that_do_not_fit_together() -> None:
+def test_inconsistent_buffers_are_refused() -> None:
     builder: Any = RecordBatchBuilder(limit=1 << 20)
     if not hasattr(builder, "append_buffers"):
         pytest.skip("the native modules were not built")

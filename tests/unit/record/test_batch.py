@@ -66,14 +66,14 @@ GOLDEN = bytes.fromhex(
 )
 
 
-def test_golden_bytes() -> None:
+def test_a_batch_has_the_expected_bytes() -> None:
     builder = RecordBatchBuilder(limit=1 << 20)
     builder.append(1_700_000_000_000, b"key", b"value", [("h", b"\x01\x02\x03")])
     builder.append(1_700_000_000_005, None, None)
     assert builder.seal(7, 1, 42) == GOLDEN
 
 
-def test_a_walk_reads_headers_only_and_drops_the_incomplete_end() -> None:
+def test_walk_reads_only_headers_and_drops_an_incomplete_end() -> None:
     first, second = batch_of(b"a", b"b", base=10), batch_of(b"c", base=12)
     broken = changed(second, "I", 17, 1)
     for end in range(len(broken)):
@@ -89,7 +89,7 @@ def test_a_walk_reads_headers_only_and_drops_the_incomplete_end() -> None:
     assert walk(b"") == []
 
 
-def test_a_strict_walk_wants_every_byte() -> None:
+def test_a_strict_walk_requires_complete_batches() -> None:
     good = batch_of(b"a")
     assert len(walk(good + good, strict=True)) == 2
     for end in (good[:-1], b"\x00", good[:16], bytes(100)):
@@ -111,7 +111,7 @@ IMPOSSIBLE = {
 
 
 @pytest.mark.parametrize("data", IMPOSSIBLE.values(), ids=list(IMPOSSIBLE))
-def test_an_impossible_header(data: bytes) -> None:
+def test_an_impossible_header_is_refused(data: bytes) -> None:
     good = batch_of(b"good")
     with pytest.raises(CorruptRecordError, match=r"offset|at least 61 bytes"):
         walk(data)
@@ -121,7 +121,7 @@ def test_an_impossible_header(data: bytes) -> None:
         walk(good + data, strict=True)
 
 
-def test_a_buffer_that_is_not_one_batch() -> None:
+def test_a_buffer_that_is_not_one_batch_is_refused() -> None:
     for data in (b"", batch_of(b"a")[:-1], batch_of(b"a") * 2):
         with pytest.raises(CorruptRecordError):
             RecordBatch(data)
@@ -156,7 +156,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize(("records", "count"), BROKEN.values(), ids=list(BROKEN))
-def test_broken_records(records: str, count: int) -> None:
+def test_malformed_records_are_refused(records: str, count: int) -> None:
     [batch] = walk(with_records(bytes.fromhex(records), count), strict=True)
     assert batch.valid
     with pytest.raises(CorruptRecordError, match="offset 0 cannot be read") as caught:
@@ -167,7 +167,7 @@ def test_broken_records(records: str, count: int) -> None:
             read()
 
 
-def test_lenient_where_java_is() -> None:
+def test_malformations_that_java_accepts_are_accepted() -> None:
     header = "12" + RECORD[2:-2] + "02 02 ff 01"
     [batch] = walk(with_records(bytes.fromhex(header.replace("12", "14", 1)), 1))
     assert batch.records("t", 0)[0].headers == (("\ufffd", None),)
@@ -179,13 +179,13 @@ def test_lenient_where_java_is() -> None:
     assert (empty.count, empty.rows(), empty.next_offset) == (0, [], 1)
 
 
-def test_timestamps_wrap_as_javas() -> None:
+def test_timestamps_wrap_as_in_java() -> None:
     latest = (1 << 63) - 1
     [batch] = walk(changed(batch_of(b"a", b"b", b"c"), "q", 27, latest))
     assert [row[1] for row in batch.rows()] == [latest, -latest - 1, -latest]
 
 
-def test_checksum_and_codec() -> None:
+def test_a_wrong_checksum_and_an_unknown_codec_are_refused() -> None:
     [batch] = walk(changed(batch_of(b"a"), "I", 17, 1))
     for read in (batch.rows, batch.validate, lambda: batch.records("t", 0)):
         with pytest.raises(CorruptRecordError, match="checksum"):
@@ -198,7 +198,7 @@ def test_checksum_and_codec() -> None:
         batch.rows()
 
 
-def test_a_log_changes_headers() -> None:
+def test_headers_can_be_changed_as_by_a_broker() -> None:
     original = batch_of(b"a", b"b", compression=Compression.NONE)
     moved = with_offset(memoryview(original), 500, 7)
     [batch] = walk(moved)
@@ -215,7 +215,7 @@ def test_a_log_changes_headers() -> None:
             with_offset(other, 0, 0)
 
 
-def test_a_producers_batch_has_no_gaps() -> None:
+def test_validate_refuses_gaps_in_offsets() -> None:
     [gap] = walk(changed(batch_of(b"a", b"b"), "i", 23, 2))
     assert len(gap.rows()) == 2
     with pytest.raises(CorruptRecordError, match="range"):
@@ -229,7 +229,7 @@ def test_sequences_wrap() -> None:
     assert walk(builder.seal())[0].last_sequence == -1
 
 
-def test_control_batches() -> None:
+def test_control_batches_have_their_type() -> None:
     commit = end_transaction_batch(True, 9, 2, 1234, coordinator_epoch=3, base_offset=40)
     [batch] = walk(commit)
     batch.validate()
@@ -245,7 +245,7 @@ def test_control_batches() -> None:
     assert (leader.control_type(), leader.is_transactional, leader.leader_epoch) == (2, False, 8)
 
 
-def test_what_is_no_control_batch() -> None:
+def test_control_type_refuses_other_batches() -> None:
     for data in (batch_of(b"a"), changed(batch_of(b"a"), "h", 21, 0x20)):
         with pytest.raises(CorruptRecordError, match="control"):
             walk(data)[0].control_type()

@@ -31,7 +31,7 @@ HASHES = {
 
 
 @pytest.mark.parametrize("crc32c", [crc.crc32c, crc._crc32c])
-def test_checksums(crc32c: object) -> None:
+def test_checksums_equal_the_known_values(crc32c: object) -> None:
     assert callable(crc32c)
     for data, expected in CHECKSUMS.items():
         assert crc32c(data) == expected
@@ -39,13 +39,13 @@ def test_checksums(crc32c: object) -> None:
 
 
 @given(st.binary(max_size=100), st.integers(0, 100))
-def test_the_table_gives_the_packages_checksum(data: bytes, cut: int) -> None:
+def test_the_table_gives_the_same_checksum_as_the_package(data: bytes, cut: int) -> None:
     assert crc._crc32c(data) == crc.crc32c(data)
     assert crc._crc32c(data[cut:], crc._crc32c(data[:cut])) == crc.crc32c(data)
 
 
 @pytest.mark.parametrize(("data", "expected"), HASHES.items())
-def test_hashes(data: bytes, expected: int) -> None:
+def test_hashes_equal_the_known_values(data: bytes, expected: int) -> None:
     assert murmur2(data) == murmur2(memoryview(data)) == expected
     assert 0 <= to_positive(expected) < 1 << 31
 
@@ -67,7 +67,7 @@ VARLONGS = {(1 << 63) - 1: "feffffffffffffffff01", -(1 << 63): "ffffffffffffffff
 
 
 @pytest.mark.parametrize(("number", "encoded"), {**VARINTS, **VARLONGS}.items())
-def test_varints(number: int, encoded: str) -> None:
+def test_varints_are_encoded_and_decoded(number: int, encoded: str) -> None:
     data = bytes.fromhex(encoded)
     assert write_varint(number) == data
     assert read_varlong(b"." + data + b".", 1) == (number, len(data) + 1)
@@ -80,14 +80,14 @@ def test_varints(number: int, encoded: str) -> None:
 
 
 @given(st.integers(-(1 << 63), (1 << 63) - 1))
-def test_varlongs(number: int) -> None:
+def test_varlongs_are_encoded_and_decoded(number: int) -> None:
     data = write_varint(number)
     assert read_varlong(data, 0) == (number, len(data))
     assert wrap64(number) == wrap64(number + (1 << 64)) == number
 
 
 @pytest.mark.fault(32)
-def test_varints_that_do_not_end() -> None:
+def test_endless_varints_are_refused() -> None:
     with pytest.raises(CorruptRecordError):
         read_varint(b"\xff" * 5 + b"\x00", 0)
     with pytest.raises(CorruptRecordError):

@@ -22,7 +22,7 @@ MIB = 1 << 20
 
 
 @given(st.sampled_from(Compression), st.binary(max_size=300), st.integers(1, 3000))
-def test_round_trip(codec: Compression, data: bytes, times: int) -> None:
+def test_compressed_content_is_restored(codec: Compression, data: bytes, times: int) -> None:
     content = data * times
     assert decompress(codec, compress(codec, content), len(content)) == content
 
@@ -36,7 +36,7 @@ def test_round_trip(codec: Compression, data: bytes, times: int) -> None:
         for level in (*codec.traits.levels[-22:], -5)
     ],
 )
-def test_every_level(codec: Compression, level: int) -> None:
+def test_every_level_can_be_decompressed(codec: Compression, level: int) -> None:
     if level not in (codec.traits.levels or ()):
         with pytest.raises(ValueError, match="levels"):
             check_level(codec, level)
@@ -46,7 +46,7 @@ def test_every_level(codec: Compression, level: int) -> None:
     assert decompress(codec, compress(codec, content, level), len(content)) == content
 
 
-def test_codecs_without_levels() -> None:
+def test_codecs_without_levels_refuse_a_level() -> None:
     for codec in (Compression.NONE, Compression.SNAPPY):
         check_level(codec, None)
         with pytest.raises(ValueError, match="no levels"):
@@ -54,7 +54,7 @@ def test_codecs_without_levels() -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_content_of_exactly_the_limit(codec: Compression) -> None:
+def test_content_of_exactly_the_limit_is_accepted(codec: Compression) -> None:
     content = random.Random(1).randbytes(1000) * 300
     packed = compress(codec, content)
     assert decompress(codec, packed, len(content)) == content
@@ -66,7 +66,7 @@ def test_content_of_exactly_the_limit(codec: Compression) -> None:
 
 @pytest.mark.fault(32)
 @pytest.mark.parametrize("codec", CODECS)
-def test_a_bomb_stays_within_the_bound(codec: Compression) -> None:
+def test_a_decompression_bomb_stays_within_the_limit(codec: Compression) -> None:
     bomb = compress(codec, bytes(64 * MIB))
     tracemalloc.start()
     try:
@@ -85,13 +85,13 @@ STATED = {
 
 
 @pytest.mark.parametrize(("codec", "data"), STATED.values(), ids=list(STATED))
-def test_a_stated_size_is_not_believed(codec: Compression, data: bytes) -> None:
+def test_a_false_content_size_is_not_trusted(codec: Compression, data: bytes) -> None:
     with pytest.raises(CorruptRecordError):
         decompress(codec, data, MIB - 1)
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_a_cut_stream_is_an_error(codec: Compression) -> None:
+def test_a_truncated_stream_is_refused(codec: Compression) -> None:
     content = random.Random(2).randbytes(500) * 400
     packed = bytes(compress(codec, content))
     for end in (0, 1, 3, 4, 7, 15, 18, 40, len(packed) // 2, len(packed) - 1):
@@ -106,7 +106,7 @@ def test_a_cut_stream_is_an_error(codec: Compression) -> None:
 
 
 @given(st.sampled_from(CODECS), st.binary(max_size=200))
-def test_other_bytes(codec: Compression, data: bytes) -> None:
+def test_other_bytes_are_refused_or_limited(codec: Compression, data: bytes) -> None:
     for prefix in (b"", bytes(compress(codec, b"content" * 50))[:15]):
         try:
             assert len(decompress(codec, prefix + data, 5000)) <= 5000
@@ -114,18 +114,18 @@ def test_other_bytes(codec: Compression, data: bytes) -> None:
             pass
 
 
-def test_an_unknown_codec() -> None:
+def test_an_unknown_codec_is_refused() -> None:
     for codec in (5, 6, 7):
         with pytest.raises(CorruptRecordError, match=f"codec {codec}"):
             decompress(codec, b"data", 10)
 
 
-def test_gzip_members_one_after_another() -> None:
+def test_consecutive_gzip_members_are_read() -> None:
     packed = gzip.compress(b"one ") + gzip.compress(b"two") + zlib.compress(b"!", 9, 31)
     assert decompress(Compression.GZIP, packed, 100) == b"one two!"
 
 
-def test_snappy_with_and_without_framing() -> None:
+def test_snappy_is_read_with_and_without_framing() -> None:
     raw = bytes(cramjam.snappy.compress_raw(b"content" * 100))
     assert decompress(Compression.SNAPPY, raw, 1000) == b"content" * 100
     block = len(raw).to_bytes(4, "big") + raw
@@ -146,7 +146,7 @@ def test_lz4_blocks_are_independent() -> None:
 
 
 @pytest.mark.parametrize("store_size", [True, False])
-def test_lz4_with_the_checksum_of_format_v0(store_size: bool) -> None:
+def test_lz4_is_read_with_the_checksum_of_format_v0(store_size: bool) -> None:
     frame = lz4.frame.compress(b"content" * 100, block_linked=False, store_size=store_size)
     at = 14 if store_size else 6
     # Old writers included the magic number in the hash of the descriptor.
@@ -160,7 +160,7 @@ def test_lz4_with_the_checksum_of_format_v0(store_size: bool) -> None:
             mend(frame[:end])
 
 
-def test_zstd_without_content_size_and_in_several_frames() -> None:
+def test_zstd_is_read_without_content_size_and_in_several_frames() -> None:
     content = random.Random(3).randbytes(100) * 30_000
     stream = zstandard.ZstdCompressor(level=1).compressobj()
     unsized = stream.compress(content) + stream.flush()

@@ -73,13 +73,15 @@ def read_all(data: bytes) -> None:
 
 @pytest.mark.fault(32)
 @given(st.binary(max_size=400))
-def test_any_bytes(data: bytes) -> None:
+def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     read_all(data)
 
 
 @pytest.mark.fault(32)
 @given(st.binary(max_size=150), st.integers(0, 5), st.sampled_from(range(8)))
-def test_any_records_in_a_valid_batch(data: bytes, count: int, codec: int) -> None:
+def test_any_records_in_a_valid_batch_are_read_or_refused(
+    data: bytes, count: int, codec: int
+) -> None:
     builder = RecordBatchBuilder(limit=1 << 20)
     builder.append_values(1000, [b""] * max(count, 1), 0)
     for content in (data, compress(Compression(codec % 5), data)):
@@ -148,7 +150,7 @@ def rounds() -> Iterator[int]:
 
 
 @pytest.mark.fuzz
-def test_mutated_batches() -> None:
+def test_mutated_batches_are_read_or_refused() -> None:
     originals = seeds()
     for data in originals:
         assert sum(len(b.rows(check_crcs=False)) for b in walk(data, strict=True)) > 0

@@ -56,7 +56,7 @@ def rows(records: list[Any], base_offset: int = 0) -> list[Any]:
 
 
 @pytest.mark.parametrize(("codec", "level"), LEVELLED)
-def test_java_reads_ours(java_records: Any, codec: Compression, level: int | None) -> None:
+def test_java_reads_our_batches(java_records: Any, codec: Compression, level: int | None) -> None:
     records = some_records()
     builder = RecordBatchBuilder(compression=codec, level=level, limit=1 << 20)
     for fields in records:
@@ -74,7 +74,7 @@ def test_java_reads_ours(java_records: Any, codec: Compression, level: int | Non
 
 @pytest.mark.parametrize("append_time", [None, 1_700_000_000_123])
 @pytest.mark.parametrize("codec", Compression)
-def test_we_read_javas(java_records: Any, codec: int, append_time: int | None) -> None:
+def test_batches_of_java_are_read(java_records: Any, codec: int, append_time: int | None) -> None:
     records = some_records()
     options = {"base_offset": 50, "producer": (8, 1, 6), "leader_epoch": 4}
     data = java_records.write(records, codec=codec, append_time=append_time, **options)
@@ -94,7 +94,7 @@ def test_we_read_javas(java_records: Any, codec: int, append_time: int | None) -
 @pytest.mark.parametrize(
     ("magic", "codec"), [(magic, codec) for magic in (0, 1) for codec in Compression if codec < 4]
 )
-def test_we_read_javas_old_formats(
+def test_batches_of_java_in_old_formats_are_read(
     java_records: Any, magic: int, codec: int, append_time: int | None
 ) -> None:
     records = [(timestamp, key, value, []) for timestamp, key, value, _ in some_records()]
@@ -111,7 +111,7 @@ def test_we_read_javas_old_formats(
 
 @given(records=st.lists(FIELDS, min_size=1, max_size=12), producer=PRODUCER, txn=st.booleans())
 @settings(**OPTIONS)
-def test_the_same_bytes(
+def test_our_bytes_equal_those_of_java(
     java_records: Any, records: list[Any], producer: tuple[int, int, int], txn: bool
 ) -> None:
     builder = RecordBatchBuilder(limit=1 << 24)
@@ -122,7 +122,7 @@ def test_the_same_bytes(
     assert bytes(ours) == javas
 
 
-def test_the_brokers_time(java_records: Any) -> None:
+def test_append_times_are_written_as_by_java(java_records: Any) -> None:
     data = java_records.write(some_records())
     [batch] = java_records.read(with_append_time(data, 4242))
     assert batch.append_time
@@ -131,7 +131,7 @@ def test_the_brokers_time(java_records: Any) -> None:
 
 
 @pytest.mark.parametrize("committed", [True, False])
-def test_the_end_of_a_transaction(java_records: Any, committed: bool) -> None:
+def test_transaction_markers_are_written_as_by_java(java_records: Any, committed: bool) -> None:
     javas = java_records.end_transaction(committed, 700, 1_700_000_000_000, 6, (55, 2), 9)
     ours = end_transaction_batch(
         committed, 55, 2, 1_700_000_000_000, coordinator_epoch=9, base_offset=700, leader_epoch=6
@@ -141,11 +141,13 @@ def test_the_end_of_a_transaction(java_records: Any, committed: bool) -> None:
 
 @given(st.binary(max_size=40))
 @settings(**OPTIONS)
-def test_the_same_hash(java_records: Any, data: bytes) -> None:
+def test_hashes_equal_those_of_java(java_records: Any, data: bytes) -> None:
     assert murmur2(data) == java_records.murmur2(data)
 
 
-def test_both_refuse_a_broken_checksum(java_records: Any, java_error: type[Exception]) -> None:
+def test_java_and_this_library_refuse_a_wrong_checksum(
+    java_records: Any, java_error: type[Exception]
+) -> None:
     data = bytearray(java_records.write(some_records()))
     data[-1] ^= 1
     assert not walk(data)[0].valid

@@ -71,7 +71,7 @@ def rows(batch: RecordBatch, start: int = 0) -> list[Any]:
     return [(r.offset, r.timestamp, r.timestamp_type, r.key, r.value) for r in records]
 
 
-def test_plain_messages() -> None:
+def test_uncompressed_messages_are_read() -> None:
     data = message(0, 7, b"zero", key=b"k")
     data += message(1, 8, None, timestamp=1234)
     data += message(1, 9, b"", timestamp=99, attributes=APPEND_TIME)
@@ -97,7 +97,7 @@ def test_plain_messages() -> None:
 
 
 @pytest.mark.parametrize(("magic", "codec", "pack"), PACKERS)
-def test_wrapped_messages(magic: int, codec: Compression, pack: Any) -> None:
+def test_compressed_messages_are_read(magic: int, codec: Compression, pack: Any) -> None:
     offsets = (100, 102, 103)  # Compaction has removed one message.
     inner = b"".join(
         message(magic, offset - (100 if magic else 0), b"v%d" % offset, timestamp=offset * 10)
@@ -114,7 +114,7 @@ def test_wrapped_messages(magic: int, codec: Compression, pack: Any) -> None:
     assert batch.records("old", 1, copy=False)[0].value == b"v100"
 
 
-def test_wrapped_messages_with_the_brokers_time() -> None:
+def test_compressed_messages_have_the_append_time() -> None:
     inner = message(1, 0, b"a", timestamp=5) + message(1, 1, b"b", timestamp=6)
     attributes = Compression.GZIP | APPEND_TIME
     [batch] = walk(message(1, 41, gzip.compress(inner), attributes=attributes, timestamp=777))
@@ -122,7 +122,7 @@ def test_wrapped_messages_with_the_brokers_time() -> None:
     assert rows(batch) == [(40, 777, append, None, b"a"), (41, 777, append, None, b"b")]
 
 
-def test_a_wrapper_whose_offset_was_left_at_zero() -> None:
+def test_a_wrapper_with_offset_zero_keeps_the_inner_offsets() -> None:
     inner = message(1, 0, b"a") + message(1, 1, b"b")
     [batch] = walk(message(1, 0, gzip.compress(inner), attributes=Compression.GZIP))
     assert [row[0] for row in rows(batch)] == [0, 1]
@@ -152,7 +152,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("data", BROKEN.values(), ids=list(BROKEN))
-def test_broken_messages(data: bytes) -> None:
+def test_malformed_messages_are_refused(data: bytes) -> None:
     [batch] = walk(data)
     with pytest.raises(CorruptRecordError) as caught:
         batch.records("old", 1)
@@ -170,14 +170,14 @@ IMPOSSIBLE = {
 
 
 @pytest.mark.parametrize("data", IMPOSSIBLE.values(), ids=list(IMPOSSIBLE))
-def test_impossible_messages(data: bytes) -> None:
+def test_impossible_messages_are_refused(data: bytes) -> None:
     with pytest.raises(CorruptRecordError):
         walk(data)
     good = message(0, 1, b"good")
     assert [batch.base_offset for batch in walk(good + data)] == [1]
 
 
-def test_checksums_are_checked_only_if_wanted() -> None:
+def test_checksums_are_ignored_when_check_crcs_is_false() -> None:
     for data in (BROKEN["checksum"], BROKEN["checksum of an inner one"]):
         [batch] = walk(data)
         assert [r.value for r in batch.records("old", 1, check_crcs=False)] == [b"w"]
@@ -201,14 +201,14 @@ def peer_rows(magic: int) -> list[Any]:
     ("magic", "codec"),
     [(0, NONE), (0, GZIP), (0, SNAPPY), (1, NONE), (1, GZIP), (1, SNAPPY), (1, LZ4)],
 )
-def test_messages_of_aiokafka(magic: int, codec: int) -> None:
+def test_messages_of_aiokafka_are_read(magic: int, codec: int) -> None:
     legacy = pytest.importorskip("aiokafka.record.legacy_records")
     builder = legacy.LegacyRecordBatchBuilder(magic, codec, 1 << 20)
     assert peer_batches(builder) == peer_rows(magic)
 
 
 @pytest.mark.parametrize(("magic", "codec"), [(0, NONE), (0, GZIP), (1, NONE), (1, GZIP), (1, LZ4)])
-def test_messages_of_kafka_python(magic: int, codec: int) -> None:
+def test_messages_of_kafka_python_are_read(magic: int, codec: int) -> None:
     legacy = pytest.importorskip("kafka.record.legacy_records")
     builder = legacy.LegacyRecordBatchBuilder(magic, codec, 1 << 20)
     assert peer_batches(builder) == peer_rows(magic)

@@ -116,7 +116,9 @@ def built(builder: Any, records: list[Any], codec: Compression = Compression.NON
 
 
 @given(RECORDS, st.sampled_from(Compression), st.integers(-1, 9), st.booleans())
-def test_valid_batches(records: list[Any], codec: Compression, epoch: int, append: bool) -> None:
+def test_native_and_pure_read_the_same_from_valid_batches(
+    records: list[Any], codec: Compression, epoch: int, append: bool
+) -> None:
     data = bytes(built(native.RecordBatchBuilder, records, codec).seal(leader_epoch=epoch))
     assert_equal(with_append_time(data, 1234) if append else data)
 
@@ -139,13 +141,15 @@ def mutated(draw: st.DrawFn) -> bytes:
 
 @settings(max_examples=400)
 @given(mutated(), st.booleans())
-def test_mutated_batches(data: bytes, twice: bool) -> None:
+def test_native_and_pure_read_the_same_from_mutated_batches(data: bytes, twice: bool) -> None:
     marker = end_transaction_batch(True, 1, 2, 3) if twice else b""
     assert_equal(marker + data)
 
 
 @given(st.binary(max_size=60), st.integers(0, 4), st.integers(0, 3), st.sampled_from([0, 5, 8]))
-def test_any_bytes_as_records(content: bytes, count: int, last: int, attributes: int) -> None:
+def test_native_and_pure_read_the_same_from_any_records(
+    content: bytes, count: int, last: int, attributes: int
+) -> None:
     header = bytearray(built(native.RecordBatchBuilder, [(0, None, b"")]).seal()[:HEADER])
     struct.pack_into(">i", header, 8, HEADER - 12 + len(content))
     struct.pack_into(">hi", header, 21, attributes, last)
@@ -155,7 +159,7 @@ def test_any_bytes_as_records(content: bytes, count: int, last: int, attributes:
 
 
 @given(st.binary(max_size=100))
-def test_any_bytes(data: bytes) -> None:
+def test_native_and_pure_read_the_same_from_any_bytes(data: bytes) -> None:
     assert_equal(data)
 
 
@@ -181,7 +185,9 @@ VALUES = st.tuples(st.integers(0, 3), st.lists(PLAIN, max_size=12), st.integers(
     st.sampled_from(Compression),
     st.tuples(st.integers(-1, 1 << 62), st.integers(-1, 9), st.integers(-1, 1 << 30)),
 )
-def test_building(steps: list[Any], limit: int, codec: Compression, numbers: Any) -> None:
+def test_native_and_pure_build_the_same_bytes(
+    steps: list[Any], limit: int, codec: Compression, numbers: Any
+) -> None:
     made = [
         module.RecordBatchBuilder(compression=codec, limit=limit)
         for module in (native, pure_builder)
@@ -214,7 +220,7 @@ DELTAS = [0, 63, 64, -64, -65, 8191, 8192, -8193, 1 << 40]
 
 @pytest.mark.parametrize("delta", DELTAS)
 @pytest.mark.parametrize("before", [1, 63, 64, 65, 8191, 8192])
-def test_where_numbers_take_another_byte(before: int, delta: int) -> None:
+def test_native_and_pure_agree_where_varints_get_longer(before: int, delta: int) -> None:
     """Each varint of a record is tested with unlimited room and with exactly enough room."""
     for size in EDGES if before < 100 else EDGES[:3]:
         value = bytes(size)
@@ -240,7 +246,9 @@ def test_where_numbers_take_another_byte(before: int, delta: int) -> None:
 
 
 @given(st.binary(max_size=1100), st.integers(0, 9), st.booleans())
-def test_checksums_of_all_sizes(value: bytes, before: int, right: bool) -> None:
+def test_native_and_pure_checksums_agree_for_all_sizes(
+    value: bytes, before: int, right: bool
+) -> None:
     data = bytearray(built(native.RecordBatchBuilder, [(0, None, value)]).seal())
     if not right:
         data[-1] ^= 1
@@ -250,7 +258,7 @@ def test_checksums_of_all_sizes(value: bytes, before: int, right: bool) -> None:
 
 
 @given(st.binary(max_size=40))
-def test_hashes(data: bytes) -> None:
+def test_native_and_pure_hashes_agree(data: bytes) -> None:
     source = importlib.util.find_spec("aiokclient.record.murmur2")
     assert source is not None
     assert native.murmur2(data) == pure(str(source.origin)).murmur2(data)
@@ -276,7 +284,7 @@ def pure(path: str) -> Any:
 ARGUMENTS: tuple[Any, ...] = ("t", 3, 5, 9, TimestampType.CREATE_TIME, b"k", None, [("h", b"")], 7)
 
 
-def test_records_are_as_those_in_python() -> None:
+def test_native_records_behave_as_those_in_python() -> None:
     theirs = pure(types.__file__).ConsumerRecord
     assert theirs is not ConsumerRecord
     ours_one, theirs_one = ConsumerRecord(*ARGUMENTS), theirs(*ARGUMENTS)
@@ -302,7 +310,7 @@ class Anything:
     record: Any = None
 
 
-def test_a_cycle_through_a_record_is_found() -> None:
+def test_a_reference_cycle_through_a_record_is_collected() -> None:
     class Sub(ConsumerRecord[Any, Any]):
         pass
 
@@ -320,7 +328,7 @@ def test_a_cycle_through_a_record_is_found() -> None:
     assert not gc.is_tracked(record)
 
 
-def test_what_is_made_without_its_fields_does_no_harm() -> None:
+def test_objects_created_without_their_fields_are_safe() -> None:
     for kind in (native.RecordBatch, native.RecordBatchBuilder, ConsumerRecord):
         made: Any = kind.__new__(kind)
         for name in dir(made):
@@ -376,7 +384,7 @@ def grown(rounds: int) -> int:
     return blocks() - before
 
 
-def test_nothing_leaks() -> None:
+def test_no_memory_leaks() -> None:
     """A leak would show in each run.
 
     Free lists, including Python's own, grow only in the first runs.
@@ -386,7 +394,7 @@ def test_nothing_leaks() -> None:
 
 
 @pytest.mark.parametrize("seal", [b"good", b"bad"])
-def test_no_reference_is_lost(seal: bytes) -> None:
+def test_reference_counts_stay_correct(seal: bytes) -> None:
     topic, partition = "".join(["a", " topic"]), 1 << 40
     headers = [("".join(["he", "ader"]), b"x" * 9)]
     key, value = b"k" * 50, b"v" * 60
@@ -405,7 +413,7 @@ def test_no_reference_is_lost(seal: bytes) -> None:
     assert [sys.getrefcount(thing) for thing in shared] == before
 
 
-def test_memory_is_used_right() -> None:
+def test_memory_is_never_misused() -> None:
     """The tests run under an allocator that detects writes past the end and uses after free."""
     code = f"""
 import runpy
@@ -414,15 +422,15 @@ settings.register_profile("any time", deadline=None)
 settings.load_profile("any time")
 names = runpy.run_path({__file__!r})
 names["work"](300)
-names["test_mutated_batches"]()
-names["test_any_bytes_as_records"]()
-names["test_building"]()
+names["test_native_and_pure_read_the_same_from_mutated_batches"]()
+names["test_native_and_pure_read_the_same_from_any_records"]()
+names["test_native_and_pure_build_the_same_bytes"]()
 """
     env = {**os.environ, "PYTHONMALLOC": "debug", "AIOKCLIENT_PURE": "0"}
     subprocess.run([sys.executable, "-X", "dev", "-c", code], env=env, check=True, timeout=100)
 
 
-def test_which_one_it_is() -> None:
+def test_the_implementation_in_use_is_the_expected_one() -> None:
     code = "from aiokclient.record.batch import RecordBatch; print(RecordBatch.__module__)"
     pure, native = "aiokclient.record._pure.batch", "aiokclient._native.record"
     for setting, expected in (("1", pure), ("0", native), ("", native)):

@@ -52,7 +52,7 @@ def read(batch: RecordBatch, **options: Any) -> list[tuple[Any, ...]]:
     transactional=st.booleans(),
     leader_epoch=st.integers(-1, (1 << 31) - 1),
 )
-def test_round_trip(
+def test_appended_records_are_read_back(
     records: list[Any],
     codec: Compression,
     producer: tuple[int, int, int],
@@ -79,7 +79,7 @@ def test_round_trip(
     assert batch.max_timestamp == builder.max_timestamp == max(fields[0] for fields in records)
 
 
-def test_a_record_knows_where_it_is() -> None:
+def test_a_record_has_its_topic_partition_and_offset() -> None:
     [batch] = walk(build([(5, b"k", b"v", [("h", None)])]).seal(leader_epoch=7))
     assert batch.records("orders", 3) == [
         ConsumerRecord("orders", 3, 0, 5, TimestampType.CREATE_TIME, b"k", b"v", (("h", None),), 7)
@@ -87,7 +87,7 @@ def test_a_record_knows_where_it_is() -> None:
 
 
 @given(st.lists(FIELDS, min_size=1, max_size=20), st.integers(0, 25), st.sampled_from(Compression))
-def test_start_offset_leaves_out_what_comes_before(
+def test_start_offset_skips_earlier_records(
     records: list[Any], start: int, codec: Compression
 ) -> None:
     [batch] = walk(build(records, compression=codec).seal())
@@ -96,7 +96,7 @@ def test_start_offset_leaves_out_what_comes_before(
 
 
 @given(st.lists(FIELDS, min_size=1, max_size=20), st.sampled_from(Compression))
-def test_views_hold_the_same_bytes(records: list[Any], codec: Compression) -> None:
+def test_views_have_the_same_bytes(records: list[Any], codec: Compression) -> None:
     [batch] = walk(build(records, compression=codec).seal())
     viewed = batch.records("orders", 3, copy=False)
     assert all(isinstance(r.value, memoryview) for r in viewed if r.value is not None)
@@ -104,7 +104,7 @@ def test_views_hold_the_same_bytes(records: list[Any], codec: Compression) -> No
 
 
 @given(st.lists(FIELDS, min_size=1, max_size=30), st.integers(0, 20_000))
-def test_the_limit_holds_and_the_size_is_exact(records: list[Any], limit: int) -> None:
+def test_the_limit_and_the_size_are_exact(records: list[Any], limit: int) -> None:
     builder = RecordBatchBuilder(limit=limit)
     taken: list[Any] = []
     for fields in records:
@@ -129,7 +129,7 @@ def test_the_limit_holds_and_the_size_is_exact(records: list[Any], limit: int) -
     st.integers(61, 6000),
     st.integers(0, 5),
 )
-def test_values_from_a_list_are_written_as_single_ones(
+def test_values_from_a_list_are_written_as_by_append(
     values: list[bytes | None], limit: int, start: int
 ) -> None:
     one, many = RecordBatchBuilder(limit=limit), RecordBatchBuilder(limit=limit)
@@ -143,7 +143,7 @@ def test_values_from_a_list_are_written_as_single_ones(
     assert one.seal() == many.seal()
 
 
-def test_more_records_than_the_table_of_small_numbers() -> None:
+def test_more_records_than_the_varint_table_are_written() -> None:
     one, many = RecordBatchBuilder(limit=LARGE), RecordBatchBuilder(limit=LARGE)
     values: list[bytes | None] = [b"%d" % number for number in range(10_000)]
     for value in values:
@@ -153,7 +153,7 @@ def test_more_records_than_the_table_of_small_numbers() -> None:
     assert [value for _, _, value, _ in many.records()] == values
 
 
-def test_a_sealed_batch_is_never_touched_again() -> None:
+def test_a_sealed_batch_is_never_changed() -> None:
     builder = build([(1, None, b"a" * 100, ())] * 10, compression=Compression.LZ4)
     first = builder.seal(5, 0, 0)
     kept = bytes(first)
@@ -179,7 +179,7 @@ BAD_APPENDS: list[tuple[Callable[[RecordBatchBuilder], object], type[Exception]]
 
 
 @pytest.mark.parametrize(("append", "error"), BAD_APPENDS)
-def test_what_cannot_be_written_leaves_a_readable_batch(
+def test_a_refused_record_leaves_a_readable_batch(
     append: Callable[[RecordBatchBuilder], object], error: type[Exception]
 ) -> None:
     builder = build([(1, None, b"before", ())])
@@ -204,7 +204,7 @@ def test_nothing_is_appended_to_a_closed_batch() -> None:
         RecordBatchBuilder(limit=100).seal()
 
 
-def test_compression_that_does_not_help_is_dropped() -> None:
+def test_compression_that_saves_nothing_is_dropped() -> None:
     builder = build([(1, None, b"v", ())], compression=Compression.GZIP)
     builder.close()
     assert not builder.compressed

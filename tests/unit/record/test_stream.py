@@ -55,7 +55,7 @@ def all_records(batch: RecordBatch, size: int, *, copy: bool = True, start: int 
     start=st.integers(0, 45),
     copy=st.booleans(),
 )
-def test_pieces_hold_the_same_records_as_the_whole(
+def test_pieces_have_the_same_records_as_the_whole(
     values: list[bytes | None], size: int, codec: Compression, start: int, copy: bool
 ) -> None:
     batch = batch_of(values, codec)
@@ -75,7 +75,7 @@ def test_pieces_of_content_are_joined_where_records_span_them(codec: Compression
 
 
 @pytest.mark.parametrize("codec", [c for c in CODECS if c])
-def test_memory_follows_the_pieces_when_a_batch_is_large(codec: Compression) -> None:
+def test_memory_depends_on_the_pieces_when_a_batch_is_large(codec: Compression) -> None:
     batch = batch_of([bytes(100_000)] * 1_500, codec)
     tracemalloc.start()
     try:
@@ -103,7 +103,7 @@ def test_a_batch_over_the_limit_is_refused_before_its_first_record(codec: Compre
 
 
 @pytest.mark.parametrize("codec", [c for c in CODECS if c])
-def test_a_large_bomb_peaks_little_above_the_limit(codec: Compression) -> None:
+def test_a_decompression_bomb_uses_little_more_memory_than_the_limit(codec: Compression) -> None:
     bomb = compress(codec, bytes(192 * MIB))
     tracemalloc.start()
     try:
@@ -120,7 +120,7 @@ def test_a_large_bomb_peaks_little_above_the_limit(codec: Compression) -> None:
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("change", ["cut", "left over", "count", "checksum"])
-def test_damage_is_found_at_its_place(codec: Compression, change: str) -> None:
+def test_damage_is_reported_after_the_intact_pieces(codec: Compression, change: str) -> None:
     batch = batch_of([bytes(1_000)] * 50, codec)
     data = bytearray(batch.buffer)
     content = bytes(decompress(codec, data[HEADER_SIZE:]))
@@ -188,7 +188,7 @@ def test_native_and_pure_read_the_same_parts(expected: int) -> None:
     assert isinstance(results[0], str) is (expected == 4)
 
 
-def test_pieces_of_several_gzip_members_are_all_there() -> None:
+def test_pieces_of_several_gzip_members_are_complete() -> None:
     members = b"".join(zlib.compress(b"%d" % n * 1_000, wbits=31) for n in range(5))
     content = b"".join(b"%d" % n * 1_000 for n in range(5))
     assert b"".join(pieces(Compression.GZIP, members, 300)) == content

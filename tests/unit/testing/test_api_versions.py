@@ -14,7 +14,7 @@ def asked(version: int = 5, **fields):
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_announces_what_it_answers(cluster, wire, version):
+def test_brokers_announce_the_versions_that_they_handle(cluster, wire, version):
     response = wire.to(1).request(*asked(version))
     spans = {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
     assert spans == announced()
@@ -24,7 +24,7 @@ def test_announces_what_it_answers(cluster, wire, version):
 
 
 @pytest.mark.parametrize("api", announced())
-def test_each_handler_says_what_it_does(api):
+def test_each_handler_documents_its_versions(api):
     module = __import__(handler_of(api).__module__, fromlist=["__doc__"])
     assert len(module.__doc__) > 80
 
@@ -42,7 +42,7 @@ def test_a_version_too_high_is_answered_in_version_0(wire):
     assert connection.request(*asked(only.max_version)).error_code == 0
 
 
-def test_the_client_must_name_itself(wire):
+def test_a_client_must_name_its_software(wire):
     request = messages.ApiVersionsRequest(client_software_name="", client_software_version="1")
     assert wire.to(1).request(request, 3).error_code == InvalidRequestError.code
     assert wire.to(1).request(request, 2).error_code == 0
@@ -61,7 +61,7 @@ def test_the_client_must_name_itself(wire):
         (False, 1, RebootstrapRequiredError.code),
     ],
 )
-def test_identity_is_checked(cluster, wire, right, node, code):
+def test_the_intended_cluster_and_broker_are_checked(cluster, wire, right, node, code):
     cluster_id = None if right is None else cluster.cluster_id if right else "another"
     connection = wire.to(1)
     response = connection.request(*asked(5, cluster_id=cluster_id, node_id=node))
@@ -70,7 +70,7 @@ def test_identity_is_checked(cluster, wire, right, node, code):
     assert connection.request(*asked(4)).error_code == 0
 
 
-def test_an_older_broker(cluster, wire):
+def test_limited_versions_look_like_an_older_broker(cluster, wire):
     cluster.limit_versions({ApiKey.FETCH: (4, 11), ApiKey.DESCRIBE_CLUSTER: None}, broker=1)
     cluster.limit_versions({ApiKey.API_VERSIONS: (0, 2)})
     connection = wire.to(1)

@@ -37,7 +37,7 @@ def test_wipe_leaves_an_empty_cluster_at_the_same_addresses(same_id: bool) -> No
     simulate(scenario, brokers=2)
 
 
-def test_hold_metadata_lets_one_broker_answer_with_what_it_knew() -> None:
+def test_hold_metadata_freezes_the_metadata_of_one_broker() -> None:
     async def scenario(world: World) -> None:
         cluster = world.cluster
         old = cluster.topic_id("t")

@@ -299,5 +299,5 @@ def a_group_of_another_kind(place):
 
 @pytest.mark.kafka
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_parity(parity, name):
+def test_consumer_group_requests_are_answered_as_by_kafka(parity, name):
     parity(SCENARIOS[name])

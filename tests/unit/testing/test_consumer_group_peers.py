@@ -39,7 +39,7 @@ def produce(cluster, first, count=60):
 
 
 @pytest.mark.parametrize("kinds", [[Reader] * 3, [Reader, Ours, Reader], [Ours, Reader, Ours]])
-def test_members_come_and_go(cluster, kinds):
+def test_librdkafka_members_of_the_consumer_protocol_come_and_go(cluster, kinds):
     values = produce(cluster, 0)
     with closing([]) as readers:
         for kind in kinds:
@@ -57,7 +57,7 @@ def test_members_come_and_go(cluster, kinds):
     assert cluster.groups["g"].state == "Empty"
 
 
-def test_patterns_and_assignors(cluster):
+def test_librdkafka_members_use_patterns_and_server_assignors(cluster):
     with closing([join(cluster, topic="^o.*", group_remote_assignor="range")]) as readers:
         readers.append(join(cluster, topic="^o.*", group_remote_assignor="range"))
         drive(readers, lambda: even(readers))
@@ -68,7 +68,7 @@ def test_patterns_and_assignors(cluster):
         assert cluster.groups["g"].protocol == "range"
 
 
-def test_static_members(cluster):
+def test_librdkafka_static_members_return_to_their_assignments(cluster):
     with closing([join(cluster, group_instance_id=each) for each in "ab"]) as readers:
         drive(readers, lambda: even(readers))
         generation, before = cluster.groups["g"].generation, readers[1].has.copy()
@@ -82,7 +82,7 @@ def test_static_members(cluster):
         third.close()
 
 
-def test_the_coordinator_moves_and_fails(cluster):
+def test_librdkafka_members_follow_their_coordinator(cluster):
     with closing([join(cluster), join(cluster, Ours)]) as readers:
         drive(readers, lambda: even(readers))
         # librdkafka does not repeat a request for offsets that the old coordinator refused.
@@ -96,7 +96,7 @@ def test_the_coordinator_moves_and_fails(cluster):
         drive(readers, lambda: even(readers))
 
 
-def test_a_group_of_librdkafka_goes_over_and_back(cluster):
+def test_a_librdkafka_group_is_upgraded_and_downgraded(cluster):
     values = []
     with closing([join(cluster, protocol="classic") for _ in range(2)]) as readers:
         drive(readers, lambda: even(readers))
@@ -114,7 +114,7 @@ def test_a_group_of_librdkafka_goes_over_and_back(cluster):
 
 @pytest.mark.java
 @pytest.mark.usefixtures("kafka_tools_jars")
-def test_java_beside_ours(cluster):
+def test_java_and_this_library_share_a_consumer_group(cluster):
     """Java's console consumer reads its share of the partitions and leaves."""
     values = produce(cluster, 0, 600)
     with closing([join(cluster, Ours)]) as readers:

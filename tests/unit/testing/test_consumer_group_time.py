@@ -51,7 +51,7 @@ def view(cluster):
     return cluster.groups["g"]
 
 
-def test_a_silent_member_is_out_when_its_session_ends(make):
+def test_a_silent_member_is_removed_when_its_session_ends(make):
     cluster, group = make(4)
     group.join("a")
     assert list(view(cluster).members) == ["a"]
@@ -63,7 +63,7 @@ def test_a_silent_member_is_out_when_its_session_ends(make):
     assert group.join("a").given == [(0, [0, 1, 2, 3])]
 
 
-def test_who_does_not_give_up_in_time_is_out(make):
+def test_a_member_that_does_not_revoke_in_time_is_removed(make):
     cluster, group = make(4)
     group.join("a")
     group.join("b")
@@ -73,7 +73,7 @@ def test_who_does_not_give_up_in_time_is_out(make):
     assert group.beat("b", 3).given == [(0, [0, 1, 2, 3])]
 
 
-def test_a_classic_member_that_does_not_join_anew_is_out(make):
+def test_a_classic_member_that_does_not_join_again_is_removed(make):
     cluster, group = make(4)
     group.join("new")
     for _ in range(2):
@@ -96,7 +96,7 @@ def test_a_classic_member_that_does_not_join_anew_is_out(make):
     cluster.wait_for(lambda: list(view(cluster).members) == ["new"])
 
 
-def test_the_session_of_a_static_member_that_left_goes_on(make):
+def test_the_session_of_a_static_member_continues_after_it_left(make):
     cluster, group = make(2)
     group.join("a", instance_id="i")
     configure(group, "consumer.session.timeout.ms", "60")
@@ -109,7 +109,7 @@ def test_the_session_of_a_static_member_that_left_goes_on(make):
     cluster.wait_for(lambda: not view(cluster).members)
 
 
-def test_a_coordinator_that_takes_over_knows_all(make):
+def test_a_new_coordinator_knows_members_and_targets(make):
     cluster, group = make(4, brokers=2, configs={"session.timeout.ms": LONG_MS})
     group.join("a")
     group.join("b")
@@ -126,14 +126,14 @@ def test_a_coordinator_that_takes_over_knows_all(make):
     assert group.beat("b", 3).code == "NOT_COORDINATOR"
 
 
-def test_sessions_begin_anew_with_a_coordinator_that_takes_over(make):
+def test_sessions_restart_with_a_new_coordinator(make):
     cluster, group = make(4, brokers=2, configs={"session.timeout.ms": 60})
     group.join("a")
     cluster.move_coordinator("g")
     cluster.wait_for(lambda: not view(cluster).members)
 
 
-def test_a_coordinator_that_has_forgotten_all(make):
+def test_members_join_again_when_the_coordinator_has_no_state(make):
     cluster, group = make(4, brokers=2, persist_groups=False)
     group.join("a")
     group.place = Place(cluster, group.wire, cluster.move_coordinator("g"))
@@ -141,7 +141,7 @@ def test_a_coordinator_that_has_forgotten_all(make):
     assert group.join("a") == ("ok", 2, [(0, [0, 1, 2, 3])])
 
 
-def test_a_coordinator_that_is_loading(make):
+def test_requests_are_refused_while_the_coordinator_is_loading(make):
     cluster, group = make(4)
     group.join("a")
     with cluster.hold_loading("g"):
@@ -149,7 +149,7 @@ def test_a_coordinator_that_is_loading(make):
     assert group.beat("a", 2).code == "ok"
 
 
-def test_refusals_that_a_test_wants(make):
+def test_a_test_can_refuse_heartbeats(make):
     cluster, group = make(4)
     with cluster.fail(ApiKey.CONSUMER_GROUP_HEARTBEAT, CoordinatorLoadInProgressError, times=1):
         assert group.join("a").code == "COORDINATOR_LOAD_IN_PROGRESS"
@@ -158,7 +158,7 @@ def test_refusals_that_a_test_wants(make):
     assert group.join("a").code == "ok"
 
 
-def test_targets_wait_for_the_interval(make):
+def test_targets_are_computed_once_per_assignment_interval(make):
     _, group = make(4, configs={"assignment.interval.ms": LONG_MS})
     configure(group, "consumer.assignment.interval.ms", None)
     assert group.join("a").given == [(0, [0, 1, 2, 3])]
@@ -184,14 +184,14 @@ def configure(group, name, value):
     assert group.place.request(request).responses[0].error_code == 0
 
 
-def test_a_rebalance_for_no_reason_moves_nothing(make):
+def test_a_rebalance_without_a_change_moves_nothing(make):
     cluster, group = make(4)
     group.join("a")
     cluster.rebalance("g")
     assert group.beat("a", 2) == ("ok", 3, None)
 
 
-def test_brokers_of_the_first_version_give_member_ids(make):
+def test_brokers_assign_member_ids_in_version_0(make):
     _, group = make(2)
     request = messages.ConsumerGroupHeartbeatRequest(
         group_id="g",
@@ -205,7 +205,7 @@ def test_brokers_of_the_first_version_give_member_ids(make):
 
 
 @pytest.mark.parametrize("policy", ["disabled", "upgrade", "downgrade"])
-def test_migration_that_is_not_wanted(make, policy):
+def test_a_migration_that_the_policy_forbids_is_refused(make, policy):
     cluster, group = make(2, configs={"migration.policy": policy})
     old, topic = Classic(group), group.names[0]
     old.join(subscription(topic))
@@ -219,7 +219,7 @@ def test_migration_that_is_not_wanted(make, policy):
     assert view(cluster).kind.value == "consumer"
 
 
-def test_a_group_that_is_converted_while_it_rebalances(make):
+def test_a_group_can_be_converted_during_a_rebalance(make):
     """A classic member that waits for a response is told to join again."""
     cluster, group = make(2)
     topic = group.names[0]
@@ -248,7 +248,7 @@ def test_a_group_that_is_converted_while_it_rebalances(make):
     assert view(cluster).kind.value == "consumer"
 
 
-def test_listed_described_and_deleted(make):
+def test_consumer_groups_are_listed_described_and_deleted(make):
     _, group = make(1)
     group.join("a")
     listed = group.place.request(messages.ListGroupsRequest(types_filter=["consumer"])).groups
@@ -264,7 +264,7 @@ def test_listed_described_and_deleted(make):
     assert group.beat("a", 2).code == "GROUP_ID_NOT_FOUND"
 
 
-def test_topics_that_go_are_taken_from_their_members(make):
+def test_deleted_topics_are_removed_from_assignments(make):
     cluster, group = make(2, 2)
     assert group.join("a").given == [(0, [0, 1]), (1, [0, 1])]
     cluster.delete_topic(group.names[0])

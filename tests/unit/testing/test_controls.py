@@ -60,7 +60,7 @@ def sample(api):
 
 class TestFail:
     @pytest.mark.parametrize("api", announced())
-    def test_every_api(self, cluster, wire, api):
+    def test_every_api_can_be_refused(self, cluster, wire, api):
         request, error = sample(api), errors.ThrottlingQuotaExceededError
         version = {ApiKey.PRODUCE: 12, ApiKey.FETCH: 12}.get(api, request.max_version)
         if api == ApiKey.INIT_PRODUCER_ID:
@@ -71,7 +71,7 @@ class TestFail:
         assert fault.hits == 1
         assert error.code not in error_codes(wire.leader().request(request, version))
 
-    def test_so_many_times(self, cluster, wire):
+    def test_a_refusal_applies_the_given_number_of_times(self, cluster, wire):
         leader, batch = wire.leader(), wire.batch(b"v")
         fault = cluster.fail(ApiKey.PRODUCE, errors.NotLeaderOrFollowerError, times=2)
         codes = [leader.produce("orders", batch).error_code for _ in range(3)]
@@ -84,7 +84,7 @@ class TestFail:
             answer = wire.leader().produce("orders", wire.batch(b"v"))
         assert answer.current_leader.leader_id == cluster.leader("orders", 0)
 
-    def test_one_partition_of_a_request_alone(self, cluster, wire):
+    def test_one_partition_of_a_request_can_be_refused(self, cluster, wire):
         cluster.move_leader("orders", 1, to=1)
         connection = wire.to(1)
         request = wire.fetch_request("orders", partitions=[0, 1])
@@ -95,7 +95,7 @@ class TestFail:
             partitions = connection.request(request, 12).responses[0].partitions
             assert [each.error_code for each in partitions] == [0, 0]
 
-    def test_one_broker_and_some_requests(self, cluster, wire):
+    def test_a_refusal_may_be_limited_to_a_broker_and_some_requests(self, cluster, wire):
         def large(request):
             return len(request.topic_data[0].partition_data[0].records) > 1000
 
@@ -105,17 +105,17 @@ class TestFail:
         assert wire.leader().produce("orders", big).error_code == 10
         assert wire.leader("orders", 1).produce("orders", big, 1).error_code == 0
 
-    def test_errors_of_a_fetch_session(self, cluster, wire):
+    def test_a_fetch_session_can_be_refused(self, cluster, wire):
         request = wire.fetch_request("orders", session=(0, 0))
         with cluster.fail(ApiKey.FETCH, errors.FetchSessionIdNotFoundError):
             response = wire.leader().request(request, 12)
         assert (response.error_code, response.responses) == (70, [])
 
-    def test_an_error_without_a_code(self, cluster):
+    def test_an_error_without_a_code_cannot_be_injected(self, cluster):
         with pytest.raises(ValueError, match="no error code"):
             cluster.fail(ApiKey.FETCH, errors.ProtocolError)
 
-    def test_reset_ends_all(self, cluster, wire):
+    def test_reset_ends_all_faults(self, cluster, wire):
         cluster.fail(ApiKey.PRODUCE, errors.NotLeaderOrFollowerError)
         cluster.stop(2)
         cluster.pause(3)
@@ -124,7 +124,7 @@ class TestFail:
         assert wire.leader().produce("orders", wire.batch(b"v")).error_code == 0
         assert [wire.to(node).request(METADATA).controller_id for node in (1, 2, 3)] == [1, 1, 1]
 
-    def test_reset_forgets_what_was_sent_and_is_not_read_yet(self, cluster, wire):
+    def test_reset_forgets_requests_that_were_not_read_yet(self, cluster, wire):
         """The last request of a disconnected client is not counted after the reset."""
         busy, go_on = threading.Event(), threading.Event()
 
@@ -146,14 +146,14 @@ class TestFail:
 
 
 class TestDropDelayThrottle:
-    def test_dropped_before(self, cluster, wire):
+    def test_drop_before_does_not_execute_the_request(self, cluster, wire):
         with cluster.drop(ApiKey.PRODUCE) as fault, pytest.raises(EOFError):
             wire.leader().produce("orders", wire.batch(b"v"))
         assert fault.hits == 1
         assert cluster.offsets("orders", 0) == (0, 0)
         assert [each.api for each in cluster.requests] == [ApiKey.PRODUCE]
 
-    def test_dropped_after(self, cluster, wire):
+    def test_drop_after_executes_the_request(self, cluster, wire):
         batch = wire.batch(b"v", producer=(1, 0, 0))
         with cluster.drop(ApiKey.PRODUCE, when="after", times=1):
             with pytest.raises(EOFError):
@@ -161,11 +161,11 @@ class TestDropDelayThrottle:
             assert cluster.offsets("orders", 0) == (0, 1)
             assert wire.leader().produce("orders", batch).base_offset == 0
 
-    def test_when_is_before_or_after(self, cluster):
+    def test_when_must_be_before_or_after(self, cluster):
         with pytest.raises(ValueError, match="before"):
             cluster.drop(ApiKey.PRODUCE, when="later")
 
-    def test_delays(self, cluster, wire):
+    def test_delay_delays_requests_or_responses(self, cluster, wire):
         leader = wire.leader()
         with cluster.delay(ApiKey.PRODUCE, 3600):
             leader.produce("orders", wire.batch(b"v"), wait=False)
@@ -180,7 +180,7 @@ class TestDropDelayThrottle:
         with cluster.delay(ApiKey.PRODUCE, 0.01):
             assert leader.produce("orders", wire.batch(b"v")).error_code == 0
 
-    def test_throttled(self, cluster, wire):
+    def test_throttle_delays_the_connection(self, cluster, wire):
         connection = wire.leader()
         with cluster.throttle(ApiKey.METADATA, 3600, times=1):
             assert connection.request(METADATA).throttle_time_ms == 3_600_000
@@ -189,7 +189,7 @@ class TestDropDelayThrottle:
         assert connection.silent()
         assert len(cluster.requests) == 2
 
-    def test_altered(self, cluster, wire):
+    def test_alter_replaces_the_response(self, cluster, wire):
         def twice(request, response):
             response.brokers += response.brokers
             return response
@@ -205,7 +205,7 @@ class TestDropDelayThrottle:
 
 
 class TestBrokers:
-    def test_stop_and_start(self, cluster, wire):
+    def test_brokers_can_be_stopped_and_started(self, cluster, wire):
         before, address = wire.to(1), cluster.address(1)
         cluster.stop(1)
         assert before.closed()
@@ -221,7 +221,7 @@ class TestBrokers:
         # The broker is a follower. It does not become the leader again by itself.
         assert (cluster.leader("orders", 0), cluster.isr("orders", 0)) == (2, [1, 2, 3])
 
-    def test_failover_takes_its_time(self, cluster, wire):
+    def test_failover_takes_the_configured_time(self, cluster, wire):
         seen = []
 
         def stop():
@@ -234,7 +234,7 @@ class TestBrokers:
         assert seen == [1]
         cluster.wait_for(lambda: cluster.leader("orders", 0) == 2)
 
-    def test_the_last_replica(self, cluster, wire):
+    def test_a_partition_has_no_leader_until_its_last_replica_returns(self, cluster, wire):
         wire.leader().produce("orders", wire.batch(b"a"))
         for broker in (1, 2, 3):
             cluster.stop(broker)
@@ -246,7 +246,7 @@ class TestBrokers:
         assert cluster.isr("orders", 0) == [1, 3]
         assert len(cluster.records("orders", 0)) == 1
 
-    def test_an_unclean_election_loses_what_only_the_dead_had(self, cluster, wire):
+    def test_an_unclean_election_loses_records_of_the_dead_leader(self, cluster, wire):
         cluster.stop(2)
         cluster.stop(3)
         wire.leader().produce("orders", wire.batch(b"a"))
@@ -257,7 +257,7 @@ class TestBrokers:
         assert cluster.isr("orders", 0) == [2]
         assert cluster.records("orders", 0) == []
 
-    def test_paused(self, cluster, wire):
+    def test_a_paused_broker_answers_after_its_resumption(self, cluster, wire):
         waiting = wire.to(1)
         waiting.send(wire.fetch_request("orders", wait_ms=60_000), 12)
         cluster.wait_for(lambda: cluster.requests)
@@ -272,7 +272,7 @@ class TestBrokers:
         assert connection.receive().brokers
         assert waiting.receive().responses
 
-    def test_disconnected(self, cluster, wire):
+    def test_disconnect_cuts_connections_and_accepts_new_ones(self, cluster, wire):
         first, second = wire.to(1), wire.to(2)
         for each in (first, second):
             each.request(METADATA)
@@ -282,7 +282,7 @@ class TestBrokers:
         assert second.request(METADATA).brokers
         assert wire.to(1).request(METADATA).brokers
 
-    def test_leaders_move(self, cluster):
+    def test_move_leader_changes_leader_and_epoch(self, cluster):
         assert cluster.move_leader("orders", 0) == 2
         assert cluster.move_leader("orders", 0, to=3) == cluster.leader("orders", 0) == 3
         assert cluster.leader_epoch("orders", 0) == 2
@@ -292,7 +292,7 @@ class TestBrokers:
         with pytest.raises(ValueError, match="no such broker is running"):
             cluster.move_leader("orders", 0, to=2)
 
-    def test_names_that_are_not_there(self, cluster):
+    def test_controls_refuse_missing_names(self, cluster):
         with pytest.raises(ValueError, match="no broker 9"):
             cluster.stop(9)
         with pytest.raises(ValueError, match="no topic 'x'"):
@@ -302,7 +302,7 @@ class TestBrokers:
 
 
 class TestData:
-    def test_produce_and_records(self, cluster):
+    def test_produce_writes_and_records_reads(self, cluster):
         header = [("h", b"1")]
         placed = cluster.produce(
             "orders",
@@ -320,19 +320,19 @@ class TestData:
         assert len(cluster.records("orders")) == 3
         assert [each.offset for each in cluster.records("orders", 0, start=1)] == [1]
 
-    def test_what_is_refused(self, cluster):
+    def test_produce_refuses_what_a_broker_refuses(self, cluster):
         cluster.produce("orders", [b"a"], producer_id=1, base_sequence=0)
         with pytest.raises(ValueError, match="OUT_OF_ORDER"):
             cluster.produce("orders", [b"a"], producer_id=1, base_sequence=5)
         with pytest.raises(ValueError, match="already exists"):
             cluster.create_topic("orders")
 
-    def test_partitions_are_added(self, cluster):
+    def test_add_partitions_adds_partitions(self, cluster):
         cluster.add_partitions("orders", 5)
         cluster.add_partitions("orders", 4)
         assert cluster.topics == {"orders": 5}
 
-    def test_retention_by_size(self, wire_to):
+    def test_old_segments_are_removed_by_size(self, wire_to):
         configs = {"segment.bytes": 10_000, "retention.bytes": 50_000}
         with EmbeddedCluster(1, retention_bytes=1 << 20) as cluster:
             cluster.create_topic("small", configs=configs)
@@ -347,17 +347,17 @@ class TestData:
 
 
 class TestWaiting:
-    def test_from_a_thread(self, cluster, wire):
+    def test_wait_for_works_in_a_thread(self, cluster, wire):
         timer = threading.Timer(0.01, lambda: cluster.produce("orders", [b"v"]))
         timer.start()
         assert cluster.wait_for(lambda: cluster.records("orders", 0))[0].value == b"v"
         timer.join()
 
-    def test_too_long(self, cluster):
+    def test_wait_for_raises_after_its_timeout(self, cluster):
         with pytest.raises(errors.KafkaTimeoutError):
             cluster.wait_for(lambda: False, 0.01)
 
-    async def test_in_a_loop(self, cluster):
+    async def test_until_works_in_a_loop(self, cluster):
         with pytest.raises(errors.IllegalStateError, match="until"):
             cluster.wait_for(lambda: True)
         timer = threading.Timer(0.01, lambda: cluster.produce("orders", [b"v"]))
@@ -368,7 +368,7 @@ class TestWaiting:
             await cluster.until(lambda: False, 0.01)
 
 
-def test_a_bug_of_the_cluster_is_loud(wire_to, caplog):
+def test_a_bug_of_the_cluster_is_raised_at_its_end(wire_to, caplog):
     def broken(request, response):
         raise RuntimeError("broken on purpose")
 

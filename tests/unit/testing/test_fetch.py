@@ -22,7 +22,7 @@ def filled(cluster, count=10, size=100, topic="orders"):
 
 
 @pytest.mark.parametrize("version", range(4, 19))
-def test_every_version_gives_the_records(cluster, wire, leader, version):
+def test_every_version_returns_the_records(cluster, wire, leader, version):
     cluster.produce("orders", [b"a", b"b"])
     topic = cluster.topic_id("orders") if version >= 13 else "orders"
     answer = leader.fetch(topic, version=version)
@@ -31,7 +31,7 @@ def test_every_version_gives_the_records(cluster, wire, leader, version):
     assert answer.log_start_offset == (0 if version >= 5 else -1)
 
 
-def test_a_batch_comes_whole_though_the_offset_is_inside(cluster, wire, leader):
+def test_a_batch_is_returned_completely_when_the_offset_is_inside(cluster, wire, leader):
     cluster.produce("orders", [b"a", b"b", b"c"])
     cluster.produce("orders", [b"d"])
     assert wire.values(leader.fetch("orders", offset=1)) == [b"a", b"b", b"c", b"d"]
@@ -40,13 +40,13 @@ def test_a_batch_comes_whole_though_the_offset_is_inside(cluster, wire, leader):
 
 
 class TestLimits:
-    def test_the_first_batch_is_whole(self, cluster, wire, leader):
+    def test_the_first_batch_is_complete_despite_the_limits(self, cluster, wire, leader):
         size = filled(cluster)
         answer = leader.fetch("orders", max_bytes=1, partition_max_bytes=1)
         assert len(answer.records) == pytest.approx(size, abs=10)
         assert len(wire.values(answer)) == 1
 
-    def test_the_last_batch_may_be_cut(self, cluster, wire, leader):
+    def test_the_last_batch_may_be_cut_off(self, cluster, wire, leader):
         size = filled(cluster)
         answer = leader.fetch("orders", partition_max_bytes=size * 3)
         assert len(answer.records) == size * 3
@@ -54,7 +54,7 @@ class TestLimits:
         answer = leader.fetch("orders", max_bytes=size * 2)
         assert len(answer.records) == size * 2
 
-    def test_max_bytes_holds_for_all_partitions_together(self, cluster, wire):
+    def test_max_bytes_limits_all_partitions_together(self, cluster, wire):
         cluster.create_topic("three", 3, replication=1)
         leader = cluster.leader("three", 0)
         for partition in range(3):
@@ -66,20 +66,20 @@ class TestLimits:
         assert sizes[0] > 1000
         assert sizes[1:] == [0, 0]
 
-    def test_without_limits_all_of_it(self, cluster, wire, leader):
+    def test_all_records_are_returned_without_limits(self, cluster, wire, leader):
         filled(cluster, 1000)
         assert len(wire.values(leader.fetch("orders"))) == 1000
 
 
 class TestWaiting:
-    def test_for_the_first_byte(self, cluster, wire, leader):
+    def test_a_fetch_waits_for_the_first_byte(self, cluster, wire, leader):
         leader.send(wire.fetch_request("orders", wait_ms=60_000), 12)
         cluster.wait_for(lambda: cluster.requests)
         assert leader.silent()
         cluster.produce("orders", [b"v"])
         assert wire.values(leader.receive().responses[0].partitions[0]) == [b"v"]
 
-    def test_for_min_bytes(self, cluster, wire, leader):
+    def test_a_fetch_waits_for_min_bytes(self, cluster, wire, leader):
         leader.send(wire.fetch_request("orders", wait_ms=60_000, min_bytes=1000), 12)
         cluster.wait_for(lambda: cluster.requests)
         for number in range(5):
@@ -87,12 +87,12 @@ class TestWaiting:
             cluster.produce("orders", [bytes(150)])
         assert len(wire.values(leader.receive().responses[0].partitions[0])) == 5
 
-    def test_no_longer_than_max_wait(self, cluster, wire, leader):
+    def test_a_fetch_waits_no_longer_than_max_wait(self, cluster, wire, leader):
         cluster.produce("orders", [b"v"])
         answer = leader.fetch("orders", wait_ms=20, min_bytes=1000)
         assert wire.values(answer) == [b"v"]
 
-    def test_for_replicas(self, cluster, wire, leader):
+    def test_a_fetch_waits_for_replicas(self, cluster, wire, leader):
         with cluster.hold_replication("orders", 0):
             cluster.produce("orders", [b"v"])
             leader.send(wire.fetch_request("orders", wait_ms=60_000), 12)
@@ -101,7 +101,9 @@ class TestWaiting:
         assert wire.values(leader.receive().responses[0].partitions[0]) == [b"v"]
 
     @pytest.mark.parametrize("how", ["move", "delete", "bump"])
-    def test_ends_when_the_leader_or_the_topic_goes(self, cluster, wire, leader, how):
+    def test_a_waiting_fetch_ends_when_the_leader_or_the_topic_disappears(
+        self, cluster, wire, leader, how
+    ):
         request = wire.fetch_request("orders", wait_ms=60_000, epoch=0)
         leader.send(request, 10)
         cluster.wait_for(lambda: cluster.requests)
@@ -118,7 +120,7 @@ class TestWaiting:
             cluster.bump_epoch("orders", 0)
         assert leader.receive().responses[0].partitions[0].error_code == expected.code
 
-    def test_deleted_records_end_it(self, cluster, wire, leader):
+    def test_a_waiting_fetch_ends_when_records_are_deleted(self, cluster, wire, leader):
         filled(cluster, 5)
         leader.send(wire.fetch_request("orders", offset=5, wait_ms=60_000), 12)
         cluster.wait_for(lambda: cluster.requests)
@@ -129,20 +131,20 @@ class TestWaiting:
 
 
 class TestErrors:
-    def test_unknown(self, cluster, leader):
+    def test_unknown_topics_and_partitions_are_refused(self, cluster, leader):
         unknown = errors.UnknownTopicOrPartitionError.code
         assert leader.fetch("nothing").error_code == unknown
         assert leader.fetch("orders", partitions=[9]).error_code == unknown
         assert leader.fetch(uuid.uuid4()).error_code == errors.UnknownTopicIdError.code
 
-    def test_a_topic_made_again_is_another(self, cluster, wire, leader):
+    def test_a_recreated_topic_has_another_id(self, cluster, wire, leader):
         old = cluster.topic_id("orders")
         cluster.delete_topic("orders")
         cluster.create_topic("orders", 3)
         assert leader.fetch(old).error_code == errors.UnknownTopicIdError.code
         assert wire.leader().fetch(cluster.topic_id("orders")).error_code == 0
 
-    def test_out_of_range(self, cluster, leader):
+    def test_offsets_out_of_range_are_refused(self, cluster, leader):
         filled(cluster, 5)
         cluster.delete_records("orders", 0, before=2)
         out_of_range = errors.OffsetOutOfRangeError.code
@@ -152,13 +154,13 @@ class TestErrors:
         answer = leader.fetch("orders", offset=2)
         assert (answer.error_code, answer.log_start_offset) == (0, 2)
 
-    def test_leader_epochs(self, cluster, wire, leader):
+    def test_leader_epochs_are_checked(self, cluster, wire, leader):
         cluster.bump_epoch("orders", 0)
         assert leader.fetch("orders", epoch=0).error_code == errors.FencedLeaderEpochError.code
         assert leader.fetch("orders", epoch=2).error_code == errors.UnknownLeaderEpochError.code
         assert leader.fetch("orders", epoch=1).error_code == 0
 
-    def test_who_does_not_have_it_names_the_leader(self, cluster, wire):
+    def test_a_broker_that_is_not_the_leader_names_the_leader(self, cluster, wire):
         cluster.create_topic("alone", replication=1)
         leader = cluster.leader("alone")
         other = wire.to(next(each for each in cluster.brokers if each != leader))
@@ -170,7 +172,7 @@ class TestErrors:
 
 
 class TestTruncation:
-    def test_a_diverging_epoch_is_told(self, cluster, wire, leader):
+    def test_a_diverging_epoch_is_returned(self, cluster, wire, leader):
         filled(cluster, 5)
         cluster.truncate("orders", 0, to=3)
         cluster.produce("orders", [b"new"] * 4)
@@ -185,7 +187,7 @@ class TestTruncation:
         answer = leader.fetch("orders", offset=3, last_epoch=9)
         assert answer.error_code == errors.OffsetOutOfRangeError.code
 
-    def test_an_unclean_leader_cuts_the_log(self, cluster, wire, leader):
+    def test_an_unclean_leader_truncates_the_log(self, cluster, wire, leader):
         filled(cluster, 2)
         with cluster.hold_replication("orders", 0, broker=2, in_sync=False):
             assert cluster.isr("orders", 0) == [1, 3]
@@ -199,7 +201,7 @@ class TestTruncation:
 
 
 class TestFollowers:
-    def test_answer_up_to_what_they_have(self, cluster, wire):
+    def test_followers_answer_up_to_the_end_of_their_replica(self, cluster, wire):
         cluster.produce("orders", [b"a"])
         follower = wire.to(2)
         with cluster.hold_replication("orders", 0, broker=2, in_sync=False):
@@ -211,11 +213,11 @@ class TestFollowers:
             assert answer.error_code == errors.OffsetOutOfRangeError.code
         assert wire.values(follower.fetch("orders")) == [b"a", b"b"]
 
-    def test_not_to_old_clients(self, cluster, wire):
+    def test_followers_refuse_old_clients(self, cluster, wire):
         answer = wire.to(2).fetch("orders", version=10)
         assert answer.error_code == errors.NotLeaderOrFollowerError.code
 
-    def test_the_leader_names_the_nearest(self, wire_to):
+    def test_the_leader_names_the_replica_in_the_clients_rack(self, wire_to):
         with EmbeddedCluster(3, {"orders": 1}, racks=["a", "b", "b"]) as cluster:
             wire = wire_to(cluster)
             cluster.produce("orders", [b"v"])
@@ -239,7 +241,7 @@ class TestTransactions:
             "orders", [value], producer_id=producer, base_sequence=sequence, transactional=True
         )
 
-    def test_open_ones_hide_what_follows(self, cluster, wire, leader):
+    def test_open_transactions_hide_later_records(self, cluster, wire, leader):
         cluster.produce("orders", [b"before"])
         self.write(cluster, b"inside", 1)
         cluster.produce("orders", [b"after"])
@@ -250,7 +252,7 @@ class TestTransactions:
         latest = leader.list_offset("orders", -1, isolation=1)
         assert latest.offset == 1
 
-    def test_aborted_ones_are_named(self, cluster, wire, leader):
+    def test_aborted_transactions_are_listed(self, cluster, wire, leader):
         self.write(cluster, b"a", 1)
         self.write(cluster, b"b", 2)
         self.write(cluster, b"a", 1, sequence=1)
@@ -268,7 +270,7 @@ class TestTransactions:
         assert named == [(1, 5)]
         assert leader.fetch("orders").aborted_transactions is None
 
-    def test_a_marker_wakes_who_waits_for_it(self, cluster, wire, leader):
+    def test_a_marker_ends_a_waiting_fetch(self, cluster, wire, leader):
         self.write(cluster, b"v", 1)
         leader.send(wire.fetch_request("orders", committed=True, wait_ms=60_000), 12)
         cluster.wait_for(lambda: cluster.requests)
@@ -277,7 +279,7 @@ class TestTransactions:
         assert wire.values(leader.receive().responses[0].partitions[0]) == [b"v"]
 
 
-def test_end_offsets_of_epochs(cluster, wire, leader):
+def test_end_offsets_of_leader_epochs_are_returned(cluster, wire, leader):
     filled(cluster, 2)
     cluster.bump_epoch("orders", 0)
     filled(cluster, 3)

@@ -102,7 +102,7 @@ def small():
 
 
 @pytest.mark.parametrize("api", announced(), ids=lambda api: ApiKey(api).name)
-def test_values_at_the_edges(small, wire_to, api):
+def test_brokers_survive_extreme_values(small, wire_to, api):
     wire = wire_to(small)
     sender = Sender(small, wire, f"{api}")
     connection = wire.to(1)
@@ -115,7 +115,7 @@ def test_values_at_the_edges(small, wire_to, api):
 
 
 @pytest.mark.parametrize("api", announced(), ids=lambda api: ApiKey(api).name)
-def test_names_of_the_greatest_length_are_answered(small, wire_to, api):
+def test_names_of_the_maximum_length_are_answered(small, wire_to, api):
     wire = wire_to(small)
     sender = Sender(small, wire, f"long {api}")
     sender.scalar = lambda kind: (
@@ -127,7 +127,7 @@ def test_names_of_the_greatest_length_are_answered(small, wire_to, api):
             connection = wire.to(sender.rng.choice((1, 2)))
 
 
-def test_bytes_of_any_kind(small, wire_to):
+def test_brokers_survive_any_bytes(small, wire_to):
     wire, rng = wire_to(small), random.Random(5)
     for _ in range(300):
         connection = wire.to(1)

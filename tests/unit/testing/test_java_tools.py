@@ -37,7 +37,7 @@ def read(cluster, offset, count):
 
 
 @pytest.mark.parametrize("codec", ["none", "lz4", "zstd"])
-def test_produces_and_consumes(servers, codec):
+def test_java_tools_produce_and_consume(servers, codec):
     arguments = ("--topic", "orders", "--compression-codec", codec, "--request-required-acks", "-1")
     tool(servers, "console-producer", *arguments, stdin=b"\n".join(LINES) + b"\n")
     assert [record.value for record in servers.records("orders", 0)] == LINES
@@ -50,7 +50,7 @@ def test_produces_and_consumes(servers, codec):
     assert {each.version for each in fetched} == {18}
 
 
-def test_consumes_across_a_leader_move(servers):
+def test_the_java_consumer_follows_a_moved_leader(servers):
     servers.produce("orders", LINES[:1000])
     servers.fail(ApiKey.FETCH, 6, times=1)
     servers.move_leader("orders", 0)
@@ -58,7 +58,7 @@ def test_consumes_across_a_leader_move(servers):
     assert read(servers, 0, 2000) == LINES
 
 
-def test_topics_and_offsets(servers):
+def test_java_tools_show_topics_and_offsets(servers):
     tool(servers, "topics", "--create", "--topic", "made", "--partitions", "4")
     assert servers.topics["made"] == 4
     described = tool(servers, "topics", "--describe", "--topic", "made").decode()

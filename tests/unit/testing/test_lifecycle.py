@@ -32,7 +32,7 @@ async def metadata(address):
     return [each.node_id for each in pipeline.receive(found[0])[2].brokers]
 
 
-async def test_in_this_loop():
+async def test_a_cluster_runs_in_the_current_loop():
     before = set(threading.enumerate())
     async with EmbeddedCluster(2, {"orders": 2}) as cluster:
         assert set(threading.enumerate()) <= before
@@ -50,7 +50,7 @@ async def test_in_this_loop():
     assert [each for each in asyncio.all_tasks() if each is not asyncio.current_task()] == []
 
 
-async def test_in_a_thread_of_its_own():
+async def test_a_cluster_runs_in_a_thread():
     before = set(threading.enumerate())
     with EmbeddedCluster(2) as cluster:
         (made,) = set(threading.enumerate()) - before
@@ -61,7 +61,7 @@ async def test_in_a_thread_of_its_own():
         await metadata(cluster.address(2))
 
 
-def test_used_once():
+def test_a_cluster_can_be_started_only_once():
     cluster = EmbeddedCluster()
     with pytest.raises(errors.IllegalStateError, match="not running"):
         cluster.produce("x", [b"v"])
@@ -148,7 +148,7 @@ async def test_close_raises_in_the_clusters_own_thread(wire_to):
     cluster.close()
 
 
-def test_two_threads_may_close_it():
+def test_two_threads_may_close_a_cluster():
     for _ in range(50):  # The system reuses the identifiers of ended threads for new ones.
         cluster = EmbeddedCluster()
         cluster.start()
@@ -174,14 +174,14 @@ async def test_wait_for_raises_in_a_loop_and_names_until():
     cluster.close()
 
 
-def test_faults_may_outlive_it():
+def test_faults_may_be_removed_after_the_end():
     with EmbeddedCluster() as cluster:
         fault = cluster.fail(ApiKey.FETCH, errors.NotLeaderOrFollowerError)
     fault.remove()
 
 
 @pytest.mark.parametrize("options", [{"brokers": 0}, {"brokers": 2, "racks": ["a"]}])
-def test_bad_options(options):
+def test_bad_options_are_refused(options):
     with pytest.raises(ValueError, match="broker"):
         EmbeddedCluster(**options)
     with pytest.raises(ValueError, match="There is no config"):
@@ -205,7 +205,7 @@ def free_ports(count):
     raise AssertionError("no ports are free")
 
 
-def test_ports_as_asked_for():
+def test_brokers_listen_on_the_requested_ports():
     first = free_ports(2)
     with EmbeddedCluster(2, port=first) as cluster:
         assert cluster.bootstrap_servers == f"127.0.0.1:{first},127.0.0.1:{first + 1}"
@@ -215,7 +215,7 @@ def test_ports_as_asked_for():
         pass
 
 
-def test_what_is_advertised():
+def test_the_advertised_host_is_returned():
     with EmbeddedCluster(advertised_host="localhost") as cluster:
         assert cluster.address(1)[0] == "localhost"
         asyncio.run(metadata(cluster.address(1)))
@@ -231,7 +231,7 @@ def test_the_same_seed_gives_the_same_ids():
     assert len(ids(None)[0]) == 22
 
 
-async def test_a_start_that_fails_leaves_nothing(tmp_path):
+async def test_a_failed_start_leaves_nothing(tmp_path):
     before = set(threading.enumerate())
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -243,7 +243,7 @@ async def test_a_start_that_fails_leaves_nothing(tmp_path):
     assert set(threading.enumerate()) <= before
 
 
-def test_on_uvloop():
+def test_a_cluster_runs_under_uvloop():
     uvloop = pytest.importorskip("uvloop")
 
     async def main():
@@ -266,7 +266,7 @@ def test_on_uvloop():
         ({"brokers": 1, "port": 65_536}, "65536 is not a port"),
     ],
 )
-async def test_a_start_that_fails_leaves_nothing_open(wrong, said):
+async def test_a_failed_start_leaves_no_open_socket(wrong, said):
     """Sockets left open would cause warnings, which are errors here."""
     with pytest.raises(ValueError, match=said), EmbeddedCluster(**{"brokers": 2, **wrong}):
         pass
@@ -276,12 +276,12 @@ async def test_a_start_that_fails_leaves_nothing_open(wrong, said):
     gc.collect()
 
 
-def test_the_name_of_one_topic():
+def test_topics_may_be_a_single_name():
     with EmbeddedCluster(topics="orders") as cluster:
         assert cluster.topics == {"orders": 1}
 
 
-async def test_faults_that_no_request_could_meet():
+async def test_faults_that_match_no_request_are_refused():
     refusal, fetch = errors.NotLeaderOrFollowerError, ApiKey.FETCH
     async with EmbeddedCluster() as cluster:
         with pytest.raises(ValueError, match="'FETCH' is not an ApiKey"):

@@ -24,7 +24,7 @@ def found(leader, timestamp, **options):
 
 
 @pytest.mark.parametrize("version", range(1, 12))
-def test_every_version(leader, version):
+def test_every_version_returns_offsets(leader, version):
     assert found(leader, LATEST, version=version) == (0, 5, -1)
     assert found(leader, EARLIEST, version=version) == (0, 0, -1)
     assert found(leader, 150, version=version) == (0, 2, 300)
@@ -34,11 +34,11 @@ def test_every_version(leader, version):
     ("timestamp", "offset", "at"),
     [(0, 0, 100), (100, 0, 100), (101, 1, 101), (102, 2, 300), (301, 3, 301), (302, -1, -1)],
 )
-def test_by_time(leader, timestamp, offset, at):
+def test_offsets_are_found_by_timestamp(leader, timestamp, offset, at):
     assert found(leader, timestamp) == (0, offset, at)
 
 
-def test_special_times(leader):
+def test_special_timestamps_have_their_meanings(leader):
     assert found(leader, MAX) == (0, 3, 301)
     assert found(leader, LOCAL) == (0, 0, -1)
     assert found(leader, TIERED) == (0, -1, -1)
@@ -48,18 +48,18 @@ def test_special_times(leader):
 @pytest.mark.parametrize(
     ("timestamp", "version"), [(MAX, 6), (LOCAL, 7), (TIERED, 8), (PENDING, 10), (-7, 11)]
 )
-def test_special_times_came_with_versions(leader, timestamp, version):
+def test_special_timestamps_require_their_versions(leader, timestamp, version):
     unsupported = errors.UnsupportedVersionError.code
     assert found(leader, timestamp, version=version)[0] == unsupported
 
 
-def test_the_start_moves(cluster, leader):
+def test_the_start_offset_follows_deleted_records(cluster, leader):
     cluster.delete_records("orders", 0, before=1)
     assert found(leader, EARLIEST) == (0, 1, -1)
     assert found(leader, 0) == (0, 1, 101)
 
 
-def test_replicas_hold_the_end_back(cluster, wire, leader):
+def test_the_end_offset_waits_for_replicas(cluster, wire, leader):
     with cluster.hold_replication("orders", 0):
         leader.produce("orders", wire.batch(b"v", timestamp=400), acks=1)
         assert found(leader, LATEST) == (0, 5, -1)
@@ -67,7 +67,7 @@ def test_replicas_hold_the_end_back(cluster, wire, leader):
     assert found(leader, LATEST) == (0, 6, -1)
 
 
-def test_leaders_and_epochs(cluster, wire, leader):
+def test_leaders_and_epochs_are_checked(cluster, wire, leader):
     epoch = cluster.bump_epoch("orders", 0)
     assert leader.list_offset("orders", LATEST).leader_epoch == epoch
     assert leader.list_offset("orders", EARLIEST).leader_epoch == 0
@@ -79,13 +79,13 @@ def test_leaders_and_epochs(cluster, wire, leader):
     assert found(wire.follower(), LATEST)[0] == not_leader
 
 
-def test_unknown(leader):
+def test_unknown_partitions_are_refused(leader):
     unknown = errors.UnknownTopicOrPartitionError.code
     assert found(leader, LATEST, partition=9)[0] == unknown
     assert leader.list_offset("nothing", LATEST).error_code == unknown
 
 
-def test_an_empty_log(wire):
+def test_an_empty_log_has_equal_offsets(wire):
     leader = wire.leader("orders", 1)
     for timestamp, offset in ((LATEST, 0), (EARLIEST, 0), (MAX, -1), (5, -1)):
         assert found(leader, timestamp, partition=1)[:2] == (0, offset)

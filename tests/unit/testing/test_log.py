@@ -30,7 +30,7 @@ def bytes_of(pieces):
 
 @given(sizes, st.data())
 @settings(deadline=None)
-def test_reads_what_was_written(batches, data):
+def test_a_log_returns_the_appended_batches(batches, data):
     log, spans = filled(batches)
     start = data.draw(st.integers(0, log.end_offset))
     upper = data.draw(st.sampled_from([base for base, _, _ in spans] + [log.end_offset]))
@@ -74,7 +74,7 @@ def test_truncation_removes_whole_batches(batches, data):
 
 @given(sizes, st.integers(0, 5000), st.data())
 @settings(deadline=None)
-def test_retention_drops_old_segments(batches, size, data):
+def test_retention_removes_old_segments(batches, size, data):
     log, spans = filled(batches)
     limit = data.draw(st.integers(0, log.end_offset))
     log.retain(size, limit)
@@ -86,7 +86,7 @@ def test_retention_drops_old_segments(batches, size, data):
 
 @given(sizes, st.data())
 @settings(deadline=None)
-def test_deleted_records_are_out_of_reach(batches, data):
+def test_deleted_records_cannot_be_read(batches, data):
     log, spans = filled(batches)
     before = data.draw(st.integers(0, log.end_offset))
     log.delete_before(before)
@@ -96,7 +96,7 @@ def test_deleted_records_are_out_of_reach(batches, data):
     assert [batch.base_offset for batch in walk(content)] == expected
 
 
-def test_epochs():
+def test_a_log_stores_the_first_offset_of_each_epoch():
     cache = EpochCache()
     assert cache.end_of(0, 0) == (-1, -1)
     for epoch, start in ((0, 0), (2, 10), (5, 20)):

@@ -13,7 +13,7 @@ def parked(cluster, wire):
     return connection
 
 
-def test_a_long_poll_holds_back_what_comes_after_it(cluster, wire):
+def test_a_waiting_fetch_delays_later_requests(cluster, wire):
     connection = parked(cluster, wire)
     connection.send(messages.ApiVersionsRequest(), 0)
     other = wire.leader()
@@ -37,7 +37,7 @@ def test_pipelined_requests_are_answered_in_order(cluster, wire):
     assert [each.version for each in cluster.requests] == list(range(14))
 
 
-def test_a_delayed_request_holds_back_what_comes_after_it(cluster, wire):
+def test_a_delayed_request_delays_later_requests(cluster, wire):
     connection = wire.leader()
     with cluster.delay(ApiKey.METADATA, 0.05):
         connection.send(messages.MetadataRequest(topics=[]))
@@ -46,7 +46,7 @@ def test_a_delayed_request_holds_back_what_comes_after_it(cluster, wire):
         assert connection.receive().api_keys
 
 
-def test_many_requests_at_once(cluster, wire):
+def test_many_requests_in_one_write_are_answered(cluster, wire):
     connection = wire.leader()
     count = 500
     for _ in range(count):
@@ -54,7 +54,7 @@ def test_many_requests_at_once(cluster, wire):
     assert all(connection.receive().brokers for _ in range(count))
 
 
-def test_frames_in_pieces(cluster, wire):
+def test_frames_may_arrive_in_pieces(cluster, wire):
     connection = wire.leader()
     _, segments = connection.pipeline.send(messages.MetadataRequest(topics=[]), 12)
     _, more = connection.pipeline.send(messages.ApiVersionsRequest(), 0)
@@ -75,7 +75,7 @@ def test_frames_in_pieces(cluster, wire):
         b"\x00\x00\x00\x0a\x03\xe7\x00\x00\x00\x00\x00\x00\xff\xff",
     ],
 )
-def test_what_is_no_request_closes_the_connection(wire, frame):
+def test_a_malformed_request_closes_the_connection(wire, frame):
     connection = wire.leader()
     connection.socket.sendall(frame)
     assert connection.closed()
@@ -90,7 +90,7 @@ def test_an_api_or_version_that_is_not_announced_closes_the_connection(wire):
     assert connection.closed()
 
 
-def test_a_lost_connection_gives_up_its_long_poll(cluster, wire):
+def test_a_lost_connection_ends_its_waiting_fetch(cluster, wire):
     connection = parked(cluster, wire)
     connection.socket.close()
     cluster.wait_for(lambda: cluster.connections() == 0)

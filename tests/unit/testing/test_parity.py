@@ -241,5 +241,5 @@ def leader_epochs(place):
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_answers_as_kafka_does(name, parity):
+def test_record_requests_are_answered_as_by_kafka(name, parity):
     parity(SCENARIOS[name])

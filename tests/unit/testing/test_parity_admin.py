@@ -268,5 +268,5 @@ def a_long_poll_holds_back_what_is_behind_it(place):
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_answers_as_kafka_does(name, parity):
+def test_admin_requests_are_answered_as_by_kafka(name, parity):
     parity(SCENARIOS[name])

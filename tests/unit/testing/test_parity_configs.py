@@ -157,11 +157,11 @@ def changes_of_brokers(place):
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_answers_as_kafka_does(name, parity):
+def test_config_requests_are_answered_as_by_kafka(name, parity):
     parity(SCENARIOS[name])
 
 
-def test_what_brokers_do_not_know_is_kept_and_not_told(wire):
+def test_unknown_broker_configs_are_stored_and_not_returned(wire):
     place = wire.to(1)
     for resource, value in (("1", "x"), ("", "y")):
         assert altered(place, (BROKER, resource, ("unknown", SET, value))) == ["ok"]
@@ -174,7 +174,7 @@ def test_what_brokers_do_not_know_is_kept_and_not_told(wire):
     assert described(place, BROKER, "1", "unknown") == []
 
 
-def test_a_broker_s_config_holds_for_its_topics(wire):
+def test_broker_configs_apply_to_topics(wire):
     place = wire.to(1)
     assert altered(place, (BROKER, "", ("log.cleanup.policy", SET, "compact"))) == ["ok"]
     (only,) = described(place, TOPIC, "orders", "cleanup.policy")

@@ -225,5 +225,5 @@ def configs_refused(place):
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_answers_as_kafka_does(name, parity):
+def test_messages_and_flags_are_those_of_kafka(name, parity):
     parity(SCENARIOS[name])

@@ -242,7 +242,7 @@ def features(place):
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_answers_as_kafka_does(name, parity):
+def test_refusals_are_those_of_kafka(name, parity):
     parity(SCENARIOS[name])
 
 

@@ -155,7 +155,7 @@ def test_writes_time_out_immediately_when_their_timeout_is_not_positive(kafka3, 
     assert ours == theirs
 
 
-def test_replicas_answer_as_kafkas_do(kafka3, wire_to):
+def test_followers_answer_as_in_kafka(kafka3, wire_to):
     with EmbeddedCluster(3) as cluster:
         addresses = {node: cluster.address(node) for node in cluster.brokers}
         wire = wire_to(cluster)

@@ -145,5 +145,5 @@ def records_written_and_deleted(place):
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_answers_as_kafka_does_when_the_timeout_is_not_positive(name, parity):
+def test_requests_without_time_are_answered_as_by_kafka(name, parity):
     parity(SCENARIOS[name])

@@ -81,13 +81,13 @@ class TestConfluent:
 
     @pytest.mark.parametrize("codec", CODECS)
     @pytest.mark.parametrize("idempotent", [False, True])
-    def test_writes_and_reads(self, servers, codec, idempotent):
+    def test_librdkafka_writes_and_reads(self, servers, codec, idempotent):
         producer = self.producer(servers, enable_idempotence=idempotent, compression_type=codec)
         self.send_all(producer)
         check(servers)
         assert self.read_all(servers) == {each: expected(each) for each in range(3)}
 
-    def test_nothing_twice_though_leaders_move_and_answers_are_lost(self, servers):
+    def test_librdkafka_writes_once_when_leaders_move_and_responses_are_lost(self, servers):
         options = {"retry_backoff_ms": 1, "reconnect_backoff_ms": 1, "linger_ms": 1}
         producer = self.producer(servers, enable_idempotence=True, **options)
         servers.drop(ApiKey.PRODUCE, when="after", times=3)
@@ -100,7 +100,7 @@ class TestConfluent:
         self.send_all(producer, between)
         check(servers)
 
-    def test_a_broker_goes_and_comes(self, servers):
+    def test_librdkafka_continues_when_a_broker_restarts(self, servers):
         options = {"retry_backoff_ms": 1, "reconnect_backoff_ms": 1, "linger_ms": 1}
         producer = self.producer(servers, enable_idempotence=True, **options)
 
@@ -114,7 +114,7 @@ class TestConfluent:
         check(servers)
         assert self.read_all(servers) == {each: expected(each) for each in range(3)}
 
-    def test_offsets_and_times(self, servers):
+    def test_librdkafka_gets_offsets_by_time(self, servers):
         servers.produce("orders", [b"a", b"b"], timestamp=100)
         servers.produce("orders", [b"c"], timestamp=200)
         settings = {"bootstrap.servers": servers.bootstrap_servers, "group.id": "none"}
@@ -127,7 +127,7 @@ class TestConfluent:
         finally:
             consumer.close()
 
-    def test_admin(self, servers):
+    def test_librdkafka_admin_calls_work(self, servers):
         from confluent_kafka import admin
 
         client = admin.AdminClient({"bootstrap.servers": servers.bootstrap_servers, "log_level": 0})
@@ -163,7 +163,7 @@ class TestAiokafka:
         logging.getLogger("aiokafka").setLevel(logging.NOTSET)
 
     @pytest.mark.parametrize("codec", [None, *CODECS[1:]])
-    async def test_writes_and_reads(self, servers, codec):
+    async def test_aiokafka_writes_and_reads(self, servers, codec):
         producer = self.peer.AIOKafkaProducer(
             bootstrap_servers=servers.bootstrap_servers,
             enable_idempotence=True,

@@ -29,7 +29,7 @@ def run_pytest(tmp_path):
     return run
 
 
-def test_fixtures_in_plain_and_async_tests(run_pytest):
+def test_the_fixtures_work_in_synchronous_and_asynchronous_tests(run_pytest):
     done = run_pytest(
         """
 import pytest
@@ -59,7 +59,7 @@ def test_fresh():
     assert "4 passed" in done.stdout, done.stdout + done.stderr
 
 
-def test_the_plugin_is_light():
+def test_the_plugin_imports_little():
     code = (
         "import sys, aiokclient.testing.plugin;"
         "print([m for m in ('aiokclient.testing.cluster', 'aiokclient.record.batch')"
@@ -70,7 +70,7 @@ def test_the_plugin_is_light():
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_the_command(wire_to, number):
+def test_the_command_runs_a_cluster(wire_to, number):
     command = [sys.executable, "-m", "aiokclient.testing", "--brokers", "2", "--port", "0"]
     command += ["--topic", "orders:3", "--config", "message.max.bytes=777"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -93,7 +93,7 @@ def test_the_command(wire_to, number):
     "arguments",
     [["--brokers", "0"], ["--config", "nonsense=1"], ["--topic", "a:b"], ["--config", "x"]],
 )
-def test_bad_options_of_the_command(arguments):
+def test_the_command_refuses_bad_options(arguments):
     command = [sys.executable, "-m", "aiokclient.testing", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2

@@ -17,7 +17,7 @@ def leader(wire):
 
 
 @pytest.mark.parametrize("version", range(3, 13))
-def test_every_version_appends(cluster, wire, leader, version):
+def test_every_version_appends_records(cluster, wire, leader, version):
     for offset in (0, 2):
         answer = leader.produce("orders", wire.batch(b"a", b"b"), version=version)
         assert (answer.error_code, answer.base_offset) == (0, offset)
@@ -25,7 +25,7 @@ def test_every_version_appends(cluster, wire, leader, version):
     assert [record.value for record in cluster.records("orders", 0)] == [b"a", b"b"] * 2
 
 
-def test_by_topic_id(cluster, wire, leader):
+def test_records_are_appended_by_topic_id(cluster, wire, leader):
     answer = leader.produce(cluster.topic_id("orders"), wire.batch(b"v"))
     assert answer.error_code == 0
     answer = leader.produce(uuid.uuid4(), wire.batch(b"v"))
@@ -33,7 +33,7 @@ def test_by_topic_id(cluster, wire, leader):
 
 
 @pytest.mark.parametrize("codec", Compression)
-def test_batches_stay_as_they_came(cluster, wire, leader, codec):
+def test_batches_are_stored_unchanged(cluster, wire, leader, codec):
     batch = wire.batch(*[b"value"] * 100, compression=codec)
     leader.produce("orders", wire.batch(b"first"))
     leader.produce("orders", batch)
@@ -41,7 +41,7 @@ def test_batches_stay_as_they_came(cluster, wire, leader, codec):
     assert b"".join([bytes(answer.records)]) == with_offset(batch, 1, 0)
 
 
-def test_unknown_topics_and_partitions(wire, leader):
+def test_unknown_topics_and_partitions_are_refused(wire, leader):
     for topic, partition in (("nothing", 0), ("orders", 3), ("orders", -1)):
         answer = leader.produce(topic, wire.batch(b"v"), partition)
         assert answer.error_code == errors.UnknownTopicOrPartitionError.code
@@ -72,10 +72,10 @@ class TestSequences:
         answer = leader.produce("orders", batch)
         return answer.error_code, answer.base_offset
 
-    def test_in_order(self, wire, leader):
+    def test_sequences_in_order_are_accepted(self, wire, leader):
         assert [self.send(wire, leader, 0, each)[1] for each in (0, 2, 4)] == [0, 2, 4]
 
-    def test_a_duplicate_has_the_offset_that_it_had(self, cluster, wire, leader):
+    def test_a_duplicate_gets_its_first_offset(self, cluster, wire, leader):
         for sequence in range(0, 14, 2):
             assert self.send(wire, leader, 0, sequence) == (0, sequence)
         for sequence in range(4, 14, 2):
@@ -85,13 +85,13 @@ class TestSequences:
         assert self.send(wire, leader, 0, 2) == (out_of_order, -1)
         assert cluster.offsets("orders", 0) == (0, 14)
 
-    def test_a_gap(self, wire, leader):
+    def test_a_gap_in_sequences_is_refused(self, wire, leader):
         self.send(wire, leader, 0, 0)
         assert self.send(wire, leader, 0, 4)[0] == errors.OutOfOrderSequenceError.code
         assert self.send(wire, leader, 0, 1)[0] == errors.OutOfOrderSequenceError.code
         assert self.send(wire, leader, 0, 2) == (0, 2)
 
-    def test_an_unknown_producer_may_begin_anywhere(self, cluster, wire, leader):
+    def test_an_unknown_producer_may_begin_with_any_sequence(self, cluster, wire, leader):
         assert self.send(wire, leader, 0, 1000) == (0, 0)
         cluster.forget_producers("orders", 0)
         assert self.send(wire, leader, 0, 77) == (0, 2)
@@ -109,12 +109,12 @@ class TestSequences:
         assert self.send(wire, leader, 0, last, count=3)[0] == errors.OutOfOrderSequenceError.code
         assert self.send(wire, leader, 0, last) == (0, 0)
 
-    def test_producers_do_not_disturb_each_other(self, wire, leader):
+    def test_producers_have_independent_sequences(self, wire, leader):
         assert self.send(wire, leader, 0, 0, producer=1) == (0, 0)
         assert self.send(wire, leader, 0, 0, producer=2) == (0, 2)
         assert self.send(wire, leader, 0, 2, producer=1) == (0, 4)
 
-    def test_truncation_takes_sequences_back(self, cluster, wire, leader):
+    def test_truncation_restores_earlier_sequences(self, cluster, wire, leader):
         for sequence in (0, 2, 4):
             self.send(wire, leader, 0, sequence)
         cluster.truncate("orders", 0, to=2)
@@ -122,7 +122,7 @@ class TestSequences:
         assert self.send(wire, leader, 0, 0) == (0, 0)
         assert self.send(wire, leader, 0, 2) == (0, 2)
 
-    def test_they_survive_a_new_leader(self, cluster, wire, leader):
+    def test_sequences_survive_a_new_leader(self, cluster, wire, leader):
         self.send(wire, leader, 0, 0)
         cluster.move_leader("orders", 0)
         leader = wire.leader()
@@ -131,7 +131,7 @@ class TestSequences:
 
 
 class TestChecks:
-    def test_a_codec_that_does_not_exist(self, wire, leader):
+    def test_an_unknown_codec_is_refused(self, wire, leader):
         batch = bytearray(wire.batch(b"v"))
         batch[22] |= 5
         batch[17:21] = crc32c(batch[21:]).to_bytes(4, "big")
@@ -150,7 +150,7 @@ class TestChecks:
             (lambda batch: control_batch(1, b"", 0), errors.InvalidRecordError),
         ],
     )
-    def test_what_is_no_batch(self, cluster, wire, leader, spoil, error):
+    def test_bytes_that_are_no_batch_are_refused(self, cluster, wire, leader, spoil, error):
         answer = leader.produce("orders", spoil(wire.batch(b"v1", b"v2")))
         assert (answer.error_code, answer.base_offset) == (error.code, -1)
         assert cluster.offsets("orders", 0) == (0, 0)
@@ -161,7 +161,7 @@ class TestChecks:
         assert answer.error_code == errors.UnsupportedCompressionTypeError.code
         assert leader.produce("orders", batch, version=7).error_code == 0
 
-    def test_limits_of_the_topic(self, cluster, wire):
+    def test_limits_of_the_topic_are_applied(self, cluster, wire):
         limits = {
             "max.message.bytes": 500,
             "message.timestamp.before.max.ms": 3_600_000,
@@ -182,7 +182,7 @@ class TestChecks:
         too_large = answer(value=bytes(500), timestamp=now, key=b"k")
         assert too_large == errors.RecordTooLargeError.code
 
-    def test_log_append_time(self, cluster, wire):
+    def test_log_append_time_sets_the_timestamps(self, cluster, wire):
         cluster.create_topic("stamped", configs={"message.timestamp.type": "LogAppendTime"})
         leader = wire.leader("stamped")
         batch = wire.batch(b"v", producer=(1, 0, 0))
@@ -195,20 +195,20 @@ class TestChecks:
 
 
 class TestAcks:
-    def test_0_is_not_answered(self, cluster, wire, leader):
+    def test_acks_0_has_no_response(self, cluster, wire, leader):
         leader.produce("orders", wire.batch(b"v"), acks=0)
         assert leader.request(messages.MetadataRequest(topics=[])).brokers
         assert cluster.offsets("orders", 0) == (0, 1)
 
-    def test_an_error_with_0_closes_the_connection(self, wire, leader):
+    def test_an_error_with_acks_0_closes_the_connection(self, wire, leader):
         leader.produce("nothing", wire.batch(b"v"), acks=0)
         assert leader.closed()
 
-    def test_other_numbers(self, wire, leader):
+    def test_other_acks_are_refused(self, wire, leader):
         answer = leader.produce("orders", wire.batch(b"v"), acks=5)
         assert answer.error_code == errors.InvalidRequiredAcksError.code
 
-    def test_all_waits_for_the_replicas(self, cluster, wire, leader):
+    def test_acks_all_waits_for_the_replicas(self, cluster, wire, leader):
         with cluster.hold_replication("orders", 0):
             assert leader.produce("orders", wire.batch(b"a"), acks=1).error_code == 0
             leader.produce("orders", wire.batch(b"b"), wait=False)
@@ -218,14 +218,14 @@ class TestAcks:
         answer = leader.receive().responses[0].partition_responses[0]
         assert (answer.error_code, answer.base_offset) == (0, 1)
 
-    def test_all_times_out(self, cluster, wire, leader):
+    def test_acks_all_times_out(self, cluster, wire, leader):
         with cluster.hold_replication("orders", 0):
             answer = leader.produce("orders", wire.batch(b"a"), timeout_ms=10)
             assert answer.error_code == errors.RequestTimedOutError.code
         # The batch was appended nevertheless.
         assert cluster.offsets("orders", 0) == (0, 1)
 
-    def test_all_fails_when_the_leader_moves(self, cluster, wire, leader):
+    def test_acks_all_fails_when_the_leader_moves(self, cluster, wire, leader):
         with cluster.hold_replication("orders", 0, broker=2):
             leader.produce("orders", wire.batch(b"a"), wait=False)
             cluster.wait_for(lambda: cluster.requests_total == 1)
@@ -234,7 +234,7 @@ class TestAcks:
         assert answer.error_code == errors.NotLeaderOrFollowerError.code
         assert cluster.offsets("orders", 0) == (0, 0)
 
-    def test_too_few_in_sync(self, cluster, wire):
+    def test_acks_all_is_refused_with_too_few_replicas_in_sync(self, cluster, wire):
         cluster.create_topic("safe", configs={"min.insync.replicas": 2})
         cluster.create_topic("alone", replication=1, configs={"min.insync.replicas": 2})
         leader = wire.leader("safe")
@@ -248,7 +248,7 @@ class TestAcks:
         assert wire.leader("alone").produce("alone", batch).error_code == 0
 
 
-def test_what_was_received_can_be_looked_at(cluster, wire, leader):
+def test_received_requests_can_be_inspected(cluster, wire, leader):
     leader.produce("orders", wire.batch(b"v", producer=(9, 1, 0)), version=11)
     (request,) = cluster.requests
     assert (request.api, request.version, request.broker) == (ApiKey.PRODUCE, 11, 1)

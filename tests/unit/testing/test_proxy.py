@@ -56,7 +56,7 @@ async def test_all_bytes_pass_in_order(proxy: FaultProxy, faults: ProxyFaults) -
     await close(stream)
 
 
-async def test_a_large_frozen_volume_arrives(proxy: FaultProxy) -> None:
+async def test_much_frozen_data_arrives_after_the_thaw(proxy: FaultProxy) -> None:
     proxy.faults.frozen = True
     stream = reader, writer = await connect(proxy)
     sent = bytes(30_000_000)
@@ -69,7 +69,7 @@ async def test_a_large_frozen_volume_arrives(proxy: FaultProxy) -> None:
 
 
 @pytest.mark.parametrize("at", [0, 1, 7])
-async def test_a_reset_at_a_byte_of_the_answer(proxy: FaultProxy, at: int) -> None:
+async def test_a_connection_is_reset_at_a_byte_of_the_response(proxy: FaultProxy, at: int) -> None:
     proxy.faults.reset_responses_at = at
     stream = reader, writer = await connect(proxy)
     writer.write(b"0123456789")
@@ -79,7 +79,7 @@ async def test_a_reset_at_a_byte_of_the_answer(proxy: FaultProxy, at: int) -> No
     await close(stream)
 
 
-async def test_what_is_frozen_arrives_after_the_thaw(proxy: FaultProxy) -> None:
+async def test_frozen_data_arrives_after_the_thaw(proxy: FaultProxy) -> None:
     stream = reader, writer = await connect(proxy)
     writer.write(b"a")
     assert await reader.readexactly(1) == b"a"
@@ -107,7 +107,7 @@ async def test_a_half_open_connection_stays_silent(proxy: FaultProxy) -> None:
     await close(stream)
 
 
-async def test_lifetimes_cuts_and_refusals(proxy: FaultProxy) -> None:
+async def test_connections_are_limited_cut_and_refused(proxy: FaultProxy) -> None:
     proxy.faults.lifetime_s = (0.01, 0.02)
     streams = [await connect(proxy)]
     with pytest.raises(ConnectionResetError):
@@ -140,7 +140,7 @@ class Reply(asyncio.BufferedProtocol):
         self.replied.set_result(bytes(self.buffer[:nbytes]))
 
 
-async def test_a_connector_goes_through_a_proxy_for_each_address(proxy: FaultProxy) -> None:
+async def test_a_connector_uses_one_proxy_for_each_address(proxy: FaultProxy) -> None:
     async with ProxyConnector() as connector:
         reply = Reply()
         transport = await connector.connect(

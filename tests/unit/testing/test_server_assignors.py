@@ -58,18 +58,18 @@ def with_targets(members, result):
 
 @pytest.mark.parametrize("name", SERVER_ASSIGNORS)
 @given(members=groups(), sizes=sizes)
-def test_everything_has_one_owner(name, members, sizes):
+def test_each_partition_has_one_owner(name, members, sizes):
     check(members, sizes, SERVER_ASSIGNORS[name](members, sizes))
 
 
 @given(members=groups(alike=True), sizes=sizes)
-def test_uniform_is_even_where_all_want_the_same(members, sizes):
+def test_uniform_is_balanced_when_all_subscribe_to_the_same_topics(members, sizes):
     result = assign_uniform(members, sizes)
     assert max(counts(result)) - min(counts(result)) <= 1
 
 
 @given(members=groups(), sizes=sizes)
-def test_uniform_leaves_nothing_that_a_single_move_would_mend(members, sizes):
+def test_uniform_cannot_be_improved_by_a_single_move(members, sizes):
     result = assign_uniform(members, sizes)
     for member, places in result.items():
         for other, each in members.items():
@@ -92,7 +92,7 @@ def test_uniform_finds_chains_of_moves():
 
 
 @given(members=groups(alike=True), sizes=sizes, data=st.data())
-def test_uniform_moves_no_more_than_it_must(members, sizes, data):
+def test_uniform_moves_no_more_than_necessary(members, sizes, data):
     """When a member leaves, the others keep what they had. When one joins, only its share moves."""
     before = assign_uniform(members, sizes)
     members = with_targets(members, before)
@@ -108,20 +108,20 @@ def test_uniform_moves_no_more_than_it_must(members, sizes, data):
 
 
 @given(members=groups(), sizes=sizes)
-def test_uniform_is_stable(members, sizes):
+def test_uniform_changes_nothing_when_run_again(members, sizes):
     before = assign_uniform(members, sizes)
     assert assign_uniform(with_targets(members, before), sizes) == before
 
 
 @given(members=groups(), sizes=sizes, bigger=sizes)
-def test_targets_that_do_not_fit_any_more(members, sizes, bigger):
+def test_outdated_previous_assignments_are_ignored(members, sizes, bigger):
     """The topics were deleted, have fewer partitions and another id, or are not subscribed to."""
     members = with_targets(members, assign_uniform(members, bigger))
     check(members, sizes, assign_uniform(members, sizes))
 
 
 @given(members=groups(alike=True), size=st.integers(1, 12))
-def test_range_gives_the_same_numbers_of_topics_of_one_size(members, size):
+def test_range_assigns_equal_partition_numbers_of_topics_of_one_size(members, size):
     topics = next(iter(members.values())).topics
     for places in assign_range(members, dict.fromkeys(TOPICS, size)).values():
         numbers = {
@@ -144,5 +144,5 @@ def test_range_takes_static_members_first():
     assert result["y"] == {Place(a, 0), Place(a, 1)}
 
 
-def test_nobody():
+def test_groups_without_members_get_no_assignment():
     assert assign_uniform({}, {TOPICS[0]: 3}) == assign_range({}, {TOPICS[0]: 3}) == {}

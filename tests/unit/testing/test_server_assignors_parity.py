@@ -108,14 +108,14 @@ def played(parity, seed, assignor, *, alike):
 
 @pytest.mark.kafka
 @pytest.mark.parametrize("seed", SEEDS)
-def test_range(parity, seed):
+def test_range_gives_the_same_result_as_kafka(parity, seed):
     ours, theirs = played(parity, seed, "range", alike=seed % 2 == 0)
     assert [each.has for each in ours] == [each.has for each in theirs]
 
 
 @pytest.mark.kafka
 @pytest.mark.parametrize("seed", SEEDS)
-def test_uniform_where_all_want_the_same(parity, seed):
+def test_uniform_is_as_good_as_kafkas_for_equal_subscriptions(parity, seed):
     ours, theirs = played(parity, seed, "uniform", alike=True)
     assert [each.spread for each in ours] == [each.spread for each in theirs]
     assert sum(each.moved for each in ours) <= sum(each.moved for each in theirs)
@@ -123,6 +123,6 @@ def test_uniform_where_all_want_the_same(parity, seed):
 
 @pytest.mark.kafka
 @pytest.mark.parametrize("seed", SEEDS)
-def test_uniform_where_they_do_not(parity, seed):
+def test_uniform_is_as_balanced_as_kafkas_for_different_subscriptions(parity, seed):
     ours, theirs = played(parity, seed, "uniform", alike=False)
     assert all(a.spread <= b.spread for a, b in zip(ours, theirs, strict=True))

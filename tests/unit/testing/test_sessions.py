@@ -36,12 +36,12 @@ class Session:
         return {each.partition_index: self.wire.values(each) for each in partitions}
 
 
-def test_nothing_new_says_nothing(session):
+def test_a_session_omits_partitions_without_news(session):
     assert session.next() == {}
     assert session.next() == {}
 
 
-def test_only_what_is_new(cluster, session):
+def test_a_session_returns_only_new_records(cluster, session):
     cluster.produce("orders", [b"v"], 1)
     assert session.next() == {1: [b"v"]}
     # The fetch offset is unchanged, so the same records are returned.
@@ -51,7 +51,7 @@ def test_only_what_is_new(cluster, session):
     assert session.next() == {1: [b"w"]}
 
 
-def test_a_changed_log_start_is_new(cluster, session):
+def test_a_changed_log_start_offset_is_returned(cluster, session):
     cluster.produce("orders", [b"v"], 1)
     session.next(session.topic, offset=1, partitions=[1])
     assert session.next() == {}
@@ -60,7 +60,7 @@ def test_a_changed_log_start_is_new(cluster, session):
     assert session.next() == {}
 
 
-def test_errors_are_new_each_time(cluster, session):
+def test_errors_are_returned_each_time(cluster, session):
     cluster.delete_topic("orders")
     for _ in range(2):
         response = session.request(None, session=(session.id, session.epoch))
@@ -69,7 +69,7 @@ def test_errors_are_new_each_time(cluster, session):
         assert codes == [errors.UnknownTopicIdError.code] * 3
 
 
-def test_partitions_take_turns(cluster, session):
+def test_partitions_are_read_in_turn(cluster, session):
     for partition in range(3):
         cluster.produce("orders", [bytes(1000)], partition)
     turns = [list(session.next(max_bytes=1)) for _ in range(3)]
@@ -77,7 +77,7 @@ def test_partitions_take_turns(cluster, session):
     assert sorted(first) == [0, 1, 2]
 
 
-def test_forgotten_partitions(cluster, session):
+def test_removed_partitions_are_not_read(cluster, session):
     assert session.next(forget=(session.topic, [1, 2])) == {}
     for partition in range(3):
         cluster.produce("orders", [b"v"], partition)
@@ -94,7 +94,7 @@ def test_a_session_without_partitions_ends(session):
     assert response.error_code == errors.FetchSessionIdNotFoundError.code
 
 
-def test_wrong_epochs_and_ids(session):
+def test_wrong_epochs_and_ids_are_refused(session):
     for wrong, error in (
         ((session.id, 5), errors.InvalidFetchSessionEpochError),
         ((12345, 1), errors.FetchSessionIdNotFoundError),
@@ -104,33 +104,33 @@ def test_wrong_epochs_and_ids(session):
     assert session.next() == {}
 
 
-def test_names_in_a_session_of_ids(cluster, session):
+def test_a_session_with_topic_ids_refuses_names(cluster, session):
     request = session.wire.fetch_request("orders", session=(session.id, 1))
     response = session.connection.request(request, 12)
     assert response.error_code == errors.FetchSessionTopicIdError.code
 
 
-def test_the_client_ends_it(session):
+def test_a_client_can_end_its_session(session):
     response = session.request(session.topic, session=(session.id, -1))
     assert (response.error_code, response.session_id) == (0, 0)
     response = session.request(None, session=(session.id, 1))
     assert response.error_code == errors.FetchSessionIdNotFoundError.code
 
 
-def test_beginning_anew_replaces_it(session):
+def test_a_new_session_replaces_the_old_one(session):
     response = session.request(session.topic, session=(session.id, 0))
     assert response.session_id not in (0, session.id)
     response = session.request(None, session=(session.id, 1))
     assert response.error_code == errors.FetchSessionIdNotFoundError.code
 
 
-def test_eviction(cluster, session):
+def test_old_sessions_are_evicted(cluster, session):
     cluster.evict_sessions()
     response = session.request(None, session=(session.id, session.epoch))
     assert response.error_code == errors.FetchSessionIdNotFoundError.code
 
 
-def test_a_restart_forgets_it(cluster, session):
+def test_a_restart_ends_the_session(cluster, session):
     cluster.stop(1)
     cluster.start(1)
     session.connection = session.wire.to(1)
@@ -138,7 +138,7 @@ def test_a_restart_forgets_it(cluster, session):
     assert response.error_code == errors.FetchSessionIdNotFoundError.code
 
 
-def test_long_polls_in_a_session(cluster, session):
+def test_a_fetch_in_a_session_waits_for_news(cluster, session):
     request = session.wire.fetch_request(None, session=(session.id, 1), wait_ms=60_000)
     session.connection.send(request)
     cluster.wait_for(lambda: len(cluster.requests) == 2)
@@ -148,7 +148,7 @@ def test_long_polls_in_a_session(cluster, session):
     assert [each.partition_index for each in topic.partitions] == [2]
 
 
-def test_a_full_cache(wire_to):
+def test_a_full_cache_gives_no_session(wire_to):
     slots = {"max.incremental.fetch.session.cache.slots": 1}
     with EmbeddedCluster(1, {"orders": 3}, configs=slots) as cluster:
         wire = wire_to(cluster)

@@ -39,7 +39,7 @@ def metadata(connection, *names, version=None, auto=False):
 
 class TestMetadata:
     @pytest.mark.parametrize("version", range(14))
-    def test_every_version(self, cluster, broker, version):
+    def test_every_version_of_metadata_is_answered(self, cluster, broker, version):
         response = metadata(broker, version=version)
         places = [(each.node_id, (each.host, each.port)) for each in response.brokers]
         assert places == [(node, cluster.address(node)) for node in (1, 2, 3)]
@@ -52,7 +52,7 @@ class TestMetadata:
         if version >= 2:
             assert response.cluster_id == cluster.cluster_id
 
-    def test_by_id(self, cluster, broker):
+    def test_metadata_is_returned_by_topic_id(self, cluster, broker):
         known, unknown = cluster.topic_id("orders"), uuid.uuid4()
         topics = [MetadataRequestTopic(topic_id=each, name=None) for each in (known, unknown)]
         response = broker.request(messages.MetadataRequest(topics=topics))
@@ -60,13 +60,13 @@ class TestMetadata:
         codes = [each.error_code for each in response.topics]
         assert codes == [0, errors.UnknownTopicIdError.code]
 
-    def test_what_is_not_there(self, broker):
+    def test_metadata_of_missing_topics_is_an_error(self, broker):
         response = metadata(broker, "nothing", "a/b")
         unknown, invalid = errors.UnknownTopicOrPartitionError.code, errors.InvalidTopicError.code
         assert [each.error_code for each in response.topics] == [unknown, invalid]
         assert metadata(broker, "nothing", auto=True).topics[0].error_code == unknown
 
-    def test_made_on_demand(self, wire_to):
+    def test_topics_are_created_on_demand(self, wire_to):
         with EmbeddedCluster(1, auto_create_topics=True) as cluster:
             broker = wire_to(cluster).to(1)
             refused = metadata(broker, "new").topics[0].error_code
@@ -75,7 +75,7 @@ class TestMetadata:
             assert first == errors.UnknownTopicOrPartitionError.code
             assert metadata(broker, "new").topics[0].error_code == 0
 
-    def test_a_broker_down(self, cluster, broker):
+    def test_metadata_omits_a_stopped_broker(self, cluster, broker):
         cluster.create_topic("alone", 3, replication=1)
         cluster.stop(1)
         response = metadata(broker)
@@ -115,7 +115,7 @@ def new_topic(name="new", partitions=2, replication=2, configs=(), assignments=(
 
 class TestCreateTopics:
     @pytest.mark.parametrize("version", range(2, 8))
-    def test_every_version(self, cluster, broker, version):
+    def test_every_version_of_create_topics_is_answered(self, cluster, broker, version):
         configs = [("retention.bytes", "1000")]
         (result,) = create(broker, new_topic(configs=configs), version=version)
         assert result.error_code == 0
@@ -148,13 +148,13 @@ class TestCreateTopics:
             ),
         ],
     )
-    def test_refused(self, cluster, broker, topic, error):
+    def test_create_topics_refuses_invalid_topics(self, cluster, broker, topic, error):
         (result,) = create(broker, topic)
         assert result.error_code == error.code
         assert result.error_message
         assert list(cluster.topics) == ["orders"]
 
-    def test_one_of_two(self, cluster, broker):
+    def test_create_topics_creates_the_valid_one_of_two(self, cluster, broker):
         good, twice = new_topic("good"), new_topic("twice")
         results = create(broker, good, twice, twice)
         answers = {each.name: (each.error_code, each.error_message) for each in results}
@@ -163,14 +163,14 @@ class TestCreateTopics:
         assert "good" in cluster.topics
         assert "twice" not in cluster.topics
 
-    def test_only_looking(self, cluster, broker):
+    def test_validate_only_creates_nothing(self, cluster, broker):
         (result,) = create(broker, new_topic(), validate=True)
         assert (result.error_code, result.num_partitions) == (0, 2)
         (result,) = create(broker, new_topic("orders"), validate=True)
         assert result.error_code == errors.TopicExistsError.code
         assert "new" not in cluster.topics
 
-    def test_defaults_and_assignments(self, cluster, broker):
+    def test_create_topics_applies_defaults_and_assignments(self, cluster, broker):
         create(broker, new_topic("plain", -1, -1))
         assert cluster.topics["plain"] == 1
         assert len(cluster.replicas("plain", 0)) == 3
@@ -180,7 +180,7 @@ class TestCreateTopics:
 
 
 class TestDeleteTopics:
-    def test_by_name_and_by_id(self, cluster, broker):
+    def test_topics_are_deleted_by_name_and_by_id(self, cluster, broker):
         (result,) = broker.request(
             messages.DeleteTopicsRequest(topic_names=["orders"], timeout_ms=60_000), 5
         ).responses
@@ -219,7 +219,7 @@ class TestCreatePartitions:
         )
         return connection.request(request).results[0].error_code
 
-    def test_adds(self, cluster, broker):
+    def test_create_partitions_adds_partitions(self, cluster, broker):
         assert self.add(broker, "orders", 5, validate=True) == 0
         assert cluster.topics["orders"] == 3
         assert self.add(broker, "orders", 5) == 0
@@ -227,7 +227,7 @@ class TestCreatePartitions:
         assert self.add(broker, "orders", 6, [[3, 2, 1]]) == 0
         assert cluster.leader("orders", 5) == 3
 
-    def test_refused(self, broker):
+    def test_create_partitions_refuses_invalid_counts(self, broker):
         assert self.add(broker, "orders", 3) == errors.InvalidPartitionsError.code
         assert self.add(broker, "nothing", 3) == errors.UnknownTopicOrPartitionError.code
         bad = errors.InvalidReplicaAssignmentError.code
@@ -235,7 +235,7 @@ class TestCreatePartitions:
         assert self.add(broker, "orders", 4, [[7]]) == bad
 
 
-def test_delete_records(cluster, wire):
+def test_delete_records_moves_the_log_start_offset(cluster, wire):
     cluster.produce("orders", [b"v"] * 5)
 
     def delete(connection, offset, topic="orders"):
@@ -280,7 +280,7 @@ class TestConfigs:
         )
         return connection.request(request).responses[0].error_code
 
-    def test_of_a_topic(self, broker):
+    def test_configs_of_a_topic_are_read_and_changed(self, broker):
         values = self.values(broker, TOPIC, "orders")
         assert values["cleanup.policy"] == "delete"
         assert self.change(broker, TOPIC, "orders", ("retention.ms", 0, "5"), validate=True) == 0
@@ -295,7 +295,7 @@ class TestConfigs:
         assert self.change(broker, TOPIC, "orders", ("retention.ms", 1, None)) == 0
         assert self.values(broker, TOPIC, "orders") == values
 
-    def test_lists(self, broker):
+    def test_list_configs_are_appended_to_and_subtracted_from(self, broker):
         assert self.change(broker, TOPIC, "orders", ("cleanup.policy", 2, "compact")) == 0
         assert self.values(broker, TOPIC, "orders")["cleanup.policy"] == "delete,compact"
         assert self.change(broker, TOPIC, "orders", ("cleanup.policy", 3, "delete")) == 0
@@ -311,7 +311,7 @@ class TestConfigs:
         assert self.values(broker, BROKER, "1")["message.max.bytes"] == "888"
         assert self.values(broker, BROKER, "2")["message.max.bytes"] == "777"
 
-    def test_replacing_all(self, broker):
+    def test_alter_configs_replaces_all_values(self, broker):
         self.change(broker, TOPIC, "orders", ("retention.ms", 0, "5"), ("segment.ms", 0, "6"))
         configs = [alter_configs.AlterableConfig(name="retention.ms", value="7")]
         resource = alter_configs.AlterConfigsResource(
@@ -322,7 +322,7 @@ class TestConfigs:
         values = self.values(broker, TOPIC, "orders")
         assert (values["retention.ms"], values["segment.ms"]) == ("7", "604800000")
 
-    def test_refused(self, broker):
+    def test_invalid_configs_are_refused(self, broker):
         bad, invalid = errors.InvalidConfigError.code, errors.InvalidRequestError.code
         unknown = errors.UnknownTopicOrPartitionError.code
         for change in (("nonsense", 0, "1"), ("retention.ms", 0, "x"), ("retention.ms", 2, "1")):
@@ -335,7 +335,7 @@ class TestConfigs:
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_describe_cluster(cluster, broker, version):
+def test_describe_cluster_returns_the_brokers(cluster, broker, version):
     cluster.stop(3)
     fenced = version >= 2
     request = messages.DescribeClusterRequest(include_fenced_brokers=fenced)
@@ -348,7 +348,7 @@ def test_describe_cluster(cluster, broker, version):
         assert response.error_code == errors.MismatchedEndpointTypeError.code
 
 
-def test_describe_topic_partitions_in_pages(cluster, broker):
+def test_describe_topic_partitions_returns_pages(cluster, broker):
     cluster.create_topic("a", 2)
     cluster.create_topic("z", 1)
     pages, cursor = [], None
@@ -371,7 +371,7 @@ def test_describe_topic_partitions_in_pages(cluster, broker):
 
 class TestFindCoordinator:
     @pytest.mark.parametrize("version", range(7))
-    def test_one_of_the_brokers(self, cluster, broker, version):
+    def test_the_coordinator_is_one_of_the_brokers(self, cluster, broker, version):
         if version >= 4:
             request = messages.FindCoordinatorRequest(coordinator_keys=["a", "b", "c", "d"])
             found = broker.request(request, version).coordinators
@@ -383,7 +383,7 @@ class TestFindCoordinator:
             assert (each.host, each.port) == cluster.address(each.node_id)
         assert found[0].node_id == cluster.coordinator("a")
 
-    def test_it_moves(self, cluster, broker):
+    def test_move_coordinator_changes_the_coordinator(self, cluster, broker):
         def find():
             request = messages.FindCoordinatorRequest(coordinator_keys=["a"])
             return broker.request(request).coordinators[0].node_id
@@ -397,7 +397,7 @@ class TestFindCoordinator:
         assert find() in cluster.brokers
         assert before in cluster.brokers
 
-    def test_bad_types(self, broker):
+    def test_unknown_coordinator_types_are_refused(self, broker):
         def find(key, version=6):
             request = messages.FindCoordinatorRequest(coordinator_keys=[key], key_type=2)
             return broker.request(request, version).coordinators[0].error_code
@@ -415,12 +415,12 @@ class TestInitProducerId:
         return response.error_code, response.producer_id, response.producer_epoch
 
     @pytest.mark.parametrize("version", range(6))
-    def test_new_ones(self, broker, version):
+    def test_producer_ids_are_new(self, broker, version):
         first, second = (self.init(broker, version, transactional_id=None) for _ in range(2))
         assert first[0] == second[0] == 0
         assert first[1] != second[1]
         assert first[2] == second[2] == 0
 
-    def test_an_epoch_is_only_half_of_it(self, broker):
+    def test_a_producer_id_without_an_epoch_is_refused(self, broker):
         invalid = errors.InvalidRequestError.code
         assert self.init(broker, transactional_id=None, producer_epoch=1)[0] == invalid

@@ -168,7 +168,7 @@ class Chaos:
 @pytest.mark.parametrize(
     ("resync", "persist"), [(False, True), (True, True), (False, False)], ids=str
 )
-def test_a_group_settles(seed, resync, persist):
+def test_a_group_settles_after_random_failures(seed, resync, persist):
     async def scenario(world):
         chaos = Chaos(world, resync)
         if not persist:

@@ -12,7 +12,7 @@ LIST = messages.ListGroupsRequest()
 
 
 class TestLooking:
-    def test_groups(self, cluster, peers):
+    def test_groups_shows_the_members_and_their_assignments(self, cluster, peers):
         assert cluster.groups == {}
         a, b = peers(), peers(instance="i", protocols={"range": b"b", "other": b""})
         peers.settle(a, b)
@@ -25,7 +25,7 @@ class TestLooking:
         assert (member.instance_id, member.client_id) == ("i", "raw")
         assert (member.metadata, member.assignment) == (b"b", b"1")
 
-    def test_committed(self, cluster, peers):
+    def test_committed_returns_the_offsets_of_a_group(self, cluster, peers):
         assert cluster.committed("g") == {}
         member = peers()
         member.commit("orders", 5, 0, metadata="m")
@@ -33,7 +33,7 @@ class TestLooking:
         assert cluster.committed("g")[place] == OffsetAndMetadata(5, "m", None)
         assert len(cluster.committed("g")) == 2
 
-    def test_a_deleted_topic_takes_its_offsets_with_it(self, cluster, peers):
+    def test_deleting_a_topic_deletes_its_offsets(self, cluster, peers):
         cluster.create_topic("other")
         member = peers()
         member.commit("orders", 5)
@@ -43,7 +43,7 @@ class TestLooking:
         assert member.fetch(None) == ("ok", [(0, 6, "", "ok")])
         assert member.fetch(cluster.topic_id("orders"), 0) == ("ok", [(0, -1, "", "ok")])
 
-    def test_each_broker_lists_its_own(self, cluster, wire, peers_of):
+    def test_each_broker_lists_the_groups_that_it_coordinates(self, cluster, wire, peers_of):
         names = [f"g{number}" for number in range(12)]
         for name in names:
             peers_of(cluster, name)().commit("orders", 1)
@@ -60,7 +60,7 @@ class TestLooking:
         (second, third) = (wire.to(each).request(LIST).groups for each in (2, 3))
         assert sorted(each.group_id for each in [*second, *third]) == sorted(names)
 
-    def test_offsets_of_several_groups_in_one_request(self, cluster, wire, peers_of):
+    def test_one_request_returns_the_offsets_of_several_groups(self, cluster, wire, peers_of):
         names = [f"g{number}" for number in range(6)]
         for number, name in enumerate(names):
             peers_of(cluster, name)().commit("orders", number)
@@ -78,7 +78,7 @@ class TestLooking:
             known = group.group_id in names
             assert offsets == ([int(group.group_id[1:])] if mine and known else [])
 
-    def test_in_the_cluster_s_own_loop_and_from_threads(self):
+    def test_group_controls_work_in_the_clusters_loop_and_from_threads(self):
         async def use():
             async with EmbeddedCluster() as cluster:
                 return cluster.groups, cluster.committed("g")
@@ -89,7 +89,7 @@ class TestLooking:
 class TestFaults:
     """Requests that the broker holds are dropped, delayed, and refused like all others."""
 
-    def test_dropped_before(self, cluster, peers):
+    def test_a_join_dropped_before_its_execution_has_no_effect(self, cluster, peers):
         a, b = peers(), peers()
         peers.settle(a)
         with cluster.drop(ApiKey.JOIN_GROUP, when="before", where=lambda each: each.member_id):
@@ -100,7 +100,7 @@ class TestFaults:
         b.moved()
         peers.settle(b, old=(a,))
 
-    def test_dropped_after(self, cluster, peers):
+    def test_a_join_dropped_after_its_execution_has_its_effect(self, cluster, peers):
         member = peers()
         with cluster.drop(ApiKey.JOIN_GROUP, when="after", where=lambda each: each.member_id):
             member.start_join()
@@ -131,7 +131,7 @@ class TestFaults:
         assert b.beat() == "ILLEGAL_GENERATION"
         assert b.join().generation_id == 2
 
-    def test_refused(self, cluster, peers):
+    def test_offset_requests_can_be_refused_for_one_partition(self, cluster, peers):
         member = peers()
         peers.settle(member)
         with cluster.fail(ApiKey.OFFSET_COMMIT, 28, topic="orders", partition=1):
@@ -145,7 +145,7 @@ class TestFaults:
         with cluster.fail(ApiKey.OFFSET_FETCH, 30):
             assert member.fetch("orders", 0) == ("GROUP_AUTHORIZATION_FAILED", [])
 
-    def test_delayed(self, cluster, peers):
+    def test_requests_of_a_member_can_be_delayed(self, cluster, peers):
         member = peers()
         peers.settle(member)
         with cluster.delay(ApiKey.HEARTBEAT, 0.01):
@@ -158,7 +158,9 @@ class TestFaults:
 
 class TestOffsetsOfOldVersions:
     @pytest.mark.parametrize("version", [1, 2, 7])
-    def test_a_refused_group(self, cluster, wire, version):
+    def test_old_versions_repeat_the_error_of_a_group_for_each_partition(
+        self, cluster, wire, version
+    ):
         asked = messages.offset_fetch.OffsetFetchRequestTopic(name="orders", partition_indexes=[0])
         request = messages.OffsetFetchRequest(group_id="g", topics=[asked])
         broker = next(each for each in cluster.brokers if each != cluster.coordinator("g"))

@@ -18,7 +18,7 @@ def resume(cluster, *members):
 class TestTheFourPoints:
     """The four points of a rebalance as the design of client-side assignment numbers them."""
 
-    def test_before_all_members_have_joined(self, cluster, peers):
+    def test_failover_before_all_members_have_joined(self, cluster, peers):
         a, b = peers(), peers()
         peers.settle(a)
         b.start_join()
@@ -36,7 +36,7 @@ class TestTheFourPoints:
         peers.settle(b, old=(a,))
         assert state_of(cluster) == ("Stable", 2)
 
-    def test_after_the_generation_is_persisted(self, cluster, peers):
+    def test_failover_after_the_generation_is_persisted(self, cluster, peers):
         a, b = peers(), peers()
         peers.settle(a, b)
         for each in (a, b):
@@ -62,7 +62,7 @@ class TestTheFourPoints:
         peers.assign(a, b)
         assert state_of(cluster) == ("Stable", 3)
 
-    def test_and_a_changed_member_makes_all_join_again(self, cluster, peers):
+    def test_a_changed_member_makes_all_join_again_after_a_failover(self, cluster, peers):
         a, b = peers(), peers()
         leader = peers.gather(a, b)
         other = b if leader is a else a
@@ -76,7 +76,7 @@ class TestTheFourPoints:
         assert leader.beat() == "REBALANCE_IN_PROGRESS"
         assert leader.join().generation_id == other.joined().generation_id == 3
 
-    def test_before_the_assignments_are_persisted(self, cluster, peers):
+    def test_failover_before_the_assignments_are_persisted(self, cluster, peers):
         a, b = peers(), peers()
         leader = peers.gather(a, b)
         other = b if leader is a else a
@@ -90,7 +90,7 @@ class TestTheFourPoints:
         peers.assign(a, b)
         assert state_of(cluster) == ("Stable", 2)
 
-    def test_after_the_assignments_are_persisted(self, cluster, peers):
+    def test_failover_after_the_assignments_are_persisted(self, cluster, peers):
         a, b = peers(), peers()
         leader = peers.gather(a, b)
         other = b if leader is a else a
@@ -117,7 +117,7 @@ def closed(connection):
 
 
 class TestMoves:
-    def test_a_broker_stops_and_comes_back(self, cluster, peers):
+    def test_a_group_returns_to_its_restarted_broker(self, cluster, peers):
         member = peers(session_ms=10_000)
         peers.settle(member)
         assert member.commit("orders", 5) == ["ok"]
@@ -136,7 +136,7 @@ class TestMoves:
         member.moved()
         assert member.sync({member: b"1"}) == ("ok", b"1")
 
-    def test_the_last_broker_stops(self, peers_of):
+    def test_a_group_survives_the_stop_of_the_last_broker(self, peers_of):
         with EmbeddedCluster(1) as cluster:
             peers = peers_of(cluster)
             a, b = peers(), peers()
@@ -150,7 +150,7 @@ class TestMoves:
             a.moved()
             assert (a.beat(), a.sync()) == ("ok", ("ok", b"0"))
 
-    def test_every_request_is_told_where_to_go(self, cluster, peers):
+    def test_requests_to_a_former_coordinator_are_refused(self, cluster, peers):
         member = peers()
         peers.settle(member)
         other = next(each for each in cluster.brokers if each != cluster.coordinator("g"))
@@ -166,7 +166,7 @@ class TestMoves:
         member.moved()
         assert member.beat() == "ok"
 
-    def test_static_members_keep_their_places(self, cluster, peers):
+    def test_static_members_keep_their_assignments_after_a_failover(self, cluster, peers):
         a, b = peers(instance="a"), peers(instance="b")
         peers.settle(a, b)
         again = peers(instance="b")
@@ -176,7 +176,7 @@ class TestMoves:
         assert b.beat() == "FENCED_INSTANCE_ID"
         assert (again.beat(), again.sync()) == ("ok", ("ok", b"1"))
 
-    def test_nothing_persisted(self, peers_of):
+    def test_only_offsets_survive_a_failover_without_persistence(self, peers_of):
         with EmbeddedCluster(3, {"orders": 1}, persist_groups=False) as cluster:
             peers = peers_of(cluster)
             a, b, simple = peers(), peers(), peers_of(cluster, "simple")()
@@ -200,7 +200,7 @@ class TestMoves:
 
 
 class TestLoading:
-    def test_held(self, cluster, peers):
+    def test_requests_are_refused_while_a_group_is_loading(self, cluster, peers):
         a, b = peers(), peers()
         peers.settle(a)
         b.start_join()
@@ -224,13 +224,13 @@ class TestLoading:
             assert a.sync()[0] == "COORDINATOR_LOAD_IN_PROGRESS"
         assert a.sync() == ("ok", b"0")
 
-    def test_a_group_that_is_not_there_yet(self, cluster, peers):
+    def test_a_group_created_while_loading_is_refused(self, cluster, peers):
         member = peers()
         with cluster.hold_loading("g"), cluster.hold_loading("g"):
             assert member.side.request(member.join_request()).error_code == 14
         peers.settle(member)
 
-    def test_reset_ends_it(self, cluster, peers):
+    def test_reset_ends_the_loading(self, cluster, peers):
         member = peers()
         peers.settle(member)
         with cluster.hold_loading("g"):
@@ -238,7 +238,7 @@ class TestLoading:
             assert member.sync() == ("ok", b"0")
         assert member.sync() == ("ok", b"0")
 
-    def test_fail_without_a_hold(self, cluster, peers):
+    def test_fail_returns_load_in_progress_without_hold_loading(self, cluster, peers):
         member = peers()
         with cluster.fail(ApiKey.HEARTBEAT, 14):
             assert member.beat() == "COORDINATOR_LOAD_IN_PROGRESS"

@@ -106,7 +106,7 @@ class Stranger:
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("resync", [False, True])
-def test_whatever_is_asked(seed, resync, wire_to, peers_of):
+def test_groups_stay_consistent_for_random_requests(seed, resync, wire_to, peers_of):
     configs = {"group.min.session.timeout.ms": 1, "group.max.size": 4}
     with EmbeddedCluster(2, {"orders": 1}, seed=seed, configs=configs, resync=resync) as cluster:
         Stranger(cluster, wire_to(cluster), random.Random(seed)).go()

@@ -381,6 +381,6 @@ def who_does_not_come_is_out(place, peers):
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_answers_as_kafka_does(name, parity, fresh_group):
+def test_group_requests_are_answered_as_by_kafka(name, parity, fresh_group):
     configs = {"group.min.session.timeout.ms": 1000}
     parity(lambda place: SCENARIOS[name](place, fresh_group(place)), configs=configs)

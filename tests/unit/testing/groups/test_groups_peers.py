@@ -103,7 +103,7 @@ def close(readers):
 
 class TestConfluent:
     @pytest.mark.parametrize("strategy", ["range", "roundrobin", "cooperative-sticky"])
-    def test_members_come_and_go(self, cluster, strategy):
+    def test_librdkafka_members_come_and_go(self, cluster, strategy):
         values = produce(cluster, 60)
         readers = [Reader(cluster, strategy)]
         drive(readers, lambda: have(readers, values))
@@ -128,7 +128,7 @@ class TestConfluent:
         drive(readers, lambda: have(readers, values))
         close(readers)
 
-    def test_static_members(self, cluster):
+    def test_librdkafka_static_members_are_fenced(self, cluster):
         readers = [Reader(cluster, "range", group_instance_id=each) for each in ("a", "b")]
         drive(readers, lambda: share(cluster, readers))
         generation = cluster.groups["g"].generation
@@ -144,7 +144,7 @@ class TestConfluent:
         assert third.has == before
         close([*readers, third])
 
-    def test_a_rolling_upgrade_of_strategies(self, cluster):
+    def test_librdkafka_members_change_their_strategy_one_by_one(self, cluster):
         readers = [Reader(cluster, "range") for _ in range(2)]
         drive(readers, lambda: share(cluster, readers))
         for number in range(2):
@@ -160,7 +160,7 @@ class TestConfluent:
         close(readers)
 
     @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
-    def test_coordinators_move_and_fail(self, cluster, strategy):
+    def test_librdkafka_members_follow_their_coordinator(self, cluster, strategy):
         readers = [Reader(cluster, strategy, auto_commit_interval_ms=50) for _ in range(2)]
         drive(readers, lambda: share(cluster, readers))
         generation, values = cluster.groups["g"].generation, produce(cluster, 60)
@@ -177,7 +177,7 @@ class TestConfluent:
         assert cluster.groups["g"].generation == generation
         close(readers)
 
-    def test_admin(self, cluster):
+    def test_librdkafka_admin_calls_on_groups_work(self, cluster):
         from confluent_kafka import admin
 
         values = produce(cluster, 12)
@@ -209,7 +209,7 @@ class TestAiokafka:
         yield
         logging.getLogger("aiokafka").setLevel(logging.NOTSET)
 
-    async def test_two_members(self, cluster):
+    async def test_two_aiokafka_members_share_a_group(self, cluster):
         options = {
             "bootstrap_servers": cluster.bootstrap_servers,
             "group_id": "g",
@@ -250,7 +250,7 @@ COOPERATIVE = "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"
 @pytest.mark.timeout(300)
 @pytest.mark.usefixtures("kafka_tools_jars")
 class TestJava:
-    def test_alone(self, cluster):
+    def test_a_java_consumer_reads_as_the_only_member(self, cluster):
         values = produce(cluster, 60)
         assert sorted(console_consumer(cluster, 60)().splitlines()) == sorted(values)
         group = cluster.groups["g"]
@@ -275,7 +275,7 @@ class TestJava:
             ("cooperative-sticky", [f"partition.assignment.strategy={COOPERATIVE}"]),
         ],
     )
-    def test_mixed_with_confluent(self, cluster, strategy, properties):
+    def test_java_and_librdkafka_share_a_group(self, cluster, strategy, properties):
         reader = Reader(cluster, strategy)
         with ThreadPoolExecutor(1) as pool:
             java = pool.submit(console_consumer(cluster, 30, *properties))

@@ -23,14 +23,14 @@ def drawn(peers_of, seed):
 
 
 class TestGenerations:
-    def test_leaders_are_drawn_by_lot(self, peers_of):
+    def test_the_leader_is_chosen_at_random(self, peers_of):
         first = drawn(peers_of, 3)
         assert len(first) == 10
         assert len(set(first)) > 2
         assert drawn(peers_of, 3) == first
         assert drawn(peers_of, 4) != first
 
-    def test_the_leader_is_told_of_all_and_nobody_else(self, peers):
+    def test_only_the_leader_gets_the_list_of_members(self, peers):
         a, b = peers(instance="one"), peers(protocols={"range": b"b"})
         peers.settle(a)
         b.start_join()
@@ -47,13 +47,13 @@ class TestGenerations:
         assert found == {a.member_id: ("one", b"metadata"), b.member_id: (None, b"b")}
         assert {each.leader for each in answers.values()} == {leader.member_id}
 
-    def test_member_ids_say_whose_they_are(self, peers):
+    def test_member_ids_contain_the_client_id(self, peers):
         a, b = peers(), peers(instance="shop-1")
         peers.settle(a, b)
         assert a.member_id.startswith("raw-")
         assert b.member_id.startswith("shop-1-")
 
-    def test_a_new_protocol_is_taken_when_the_last_member_offers_it(self, cluster, peers):
+    def test_a_new_protocol_is_used_when_the_last_member_offers_it(self, cluster, peers):
         members = [peers(protocols={"old": b""}) for _ in range(3)]
         peers.settle(*members)
         for number, each in enumerate(members):
@@ -69,7 +69,7 @@ class TestGenerations:
             peers.assign(*members)
         assert cluster.groups["g"].protocol == "new"
 
-    def test_an_empty_group_may_become_another(self, cluster, peers):
+    def test_an_empty_group_may_change_its_protocol_type(self, cluster, peers):
         consumer, other = peers(), peers(kind="leases", protocols={"leases": b"x"})
         peers.settle(consumer)
         generation = consumer.generation
@@ -82,7 +82,7 @@ class TestGenerations:
 
 
 class TestSize:
-    def test_group_max_size(self, cluster, peers):
+    def test_members_beyond_group_max_size_are_refused(self, cluster, peers):
         cluster._state.configs.change({"group.max.size": "2"})
         members, third = [peers(), peers()], peers()
         peers.settle(*members)
@@ -100,7 +100,7 @@ class TestSize:
 
 
 class TestWaiting:
-    def test_a_leader_that_goes_is_not_waited_for(self, peers):
+    def test_a_rebalance_does_not_wait_for_a_leader_that_left(self, peers):
         a, b = peers(), peers()
         leader = peers.gather(a, b)
         other = b if leader is a else a
@@ -113,7 +113,7 @@ class TestWaiting:
 
 
 class TestLeaving:
-    def test_several_at_once(self, cluster, peers):
+    def test_several_members_can_leave_in_one_request(self, cluster, peers):
         members = [peers(), peers(instance="a"), peers(instance="b"), peers()]
         peers.settle(*members)
         stays, *go = members
@@ -122,7 +122,7 @@ class TestLeaving:
         assert list(cluster.groups["g"].members) == [stays.member_id]
         assert stays.beat() == "REBALANCE_IN_PROGRESS"
 
-    def test_waiting_members_are_told(self, peers):
+    def test_waiting_members_get_an_error_when_they_are_removed(self, peers):
         a, b = peers(), peers()
         leader = peers.gather(a, b)
         other = b if leader is a else a
@@ -133,7 +133,7 @@ class TestLeaving:
         leader.start_join()
         assert leader.joined().error_code == 0
 
-    def test_by_a_rebalance_for_a_test(self, cluster, peers):
+    def test_rebalance_makes_all_members_join_again(self, cluster, peers):
         member = peers()
         peers.settle(member)
         cluster.rebalance("g")

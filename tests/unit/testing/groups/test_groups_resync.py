@@ -39,7 +39,7 @@ def given(*members, data):
     return {each: data + b"%d" % number for number, each in enumerate(members)}
 
 
-def test_it_is_announced(cluster, wire, wire_to):
+def test_resync_is_announced_as_a_feature(cluster, wire, wire_to):
     supported, finalized = features(wire.to(2))
     assert ("group.resync", 1, 1) in supported
     assert ("group.resync", 1) in finalized
@@ -48,7 +48,7 @@ def test_it_is_announced(cluster, wire, wire_to):
         assert "group.resync" not in [name for name, *_ in supported + finalized]
 
 
-def test_new_assignments_in_the_same_generation(cluster, settled):
+def test_a_resync_changes_assignments_in_the_same_generation(cluster, settled):
     leader, one, two = settled
     generation = leader.generation
     new = given(*settled, data=b"new")
@@ -71,7 +71,7 @@ def test_new_assignments_in_the_same_generation(cluster, settled):
     assert [each.sync() for each in settled] == [("ok", data) for data in new.values()]
 
 
-def test_a_lost_answer_is_no_resync(settled):
+def test_a_repeated_sync_is_not_a_resync(settled):
     leader, one, _ = settled
     mine = leader.sync()
     same = {each: each.sync()[1] for each in settled}
@@ -80,7 +80,7 @@ def test_a_lost_answer_is_no_resync(settled):
     assert [each.beat() for each in settled] == ["ok"] * 3
 
 
-def test_who_does_not_know_of_it_joins(settled):
+def test_a_client_without_resync_joins_again(settled):
     """Clients without support for it react to REBALANCE_IN_PROGRESS with a JoinGroup."""
     leader, one, two = settled
     generation = leader.generation
@@ -92,7 +92,7 @@ def test_who_does_not_know_of_it_joins(settled):
     assert [each.synced() for each in settled] == [("ok", b"new%d" % n) for n in range(3)]
 
 
-def test_other_metadata_begins_a_rebalance(cluster, settled):
+def test_changed_metadata_begins_a_rebalance_during_a_resync(cluster, settled):
     leader, one, two = settled
     leader.start_sync(given(*settled, data=b"new"))
     leader.until("CompletingRebalance")
@@ -106,7 +106,7 @@ def test_other_metadata_begins_a_rebalance(cluster, settled):
     assert {each.joined().generation_id for each in settled} == {one.generation}
 
 
-def test_the_leader_changes_its_mind(cluster, settled):
+def test_a_leader_can_resync_again_during_a_resync(cluster, settled):
     leader, one, two = settled
     leader.start_sync(given(*settled, data=b"new"))
     leader.until("CompletingRebalance")
@@ -119,7 +119,7 @@ def test_the_leader_changes_its_mind(cluster, settled):
     assert [each.synced() for each in settled] == [("ok", b"newer%d" % n) for n in range(3)]
 
 
-def test_a_member_leaves_meanwhile(cluster, settled):
+def test_a_member_may_leave_during_a_resync(cluster, settled):
     leader, _, two = settled
     leader.start_sync(given(*settled, data=b"new"))
     leader.until("CompletingRebalance")
@@ -128,7 +128,7 @@ def test_a_member_leaves_meanwhile(cluster, settled):
     assert cluster.groups["g"].state == "PreparingRebalance"
 
 
-def test_the_coordinator_moves_meanwhile(cluster, settled):
+def test_a_failover_during_a_resync_restores_the_old_assignments(cluster, settled):
     leader, *others = settled
     old = {each: each.sync()[1] for each in settled}
     leader.start_sync(given(*settled, data=b"new"))
@@ -147,7 +147,7 @@ def test_the_coordinator_moves_meanwhile(cluster, settled):
     assert [each.synced() for each in settled] == [("ok", b"new%d" % n) for n in range(3)]
 
 
-def test_alone(cluster, peers):
+def test_a_lone_leader_can_resync(cluster, peers):
     member = peers()
     peers.settle(member)
     assert member.sync({member: b"new"}) == ("ok", b"new")

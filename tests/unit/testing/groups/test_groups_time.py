@@ -17,7 +17,7 @@ from virtual_group import Member, in_virtual_time
         ([0, 1], 2_000, 3),
     ],
 )
-def test_the_first_rebalance(joins, rebalance_ms, begins):
+def test_the_first_rebalance_waits_for_more_members(joins, rebalance_ms, begins):
     async def scenario(world):
         members = [await world.make(rebalance_timeout_ms=rebalance_ms) for _ in joins]
 
@@ -33,7 +33,7 @@ def test_the_first_rebalance(joins, rebalance_ms, begins):
 
 
 @pytest.mark.parametrize("sign", [Member.beat, Member.commit])
-def test_signs_of_life(sign):
+def test_requests_of_a_member_restart_its_session(sign):
     async def scenario(world):
         (member,) = await world.settled(await world.make())
         for _ in range(5):
@@ -45,7 +45,7 @@ def test_signs_of_life(sign):
     assert in_virtual_time(scenario) == (10.0, 25)
 
 
-def test_an_unused_id_lasts_for_a_session():
+def test_an_unused_member_id_expires_after_a_session_timeout():
     async def scenario(world):
         member, lost = await world.make(rebalance_timeout_ms=60_000), await world.make()
         await member.join()
@@ -56,7 +56,7 @@ def test_an_unused_id_lasts_for_a_session():
     assert in_virtual_time(scenario) == (10.0, 25)
 
 
-def test_who_does_not_join_is_out_after_the_longest_rebalance_timeout():
+def test_members_that_do_not_join_are_removed_after_the_longest_rebalance_timeout():
     async def scenario(world):
         members = [await world.make(rebalance_timeout_ms=each) for each in (2_000, 7_000, 1_000)]
         await world.settled(*members)
@@ -69,7 +69,7 @@ def test_who_does_not_join_is_out_after_the_longest_rebalance_timeout():
     assert in_virtual_time(scenario) == (7.0, 25)
 
 
-def test_static_members_keep_their_places_until_their_session_ends():
+def test_static_members_stay_until_their_session_ends():
     async def scenario(world):
         here, away = await world.make(), await world.make("away")
         await world.settled(here, away)
@@ -85,7 +85,7 @@ def test_static_members_keep_their_places_until_their_session_ends():
     assert in_virtual_time(scenario) == (7.0, b"1")
 
 
-def test_static_members_alone_are_waited_for():
+def test_a_rebalance_waits_for_static_members_when_only_they_are_left():
     async def scenario(world):
         (member,) = await world.settled(await world.make("one", session_timeout_ms=60_000))
         world.cluster.rebalance("g")
@@ -97,7 +97,7 @@ def test_static_members_alone_are_waited_for():
     assert in_virtual_time(scenario) == (2, 34.0)
 
 
-def test_who_does_not_sync_is_out():
+def test_members_that_do_not_sync_are_removed():
     async def scenario(world):
         leader, late = await world.settled(*[await world.make() for _ in range(2)], sync=False)
         started = world.now
@@ -110,7 +110,7 @@ def test_who_does_not_sync_is_out():
     assert in_virtual_time(scenario) == (5.0, 25, 0)
 
 
-def test_a_leader_that_does_not_sync_is_out():
+def test_a_leader_that_does_not_sync_is_removed():
     async def scenario(world):
         leader, other = await world.settled(*[await world.make() for _ in range(2)], sync=False)
         started = world.now
@@ -122,7 +122,7 @@ def test_a_leader_that_does_not_sync_is_out():
     assert in_virtual_time(scenario) == (27, 5.0, True, 25)
 
 
-def test_members_that_wait_need_not_be_heard_of():
+def test_waiting_members_need_no_heartbeats():
     async def scenario(world):
         timeouts = {"rebalance_timeout_ms": 60_000}
         parked, slow = [await world.make(**timeouts) for _ in range(2)]
@@ -137,7 +137,7 @@ def test_members_that_wait_need_not_be_heard_of():
     assert in_virtual_time(scenario) == (0, 0, 2)
 
 
-def test_a_new_member_is_waited_for_five_minutes():
+def test_a_new_member_may_wait_for_five_minutes_without_heartbeats():
     """A member without heartbeats stays while the broker holds its JoinGroup, for five minutes.
 
     Its session timeout does not apply meanwhile.
@@ -154,7 +154,7 @@ def test_a_new_member_is_waited_for_five_minutes():
     assert in_virtual_time(scenario) == (25, 300.0, True)
 
 
-def test_sessions_begin_anew_with_another_coordinator():
+def test_sessions_restart_with_another_coordinator():
     async def scenario(world):
         members = await world.settled(*[await world.make() for _ in range(2)])
         await asyncio.sleep(9)
@@ -171,7 +171,7 @@ def test_sessions_begin_anew_with_another_coordinator():
 
 
 @pytest.mark.parametrize("resync", [False, True])
-def test_who_does_not_ask_anew_in_a_resync_is_out(resync):
+def test_members_that_do_not_sync_in_a_resync_are_removed(resync):
     async def scenario(world):
         leader, one, two = await world.settled(*[await world.make() for _ in range(3)])
         started = world.now
