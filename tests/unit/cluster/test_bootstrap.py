@@ -24,7 +24,7 @@ def client_of(*servers: str, quick: Quick, **options: Any) -> ClusterClient:
     return ClusterClient(ClientConfig(bootstrap_servers=list(servers), **quick, **options))
 
 
-async def test_one_of_many_answers(
+async def test_bootstrap_succeeds_when_one_server_responds(
     broker: ScriptedBroker, quick: Quick, unused_tcp_port: int
 ) -> None:
     client = client_of(f"127.0.0.1:{unused_tcp_port}", broker.place, quick=quick)
@@ -34,7 +34,9 @@ async def test_one_of_many_answers(
 
 
 @pytest.mark.fault(16)
-async def test_a_name_that_resolves_after_a_while(broker: ScriptedBroker, quick: Quick) -> None:
+async def test_bootstrap_succeeds_when_a_name_resolves_later(
+    broker: ScriptedBroker, quick: Quick
+) -> None:
     class Flapping(TcpConnector):
         def __init__(self) -> None:
             self.answers: list[Any] = [OSError(-3, "try again"), [], OSError(-3, "try again")]
@@ -52,7 +54,7 @@ async def test_a_name_that_resolves_after_a_while(broker: ScriptedBroker, quick:
 
 
 @pytest.mark.fault(16)
-async def test_resolution_that_blocks_ends_by_the_deadline(quick: Quick) -> None:
+async def test_bootstrap_ends_by_its_deadline_when_resolution_blocks(quick: Quick) -> None:
     class Blocking(TcpConnector):
         async def resolve(self, host: str, port: int) -> list[Address]:
             await asyncio.get_running_loop().create_future()
@@ -66,7 +68,9 @@ async def test_resolution_that_blocks_ends_by_the_deadline(quick: Quick) -> None
 
 
 @pytest.mark.fault(29)
-async def test_a_stranger_fails_at_once(broker: ScriptedBroker, quick: Quick) -> None:
+async def test_bootstrap_fails_immediately_when_a_server_is_not_a_broker(
+    broker: ScriptedBroker, quick: Quick
+) -> None:
     broker.handlers[ApiKey.API_VERSIONS] = lambda *_: HTTP
     client = client_of(broker.place, quick=quick)
     with pytest.raises(ConnectionSetupError, match="HTTP server"):
@@ -75,13 +79,15 @@ async def test_a_stranger_fails_at_once(broker: ScriptedBroker, quick: Quick) ->
 
 
 @pytest.mark.fault(29)
-async def test_a_plaintext_broker_and_a_tls_client(broker: ScriptedBroker, quick: Quick) -> None:
+async def test_bootstrap_explains_a_plaintext_broker_to_a_tls_client(
+    broker: ScriptedBroker, quick: Quick
+) -> None:
     client = client_of(broker.place, quick=quick, security=Tls())
     with pytest.raises(ConnectionSetupError, match="plaintext port, but the client uses TLS"):
         await client.start()
 
 
-async def test_one_stranger_among_servers_does_not_matter(
+async def test_bootstrap_ignores_one_server_that_is_not_a_broker(
     broker: ScriptedBroker, quick: Quick
 ) -> None:
     async with ScriptedBroker() as stranger:
@@ -91,7 +97,9 @@ async def test_one_stranger_among_servers_does_not_matter(
         await client.close()
 
 
-async def test_a_broker_that_comes_up_later(quick: Quick, unused_tcp_port: int) -> None:
+async def test_bootstrap_succeeds_when_a_broker_starts_later(
+    quick: Quick, unused_tcp_port: int
+) -> None:
     client = client_of(f"127.0.0.1:{unused_tcp_port}", quick=quick)
     starting = asyncio.create_task(client.start())
     await asyncio.sleep(0.02)
@@ -102,7 +110,7 @@ async def test_a_broker_that_comes_up_later(quick: Quick, unused_tcp_port: int) 
         await client.close()
 
 
-async def test_a_broker_without_brokers_is_asked_again(
+async def test_bootstrap_is_retried_when_metadata_has_no_brokers(
     broker: ScriptedBroker, quick: Quick
 ) -> None:
     known, broker.brokers = broker.brokers, {}
@@ -114,13 +122,17 @@ async def test_a_broker_without_brokers_is_asked_again(
     await client.close()
 
 
-async def test_certificates_that_cannot_be_read(broker: ScriptedBroker, quick: Quick) -> None:
+async def test_bootstrap_explains_unreadable_certificates(
+    broker: ScriptedBroker, quick: Quick
+) -> None:
     client = client_of(broker.place, quick=quick, security=Tls(cafile="/nonexistent/ca.pem"))
     with pytest.raises(ConfigError, match="ca\\.pem"):
         await client.start()
 
 
-async def test_canonical_names(broker: ScriptedBroker, quick: Quick) -> None:
+async def test_bootstrap_uses_canonical_names_on_request(
+    broker: ScriptedBroker, quick: Quick
+) -> None:
     lookup = "resolve_canonical_bootstrap_servers_only"
     client = client_of(f"127.0.0.1:{broker.port}", quick=quick, client_dns_lookup=lookup)
     servers = await servers_of(client.config, TcpConnector(), 5)
@@ -131,7 +143,7 @@ async def test_canonical_names(broker: ScriptedBroker, quick: Quick) -> None:
 
 
 @pytest.mark.fault(35)
-async def test_a_cancelled_start_leaves_nothing_open(quick: Quick) -> None:
+async def test_a_cancelled_bootstrap_leaves_nothing_open(quick: Quick) -> None:
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
 

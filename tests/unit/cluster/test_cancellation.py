@@ -89,7 +89,9 @@ async def use(client: Client) -> None:
 @pytest.mark.fault(35, 36)
 @pytest.mark.parametrize("cut", [by_task, by_scope])
 @pytest.mark.parametrize("name", CALLS)
-def test_at_every_suspension(name: str, cut: Callable[[Stopper], Awaitable[bool]]) -> None:
+def test_calls_can_be_cancelled_at_every_suspension(
+    name: str, cut: Callable[[Stopper], Awaitable[bool]]
+) -> None:
     async def scenario(world: World, n: int) -> bool:
         async with world.client(default_api_timeout_ms=500, close_timeout_ms=100) as client:
             stopper = Stopper(absent(CALLS[name](client)), n)
@@ -112,7 +114,7 @@ async def absent(call: Awaitable[Any]) -> None:
 
 
 @pytest.mark.fault(35)
-def test_a_start_at_every_moment() -> None:
+def test_a_start_can_be_cancelled_at_every_moment() -> None:
     async def scenario(world: World, n: int) -> bool:
         client = world.client()
         with anyio.move_on_after((n - 1) * STEP_S) as scope:
@@ -127,7 +129,7 @@ def test_a_start_at_every_moment() -> None:
 
 
 @pytest.mark.fault(36)
-def test_a_close_at_every_moment_of_a_start() -> None:
+def test_a_start_can_be_closed_at_every_moment() -> None:
     async def scenario(world: World, n: int) -> bool:
         client = world.client()
         starting = asyncio.create_task(client.start())
@@ -142,7 +144,7 @@ def test_a_close_at_every_moment_of_a_start() -> None:
 
 
 @pytest.mark.fault(35)
-def test_a_coordinator_lookup_at_every_moment() -> None:
+def test_a_coordinator_lookup_can_be_cancelled_at_every_moment() -> None:
     async def scenario(world: World, n: int) -> bool:
         async with world.client() as client:
             locate = client.cluster.coordinators.locate

@@ -49,7 +49,9 @@ def script(broker: ScriptedBroker, *answers: Any) -> None:
 @pytest.mark.parametrize(
     "to", [AnyBroker(), Broker(1), Controller(), Leader("orders", 0), Coordinator("group", "g")]
 )
-async def test_every_target(broker: ScriptedBroker, open_client: Open, to: Target) -> None:
+async def test_requests_are_sent_to_every_kind_of_target(
+    broker: ScriptedBroker, open_client: Open, to: Target
+) -> None:
     broker.topics["orders"] = [1]
     broker.handlers[ApiKey.FIND_COORDINATOR] = lambda request, version: FindCoordinatorResponse(
         coordinators=[CoordinatorEntry(key="g", node_id=1, host="127.0.0.1", port=broker.port)]
@@ -71,7 +73,7 @@ async def test_a_retriable_error_is_retried(broker: ScriptedBroker, open_client:
     assert counts["client.connections"] == 1
 
 
-async def test_a_fatal_error_is_raised_with_its_place(
+async def test_a_fatal_error_is_raised_with_its_broker_and_api(
     broker: ScriptedBroker, open_client: Open
 ) -> None:
     script(broker, 30)
@@ -89,7 +91,9 @@ async def test_a_lost_connection_is_retried(broker: ScriptedBroker, open_client:
     assert broker.count(LIST) == 3
 
 
-async def test_a_check_finds_errors_inside(broker: ScriptedBroker, open_client: Open) -> None:
+async def test_errors_inside_of_a_response_are_found_by_check(
+    broker: ScriptedBroker, open_client: Open
+) -> None:
     script(broker, 0)
     client = await open_client()
     errors: list[KafkaError | None] = [InvalidMetadataError("inside"), None]
@@ -97,7 +101,9 @@ async def test_a_check_finds_errors_inside(broker: ScriptedBroker, open_client: 
     assert broker.count(LIST) == 2
 
 
-async def test_a_leader_that_moved(broker: ScriptedBroker, open_client: Open) -> None:
+async def test_a_request_follows_a_leader_that_moved(
+    broker: ScriptedBroker, open_client: Open
+) -> None:
     broker.topics["orders"] = [1]
     client = await open_client()
     async with ScriptedBroker(node_id=2) as second:
@@ -115,14 +121,16 @@ async def test_a_leader_that_moved(broker: ScriptedBroker, open_client: Open) ->
         assert second.count(LIST) == 1
 
 
-async def test_an_api_that_the_broker_lacks(broker: ScriptedBroker, open_client: Open) -> None:
+async def test_an_api_that_the_broker_lacks_is_refused(
+    broker: ScriptedBroker, open_client: Open
+) -> None:
     client = await open_client()
     with pytest.raises(UnsupportedVersionError, match="does not support the API DescribeGroups"):
         await client.request(DescribeGroupsRequest(groups=["g"]), AnyBroker())
 
 
 @pytest.mark.fault(33)
-async def test_versions_that_go_down_with_a_restart(
+async def test_versions_are_negotiated_again_after_a_restart(
     broker: ScriptedBroker, open_client: Open
 ) -> None:
     script(broker, 0)
@@ -138,7 +146,7 @@ async def test_versions_that_go_down_with_a_restart(
 
 
 @pytest.mark.fault(19)
-async def test_an_answer_out_of_order_is_retried_on_a_new_connection(
+async def test_a_response_out_of_order_leads_to_a_retry_on_a_new_connection(
     broker: ScriptedBroker, open_client: Open
 ) -> None:
     script(broker, b"\x00\x00\x00\x08\x00\x00\x00\x63\x00\x00\x00\x00", 0)
@@ -182,7 +190,7 @@ async def test_lookups_of_one_coordinator_share_a_request(
     assert broker.count(ApiKey.FIND_COORDINATOR) == 3
 
 
-async def test_a_kind_of_coordinator_that_there_is_not(open_client: Open) -> None:
+async def test_an_unknown_kind_of_coordinator_is_refused(open_client: Open) -> None:
     client = await open_client()
     with pytest.raises(ConfigError, match="group, transaction, share"):
         await client.request(ListGroupsRequest(), Coordinator("grup", "g"))
@@ -230,7 +238,9 @@ async def test_a_handle_holds_its_error(broker: ScriptedBroker, open_client: Ope
             await handle
 
 
-async def test_reachability(broker: ScriptedBroker, open_client: Open) -> None:
+async def test_reachability_follows_the_connections(
+    broker: ScriptedBroker, open_client: Open
+) -> None:
     client = await open_client()
     assert client.is_reachable(1)
     assert client.troubles() == []
@@ -282,7 +292,7 @@ async def test_a_cancelled_request_leaves_the_client_usable(
     await client.request(ListGroupsRequest(), AnyBroker())
 
 
-async def test_a_broker_that_is_not_named_any_more_is_not_asked(
+async def test_a_broker_missing_in_the_metadata_gets_no_requests(
     broker: ScriptedBroker, open_client: Open
 ) -> None:
     async with ScriptedBroker(node_id=2) as second:
@@ -299,7 +309,7 @@ async def test_a_broker_that_is_not_named_any_more_is_not_asked(
         assert not leaving.closed
 
 
-async def test_a_cluster_that_moved_away_is_found_by_its_bootstrap_servers(
+async def test_a_cluster_with_new_addresses_is_found_by_its_bootstrap_servers(
     broker: ScriptedBroker, open_client: Open, unused_tcp_port: int
 ) -> None:
     script(broker, 0)
@@ -315,7 +325,7 @@ async def test_a_cluster_that_moved_away_is_found_by_its_bootstrap_servers(
 
 
 @pytest.mark.parametrize("strategy", ["rebootstrap", "none"])
-async def test_a_broker_may_send_its_clients_back_to_the_bootstrap_servers(
+async def test_a_broker_can_make_clients_bootstrap_again(
     broker: ScriptedBroker, open_client: Open, strategy: str
 ) -> None:
     broker.versions[ApiKey.METADATA] = (0, 13)

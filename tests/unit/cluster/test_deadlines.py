@@ -36,7 +36,7 @@ async def cause(world: World, call: Coroutine[Any, Any, Any], seconds: float) ->
     return caught.value.__cause__
 
 
-def test_an_attempt_without_answer_is_retried() -> None:
+def test_an_attempt_without_a_response_is_retried() -> None:
     async def scenario(world: World) -> None:
         async with world.client(request_timeout_ms=2_000) as client:
             made, began = world.network.connections_made, world.now
@@ -51,7 +51,7 @@ def test_an_attempt_without_answer_is_retried() -> None:
     simulate(scenario)
 
 
-def test_the_deadline_names_the_last_error() -> None:
+def test_the_error_at_the_deadline_names_the_last_error() -> None:
     async def scenario(world: World) -> None:
         async with world.client() as client:
             with world.cluster.fail(LIST, CoordinatorNotAvailableError):
@@ -61,7 +61,7 @@ def test_the_deadline_names_the_last_error() -> None:
     simulate(scenario)
 
 
-def test_the_deadline_of_a_call_leaves_the_connection() -> None:
+def test_the_deadline_of_a_call_does_not_close_the_connection() -> None:
     async def scenario(world: World) -> None:
         async with world.client() as client:
             with world.cluster.delay(LIST, 60, times=1), pytest.raises(ApiTimeoutError):
@@ -71,7 +71,7 @@ def test_the_deadline_of_a_call_leaves_the_connection() -> None:
     simulate(scenario)
 
 
-def test_a_topic_that_does_not_exist() -> None:
+def test_a_call_for_a_missing_topic_ends_by_its_deadline() -> None:
     async def scenario(world: World) -> None:
         async with world.client() as client:
             call = client.request(ListGroupsRequest(), Leader("nope", 0), timeout=3)
@@ -80,7 +80,7 @@ def test_a_topic_that_does_not_exist() -> None:
     simulate(scenario)
 
 
-def test_a_broker_that_does_not_exist() -> None:
+def test_a_call_for_a_missing_broker_ends_by_its_deadline() -> None:
     async def scenario(world: World) -> None:
         async with world.client() as client:
             call = client.request(ListGroupsRequest(), Broker(7), timeout=3)
@@ -98,7 +98,7 @@ def connected(client: Client) -> int:
     return broker
 
 
-def test_a_hanging_broker_does_not_hold_up_metadata() -> None:
+def test_a_hanging_broker_does_not_delay_metadata() -> None:
     async def scenario(world: World) -> None:
         async with world.client() as client:
             hanging, began = connected(client), world.now
@@ -113,7 +113,7 @@ def test_a_hanging_broker_does_not_hold_up_metadata() -> None:
     simulate(scenario, brokers=2)
 
 
-def test_a_hanging_broker_does_not_hold_up_a_lookup() -> None:
+def test_a_hanging_broker_does_not_delay_a_coordinator_lookup() -> None:
     async def scenario(world: World) -> None:
         async with world.client() as client:
             hanging, began = connected(client), world.now
@@ -133,7 +133,7 @@ def test_a_hanging_broker_does_not_hold_up_a_lookup() -> None:
 
 
 @pytest.mark.fault(16)
-def test_a_name_that_does_not_resolve() -> None:
+def test_a_call_ends_by_its_deadline_when_a_name_does_not_resolve() -> None:
     async def scenario(world: World) -> None:
         client = world.client(bootstrap_servers="kafka.example:9092", default_api_timeout_ms=2_000)
         with pytest.raises(BootstrapError, match=r"kafka\.example.*cannot be resolved"):
@@ -142,7 +142,9 @@ def test_a_name_that_does_not_resolve() -> None:
     simulate(scenario)
 
 
-def test_nobody_there(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_call_ends_by_its_deadline_when_connections_are_refused(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def scenario(world: World) -> None:
         servers = ["127.0.0.1:1", "127.0.0.1:2"]
         client = world.client(bootstrap_servers=servers, default_api_timeout_ms=5_000)

@@ -67,7 +67,7 @@ def test_a_dropped_object_is_named_and_closed(kind: str, recwarn: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_dropped_child_is_closed_and_its_client_lives_on(kind: str, recwarn: Any) -> None:
+def test_a_dropped_child_is_closed_and_its_client_stays_open(kind: str, recwarn: Any) -> None:
     async def scenario(world: World) -> None:
         async with world.client() as client:
             one = make(kind, client=client)
@@ -99,7 +99,7 @@ def test_a_client_that_is_dropped_with_its_children_is_closed(recwarn: Any) -> N
     assert len(names(recwarn)) == len(KINDS) + 1
 
 
-def test_a_client_that_is_closed_waits_for_its_dropped_children(recwarn: Any) -> None:
+def test_closing_a_client_waits_for_its_dropped_children(recwarn: Any) -> None:
     async def scenario(world: World) -> None:
         async with world.client() as client:
             await Producer(client=client)  # The producer is dropped here.
@@ -109,7 +109,7 @@ def test_a_client_that_is_closed_waits_for_its_dropped_children(recwarn: Any) ->
     assert len(names(recwarn)) == 1
 
 
-def test_what_a_dropped_producer_has_accepted_is_sent(recwarn: Any) -> None:
+def test_records_of_a_dropped_producer_are_sent(recwarn: Any) -> None:
     async def scenario(world: World) -> None:
         producer = await world.producer(linger_ms=1_000)
         delivery = producer.send("t", b"v")
@@ -206,7 +206,7 @@ def test_callbacks_that_hold_the_object_do_not_keep_it_alive(
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_a_notebook_cell_that_is_run_again_reads(protocol: Any, recwarn: Any) -> None:
+def test_a_notebook_cell_can_be_run_again(protocol: Any, recwarn: Any) -> None:
     async def scenario(world: World) -> None:
         world.cluster.produce("t", [b"%d" % i for i in range(10)])
         read: list[bytes | None] = []
@@ -342,7 +342,7 @@ def test_a_failed_object_that_is_dropped_is_closed(recwarn: Any) -> None:
     assert len(names(recwarn)) == 1
 
 
-def test_what_is_closed_or_was_never_started_is_dropped_silently(recwarn: Any) -> None:
+def test_closed_and_unstarted_objects_are_dropped_silently(recwarn: Any) -> None:
     async def scenario(world: World) -> None:
         for kind in KINDS:
             make(kind, **world.options())
@@ -359,7 +359,7 @@ def test_what_is_closed_or_was_never_started_is_dropped_silently(recwarn: Any) -
     assert not names(recwarn)
 
 
-async def test_what_another_thread_drops_is_closed_in_its_loop(recwarn: Any) -> None:
+async def test_an_object_dropped_by_another_thread_is_closed_in_its_loop(recwarn: Any) -> None:
     with EmbeddedCluster(topics={"t": 1}) as cluster:
         held = [await Producer(bootstrap_servers=cluster.bootstrap_servers)]
         ended = asyncio.Event()
@@ -376,7 +376,7 @@ async def test_what_another_thread_drops_is_closed_in_its_loop(recwarn: Any) -> 
     assert len(names(recwarn)) == 1
 
 
-def test_what_outlives_its_loop_is_named_and_its_sockets_are_closed() -> None:
+def test_an_object_that_outlives_its_loop_is_named_and_its_sockets_are_closed() -> None:
     code = (
         "import asyncio, gc, os, warnings\n"
         "from aiokclient import Consumer, Producer\n"

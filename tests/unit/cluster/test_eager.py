@@ -34,7 +34,7 @@ needs_eager = pytest.mark.skipif(
 
 @needs_eager
 @pytest.mark.parametrize("shared", [True, False])
-def test_a_producer_sends_all_under_the_eager_task_factory(shared: bool) -> None:
+def test_a_producer_sends_all_records_under_the_eager_task_factory(shared: bool) -> None:
     async def scenario(world: World) -> None:
         async with world.client() as client:
             options = {"client": client} if shared else world.options()
@@ -50,7 +50,7 @@ def test_a_producer_sends_all_under_the_eager_task_factory(shared: bool) -> None
 @needs_eager
 @pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_life_is_whole_under_the_eager_task_factory(kind: str, shared: bool) -> None:
+def test_objects_start_and_close_under_the_eager_task_factory(kind: str, shared: bool) -> None:
     async def scenario(world: World) -> None:
         async with world.client() as client:
             options = {"client": client} if shared else world.options()
@@ -80,7 +80,7 @@ def test_a_life_is_whole_under_the_eager_task_factory(kind: str, shared: bool) -
 
 
 @needs_eager
-def test_tasks_that_send_and_read_begin_at_once_under_the_eager_task_factory() -> None:
+def test_tasks_that_send_and_read_start_immediately_under_the_eager_task_factory() -> None:
     async def scenario(world: World) -> None:
         read: list[bytes] = []
 
@@ -102,7 +102,7 @@ def test_tasks_that_send_and_read_begin_at_once_under_the_eager_task_factory() -
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_close_takes_no_bound_when_the_timeout_is_infinite(kind: str) -> None:
+def test_close_has_no_deadline_when_the_timeout_is_infinite(kind: str) -> None:
     async def scenario(world: World) -> None:
         async with world.client() as client:
             one = await make(kind, client=client)

@@ -64,7 +64,7 @@ def serve(broker: ScriptedBroker, count: int = MANY, brokers: int = 1) -> None:
     broker.handlers[ApiKey.METADATA] = metadata
 
 
-async def test_topics_that_nobody_asked_for_are_dropped_when_a_broker_names_very_many(
+async def test_unrequested_topics_are_dropped_when_a_response_has_very_many(
     broker: ScriptedBroker, open_client: Open
 ) -> None:
     serve(broker)
@@ -94,7 +94,7 @@ async def test_topics_that_match_are_kept_when_all_are_read(
     assert max(times) < LIMIT_S
 
 
-async def test_response_counts_when_its_decoding_outlasts_the_request_timeout(
+async def test_a_response_is_used_when_its_decoding_outlasts_the_request_timeout(
     broker: ScriptedBroker, open_client: Open
 ) -> None:
     serve(broker)
@@ -106,7 +106,7 @@ async def test_response_counts_when_its_decoding_outlasts_the_request_timeout(
     assert broker.count(ApiKey.METADATA) == 2
 
 
-async def test_client_is_not_held_up_when_the_cluster_has_very_many_brokers(
+async def test_the_loop_is_not_blocked_when_the_cluster_has_very_many_brokers(
     broker: ScriptedBroker, open_client: Open
 ) -> None:
     serve(broker, 1, brokers=30_000)
@@ -118,7 +118,7 @@ async def test_client_is_not_held_up_when_the_cluster_has_very_many_brokers(
     assert max(times) < LIMIT_S
 
 
-async def test_consumer_by_pattern_is_assigned_what_matches_of_very_many_topics(
+async def test_a_pattern_selects_its_topics_among_very_many(
     broker: ScriptedBroker,
 ) -> None:
     serve(broker)
@@ -131,7 +131,7 @@ async def test_consumer_by_pattern_is_assigned_what_matches_of_very_many_topics(
     assert max(times) < LIMIT_S
 
 
-async def test_news_wait_when_a_merge_has_begun_anew_too_often(
+async def test_updates_wait_when_a_merge_was_restarted_too_often(
     broker: ScriptedBroker, open_client: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(updater, "LARGE", 0)
@@ -181,7 +181,7 @@ async def test_producer_is_prepared_when_the_broker_names_very_many_topics(
     assert max(times) < LIMIT_S
 
 
-async def test_calls_that_read_very_many_topics_do_not_hold_the_loop(
+async def test_calls_that_read_very_many_topics_do_not_block_the_loop(
     broker: ScriptedBroker,
 ) -> None:
     serve(broker)
@@ -221,7 +221,7 @@ def topic(name: str | None, error: int = 0) -> MetadataResponseTopic:
 
 
 @pytest.mark.parametrize("count", [3, listing.PART + 3])
-async def test_lists_of_topics_leave_out_what_is_not_wanted(count: int) -> None:
+async def test_lists_of_topics_omit_unwanted_topics(count: int) -> None:
     names = [f"n{number:05}" for number in range(count)]
     topics = [topic(None), topic("refused", 29), *map(topic, reversed(names))]
 

@@ -167,7 +167,9 @@ def drop(make: Callable[[World], Any], call: Callable[[Any], Any], *, paused: bo
 
 
 @pytest.mark.parametrize("call", REFUSED)
-def test_a_producer_ends_when_an_error_of_what_it_refused_is_kept(call: str, recwarn: Any) -> None:
+def test_a_producer_is_closed_when_the_error_of_a_refused_record_is_kept(
+    call: str, recwarn: Any
+) -> None:
     drop(lambda world: world.producer(), REFUSED[call])
     assert len(names(recwarn)) == 1
 

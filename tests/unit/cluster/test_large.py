@@ -64,7 +64,7 @@ def serve(broker: ScriptedBroker, count: int, width: int, cut: int = 0) -> None:
 
 
 @pytest.mark.parametrize(("count", "width"), [(1, 100_000), (1_000, 100)])
-async def test_a_hundred_thousand_partitions(
+async def test_metadata_of_a_hundred_thousand_partitions_does_not_block_the_loop(
     broker: ScriptedBroker, open_client: Open, count: int, width: int
 ) -> None:
     serve(broker, count, width)
@@ -80,7 +80,7 @@ async def test_a_hundred_thousand_partitions(
     assert max(times) < LIMIT_S
 
 
-async def test_what_is_learned_meanwhile_is_kept(
+async def test_updates_during_a_merge_are_kept(
     broker: ScriptedBroker, open_client: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     serve(broker, 1, 5_000)
@@ -104,7 +104,7 @@ async def test_what_is_learned_meanwhile_is_kept(
     assert found.leader_epoch("t0", 18) == 7
 
 
-async def test_what_cannot_be_read_closes_the_connection(
+async def test_a_malformed_metadata_response_closes_the_connection(
     broker: ScriptedBroker, open_client: Open
 ) -> None:
     serve(broker, 1, 5_000, cut=3)

@@ -90,7 +90,9 @@ async def client(broker: ScriptedBroker, quick: dict[str, Any]) -> AsyncIterator
 # -- start --------------------------------------------------------------------------------------
 
 
-async def test_the_three_ways_to_start(broker: ScriptedBroker, quick: dict[str, Any]) -> None:
+async def test_an_object_can_be_started_in_three_ways(
+    broker: ScriptedBroker, quick: dict[str, Any]
+) -> None:
     options = {"bootstrap_servers": broker.place, **quick}
     async with Thing(**options) as one:
         assert one.use() == "used"
@@ -105,19 +107,19 @@ async def test_the_three_ways_to_start(broker: ScriptedBroker, quick: dict[str, 
     assert three.state is State.CLOSED
 
 
-async def test_it_is_made_without_a_loop(broker: ScriptedBroker) -> None:
+async def test_an_object_can_be_created_without_a_loop(broker: ScriptedBroker) -> None:
     made = await asyncio.to_thread(lambda: Client(bootstrap_servers=broker.place))
     assert made.state is State.NEW
     async with made:
         assert made.state is State.RUNNING
 
 
-async def test_starts_share_one(thing: Thing) -> None:
+async def test_concurrent_starts_share_one_start(thing: Thing) -> None:
     await asyncio.gather(*(thing.start() for _ in range(5)))
     assert thing.log == ["open"]
 
 
-async def test_a_start_that_fails_may_be_tried_again(thing: Thing) -> None:
+async def test_a_failed_start_may_be_repeated(thing: Thing) -> None:
     thing.broken = ValueError("no")
     for _ in range(2):
         with pytest.raises(ValueError, match="no"):
@@ -128,7 +130,7 @@ async def test_a_start_that_fails_may_be_tried_again(thing: Thing) -> None:
     assert thing.use() == "used"
 
 
-def test_a_start_without_brokers_may_be_tried_again() -> None:
+def test_a_start_without_brokers_may_be_repeated() -> None:
     async def scenario(world: World) -> None:
         client = world.client(default_api_timeout_ms=2_000)
         world.cluster.stop(1)
@@ -158,7 +160,7 @@ async def test_a_cancelled_start_is_undone(thing: Thing) -> None:
 
 
 @pytest.mark.fault(35)
-async def test_a_cancelled_start_goes_on_for_those_who_still_wait(thing: Thing) -> None:
+async def test_a_start_continues_for_its_other_callers_after_a_cancellation(thing: Thing) -> None:
     thing.opening.clear()
     one, other = asyncio.create_task(thing.start()), asyncio.create_task(thing.start())
     await asyncio.sleep(0)
@@ -170,7 +172,7 @@ async def test_a_cancelled_start_goes_on_for_those_who_still_wait(thing: Thing) 
 
 
 @pytest.mark.fault(35)
-async def test_a_start_that_is_cancelled_just_when_it_has_ended_is_undone(thing: Thing) -> None:
+async def test_a_start_cancelled_as_it_ends_is_undone(thing: Thing) -> None:
     thing.opening.clear()
     starting = asyncio.create_task(thing.start())
     while "open" not in thing.log:  # noqa: ASYNC110 - set by the code under test
@@ -187,7 +189,7 @@ async def test_a_start_that_is_cancelled_just_when_it_has_ended_is_undone(thing:
 
 
 @pytest.mark.fault(35)
-async def test_it_is_not_undone_under_those_who_have_it(thing: Thing) -> None:
+async def test_a_start_that_another_caller_uses_is_not_undone(thing: Thing) -> None:
     thing.opening.clear()
     one, other = asyncio.create_task(thing.start()), asyncio.create_task(thing.start())
     while "open" not in thing.log:  # noqa: ASYNC110 - set by the code under test
@@ -201,7 +203,7 @@ async def test_it_is_not_undone_under_those_who_have_it(thing: Thing) -> None:
 
 
 @pytest.mark.fault(36)
-async def test_a_close_ends_a_start(thing: Thing) -> None:
+async def test_close_ends_a_start(thing: Thing) -> None:
     thing.opening.clear()
     starting = asyncio.create_task(thing.start())
     await asyncio.sleep(0)
@@ -215,7 +217,7 @@ async def test_a_close_ends_a_start(thing: Thing) -> None:
 
 
 @pytest.mark.fault(36)
-async def test_closes_share_one_and_further_ones_do_nothing(thing: Thing) -> None:
+async def test_concurrent_closes_share_one_close_and_later_ones_do_nothing(thing: Thing) -> None:
     await thing.start()
     await asyncio.gather(*(thing.close() for _ in range(3)))
     await thing.close()
@@ -223,7 +225,7 @@ async def test_closes_share_one_and_further_ones_do_nothing(thing: Thing) -> Non
 
 
 @pytest.mark.fault(36)
-async def test_a_close_is_bounded(thing: Thing) -> None:
+async def test_close_ends_within_its_timeout(thing: Thing) -> None:
     await thing.start()
     thing.ending.clear()
     await thing.close(timeout=0.02)
@@ -242,7 +244,7 @@ async def test_a_second_close_may_shorten_the_first(thing: Thing) -> None:
 
 @pytest.mark.fault(36)
 @pytest.mark.parametrize("times", [1, 3])
-async def test_a_cancelled_close_ends_all_then_raises(
+async def test_a_cancelled_close_ends_everything_and_then_raises(
     broker: ScriptedBroker, quick: dict[str, Any], times: int
 ) -> None:
     thing = Thing(bootstrap_servers=broker.place, close_timeout_ms=20, **quick)
@@ -292,7 +294,7 @@ async def test_leaving_by_an_exception_aborts_and_raises_it(thing: Thing) -> Non
     assert thing.log == ["open", "abort", "done", "abandon"]
 
 
-async def test_leaving_normally_raises_what_nobody_has_seen(thing: Thing) -> None:
+async def test_leaving_normally_raises_an_unretrieved_failure(thing: Thing) -> None:
     thing.unseen = RuntimeError("unseen")
     with pytest.raises(RuntimeError, match="unseen"):
         async with thing:
@@ -300,13 +302,13 @@ async def test_leaving_normally_raises_what_nobody_has_seen(thing: Thing) -> Non
     assert thing.log == ["open", "shutdown", "done", "abandon"]
 
 
-async def test_close_raises_nothing_of_that(thing: Thing) -> None:
+async def test_close_does_not_raise_an_unretrieved_failure(thing: Thing) -> None:
     thing.unseen = RuntimeError("unseen")
     await thing.start()
     await thing.close()
 
 
-async def test_closing_what_was_never_started(thing: Thing) -> None:
+async def test_an_unstarted_object_can_be_closed(thing: Thing) -> None:
     await thing.close()
     assert thing.log == []
     with pytest.raises(ClosedError, match="Make a new one"):
@@ -314,7 +316,9 @@ async def test_closing_what_was_never_started(thing: Thing) -> None:
 
 
 @pytest.mark.fault(36)
-async def test_nothing_is_left(broker: ScriptedBroker, quick: dict[str, Any]) -> None:
+async def test_close_leaves_no_task_or_connection(
+    broker: ScriptedBroker, quick: dict[str, Any]
+) -> None:
     before = asyncio.all_tasks()
     async with Thing(bootstrap_servers=broker.place, **quick):
         pass
@@ -325,7 +329,7 @@ async def test_nothing_is_left(broker: ScriptedBroker, quick: dict[str, Any]) ->
 # -- failure ------------------------------------------------------------------------------------
 
 
-async def test_a_task_that_dies_fails_it_loudly(
+async def test_a_task_that_dies_fails_the_object(
     thing: Thing, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def die() -> None:
@@ -347,7 +351,7 @@ async def test_a_task_that_dies_fails_it_loudly(
         thing.use()
 
 
-async def test_leaving_normally_raises_what_killed_it(thing: Thing) -> None:
+async def test_leaving_normally_raises_the_error_of_a_dead_task(thing: Thing) -> None:
     async def die() -> None:
         raise ZeroDivisionError("bug")
 
@@ -362,25 +366,25 @@ async def test_leaving_normally_raises_what_killed_it(thing: Thing) -> None:
 # -- wrong use ----------------------------------------------------------------------------------
 
 
-async def test_before_the_start(thing: Thing) -> None:
+async def test_calls_before_the_start_raise(thing: Thing) -> None:
     with pytest.raises(IllegalStateError, match="async with"):
         thing.use()
 
 
-async def test_after_the_close(thing: Thing) -> None:
+async def test_calls_after_close_raise(thing: Thing) -> None:
     await thing.start()
     await thing.close()
     with pytest.raises(ClosedError, match="Make a new one"):
         thing.use()
 
 
-async def test_from_another_thread(thing: Thing) -> None:
+async def test_calls_from_another_thread_raise(thing: Thing) -> None:
     await thing.start()
     with pytest.raises(WrongThreadError, match="run_coroutine_threadsafe"):
         await asyncio.to_thread(thing.use)
 
 
-async def test_from_another_loop(thing: Thing) -> None:
+async def test_calls_from_another_loop_raise(thing: Thing) -> None:
     await thing.start()
     errors: list[BaseException] = []
 
@@ -396,7 +400,7 @@ async def test_from_another_loop(thing: Thing) -> None:
     assert len(errors) == 1
 
 
-def test_from_another_loop_of_the_same_thread() -> None:
+def test_calls_from_another_loop_of_the_thread_raise() -> None:
     async def open_it() -> tuple[ScriptedBroker, Thing]:
         broker = await ScriptedBroker().__aenter__()
         return broker, await Thing(bootstrap_servers=broker.place)
@@ -417,14 +421,14 @@ def test_from_another_loop_of_the_same_thread() -> None:
         first.run(close(broker, thing))
 
 
-def test_options_that_there_are_not() -> None:
+def test_unknown_options_are_refused() -> None:
     with pytest.raises(ConfigError, match="client_id"):
         Client(bootstrap_servers="b:9092", clientid="x")  # type: ignore[call-arg]
     with pytest.raises(ConfigError, match=r"request\.timeout\.ms"):
         Client.from_properties({"bootstrap.servers": "b:9092", "request.timout.ms": "1"})
 
 
-def test_kafkas_names() -> None:
+def test_from_properties_takes_kafkas_names() -> None:
     client = Client.from_properties({"bootstrap.servers": "b:9092", "request.timeout.ms": "7"})
     assert client.config.request_timeout_ms == 7
     assert client.config.bootstrap_servers == (("b", 9092),)
@@ -451,7 +455,7 @@ async def test_closing_a_child_leaves_the_client(client: Client) -> None:
     assert client.state is State.RUNNING
 
 
-async def test_a_child_of_a_client_that_is_not_open(broker: ScriptedBroker) -> None:
+async def test_a_child_of_an_unopened_client_cannot_start(broker: ScriptedBroker) -> None:
     client = Client(bootstrap_servers=broker.place)
     with pytest.raises(IllegalStateError, match="not started"):
         await Thing(client)
@@ -460,7 +464,7 @@ async def test_a_child_of_a_client_that_is_not_open(broker: ScriptedBroker) -> N
         await Thing(client)
 
 
-async def test_all_of_a_client_closes_within_its_timeout(client: Client) -> None:
+async def test_a_client_closes_all_children_within_its_timeout(client: Client) -> None:
     children = [Thing(client) for _ in range(3)]
     for child in children:
         await child.start()
@@ -482,7 +486,7 @@ async def test_a_failing_child_does_not_keep_the_others_open(client: Client) -> 
     assert good.state is bad.state is client.state is State.CLOSED
 
 
-async def test_health_says_why(client: Client, broker: ScriptedBroker) -> None:
+async def test_health_has_the_reasons(client: Client, broker: ScriptedBroker) -> None:
     assert client.health().reasons == ()
     assert client.health().brokers == {1: "connected"}
     await broker.stop()
@@ -495,6 +499,6 @@ async def test_metrics_are_a_snapshot(client: Client) -> None:
     assert isinstance(client.metrics(), dict)
 
 
-async def test_send_without_waiting(client: Client) -> None:
+async def test_send_returns_a_handle_without_waiting(client: Client) -> None:
     handle = client.send(ListGroupsRequest(), to=AnyBroker())
     assert isinstance(await handle, ListGroupsResponse)

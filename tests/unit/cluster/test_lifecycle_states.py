@@ -47,12 +47,12 @@ def ways() -> dict[LifecyclePhase, list[LifecycleEvent]]:
     return found
 
 
-def test_every_phase_is_reached_and_shown() -> None:
+def test_every_phase_can_be_reached_and_has_a_state() -> None:
     assert set(ways()) == set(LifecyclePhase) == set(SHOWN)
 
 
 @pytest.mark.parametrize(("phase", "event"), TABLE, ids=lambda each: each.name)
-def test_every_row_is_walked_from_the_beginning(
+def test_every_row_can_be_reached_from_the_first_phase(
     phase: LifecyclePhase, event: LifecycleEvent
 ) -> None:
     way = ways()[phase]
@@ -74,7 +74,7 @@ def test_every_phase_can_be_closed(phase: LifecyclePhase) -> None:
             assert walk(events, phase)[0] is P.CLOSED, events
 
 
-def test_nothing_leads_out_of_closed() -> None:
+def test_no_event_leads_out_of_closed() -> None:
     assert [event for phase, event in TABLE if phase is P.CLOSED] == []
 
 
@@ -106,7 +106,7 @@ def test_a_start_is_cancelled_at_most_once() -> None:
             phase = row.phase
 
 
-def test_a_cancelled_caller_undoes_only_a_start_that_nobody_has_got() -> None:
+def test_a_cancelled_caller_undoes_only_a_start_without_other_callers() -> None:
     for event in (E.ABANDONED, E.UNANSWERED):
         for phase in (P.RUNNING, P.FAILED, P.UNDOING, P.CLOSED, *ENDING):
             assert (phase, event) not in TABLE

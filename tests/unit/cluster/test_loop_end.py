@@ -99,7 +99,7 @@ def test_a_task_that_the_end_of_the_loop_cancels_closes_its_client(
     assert "task_died" not in events
 
 
-def test_calls_after_the_loop_ended_say_so() -> None:
+def test_calls_after_the_loop_ended_raise() -> None:
     async def main(servers: str) -> Client:
         return await Client(bootstrap_servers=servers)
 

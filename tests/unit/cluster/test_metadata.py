@@ -55,7 +55,7 @@ def known(*topics: MetadataResponseTopic) -> ClusterMetadata:
     return merged(ClusterMetadata(), answer(*topics), complete=True)
 
 
-def test_a_first_answer() -> None:
+def test_the_first_response_makes_a_snapshot() -> None:
     snapshot = known(topic(partitions=[(1, 2, 7), (0, 1, 5)]))
     assert snapshot.cluster_id == "c"
     assert snapshot.brokers[2] == BrokerInfo(2, "b2", 9092)
@@ -66,7 +66,7 @@ def test_a_first_answer() -> None:
     assert snapshot.version == 1
 
 
-def test_what_is_not_there() -> None:
+def test_missing_topics_and_partitions_have_no_leader() -> None:
     snapshot = known(topic())
     assert snapshot.topic("other") is None
     assert snapshot.leader("orders", 1) == -1
@@ -75,34 +75,34 @@ def test_what_is_not_there() -> None:
     assert snapshot.leader_epoch("other", 0) == -1
 
 
-def test_the_same_answer_again_is_the_same_snapshot() -> None:
+def test_an_equal_response_returns_the_same_snapshot() -> None:
     snapshot = known(topic())
     assert merged(snapshot, answer(topic()), complete=True) is snapshot
     assert merged(snapshot, answer(topic()), complete=False) is snapshot
 
 
 @pytest.mark.fault(27)
-def test_no_brokers_no_change() -> None:
+def test_a_response_without_brokers_changes_nothing() -> None:
     snapshot = known(topic())
     assert merged(snapshot, answer(brokers=()), complete=True) is snapshot
 
 
 @pytest.mark.fault(4)
-def test_an_older_epoch_does_not_replace_a_newer() -> None:
+def test_an_older_epoch_does_not_replace_a_newer_one() -> None:
     snapshot = known(topic(partitions=[(0, 1, 5), (1, 1, 5)]))
     after = merged(snapshot, answer(topic(partitions=[(0, 2, 4), (1, 2, 6)])), complete=False)
     assert (after.leader("orders", 0), after.leader_epoch("orders", 0)) == (1, 5)
     assert (after.leader("orders", 1), after.leader_epoch("orders", 1)) == (2, 6)
 
 
-def test_without_epochs_the_last_answer_counts() -> None:
+def test_the_last_response_counts_without_epochs() -> None:
     snapshot = known(topic(partitions=[(0, 1, -1)]))
     after = merged(snapshot, answer(topic(partitions=[(0, 2, -1)])), complete=False)
     assert after.leader("orders", 0) == 2
 
 
 @pytest.mark.fault(24)
-def test_another_id_is_another_topic() -> None:
+def test_a_different_topic_id_is_a_different_topic() -> None:
     snapshot = known(topic(partitions=[(0, 1, 5), (1, 1, 5)]))
     again = topic(partitions=[(0, 2, 0)], topic_id=OTHER)
     after = merged(snapshot, answer(again), complete=False)
@@ -112,7 +112,7 @@ def test_another_id_is_another_topic() -> None:
 
 
 @pytest.mark.fault(20)
-def test_partitions_missing_and_there_twice() -> None:
+def test_missing_and_repeated_partitions_are_tolerated() -> None:
     snapshot = known(topic(partitions=[(0, 1, 5), (1, 2, 5)]))
     after = merged(snapshot, answer(topic(partitions=[(1, 3, 6), (1, 1, 4)])), complete=False)
     assert after.leader("orders", 0) == 1
@@ -120,19 +120,19 @@ def test_partitions_missing_and_there_twice() -> None:
 
 
 @pytest.mark.fault(20)
-def test_a_gap_is_a_partition_without_leader() -> None:
+def test_a_missing_partition_has_no_leader() -> None:
     snapshot = known(topic(partitions=[(2, 1, 5)]))
     assert [info.leader for info in snapshot.topics["orders"].partitions] == [-1, -1, 1]
 
 
 @pytest.mark.fault(31)
 @pytest.mark.parametrize("index", [-1, 2**31 - 1])
-def test_partition_numbers_that_cannot_be(index: int) -> None:
+def test_impossible_partition_numbers_are_ignored(index: int) -> None:
     with pytest.raises(ProtocolError):
         known(topic(partitions=[(index, 1, 1)]))
 
 
-def test_an_error_keeps_what_was_known() -> None:
+def test_an_error_keeps_the_known_partitions() -> None:
     snapshot = known(topic())
     failed = topic(partitions=(), error=3, topic_id=uuid.UUID(int=0))
     after = merged(snapshot, answer(failed), complete=False)
@@ -142,27 +142,27 @@ def test_an_error_keeps_what_was_known() -> None:
     assert healed.topics == snapshot.topics
 
 
-def test_a_topic_that_was_never_there_has_its_error() -> None:
+def test_an_unknown_topic_has_its_error() -> None:
     snapshot = known(topic(partitions=(), error=3, topic_id=uuid.UUID(int=0)))
     assert snapshot.topics["orders"].error == 3
     assert snapshot.topics["orders"].partitions == ()
     assert snapshot.names == {}
 
 
-def test_partial_answers_keep_other_topics_and_complete_ones_do_not() -> None:
+def test_only_partial_responses_keep_other_topics() -> None:
     snapshot = known(topic(), topic("audit", topic_id=OTHER))
     assert set(merged(snapshot, answer(topic()), complete=False).topics) == {"orders", "audit"}
     assert set(merged(snapshot, answer(topic()), complete=True).topics) == {"orders"}
 
 
-def test_a_topic_asked_for_by_id_alone() -> None:
+def test_a_topic_may_be_requested_by_id_only() -> None:
     snapshot = known(topic())
     entry = topic(partitions=[(0, 3, 9)])
     entry.name = None
     assert merged(snapshot, answer(entry), complete=False).leader("orders", 0) == 3
 
 
-def test_a_hint_is_used_if_it_is_newer_and_leads_somewhere() -> None:
+def test_a_leader_hint_is_used_if_it_is_newer_and_has_an_address() -> None:
     snapshot = known(topic())
     after = hinted(snapshot, "orders", 0, 2, 6)
     assert (after.leader("orders", 0), after.leader_epoch("orders", 0)) == (2, 6)
@@ -176,7 +176,7 @@ def test_a_hint_is_used_if_it_is_newer_and_leads_somewhere() -> None:
     assert hinted(snapshot, "orders", 0, 9, 6, [endpoint]).brokers[9] == endpoint
 
 
-def test_an_address_learned_elsewhere() -> None:
+def test_addresses_from_other_apis_are_used() -> None:
     snapshot = known()
     assert learned(snapshot, BrokerInfo(2, "b2", 9092)) is snapshot
     assert learned(snapshot, BrokerInfo(4, "b4", 9092)).brokers[4].host == "b4"

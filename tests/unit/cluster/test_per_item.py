@@ -47,7 +47,7 @@ def loop(refresh: bool = True) -> tuple[PerItem[str], list[str], dict[str, Kafka
     return items, refreshed, refused
 
 
-def test_settle_keeps_only_the_items_whose_error_may_pass() -> None:
+def test_settle_keeps_only_items_with_retriable_errors() -> None:
     items, refreshed, refused = loop()
     denied = TopicAuthorizationError()
     delay_s = items.settle({"c": NotLeaderOrFollowerError(), "b": denied})
@@ -106,7 +106,7 @@ def test_drop_removes_items_that_need_no_further_attempt() -> None:
     assert not refused
 
 
-def test_results_are_missing_only_where_there_is_neither_value_nor_error() -> None:
+def test_results_are_missing_only_without_a_value_and_an_error() -> None:
     results: ItemResults[TopicPartition, int] = ItemResults()
     parts = [TopicPartition("t", index) for index in range(3)]
     results.put_partition(parts[0], 0, "ListOffsets", 1, 7)

@@ -27,7 +27,7 @@ def events(caplog: pytest.LogCaptureFixture) -> list[str]:
     ]
 
 
-async def test_client_is_well_again_after_one_of_its_idle_connections_was_cut(
+async def test_client_is_healthy_after_one_of_its_idle_connections_was_cut(
     broker: ScriptedBroker, open_client: Open, caplog: pytest.LogCaptureFixture
 ) -> None:
     client = await open_client()
@@ -65,7 +65,7 @@ def test_only_connection_of_a_client_when_cut_makes_it_neither_degraded_nor_warn
     assert events(caplog) == []
 
 
-def test_brokers_that_go_and_come_back_are_told_once_each_with_the_duration(
+def test_lost_and_returned_brokers_are_logged_once_with_the_duration(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def main(sim: Simulation) -> None:
@@ -99,7 +99,7 @@ def test_brokers_that_go_and_come_back_are_told_once_each_with_the_duration(
     assert f"{back.__dict__['seconds']:.1f} s" in back.getMessage()
 
 
-def test_brokers_that_swallow_packets_are_told_after_a_short_grace(
+def test_brokers_that_lose_packets_are_logged_after_a_grace_period(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def main(sim: Simulation) -> None:
@@ -131,7 +131,7 @@ async def test_health_has_one_line_for_each_broker_and_no_internal_ids() -> None
         assert "connected" in health.brokers.values()
 
 
-async def test_health_after_the_brokers_are_gone_names_no_broker_twice() -> None:
+async def test_health_names_each_lost_broker_once() -> None:
     cluster = EmbeddedCluster(brokers=2)
     async with cluster:
         servers = cluster.bootstrap_servers

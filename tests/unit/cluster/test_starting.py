@@ -194,7 +194,7 @@ def test_start_raises_by_its_deadline_when_only_the_first_metadata_is_answered(
     simulate(scenario)
 
 
-def test_start_raises_immediately_when_waiting_mends_no_advertised_address() -> None:
+def test_start_raises_immediately_when_no_advertised_address_can_work() -> None:
     async def scenario(world: World) -> None:
         class Buffered(asyncio.BufferedProtocol):
             def connection_made(self, transport: Any) -> None:
@@ -276,7 +276,7 @@ async def test_start_raises_by_its_deadline_when_no_thread_is_free() -> None:
         await asyncio.gather(*waits)
 
 
-async def test_error_says_so_when_no_thread_is_free_for_a_name() -> None:
+async def test_error_explains_that_no_thread_is_free_for_a_name() -> None:
     over = threading.Event()
     waits = [threads.run_blocking(over.wait) for _ in range(threads.BLOCKING_THREADS)]
     settings = ConnectionSettings(TcpConnector(), "c", None, 1000, None)
@@ -321,7 +321,7 @@ def test_start_succeeds_by_a_short_deadline_when_a_leader_is_unreachable(group: 
 
 
 @pytest.mark.parametrize("answers", [False, True])
-def test_start_raises_by_its_deadline_when_the_shared_client_bootstraps_anew(
+def test_start_raises_by_its_deadline_when_the_shared_client_bootstraps_again(
     answers: bool,
 ) -> None:
     async def scenario(world: World) -> None:

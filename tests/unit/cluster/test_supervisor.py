@@ -20,7 +20,7 @@ async def die() -> None:
     raise ZeroDivisionError("bug")
 
 
-async def test_tasks_run_and_end_with_it() -> None:
+async def test_tasks_run_until_their_supervisor_ends() -> None:
     before = asyncio.all_tasks()
     supervisor = Supervisor("test")
     await supervisor.start()
@@ -43,7 +43,7 @@ async def test_tasks_run_and_end_with_it() -> None:
         supervisor.spawn(die, name="late")
 
 
-async def test_the_first_failure_is_kept_and_told(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_first_failure_is_kept_and_reported(caplog: pytest.LogCaptureFixture) -> None:
     supervisor = Supervisor("test")
     await supervisor.start()
     told: list[BaseException] = []
@@ -63,7 +63,7 @@ async def test_the_first_failure_is_kept_and_told(caplog: pytest.LogCaptureFixtu
     assert len(told) == 2
 
 
-async def test_it_is_started_in_a_scope_that_ends_before_it() -> None:
+async def test_a_supervisor_outlives_the_scope_of_its_start() -> None:
     supervisor = Supervisor("test")
     with anyio.CancelScope() as scope:
         await supervisor.start()
@@ -114,7 +114,7 @@ class OnlyInTasks(types.ModuleType):
         return "asyncio"
 
 
-async def test_a_callback_of_the_loop_starts_a_task_where_anyio_asks_sniffio(
+async def test_a_callback_can_start_a_task_when_anyio_uses_sniffio(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for module_name in ("anyio._core._eventloop", "anyio._core._synchronization"):
@@ -222,7 +222,7 @@ async def test_a_callback_that_raises_counts_as_a_task_that_died(
     assert not unhandled
 
 
-def test_the_end_of_the_loop_is_no_task_that_died(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_end_of_the_loop_is_not_a_failure(caplog: pytest.LogCaptureFixture) -> None:
     """`asyncio.run` cancels all tasks at its end, which is not a failure."""
     supervisor = Supervisor("client")
 

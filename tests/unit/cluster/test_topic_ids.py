@@ -41,7 +41,7 @@ def settle(
     return merged(snapshot, answer, complete=complete), disputed
 
 
-def test_settle_leaves_all_as_it_is_when_one_answer_names_another_topic() -> None:
+def test_settle_changes_nothing_when_one_response_names_another_topic() -> None:
     ids, snapshot = TopicIds(), known()
     assert settle(ids, snapshot, response(OTHER)) == (snapshot, ["orders"])
     assert settle(ids, snapshot, response(ONE, 3)) == (snapshot, [])
@@ -50,7 +50,7 @@ def test_settle_leaves_all_as_it_is_when_one_answer_names_another_topic() -> Non
     )
 
 
-def test_settle_takes_another_topic_when_a_second_answer_names_it() -> None:
+def test_settle_takes_another_topic_when_a_second_response_names_it() -> None:
     ids, snapshot = TopicIds(), known()
     settle(ids, snapshot, response(OTHER))
     assert settle(ids, snapshot, response(THIRD)) == (snapshot, ["orders"]), (
@@ -84,7 +84,7 @@ def test_settle_forgets_a_doubt_when_the_known_topic_is_named() -> None:
     assert settle(ids, snapshot, response(OTHER))[1] == ["orders"]
 
 
-def test_settle_takes_another_topic_when_the_known_one_was_gone() -> None:
+def test_settle_takes_another_topic_when_the_known_one_was_missing() -> None:
     ids, snapshot = TopicIds(), known()
     snapshot, _ = settle(ids, snapshot, response(NO_ID, 0, error=3))
     snapshot, disputed = settle(ids, snapshot, response(OTHER))

@@ -46,7 +46,7 @@ class Slow(Lifecycle):
 @pytest.mark.fault(35, 36)
 @pytest.mark.parametrize("first", ["cancelled", "closed", "failed"])
 @pytest.mark.parametrize("then", ["cancelled", "closed", "both"])
-def test_it_is_undone_to_the_end(first: str, then: str) -> None:
+def test_a_cancelled_start_is_undone_completely(first: str, then: str) -> None:
     """An incomplete undo could leave a member in a group, for which other members would wait."""
 
     async def scenario(world: World) -> None:
@@ -78,7 +78,7 @@ def test_it_is_undone_to_the_end(first: str, then: str) -> None:
 
 
 @pytest.mark.fault(36)
-def test_a_close_bounds_how_long_it_is_undone() -> None:
+def test_a_close_limits_the_time_of_the_undo() -> None:
     async def scenario(world: World) -> None:
         slow = Slow(world.options())
         starting = asyncio.create_task(slow.start())
@@ -93,7 +93,7 @@ def test_a_close_bounds_how_long_it_is_undone() -> None:
     simulate(scenario)
 
 
-def test_a_start_whose_task_died_may_be_tried_again() -> None:
+def test_a_start_whose_task_died_may_be_repeated() -> None:
     async def scenario(world: World) -> None:
         slow = Slow(world.options())
         slow.dying.set()

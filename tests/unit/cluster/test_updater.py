@@ -99,7 +99,7 @@ async def make(cluster: Cluster) -> AsyncIterator[Callable[..., MetadataUpdater]
 Make = Callable[..., MetadataUpdater]
 
 
-async def test_a_refresh_brings_what_was_asked(cluster: Cluster, make: Make) -> None:
+async def test_a_refresh_returns_the_requested_topics(cluster: Cluster, make: Make) -> None:
     cluster.leaders["orders"] = 1
     updater = make()
     snapshot = await updater.refresh(["orders"], timeout=5)
@@ -146,7 +146,7 @@ async def test_the_age_of_a_snapshot_is_bounded(cluster: Cluster, make: Make) ->
 
 
 @pytest.mark.fault(4)
-async def test_a_stale_answer_costs_no_storm(cluster: Cluster, make: Make) -> None:
+async def test_stale_metadata_causes_no_flood_of_requests(cluster: Cluster, make: Make) -> None:
     cluster.leaders["orders"] = 1
     updater = make(retry_backoff_ms=20, retry_backoff_max_ms=1000)
     await updater.refresh(["orders"], timeout=5)
@@ -157,7 +157,7 @@ async def test_a_stale_answer_costs_no_storm(cluster: Cluster, make: Make) -> No
     assert len(cluster.asked) <= 5
 
 
-async def test_a_change_is_told_once(cluster: Cluster, make: Make) -> None:
+async def test_a_change_is_reported_once(cluster: Cluster, make: Make) -> None:
     cluster.leaders["orders"] = 1
     updater = make()
     seen: list[tuple[ClusterMetadata, ClusterMetadata]] = []
@@ -172,7 +172,7 @@ async def test_a_change_is_told_once(cluster: Cluster, make: Make) -> None:
     assert len(seen) == 1
 
 
-async def test_a_hint_is_told_too(cluster: Cluster, make: Make) -> None:
+async def test_a_leader_hint_is_reported(cluster: Cluster, make: Make) -> None:
     cluster.leaders["orders"] = 1
     updater = make()
     await updater.refresh(["orders"], timeout=5)
@@ -183,7 +183,7 @@ async def test_a_hint_is_told_too(cluster: Cluster, make: Make) -> None:
     assert seen == [7]
 
 
-async def test_a_missing_topic_is_asked_for_until_it_is_there(cluster: Cluster, make: Make) -> None:
+async def test_a_missing_topic_is_requested_until_it_exists(cluster: Cluster, make: Make) -> None:
     updater = make()
     updater.want("orders", OWNER)
     await cluster.until(3)
@@ -198,7 +198,9 @@ async def test_a_missing_topic_is_asked_for_until_it_is_there(cluster: Cluster, 
     assert updater.error_since("orders") is None
 
 
-async def test_a_partition_without_leader_is_asked_for_again(cluster: Cluster, make: Make) -> None:
+async def test_a_partition_without_a_leader_is_requested_again(
+    cluster: Cluster, make: Make
+) -> None:
     cluster.leaders["orders"] = -1
     updater = make()
     updater.want("orders", OWNER)
@@ -206,7 +208,7 @@ async def test_a_partition_without_leader_is_asked_for_again(cluster: Cluster, m
     assert "no leader" in str(updater.errors["orders"])
 
 
-async def test_interest_that_ended(cluster: Cluster, make: Make) -> None:
+async def test_topics_without_interest_are_not_requested(cluster: Cluster, make: Make) -> None:
     updater = make()
     updater.want("orders", OWNER)
     await cluster.until(2)
@@ -217,7 +219,7 @@ async def test_interest_that_ended(cluster: Cluster, make: Make) -> None:
     assert updater.snapshot.topics == {}
 
 
-async def test_creation_is_allowed_if_one_owner_does(cluster: Cluster, make: Make) -> None:
+async def test_creation_is_allowed_if_one_owner_allows_it(cluster: Cluster, make: Make) -> None:
     updater = make()
     updater.want("orders", OWNER)
     updater.want("orders", object(), auto_create=True)
@@ -225,7 +227,7 @@ async def test_creation_is_allowed_if_one_owner_does(cluster: Cluster, make: Mak
     assert all(cluster.created)
 
 
-async def test_all_topics(cluster: Cluster, make: Make) -> None:
+async def test_all_topics_can_be_requested(cluster: Cluster, make: Make) -> None:
     cluster.leaders.update(a=1, b=2)
     updater = make()
     updater.want_all(OWNER)
@@ -245,7 +247,7 @@ async def test_failures_are_retried_and_waited_for(cluster: Cluster, make: Make)
     assert updater.last_error is None
 
 
-async def test_what_waiting_does_not_mend_is_raised(cluster: Cluster, make: Make) -> None:
+async def test_fatal_errors_are_raised_immediately(cluster: Cluster, make: Make) -> None:
     cluster.error = ClusterAuthorizationError()
     updater = make()
     with pytest.raises(ClusterAuthorizationError):
@@ -269,7 +271,9 @@ async def test_a_refresh_ends_by_its_timeout(cluster: Cluster, make: Make) -> No
 
 
 @pytest.mark.fault(27)
-async def test_no_brokers_keeps_the_old_and_asks_again(cluster: Cluster, make: Make) -> None:
+async def test_a_response_without_brokers_keeps_the_snapshot_and_is_retried(
+    cluster: Cluster, make: Make
+) -> None:
     cluster.leaders["orders"] = 1
     updater = make()
     before = await updater.refresh(["orders"], timeout=5)
@@ -294,7 +298,9 @@ async def test_a_cancelled_refresh_leaves_nothing(cluster: Cluster, make: Make) 
     assert updater._waiters == []
 
 
-async def test_topics_that_are_asked_for_at_different_times(cluster: Cluster, make: Make) -> None:
+async def test_topics_requested_at_different_times_are_refreshed_together(
+    cluster: Cluster, make: Make
+) -> None:
     """A refresh of two topics ends although the topics were requested at different times.
 
     One topic has its leader already. The other one is missing, so that it is requested repeatedly.
@@ -314,7 +320,7 @@ async def test_topics_that_are_asked_for_at_different_times(cluster: Cluster, ma
 
 
 @pytest.mark.parametrize("topics", [["orders"], None])
-async def test_refresh_is_not_delayed_when_earlier_ones_brought_nothing_new(
+async def test_refresh_is_not_delayed_when_earlier_ones_found_nothing_new(
     cluster: Cluster, make: Make, topics: list[str] | None
 ) -> None:
     cluster.leaders["orders"] = 1
@@ -324,7 +330,7 @@ async def test_refresh_is_not_delayed_when_earlier_ones_brought_nothing_new(
         await updater.refresh(topics, timeout=5)
 
 
-async def test_topic_in_trouble_is_paced_when_a_caller_waits_for_it(
+async def test_an_unavailable_topic_is_requested_at_a_limited_rate(
     cluster: Cluster, make: Make
 ) -> None:
     updater = make(retry_backoff_ms=60_000, retry_backoff_max_ms=600_000)
