@@ -58,7 +58,7 @@ class FetchManager:
         self._fresh = EARLIEST if config.new_partitions == "earliest" else None
         self._fetchers: dict[int, BrokerFetcher] = {}
         self.second = (self, "second connection")
-        """The owner of the connections of `BrokerFetcher.hurry`."""
+        """The owner of the connections of `MovedPositions`."""
 
     def start(self) -> None:
         """Start to fetch and to listen to changes."""

@@ -1,6 +1,6 @@
 """The effects of fetch responses on partitions.
 
-`EVENTS` in `broker_fetcher` has the error codes that concern a position. The policy decides about
+`EVENTS` in `broker_responses` has the error codes that concern a position. The policy decides about
 all others.
 """
 
