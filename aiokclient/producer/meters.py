@@ -32,7 +32,7 @@ class ProducerMeters:
         self._batch_bytes = metrics.histogram("producer.batch.bytes", BYTES, unit="By")
         self._noted: list[tuple[str, int, int, float]] = []
         self.end = metrics.before_reading(self._count)
-        """Counts the collected batches, and ends the collection."""
+        """A function that counts the collected batches, and ends the collection."""
 
     def written(self, batch: QueuedBatch) -> None:
         """Record a batch that was acknowledged, or that needs no acknowledgement."""

@@ -78,7 +78,7 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         self._given: list[tuple[Anchor[Any], Any]] = []
         """The application's functions, which may hold references to this object."""
 
-    # Sending
+    # -- sending
 
     async def send_and_wait(
         self,
@@ -148,7 +148,7 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
             raise
         return sending.future
 
-    # Waiting
+    # -- waiting
 
     @overload
     async def gather(
@@ -257,7 +257,7 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         if self._loop is not None and _get_running_loop() is not self._loop:
             self._refuse_caller()
 
-    # Transactions
+    # -- transactions
 
     def transaction(self) -> Transaction:
         """Return a transaction for `async with`, which begins it, and commits or aborts it.
@@ -381,7 +381,7 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         """Store the transaction that has just begun."""
         self._last_transaction = transaction
 
-    # Lifecycle
+    # -- lifecycle
 
     async def _open(self) -> None:
         self._given.clear()

@@ -82,7 +82,7 @@ class Sends(SendPath[K, V], Generic[K, V]):
         assert self._engine is not None
         return self._engine
 
-    # One record
+    # -- one record
 
     def _topic(self, name: str) -> Topic:
         """Return a topic that records may be sent to now.
@@ -200,7 +200,7 @@ class Sends(SendPath[K, V], Generic[K, V]):
             "must be int."
         )
 
-    # Many
+    # -- many
 
     @lets_go
     def _send_many(self, topic: str, values: Sequence[Any]) -> Sequence[Delivery]:

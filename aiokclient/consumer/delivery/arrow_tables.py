@@ -1,8 +1,8 @@
 """The conversion of fetched parts to Arrow tables of a limited size.
 
-A table holds records of one partition: as many as fit of what is left of a fetched part. What would
-block the loop is converted in a thread. A batch that does not fit is read in pieces
-(`RecordStream`), and the next table continues in its middle.
+A table has records of one partition: as many of the remaining records of a fetched part as fit.
+Batches that would block the event loop are converted in a thread. A batch that does not fit is read
+in pieces (`RecordStream`), and the next table continues in its middle.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ class Converted(NamedTuple):
     """A table, and the offset at which the next one begins."""
 
     table: Any
-    """None if there is nothing for the application in what was read."""
+    """None if the batches have no records for the application."""
     used: int
     """Number of batches that were read to their ends."""
     offset: int
     epoch: int
     rest: RecordStream | None = None
-    """The rest of the batch after them, if part of it was read."""
+    """The rest of the next batch, if a part of it was read."""
     damage: Damage | None = None
-    """The damage for which the batch after them cannot be read."""
+    """The damage because of which the next batch cannot be read."""
 
 
 class ArrowTables:
@@ -73,7 +73,7 @@ class ArrowTables:
                 try:
                     found = await self._convert(fetch, part)
                 except BaseException:
-                    fetch.rewind()  # What was read of a batch is not delivered.
+                    fetch.rewind()  # Read again the records that were not delivered.
                     raise
                 # The part may have become invalid during the conversion, or the session has ended.
                 reader.look()
@@ -97,23 +97,23 @@ class ArrowTables:
             try:
                 return self.convert(tp, batches, offset, None, CONTENT // len(batches))
             except ContentLimitError:
-                pass  # There is more in them than the loop should read.
+                pass  # The batches contain more than the event loop should decode.
         return await run(self.convert, tp, batches, offset, stream, None)
 
     def _may_be_light(self, batches: Sequence[RecordBatch]) -> bool:
         try:
             return is_light(batches) and sum(b.size for b in batches) <= self._max_bytes
         except CorruptRecordError:
-            return False  # No such codec: reading it says so.
+            return False  # The codec is unknown. Reading the batch raises the error.
 
     def _take(self, fetch: PartitionFetch, part: Sequence[int], found: Converted) -> None:
-        """Move past what was converted, and past what the application is not to see."""
+        """Move the position after the converted records and after skipped ones."""
         out = found.table is not None
         offset, epoch = found.offset, found.epoch
         if found.used < len(part):
             index = part[found.used]
         elif part and sum(fetch.batches[index].size for index in part) > self._max_bytes:
-            index = part[-1] + 1  # There may be more.
+            index = part[-1] + 1  # The batch may have more records.
         else:
             index = len(fetch.batches)
         if index == len(fetch.batches) and fetch.batches:
@@ -140,8 +140,8 @@ class ArrowTables:
     ) -> Converted:
         """Convert as many batches as fit into a table, from `offset` on.
 
-        `stream` is what is left of the first one, if it was begun. `light` is how many bytes of
-        records there may be in a compressed batch; ContentLimitError if there are more in one.
+        `stream` has the rest of the first batch if a part of it was read. `light` limits the
+        decompressed size of a batch in bytes. Raises ContentLimitError if a batch exceeds it.
         """
         from aiokclient.record.arrow import TableBuilder
 
@@ -165,7 +165,7 @@ class ArrowTables:
                 return self._convert_light(builder, batches, offset, min(light, self._limit))
             except ContentLimitError:
                 raise
-            except CorruptRecordError:  # Which one it is comes out one by one.
+            except CorruptRecordError:  # Convert one by one, to find the damaged batch.
                 return self.convert(tp, batches, offset, None, None)
         filling = _Filling(builder, offset, self._max_bytes, self._limit, light, self._check_crcs)
         for index, batch in enumerate(batches):
@@ -185,7 +185,7 @@ class ArrowTables:
     def _convert_light(
         self, builder: TableBuilder, batches: Sequence[RecordBatch], offset: int, limit: int
     ) -> Converted:
-        """Convert batches that all fit, whatever is in them: the usual case, done quickly."""
+        """Convert batches that fit into one table in any case. This is the fast, usual case."""
         count = 0
         for batch in batches:
             if not batch.is_control:
@@ -224,7 +224,7 @@ class _Filling:
         return Converted(table, count, self._offset, self._epoch, self._rest)
 
     def add(self, batch: RecordBatch, stream: RecordStream | None) -> bool:
-        """Add a batch, or what is left of it; False if the table is full before its end."""
+        """Add a batch, or the rest of it. Return False if the table is full before its end."""
         if batch.is_control:
             if self._check_crcs and not batch.check_crc():
                 raise CorruptRecordError("The checksum of a control batch does not match.")
@@ -246,7 +246,7 @@ class _Filling:
         return self._count > 0 and (self._room <= 0 or self._count >= MOST_ROWS)
 
     def _add_whole(self, batch: RecordBatch) -> bool:
-        """Add a batch that is not too large; return whether it was."""
+        """Add the batch as a whole unless it is too large. Return whether it was added."""
         light, limit = self._light, self._limit
         if batch.magic > 1:
             if light is None:

@@ -72,7 +72,7 @@ class EndOffsets:
             self._subscription.hold(states, True)
 
     def changed(self) -> None:
-        """Take note that partitions or positions have changed, so that `reached` examines them."""
+        """Make `reached` examine the partitions again, because something has changed."""
         self._current = False
 
     def outlived_by(self, cursor: Cursor | None) -> bool:
@@ -90,7 +90,7 @@ class EndOffsets:
         return not self._open and self._subscription.part_known()
 
     def _adopt(self) -> None:
-        """Take note of the partitions that are assigned now."""
+        """Use the partitions that are assigned now."""
         partitions = self._subscription.partitions
         self._offsets.update(
             (partitions[tp], end) for tp, end in self._ends.items() if tp in partitions
@@ -115,7 +115,7 @@ class EndOffsets:
     def within(
         self, offsets: Mapping[PartitionState, int], only: PartitionState | None = None
     ) -> bool:
-        """Return whether these positions reach the end offsets, or that of the partition `only`."""
+        """Return whether these positions reach all end offsets, or that of the partition `only`."""
         partitions = self._subscription.partitions
         return all(
             offsets.get(state, state.position) >= end

@@ -36,7 +36,7 @@ class InProgress:
         self._aside = 0
 
     def took(self, state: PartitionState, processed: int | None, *, first: bool = False) -> None:
-        """Take note that records were delivered and that the position has moved after them.
+        """Record that records were delivered and that the position has moved after them.
 
         `processed` is the offset up to which they are already processed, or None. `first` tells
         that the record before that offset was in an earlier chunk.
@@ -49,12 +49,12 @@ class InProgress:
         self._held[state] = None
 
     def passed(self, state: PartitionState) -> None:
-        """Take note that the position has moved past skipped records."""
+        """Record that the position has moved past skipped records."""
         if state not in self._held:
             state.all_processed()
 
     def ask(self, *, tracking: bool = False) -> None:
-        """Take note of a request for records, by which the held ones become processed."""
+        """Count the held records as processed, because the application requests more."""
         self._tracking = tracking
         if not self._held:
             return
@@ -109,7 +109,7 @@ class InProgress:
     # -- one by one
 
     def tracks(self, state: PartitionState) -> None:
-        """Take note that `tracked` is about to deliver records of a partition.
+        """Record that `tracked` is about to deliver records of a partition.
 
         It records each of them by `PartitionState.track`.
         """

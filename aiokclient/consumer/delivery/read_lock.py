@@ -88,7 +88,7 @@ class ReadLock:
         return self._turn
 
     def left(self, *, raised: bool) -> None:
-        """Take note that a request has ended; `raised` tells that an exception ended it."""
+        """Handle the end of a request. `raised` says that an exception ended it."""
         # An exception ends the loop that made the request. Its iterator may exist for some time
         # after that, because the traceback of the exception refers to it.
         if raised and self._holder is not None:
@@ -158,7 +158,7 @@ class ReadLock:
         return self._holder is None or self._holder() is not None
 
     def leave(self, cursor: Cursor) -> None:
-        """Take note that an iteration has ended."""
+        """Handle the end of an iteration."""
         if self._holder is not None and self._holder() is cursor:
             self._holder = None
 

@@ -139,7 +139,7 @@ class Reader:
         self._arrived.set()
 
     def leave(self, cursor: Cursor) -> None:
-        """Take note that an iteration has ended."""
+        """Handle the end of an iteration."""
         self.read_lock.leave(cursor)
         if self._ends.belong_to(cursor):
             self._end_limits()

@@ -1,10 +1,10 @@
 """The conversion of fetched batches to lists of records, when the reader reaches them.
 
-A step unpacks one large batch, or several small ones, into a `Chunk`. Checksum, decompression and
-decoding of what would block the loop happen in a thread, one batch ahead of the reader; the rest is
-done immediately. A very large batch is read in parts, each a chunk of its own, so that no more than
-two parts of a consumer are in memory beside what was delivered. User code (deserializers) runs in
-the loop, for a few milliseconds a step.
+A step unpacks one large batch, or several small ones, into a `Chunk`. Batches that would block the
+event loop are checked, decompressed and decoded in a thread, one batch ahead of the reader; the
+others immediately. A very large batch is read in parts, each of which is a chunk. So a consumer has
+at most two parts in memory besides the delivered records. User code (deserializers) runs in the
+event loop, for a few milliseconds per step.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ STEP_S: Final = 0.005
 class Chunk:
     """Records of one partition, in order, and the position after them.
 
-    `delivered` counts those that were delivered. An `error` is raised instead of records; `damage`
-    is dealt with when everything before it has been delivered.
+    `delivered` is the number of delivered records. An `error` is raised instead of records.
+    `damage` is handled when all records before it have been delivered.
 
-    `size` is the most that its keys, values and headers take, in bytes, as they were fetched;
-    `share` estimates that for records that are not all of those decoded together.
+    `size` is an upper bound for the size of keys, values and headers, in bytes as fetched. `share`
+    is an estimate of that size if the chunk has only some of the records decoded together.
     """
 
     __slots__ = (
@@ -84,7 +84,7 @@ class Chunk:
     ) -> None:
         self.raw = raw
         self.share = self.size = 0
-        self.sizes: dict[int, int] | None = None  # by offset, once they are needed
+        self.sizes: dict[int, int] | None = None  # The sizes by offset, computed when needed.
         if raw is not None:
             self.size = self.share = raw.size
             if len(records) < len(raw.records):
@@ -102,7 +102,7 @@ class Chunk:
 
     @property
     def valid(self) -> bool:
-        """Whether it may be delivered, because no seek, pause, or revocation has followed."""
+        """Whether the chunk may be delivered: no seek, pause, or revocation has followed."""
         return self.generation == self.state.generation and self.state.flowing
 
     @property
@@ -111,12 +111,12 @@ class Chunk:
         return len(self.records) - self.delivered
 
     def take(self, most: int, size: int, *, first: bool) -> tuple[list[RawRecord], int]:
-        """Take records that are left, at most `most`, of at most `size` bytes; and their bytes.
+        """Take at most `most` records of at most `size` bytes. Return them and their size.
 
-        With `first` at least one is taken, whatever its size.
+        With `first`, at least one record is taken, whatever its size.
         """
         if self.size <= size:
-            taken = self.size  # The most that it can be.
+            taken = self.size  # An upper bound of the size.
         else:
             most, taken = self._fitting(most, size, first)
         begin, self.delivered = self.delivered, min(self.delivered + most, len(self.records))
@@ -190,7 +190,7 @@ class Unpacker:
         return NO_DESERIALIZERS if given is None else given
 
     def limit(self, offsets: Mapping[PartitionState, int]) -> None:
-        """Stop unpacking at these offsets, at which an iteration ends."""
+        """Stop unpacking at these end offsets of an iteration."""
         self._limits = offsets
 
     def lift_limits(self) -> bool:
@@ -265,7 +265,7 @@ class Unpacker:
                         limit=min(CONTENT, self.limit_bytes),
                     )
                 except ContentLimitError:
-                    pass  # It contains more than the event loop should decode.
+                    pass  # The batch contains more than the event loop should decode.
                 else:
                     self._size = batch.content_size
                     return records
@@ -300,7 +300,7 @@ class Unpacker:
             try:
                 light = is_light((batch,))
             except CorruptRecordError:
-                return  # There is no such codec, which is raised when the batch is read.
+                return  # The codec is unknown. Reading the batch raises the error.
             if not light:
                 self._start(fetch, batch)
 
@@ -342,7 +342,7 @@ class Unpacker:
         return Chunk(fetch, [], self._offset_after(fetch, decoded), decoded.epoch, error=error)
 
     def _offset_after(self, fetch: PartitionFetch, decoded: Decoded) -> int:
-        """Return the position after what is deserialized; drop the records if all are."""
+        """Return the position after the deserialized records. Drop the records if all are done."""
         if not decoded.done:
             return decoded.records[decoded.index].offset
         fetch.decoded(None)

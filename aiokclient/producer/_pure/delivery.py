@@ -100,7 +100,7 @@ class DeliveryBatch(Owner):
         self._forwards: list[Forward] | None = None
         self._retrieved: bytearray | None = None
 
-    # What the producer does
+    # -- what the producer does
 
     def succeed(self, base_offset: int, append_time: int = -1) -> None:
         """Complete the batch. A base offset of -1 means that the broker returned none."""
@@ -152,7 +152,7 @@ class DeliveryBatch(Owner):
             self.hand_over()
         self.run()
 
-    # What the user's handles do
+    # -- what the user's handles do
 
     @property
     def targets(self) -> list[DeliveryBatch]:

@@ -114,7 +114,7 @@ class Accumulator:
             self._linger_timer.cancel()
             self._linger_timer = None
 
-    # Hooks of the deliveries
+    # -- hooks of the deliveries
 
     def demand(self, batch: DeliveryBatch) -> None:
         """Send a batch without lingering, because a task waits for it."""
@@ -126,7 +126,7 @@ class Accumulator:
         """Count failures of a batch as retrieved."""
         self._failures.retrieved(batch, count)
 
-    # Appending
+    # -- appending
 
     def append(
         self,
@@ -196,7 +196,7 @@ class Accumulator:
         need = max(first, min(limit, remaining))
         room = self.memory.buffer.room(queue.unsendable, queue.buffered) - BATCH_OVERHEAD
         if not queue.overflowed and first <= room < need:
-            batch = self.begin(queue, room, limit=room)  # First the rest of the buffer.
+            batch = self.begin(queue, room, limit=room)  # The rest of the buffer is used first.
         else:
             batch = self.begin(queue, need, forced=True)
         taken = batch.builder.append_values(timestamp, values, start)
@@ -305,7 +305,7 @@ class Accumulator:
             )
         return BufferExhaustedError(why, topic_partition=queue.topic_partition)
 
-    # Closing
+    # -- closing
 
     def close(self, queue: PartitionQueue) -> None:
         """Close the open batch of a queue, because the batch or its pool is full."""
@@ -368,7 +368,7 @@ class Accumulator:
         if lingering:
             self._linger_timer = self.callbacks.at(lingering[0][0], self._lingered)
 
-    # Outcomes
+    # -- outcomes
 
     def succeed(self, batch: QueuedBatch, base_offset: int, append_time: int) -> None:
         """Complete a batch that was written."""
@@ -445,7 +445,7 @@ class Accumulator:
         self._room.append(waiter)
         await waiter
 
-    # The overflow queue
+    # -- the overflow queue
 
     def set_unsendable(self, queue: PartitionQueue, unsendable: bool) -> None:
         """Set whether the batches of a queue cannot be sent now."""
@@ -463,7 +463,7 @@ class Accumulator:
         moved = True
         while moved and overflowing:
             moved = False
-            for queue in list(overflowing):  # One batch of each queue, in turn.
+            for queue in list(overflowing):  # Move one batch of each queue in turn.
                 if self._move_one(queue, beyond):
                     moved = True
                 elif not unsendable:

@@ -133,7 +133,7 @@ class ProducerBatch(BatchState, Generic[Q_co]):
             raise StageError(self.stage, stage)
         self.stage = stage
 
-    # Filling
+    # -- filling
 
     def reserve(self, size: int) -> None:
         """Add `size` bytes to the memory that is reserved for the batch."""
@@ -181,7 +181,7 @@ class ProducerBatch(BatchState, Generic[Q_co]):
         """Mark the linger time of the batch as over."""
         self.due = True
 
-    # Encoding
+    # -- encoding
 
     def close(self) -> None:
         """Accept no more records."""
@@ -221,7 +221,7 @@ class ProducerBatch(BatchState, Generic[Q_co]):
         producer_id, epoch, sequence = self.identity
         return self.builder.seal(producer_id, epoch, sequence, transactional=transactional)
 
-    # Sending
+    # -- sending
 
     def identify(self, identity: BatchIdentity) -> None:
         """Set the identity with which the batch is sent in this and in later attempts."""
@@ -287,7 +287,7 @@ class ProducerBatch(BatchState, Generic[Q_co]):
         if self.in_log is InLog.NO:
             self.in_log = InLog.MAYBE
 
-    # Splitting
+    # -- splitting
 
     def parts(self, builders: list[RecordBatchBuilder]) -> list[ProducerBatch[Q_co]]:
         """Make one smaller batch of the records for each builder, and forward the deliveries.
@@ -346,7 +346,7 @@ class ProducerBatch(BatchState, Generic[Q_co]):
             self._enter(BatchStage.SPLIT)
         self.emptied()
 
-    # Outcomes
+    # -- outcomes
 
     def acknowledge(self, base_offset: int, append_time: int) -> None:
         """Complete the batch. `base_offset` is the offset of its first record, or -1 if unknown."""

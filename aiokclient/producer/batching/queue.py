@@ -143,7 +143,7 @@ class PartitionQueue(Account):
         """Return the oldest batch without an outcome, or None."""
         return next(self.batches(), None)
 
-    # Filling
+    # -- filling
 
     def begin(self, batch: QueuedBatch) -> None:
         """Append records to this batch from now on."""
@@ -177,7 +177,7 @@ class PartitionQueue(Account):
         if self.overflow:
             self.closed.append(self.overflow.popleft())
 
-    # The partition and its leader
+    # -- the partition and its leader
 
     def appear(self) -> None:
         """Handle that the metadata lists the partition."""
@@ -218,7 +218,7 @@ class PartitionQueue(Account):
         if self.sender is not None:
             self.sender.ready(self, at_once=at_once)
 
-    # Sending
+    # -- sending
 
     @property
     def more(self) -> bool:
@@ -304,10 +304,10 @@ class PartitionQueue(Account):
         self.sequences.step(SequenceEvent.RETURNED)
         self.settle()
 
-    # Sequences
+    # -- sequences
 
     def settle(self) -> None:
-        """Decide how to go on, once nothing is in flight after a batch came back."""
+        """Decide how to continue after a batch came back, once nothing is in flight."""
         if self.in_flight:
             return
         if self._next_incarnation is not None:
@@ -334,7 +334,7 @@ class PartitionQueue(Account):
             batch.abandon()
             self.come_back(batch)
 
-    # Topics of the same name
+    # -- topics of the same name
 
     @property
     def changing(self) -> bool:

@@ -88,7 +88,7 @@ MODULUS = 1 << 31
 class SequenceState(Enum):
     """The state of a partition's sequences, which determines what it may send."""
 
-    # Enum's own is a Python function, which would be called for each batch.
+    # The __hash__ of Enum is a Python function, which would be slow for each batch.
     __hash__ = object.__hash__
 
     FLOWING = auto()
@@ -102,7 +102,7 @@ class SequenceState(Enum):
 class SequenceEvent(Enum):
     """An event that changes the state of a partition's sequences."""
 
-    # Enum's own is a Python function, which would be called for each batch.
+    # The __hash__ of Enum is a Python function, which would be slow for each batch.
     __hash__ = object.__hash__
 
     WRITTEN = auto()
@@ -164,7 +164,7 @@ CODES: Mapping[int, SequenceEvent] = {
 
 
 class BatchIdentity(NamedTuple):
-    """What identifies a batch to the leader."""
+    """The producer id, epoch, and first sequence that identify a batch to the leader."""
 
     producer_id: int
     epoch: int

@@ -48,21 +48,21 @@ __all__ = ["BEFORE", "TRANSITIONS", "BatchStage", "InLog", "StageError"]
 class BatchStage(Enum):
     """A stage in the life of a batch."""
 
-    # Enum's own is a Python function, which would be called for each batch.
+    # The __hash__ of Enum is a Python function, which would be slow for each batch.
     __hash__ = object.__hash__
 
     OPEN = "open"
-    """Accepts records."""
+    """The batch accepts records."""
     QUEUED = "queued"
-    """Accepts no more records, and has no sequence yet."""
+    """The batch accepts no more records, and has no sequence yet."""
     IN_FLIGHT = "in flight"
-    """Waits for the response to its request."""
+    """The batch waits for the response to its request."""
     BACKING_OFF = "backing off"
-    """Was sent, and waits to be sent again with the same sequence."""
+    """The batch was sent, and waits to be sent again with the same sequence."""
     SPLIT = "split"
-    """Has no records any more, because they have moved to other batches."""
+    """The batch has no records any more, because they have moved to other batches."""
     DONE = "done"
-    """Was acknowledged, or failed."""
+    """The batch was acknowledged, or it failed."""
 
 
 class InLog(Enum):
@@ -88,7 +88,7 @@ TRANSITIONS: Mapping[BatchStage, frozenset[BatchStage]] = {
     _S.SPLIT: frozenset(),
     _S.DONE: frozenset(),
 }
-"""The stages that may follow each stage."""
+"""The permitted transitions: for each stage, the stages that may follow it."""
 
 BEFORE: Mapping[BatchStage, frozenset[BatchStage]] = {
     stage: frozenset(before for before in BatchStage if stage in TRANSITIONS[before])

@@ -118,7 +118,7 @@ class Routing:
             if info is not None and (moved or info is not topic.status.info):
                 self._learn(topic, info)
 
-    # The metadata of a topic
+    # -- the metadata of a topic
 
     def _learn(self, topic: Topic, info: TopicInfo) -> None:
         changed = self._incarnate(topic, info)
@@ -197,7 +197,7 @@ class Routing:
                 queue.drain()
         sender.gain(queue)
 
-    # Records that waited for the partitions
+    # -- records that waited for the partitions
 
     def _designate(self, topic: Topic) -> None:
         """Move waiting records to their partitions, over several loop iterations if necessary."""

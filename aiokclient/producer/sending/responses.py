@@ -107,7 +107,7 @@ class Responses:
         """Handle the broker's response for a batch."""
         batch = sent.batch
         if batch.attempt != sent.attempt or batch.done:
-            return  # It has expired, or was sent again to another leader.
+            return  # The batch has expired, or was sent again to another leader.
         if not part.error_code:
             self._accumulator.succeed(batch, part.base_offset, part.log_append_time_ms)
             return
@@ -270,7 +270,7 @@ class Responses:
         name = error.name or type(error).__name__
         self._metrics.counter("producer.retries", error=name).add()
 
-    # Splitting
+    # -- splitting
 
     def _split(self, sent: Sent, error: KafkaError) -> None:
         self._count(error)
@@ -301,7 +301,7 @@ class Responses:
     def _split_done(self, sent: Sent, work: asyncio.Future[list[RecordBatchBuilder]]) -> None:
         batch = sent.batch
         if work.cancelled() or batch.done or batch.attempt != sent.attempt:
-            return  # It has expired, or goes to another leader, which may accept it as it is.
+            return  # The batch has expired, or goes to another leader, which may accept its size.
         error = work.exception()
         if error is None:
             self._replace(batch, work.result())

@@ -107,7 +107,7 @@ class Sender:
         self._watch: asyncio.TimerHandle | None = None
         self._closed = False
 
-    # Queues
+    # -- queues
 
     @property
     def unsendable(self) -> bool:
@@ -154,7 +154,7 @@ class Sender:
         if self._watch is not None:
             self._watch.cancel()
 
-    # Sending
+    # -- sending
 
     def pump(self) -> None:
         """Send ready batches until too many requests are in flight."""
@@ -244,7 +244,7 @@ class Sender:
         if self._watch is None:
             self._watch = self._callbacks.later(SILENCE_S, self._listen)
 
-    # Responses
+    # -- responses
 
     def _answered(
         self,
@@ -310,7 +310,7 @@ class Sender:
         for queue in self.queues:
             self._accumulator.set_unsendable(queue, self.unsendable)
 
-    # Connecting
+    # -- connecting
 
     async def _connect(self) -> None:
         try:

@@ -100,7 +100,7 @@ class TransactionManager:
         """Whether the epoch must be increased before the next transaction (levels 0 and 1)."""
         status.listen(self._changed)
 
-    # Starting
+    # -- starting
 
     async def start(self, timeout: float) -> None:
         """Get a producer id, which fences older producers with the same transactional id."""
@@ -152,7 +152,7 @@ class TransactionManager:
         current.end(outcome)
         self._count(outcome)
 
-    # One transaction
+    # -- one transaction
 
     async def begin(self) -> CurrentTransaction:
         """Open a transaction. Wait for the abort of the previous one if it is in progress."""
@@ -190,7 +190,7 @@ class TransactionManager:
             )
             raise
 
-    # Commit
+    # -- commit
 
     async def commit(self, timeout: float | None, last_offsets: LastOffsets = tuple) -> None:
         """Commit the open transaction; see `Producer.commit_transaction`."""
@@ -247,7 +247,7 @@ class TransactionManager:
             self._retrieve()
             raise repeated(error)
 
-    # Abort
+    # -- abort
 
     async def abort(self, timeout: float | None = None, *, accept_commit: bool = False) -> None:
         """Abort the open transaction; see `Producer.abort_transaction`.
@@ -322,7 +322,7 @@ class TransactionManager:
         )
         return TransactionOutcome.COMMITTED, following
 
-    # Ends
+    # -- ends
 
     async def _prepare_next(self, following: ProducerIdentity) -> None:
         """Prepare the next transaction after EndTxn, with the identity that it returned."""
@@ -366,7 +366,7 @@ class TransactionManager:
     def _left(self, deadline: float) -> float:
         return max(deadline - self._clock.monotonic(), 0.0)
 
-    # Errors
+    # -- errors
 
     def _failed(self, error: KafkaError, scope: Scope, current: CurrentTransaction) -> KafkaError:
         """Handle a final error of a request of a transaction. Return the error to raise."""
@@ -401,7 +401,7 @@ class TransactionManager:
             current.end(TransactionOutcome.UNKNOWN if undecided else TransactionOutcome.ABORTED)
             self._count(current.outcome)
 
-    # Closing
+    # -- closing
 
     async def close(self, timeout: float) -> None:
         """Abort the open transaction, because the producer is being closed."""

@@ -83,7 +83,7 @@ class TransactionRequests:
         """Close the connection to the coordinator."""
         self._cluster.release(self)
 
-    # The level
+    # -- the level
 
     @property
     def level(self) -> int:
@@ -125,7 +125,7 @@ class TransactionRequests:
             return None
         return self._cluster.connected(node_id, Purpose.TRANSACTION, self)
 
-    # The requests
+    # -- the requests
 
     async def initialize(self, identity: ProducerIdentity, timeout: float) -> ProducerIdentity:
         """Return a producer id and epoch, which fence those that were returned before.

@@ -128,7 +128,7 @@ class TransactionStatus:
         """Ignore errors from now on, because the producer is being closed."""
         self.closed = True
 
-    # Sending
+    # -- sending
 
     @property
     def may_send(self) -> bool:
@@ -139,7 +139,7 @@ class TransactionStatus:
         """Use this producer id and epoch from now on."""
         self.identity = identity
 
-    # Events
+    # -- events
 
     def step(self, event: TransactionEvent) -> None:
         """Change the state after an event. Raise `TransitionError` for a pair without a row."""
@@ -178,7 +178,7 @@ class TransactionStatus:
         """Forget the fatal error, because the producer restarts."""
         self.fatal = None
 
-    # Calls of the application
+    # -- calls of the application
 
     def require(self, *states: TransactionState, call: str) -> None:
         """Raise the error to raise for a call that only these states allow.

@@ -161,7 +161,7 @@ class Transaction:
                 raise
             self.committed()
 
-    # What the producer calls
+    # -- what the producer calls
 
     async def _begin(self) -> None:
         if self._current is not None:
@@ -186,7 +186,7 @@ class Transaction:
         for reads in consumers.values():
             await reads.go_back(timeout)
 
-    # The end
+    # -- the end
 
     @property
     def _is_current(self) -> bool:
