@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from kafka_harness import JavaTool
 from transactions import RawTransaction
 
 from aiokclient import Admin, Client, Consumer, TopicPartition
@@ -41,7 +42,6 @@ class Site:
 
     def __init__(self, client: Client, admin: Admin, topic: str) -> None:
         self.client, self.admin, self.topic = client, admin, topic
-        self.bootstrap: Any = None
 
     def id(self, name: str) -> str:
         return f"{self.topic}-{name}"
@@ -384,6 +384,58 @@ class TestHangingTransactions:
         await site.admin.abort_transaction(replace(transaction, coordinator_epoch=5))
         with pytest.raises(TransactionCoordinatorFencedError):
             await site.admin.abort_transaction(replace(transaction, coordinator_epoch=4))
+
+    @pytest.mark.usefixtures("kafka_tools_jars")
+    async def test_the_calls_return_what_kafka_transactions_prints(
+        self, kafka: Any, site: Site
+    ) -> None:
+        """Kafka's own tool shows the same transactions, producers, and hanging transactions."""
+
+        async def printed(*arguments: str) -> list[list[str]]:
+            tool = JavaTool("transactions", "--bootstrap-server", kafka.bootstrap, *arguments)
+            lines = (await asyncio.to_thread(tool.run)).decode().splitlines()
+            return [line.split() for line in lines[1:]]
+
+        await self._hanging(site, "hanging", 1)
+        await site.opened("open", 1, 2)
+        place = ("--topic", site.topic, "--partition", "1")
+        [found] = await site.admin.find_hanging_transactions(topic=site.topic)
+        [hanging] = await printed("find-hanging", "--topic", site.topic)
+        assert hanging[:-1] == [
+            site.topic,
+            *(str(number) for number in (1, found.producer_id, found.producer_epoch, -1)),
+            *(str(number) for number in (found.start_offset, found.last_timestamp)),
+        ]
+        listed = await site.admin.list_transactions()
+        assert sorted(await printed("list")) == [
+            [name, str(each.coordinator.node_id), str(each.producer_id), each.state]
+            for name, each in listed.items()
+        ]
+        [described] = await printed("describe", "--transactional-id", site.id("open"))
+        ours = await site.state("open")
+        assert described[:7] == [
+            str(ours.coordinator.node_id),
+            ours.transactional_id,
+            *map(str, (ours.producer_id, ours.producer_epoch, ours.state)),
+            *map(str, (ours.timeout_ms, ours.start_time_ms)),
+        ]
+        assert set(described[8].split(",")) == {f"{site.topic}-1", f"{site.topic}-2"}
+        assert sorted(await printed("describe-producers", *place)) == sorted(
+            [
+                str(-1 if value is None else value)
+                for value in (
+                    each.producer_id,
+                    each.producer_epoch,
+                    each.coordinator_epoch,
+                    each.last_sequence,
+                    each.last_timestamp,
+                    each.transaction_start_offset,
+                )
+            ]
+            for each in await site.producers(1)
+        )
+        await site.admin.abort_transaction(found)
+        assert await printed("find-hanging", "--topic", site.topic) == []
 
     @pytest.mark.parametrize(
         "wrong",

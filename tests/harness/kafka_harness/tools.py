@@ -12,6 +12,7 @@ MAIN = {
     "configs": "org.apache.kafka.tools.ConfigCommand",
     "groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
     "topics": "org.apache.kafka.tools.TopicCommand",
+    "transactions": "org.apache.kafka.tools.TransactionsCommand",
     "producer-perf": "org.apache.kafka.tools.ProducerPerformance",
 }
 JVM = ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
