@@ -58,7 +58,10 @@ class TransactionCalls:
         try:
             responses = await self._requests.of_all_brokers(request, timeout)
         except UnsupportedVersionError as error:
-            raise _too_old(request, error) from error
+            if needed := _needed(request):
+                text = f"list_transactions({needed} or later."
+                raise UnsupportedVersionError(text, api=error.api, broker=error.broker) from error
+            raise
         found: dict[str, TransactionListing] = {}
         for broker, response in responses.items():
             if response.unknown_state_filters:
@@ -99,15 +102,13 @@ def _producer_ids(given: Iterable[int]) -> list[int]:
     return ids
 
 
-def _too_old(request: ListTransactionsRequest, error: KafkaError) -> KafkaError:
-    """Return the error for a broker that lacks an argument of list_transactions (or the API)."""
+def _needed(request: ListTransactionsRequest) -> str:
+    """Return the argument that needs the latest brokers, and their version; "" if none does."""
     if request.transactional_id_pattern is not None:
-        text = "list_transactions(pattern=) needs brokers of version 4.1 or later."
-    elif request.duration_filter != ANY_DURATION:
-        text = "list_transactions(older_than_ms=) needs brokers of version 3.8 or later."
-    else:
-        return error
-    return UnsupportedVersionError(text, api="ListTransactions", broker=error.broker)
+        return "pattern=) needs brokers of version 4.1"
+    if request.duration_filter != ANY_DURATION:
+        return "older_than_ms=) needs brokers of version 3.8"
+    return ""
 
 
 def _unknown_states(states: Iterable[str], broker: BrokerInfo) -> KafkaError:
