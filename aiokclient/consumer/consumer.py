@@ -696,7 +696,9 @@ class Consumer(Lifecycle, Generic[K, V]):
     async def _final_offsets(self) -> dict[TopicPartition, int]:
         """Wait until the partitions are known; return their end offsets."""
         timeout = self._seconds(None)
-        if not await self._running.knows_its_part(self._cluster.clock.monotonic() + timeout):
+        if not await self._running.positions.knows_its_part(
+            self._cluster.clock.monotonic() + timeout
+        ):
             raise ApiTimeoutError(f"The group assigned no partitions within {timeout:.1f} s.")
         return await self.end_offsets(list(self._subscription.partitions))
 

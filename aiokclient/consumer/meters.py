@@ -38,7 +38,8 @@ class ConsumerGauges:
     """Gauges that are computed when they are read: the lag, and the time since the last poll.
 
     Only assigned partitions have a lag. `away_since` returns the time at which the application's
-    last request for records ended, or None during a request.
+    last request for records ended, or None during a request. `buffered` returns the bytes in the
+    buffer.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class ConsumerGauges:
         metrics: Metrics,
         subscription: SubscriptionState,
         away_since: Callable[[], float | None],
+        buffered: Callable[[], int],
         time: Callable[[], float],
         group_id: str | None,
     ) -> None:
@@ -57,6 +59,7 @@ class ConsumerGauges:
             metrics.collect("consumer.lag", self._lags, unit="{record}"),
             metrics.collect("consumer.poll.age.seconds", self._age, unit="s"),
             metrics.collect("consumer.partitions", self._assigned),
+            metrics.gauge("consumer.buffer.bytes", unit="By").include(buffered),
         ]
         if self._labels:
             self._ends.append(metrics.share(**self._labels))

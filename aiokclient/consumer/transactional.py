@@ -121,7 +121,7 @@ class TransactionalReads:
         ]
         self._subscription.return_to_committed({state: self._fallback(state) for state in states})
         self._group.commits.told_of_loss(self._forget_taken())
-        await self._engine.relocated(states, asyncio.get_running_loop().time() + timeout)
+        await self._engine.positions.relocated(states, asyncio.get_running_loop().time() + timeout)
 
     def _was_read(self, state: PartitionState) -> bool:
         start = self._at_begin.get(state)

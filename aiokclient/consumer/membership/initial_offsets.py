@@ -7,7 +7,7 @@
     auto_offset_reset  ───────▶ there
 
 After an aborted transaction, partitions return to their committed offset. Without one they continue
-at their `fallback`, whatever the reset is.
+at their `group.fallback`, whatever the reset is.
 
 A partition appeared later if it did not exist when this consumer subscribed, or if the group has
 committed offsets for other partitions of its topic: then the group was reading the topic before the
@@ -111,7 +111,7 @@ class InitialOffsets:
         nothing = [
             state
             for state in states
-            if state.tp in found and found[state.tp] is None and state.fallback < 0
+            if state.tp in found and found[state.tp] is None and state.group.fallback < 0
         ]
         siblings, unclear = await self._ask_for_siblings(list(filter(self._matters, nothing)))
         for state in states:
@@ -126,8 +126,8 @@ class InitialOffsets:
             elif stored is not None:
                 epoch = -1 if stored.leader_epoch is None else stored.leader_epoch
                 state.start_at_committed(stored.offset, epoch)
-            elif state.fallback >= 0:
-                state.seek(state.fallback)
+            elif state.group.fallback >= 0:
+                state.seek(state.group.fallback)
             else:
                 self._reset(state, siblings)
         self._subscription.changed()

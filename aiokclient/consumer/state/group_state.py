@@ -8,11 +8,13 @@ __all__ = ["GroupState"]
 class GroupState:
     """The group part of a `PartitionState`."""
 
-    __slots__ = ("committed", "note")
+    __slots__ = ("committed", "fallback", "note")
 
     def __init__(self) -> None:
         self.committed = -1
         """The committed offset, as known since the last jump of the position; -1 if unknown."""
+        self.fallback = -1
+        """The offset at which to continue if the group has committed none; -1 for none."""
         self.note = ""
         """The rewind note, which is the metadata of commits that have none of their own."""
 
@@ -22,7 +24,11 @@ class GroupState:
 
     def forget_committed(self) -> None:
         """Allow commits of lower offsets again, after a jump."""
-        self.committed = -1
+        self.committed = self.fallback = -1
+
+    def fall_back_to(self, offset: int) -> None:
+        """Continue at this offset if the group has committed none, until the next jump."""
+        self.fallback = offset
 
     def keep_note(self, note: str) -> None:
         """Send this metadata with the next commits."""

@@ -119,7 +119,6 @@ class PartitionState:
     __slots__ = (
         "_former",
         "error",
-        "fallback",
         "fetch",
         "generation",
         "group",
@@ -158,7 +157,6 @@ class PartitionState:
         self.outstanding: OrderedDict[int, tuple[Any, float]] = OrderedDict()
         self.leader_epoch = NO_EPOCH  # The position is on its history.
         self.reset: Reset | None = None  # The way to find an offset in RESETTING.
-        self.fallback = -1  # The offset in AWAITING if the group has committed none.
         self.error: KafkaError | None = None  # The reason in the phase FAILED.
         self.paused = False  # Whether the application has paused it.
         self.withheld = NOTHING
@@ -260,7 +258,7 @@ class PartitionState:
         If the group has none, continue at `fallback`.
         """
         self._jump(Event.AWAIT)
-        self.fallback = fallback
+        self.group.fall_back_to(fallback)
         self._set_position(-1, NO_EPOCH)
         self.fetch.restart(-1)
 
@@ -405,7 +403,6 @@ class PartitionState:
         self.generation += 1
         self.jumps += 1
         self.error = self.reset = None
-        self.fallback = -1
         self.fetch.undamaged()
         self.group.forget_committed()
         self.outstanding.clear()

@@ -126,6 +126,6 @@ def test_a_return_to_the_committed_offset_is_neither_located_nor_flowing() -> No
     state.return_to_committed(3)
     assert not state.located
     assert not state.flowing
-    assert state.fallback == 3
+    assert state.group.fallback == 3
     state.seek(4)
-    assert state.fallback == -1
+    assert state.group.fallback == -1

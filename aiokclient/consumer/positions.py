@@ -1,0 +1,117 @@
+"""Waiting for the partitions and positions of a consumer, which background tasks find."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Sequence
+
+from aiokclient.config import ConsumerConfig
+from aiokclient.consumer.delivery.reports import Reports
+from aiokclient.consumer.membership.coordinator import ConsumerCoordinator
+from aiokclient.consumer.state.partition import PartitionState, Phase, Withheld
+from aiokclient.consumer.state.subscription import PartitionSource, SubscriptionState
+from aiokclient.consumer.state.wakeup import Wakeup
+from aiokclient.consumer.topics import TopicFollower
+from aiokclient.errors import ClosedError
+from aiokclient.types import TopicPartition
+
+__all__ = ["PositionWaits"]
+
+SETTLE_S = 3.0
+"""Seconds for which a start waits for positions that brokers do not return."""
+
+SEARCHING = (Phase.AWAITING, Phase.RESETTING)
+
+
+class PositionWaits:
+    """The calls of one consumer that wait for partitions or positions.
+
+    `died` returns whether the consumer has failed, or raises its error. Times are on the loop's
+    clock.
+    """
+
+    def __init__(
+        self,
+        subscription: SubscriptionState,
+        source: PartitionSource,
+        reports: Reports,
+        died: Callable[..., BaseException | None],
+        config: ConsumerConfig,
+    ) -> None:
+        self._subscription = subscription
+        self._source = source
+        self._reports = reports
+        self._died = died
+        self._over: ClosedError | None = None
+        self._moved = Wakeup()
+        # This is well below the deadline of a start.
+        self._settle_s = min(SETTLE_S, config.default_api_timeout_ms / 2000)
+
+    def changed(self) -> None:
+        """Wake the waiting calls, because partitions or positions have changed, or it has failed.
+
+        Synchronous.
+        """
+        self._moved.set()
+
+    def abandon(self, error: ClosedError) -> None:
+        """Make calls that still wait for a position raise this error. Synchronous."""
+        self._over = error
+        self._moved.set()
+
+    async def located(self, tp: TopicPartition, until: float = math.inf) -> bool:
+        """Wait for a position; return False if `until` passes first.
+
+        Raises the error of the consumer or partition if the position will never be known.
+        """
+        while not self._subscription[tp].located:
+            if (ended := self._over or self._died(raised=True)) is not None:
+                raise ended.with_traceback(None)
+            state = self._subscription[tp]
+            if state.error is not None:
+                raise state.error.with_traceback(None)
+            if not await self._moved.wait(until):
+                return False
+        return True
+
+    async def relocated(self, states: Sequence[PartitionState], until: float) -> None:
+        """Wait until the committed offsets of these partitions are found, at most until `until`.
+
+        Return early if the consumer ends; a partition that is no longer owned is not waited for.
+        """
+        partitions = self._subscription.partitions
+        while any(
+            state.phase is Phase.AWAITING and partitions.get(state.tp) is state for state in states
+        ):
+            if self._over or self._died() or not await self._moved.wait(until):
+                return
+
+    async def knows_its_part(self, until: float) -> bool:
+        """Wait until the subscribed partitions are known; return False if `until` passes first."""
+        while not (self._died() or self._reports.errors or self._source.knows_its_part()):
+            if not await self._moved.wait(until):
+                return False
+        return True
+
+    async def followed(self, follower: TopicFollower) -> None:
+        """Wait until the subscribed topics were looked up once."""
+        while self._subscription.subscription and not (follower.up_to_date or self._died()):
+            await follower.assigned.wait()
+
+    async def settled(self, group: ConsumerCoordinator | None) -> None:
+        """Wait until no further position can be expected soon, but only shortly."""
+        until = asyncio.get_running_loop().time() + self._settle_s
+        while not (self._is_settled(group) or self._died()) and await self._moved.wait(until):
+            pass
+
+    def _is_settled(self, group: ConsumerCoordinator | None) -> bool:
+        if self._reports.errors:
+            return True
+        if group is not None and not group.settled():
+            return False
+        states = self._subscription.partitions.values()
+        return all(
+            state.phase not in SEARCHING and not state.withheld & Withheld.INITIAL_OFFSET
+            for state in states
+        )
