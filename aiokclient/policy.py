@@ -399,7 +399,7 @@ def as_transaction_error(error: KafkaError, scope: Scope) -> KafkaError:
         topic_partition=error.topic_partition,
         resource=error.resource,
     )
-    raised.code = raised.name = None  # No broker sent it.
+    raised.code = raised.name = None  # No broker has sent this error.
     raised.__cause__ = error
     return raised
 

@@ -53,9 +53,11 @@ class PendingResponse(Generic[T_co]):
         return self._future.exception()
 
     def add_done_callback(self, callback: Callable[[PendingResponse[T_co]], object]) -> None:
-        """Call `callback(self)` in the event loop once the response or an error is there."""
+        """Call `callback(self)` in the event loop after the response or an error has arrived."""
         if not callable(callback):
-            raise TypeError(f"add_done_callback takes a function of a response, not {callback!r}")
+            raise TypeError(
+                f"add_done_callback() takes a function of one response, not {callback!r}."
+            )
         self._future.add_done_callback(_Call(self, callback))
 
     def remove_done_callback(self, callback: Callable[[PendingResponse[T_co]], object]) -> int:

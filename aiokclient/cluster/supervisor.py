@@ -81,7 +81,7 @@ class Supervisor:
         Idempotent. Cancelling it leaves the tasks cancelled.
         """
         self._stopping = True
-        for scope in list(self._scopes.values()):  # In the order in which they were spawned.
+        for scope in list(self._scopes.values()):  # The oldest task is cancelled first.
             scope.cancel()
         try:
             waited = [task for task in self._tasks if task is not asyncio.current_task()]

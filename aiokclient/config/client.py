@@ -299,7 +299,7 @@ class ClientConfig:
             for said in error.problems or (str(error),):
                 problems.add(names.sub(lambda m: m[0].replace("_", "."), said))
         problems.raise_any()
-        raise AssertionError  # One of the two has raised an error.
+        raise AssertionError  # `raise_any` always raises here.
 
     def given(self) -> dict[str, Any]:
         """Return the options that differ from their defaults."""

@@ -19,7 +19,7 @@ T = TypeVar("T")
 ABSENT: Final = "absent"
 """Kafka's Java clients have no option of this name."""
 REQUIRED: Final = "required"
-"""Kafka's Java clients have no default for it."""
+"""Kafka's Java clients require this option."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

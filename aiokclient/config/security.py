@@ -66,7 +66,7 @@ class Tls:
     def _trusting(self) -> ssl.SSLContext:
         try:
             return ssl.create_default_context(cafile=self.cafile, cadata=self.cadata)
-        except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        except (OSError, ValueError) as error:  # OSError includes ssl.SSLError.
             where = self.cafile or "cadata"
             raise ConfigError(
                 f"The trusted certificates in {where} cannot be loaded ({error}). They must be "

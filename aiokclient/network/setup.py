@@ -90,7 +90,7 @@ async def open_connection(
     """
     if not 0 < port <= HIGHEST_PORT:
         raise diagnosis.unusable_address(
-            node_id, f"{host}:{port}", "the port is not from 1 to 65535"
+            node_id, f"{host}:{port}", "the port must be from 1 to 65535"
         )
     failures: list[DisconnectedError] = []
     for address in await _resolve(host, port, settings, timeout_s):

@@ -209,7 +209,7 @@ class _Side(asyncio.Protocol):
         self._finishing = False
         self.ended = False
 
-    # Called by asyncio.
+    # -- called by asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -241,7 +241,7 @@ class _Side(asyncio.Protocol):
         if self.other._transport is not None:
             self.other._transport.resume_reading()
 
-    # Called by the pair.
+    # -- called by the pair
 
     def pass_on(self) -> None:
         """Forward the next piece of data if it is due, and schedule the rest."""

@@ -152,7 +152,7 @@ class Workload(seeded.Workload):
             "max_block_ms": MAX_BLOCK_MS,
         }
 
-    # The faults.
+    # -- the faults
 
     def kinds(self) -> list[Callable[[], Coroutine[Any, Any, None]]]:
         kinds = [

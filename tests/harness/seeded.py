@@ -132,7 +132,7 @@ class Workload:
         for producer in producers:
             await self.bounded("flush", RECOVERY_S, producer.flush())
 
-    # The clients.
+    # -- the clients
 
     def options(self) -> dict[str, Any]:
         return {
@@ -199,7 +199,7 @@ class Workload:
             self.check_memory()
             self.ledger.consume_all(await self.bounded("poll", 1, consumer.poll(timeout=1.0)))
 
-    # The invariants.
+    # -- the invariants
 
     async def bounded(self, what: str, limit_s: float, call: Awaitable[T]) -> T:
         """D: check that the call ends by its deadline, and return its result."""
@@ -235,7 +235,7 @@ class Workload:
             open_ = [f"{c.client}->{c.server}" for c in self.sim.network.connections.values()]
             raise BrokenInvariantError(f"H: still open: {tasks} {open_}")
 
-    # The faults.
+    # -- the faults
 
     async def break_things(self) -> None:
         """Start random faults one after the other, several of which overlap."""

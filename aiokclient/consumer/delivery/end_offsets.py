@@ -106,9 +106,8 @@ class EndOffsets:
             if partitions.get(state.tp) is state and not (state.located and state.position >= end)
         }
         self._to_hold = [state for state in self._to_hold if state not in self._open]
-        back = [
-            state for state in self._open if state.held
-        ]  # A seek has moved them below their ends.
+        # A seek may have moved held partitions below their end offsets.
+        back = [state for state in self._open if state.held]
         if back:
             self._subscription.hold(back, False)
 

@@ -237,7 +237,7 @@ class Unpacker:
                 break
             records = records + found if records else found
             taken += self._size
-            if fetch.stream is not None:  # A part of the batch.
+            if fetch.stream is not None:  # Only a part of the batch was read.
                 if found:
                     fetch.part_read(found[-1].offset + 1)
                 return Decoded(records, fetch.offset, epoch, taken)

@@ -32,9 +32,10 @@ __all__ = ["Membership", "MembershipParts", "Reconciler"]
 
 
 class Reconciler(Protocol):
-    """The object that takes and releases partitions for a membership, which makes one call at once.
+    """The object that takes and releases partitions for a membership.
 
-    These calls raise what a listener raises. It must pass through, because it fails the consumer.
+    The membership makes one call at a time. The calls raise the errors of the listener, which must
+    not be caught, because they fail the consumer.
     """
 
     def owned(self) -> list[TopicPartition]:

@@ -315,7 +315,7 @@ class ConsumerCoordinator:
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
-        bounded_s = timeout if timeout < math.inf else 0.0  # Without a bound nothing is reserved.
+        bounded_s = timeout if timeout < math.inf else 0.0  # An infinite timeout needs no reserve.
         leave_by = deadline - bounded_s * LEAVE_SHARE
         wait_until = leave_by - bounded_s * COMMIT_SHARE
         in_progress = self._in_progress

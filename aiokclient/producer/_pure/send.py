@@ -51,13 +51,13 @@ class SendPath(Generic[K, V]):
     _chooses: bool
     """Whether the application did not set `partitioner`."""
     _append: Callable[..., Any]
-    """`Accumulator.append`."""
+    """The method `Accumulator.append`."""
     _advance: Callable[..., Any]
-    """`Partitioner.advance`."""
+    """The method `Partitioner.advance`."""
     _reserve: Callable[[Any], None]
-    """`bulk.require_room` of the accumulator."""
+    """The function `require_room`, with the accumulator as an argument."""
     _send_values: Callable[..., Deliveries]
-    """`bulk.send_values` of the accumulator and the partitioner."""
+    """The function `send_values`, with the accumulator and the partitioner as arguments."""
     _deliveries: type[Deliveries]
     _last: Delivery | None = None
 

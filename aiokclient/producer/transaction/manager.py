@@ -142,7 +142,7 @@ class TransactionManager:
         """Find out the outcome of a commit while that is possible: InitProducerId hides it."""
         if not current.is_open:
             return
-        outcome = TransactionOutcome.ABORTED  # InitProducerId aborts it.
+        outcome = TransactionOutcome.ABORTED  # InitProducerId aborts an open transaction.
         if current.undecided:
             try:
                 async with asyncio.timeout(self._left(deadline) / 2):

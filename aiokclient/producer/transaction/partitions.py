@@ -90,7 +90,7 @@ class TransactionPartitions:
     async def _add(
         self, transaction: CurrentTransaction, queues: dict[TopicPartition, PartitionQueue]
     ) -> None:
-        """Add partitions. Their batches have the deadline, so there is none here."""
+        """Add partitions. This has no deadline, because the waiting batches have their own."""
         transaction.note_written()
 
         def is_over() -> bool:

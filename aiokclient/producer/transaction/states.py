@@ -98,7 +98,7 @@ TABLE: Mapping[tuple[TransactionState, TransactionEvent], TransactionState] = {
     (_S.UNINITIALIZED, _E.INITIALIZE): _S.INITIALIZING,
     (_S.INITIALIZING, _E.INITIALIZED): _S.READY,
     (_S.INITIALIZING, _E.NOT_INITIALIZED): _S.UNINITIALIZED,
-    # One transaction
+    # The steps of one transaction.
     (_S.READY, _E.BEGIN): _S.IN_TRANSACTION,
     (_S.IN_TRANSACTION, _E.COMMIT): _S.COMMITTING,
     (_S.COMMITTING, _E.COMMITTED): _S.READY,
@@ -107,7 +107,7 @@ TABLE: Mapping[tuple[TransactionState, TransactionEvent], TransactionState] = {
     (_S.ABORTING, _E.ABORTED): _S.READY,
     # The abort found that the commit before it was applied.
     (_S.ABORTING, _E.COMMITTED): _S.READY,
-    # Errors
+    # Errors of the open transaction.
     (_S.IN_TRANSACTION, _E.FAILED_ABORTABLE): _S.ABORTABLE_ERROR,
     (_S.IN_TRANSACTION, _E.FAILED_REFUSED): _S.ABORTABLE_ERROR,
     (_S.IN_TRANSACTION, _E.FAILED_FATAL): _S.FATAL_ERROR,
@@ -117,16 +117,16 @@ TABLE: Mapping[tuple[TransactionState, TransactionEvent], TransactionState] = {
     (_S.ABORTABLE_ERROR, _E.FAILED_ABORTABLE): _S.ABORTABLE_ERROR,
     (_S.ABORTABLE_ERROR, _E.FAILED_REFUSED): _S.ABORTABLE_ERROR,
     (_S.ABORTABLE_ERROR, _E.FAILED_FATAL): _S.FATAL_ERROR,
-    # The records that an abort drops, and those whose last attempt fails meanwhile
+    # An abort drops records, and others may fail during it.
     (_S.ABORTING, _E.FAILED_ABORTABLE): _S.ABORTING,
     # The coordinator refused the abort: it may be tried again.
     (_S.ABORTING, _E.FAILED_REFUSED): _S.ABORTABLE_ERROR,
     (_S.ABORTING, _E.FAILED_FATAL): _S.FATAL_ERROR,
-    # The records that fail because the producer already has failed, and those that a restart drops
+    # Records fail because the producer has failed, or because a restart drops them.
     (_S.FATAL_ERROR, _E.FAILED_ABORTABLE): _S.FATAL_ERROR,
     (_S.FATAL_ERROR, _E.FAILED_REFUSED): _S.FATAL_ERROR,
     (_S.FATAL_ERROR, _E.FAILED_FATAL): _S.FATAL_ERROR,
-    # A restart
+    # A restart is allowed in every state.
     (_S.READY, _E.INITIALIZE): _S.INITIALIZING,
     (_S.IN_TRANSACTION, _E.INITIALIZE): _S.INITIALIZING,
     (_S.COMMITTING, _E.INITIALIZE): _S.INITIALIZING,

@@ -119,7 +119,7 @@ def _decode(data: bytes, source: bytes | memoryview, head: Head, make: Make[R]) 
         else:
             size, position = read_varint(data, position)
             twice = 2 * (position + size) if size >= 0 else -1
-        position += 1  # the attributes, none of which is in use
+        position += 1  # Skip the attributes, none of which is in use.
         if (byte := data[position]) < near:
             position += 1
             timestamp = base_timestamp + signed[byte]

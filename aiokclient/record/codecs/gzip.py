@@ -11,7 +11,7 @@ from aiokclient.record.crc import Buffer
 
 __all__ = ["compress", "decompress", "pieces"]
 
-_WINDOW = 31  # zlib's window bits for a gzip header and trailer
+_WINDOW = 31  # zlib's window bits for a gzip header and trailer.
 
 
 def compress(data: Buffer, level: int) -> Buffer:

@@ -20,9 +20,9 @@ __all__ = ["compress", "decompress", "mend", "pieces"]
 
 _FIRST = 64 * 1024
 _MOST_BLOCKS = 4096
-_CONTENT_SIZE, _DICTIONARY_ID = 0x08, 0x01  # flags of the frame descriptor
+_CONTENT_SIZE, _DICTIONARY_ID = 0x08, 0x01  # Flags of the frame descriptor.
 _MASK = 0xFFFFFFFF
-_BLOCK_SIZE = 0x7FFFFFFF  # the highest bit tells whether the block is compressed
+_BLOCK_SIZE = 0x7FFFFFFF  # A mask. The highest bit is set if the block is not compressed.
 _SIZE = struct.Struct("<I")
 
 
@@ -75,7 +75,7 @@ def pieces(data: Buffer, size: int) -> Iterator[Buffer]:
             yield piece
         elif not decompressor.eof:
             raise CorruptRecordError("The lz4 frame is incomplete.")
-        data = b""  # the decompressor keeps the input that it has not consumed
+        data = b""  # The decompressor keeps its unconsumed input.
 
 
 def mend(data: Buffer) -> bytes:

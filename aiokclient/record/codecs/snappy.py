@@ -20,7 +20,7 @@ __all__ = ["compress", "decompress", "has_many_blocks", "pieces"]
 
 _MAGIC = b"\x82SNAPPY\x00"
 _HEADER = _MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
-_BLOCK = 64 * 1024  # the largest distance of a back reference in a raw block
+_BLOCK = 64 * 1024  # The largest distance of a back reference in a raw block.
 
 _DENSEST = 64
 """Largest number of content bytes that one byte of a raw block can produce."""
@@ -76,7 +76,7 @@ def _blocks(view: memoryview) -> Iterator[memoryview]:
     if len(view) < position:
         raise CorruptRecordError("A snappy header is incomplete.")
     while position < len(view):
-        if view[position : position + len(_MAGIC)] == _MAGIC:  # streams written one after another
+        if view[position : position + len(_MAGIC)] == _MAGIC:  # Another stream follows.
             position += len(_HEADER)
             continue
         start = position + 4

@@ -20,10 +20,10 @@ __all__ = ["compress", "decompress", "has_many_blocks", "pieces"]
 
 _MAGIC = 0xFD2FB528
 _SKIPPABLE, _SKIPPABLE_MASK = 0x184D2A50, 0xFFFFFFF0
-_SINGLE_SEGMENT, _CHECKSUM = 0x20, 0x04  # flags of the frame descriptor
+_SINGLE_SEGMENT, _CHECKSUM = 0x20, 0x04  # Flags of the frame descriptor.
 _DICTIONARY_ID_SIZES = (0, 1, 2, 4)
 _CONTENT_SIZE_SIZES = (0, 2, 4, 8)
-_RLE = 1  # the type of a block that is one byte, repeated
+_RLE = 1  # The type of a block that is one repeated byte.
 
 
 _Context = TypeVar("_Context")
@@ -103,9 +103,9 @@ def _frame(data: Buffer, position: int) -> Generator[int, None, int]:
     flags = data[position + 4]
     position += 5 + _DICTIONARY_ID_SIZES[flags & 3] + _CONTENT_SIZE_SIZES[flags >> 6]
     if not flags & _SINGLE_SEGMENT:
-        position += 1  # the size of the window
+        position += 1  # The size of the window.
     elif flags >> 6 == 0:
-        position += 1  # a content size of one byte
+        position += 1  # A content size of one byte.
     last = False
     while not last:
         if position + 3 > len(data):

@@ -102,7 +102,7 @@ class VirtualNetwork:
         self._healed = asyncio.Event()
         self._next_cut: tuple[int | None, int | None] | None = None
 
-    # For brokers and clients.
+    # -- for brokers and clients
 
     def listen(
         self, host: str, port: int, protocol_factory: Callable[[], asyncio.BaseProtocol]
@@ -176,7 +176,7 @@ class VirtualNetwork:
         near.begin()
         return near
 
-    # Faults.
+    # -- faults
 
     def part(self, one: Collection[str], other: Collection[str]) -> None:
         """Separate two sets of names: what one writes to the other waits until `heal`."""
@@ -211,7 +211,7 @@ class VirtualNetwork:
         """Refuse new connections to the server of this name, or accept them again."""
         (self.refusing.add if refused else self.refusing.discard)(place)
 
-    # Called by the wires.
+    # -- called by the wires
 
     def latency(self, connection: Connection) -> float:
         return self._draw_latency() + self.slowed.get(connection.server, 0.0)

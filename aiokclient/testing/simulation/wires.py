@@ -210,7 +210,7 @@ class VirtualTransport(asyncio.Transport):
     def begin(self) -> None:
         self._protocol.connection_made(self)
 
-    # Called by the wire.
+    # -- called by the wire
 
     def accept(self, take: Callable[[int], Iterable[memoryview]], limit: int) -> int:
         """Pass at most ``limit`` bytes to the protocol, and return their number."""
@@ -272,7 +272,7 @@ class VirtualTransport(asyncio.Transport):
             self._loop.call_exception_handler(context)
             self.abort()
 
-    # Called by the protocol.
+    # -- called by the protocol
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         view = memoryview(data).cast("B")

@@ -336,7 +336,7 @@ class TestHangingTransactions:
         hanging = await self._hanging(site, "hanging", 1)
         old = int(time.time() * 1000) - 20 * MINUTES_MS
         healthy = await site.opened("healthy", timestamp=old)
-        await self._hanging(site, "young")  # It is too young for the search below.
+        await self._hanging(site, "young")  # The transaction is too young for the search below.
         found = await site.admin.find_hanging_transactions(topic=site.topic, partition=1)
         [transaction] = found
         assert transaction == HangingTransaction(

@@ -31,7 +31,7 @@ class Case(NamedTuple):
     after: Callable[[World, Any], Awaitable[None]]
 
 
-# Prepared objects.
+# -- prepared objects
 
 
 async def started_producer(world: World) -> Any:
@@ -88,7 +88,7 @@ def fill(world: World) -> None:
             world.ledger.acknowledge(payload, metadata.offset)
 
 
-# Calls under test.
+# -- calls under test
 
 
 async def delivery(world: World, producer: Any) -> None:
@@ -139,7 +139,7 @@ async def batches(world: World, consumer: Any) -> None:
             break
 
 
-# Checks after the call.
+# -- checks after the call
 
 
 async def producer_goes_on(world: World, producer: Any) -> None:

@@ -32,7 +32,7 @@ class Case(NamedTuple):
     after: Callable[[World, Any], Awaitable[None]]
 
 
-# Prepared objects.
+# -- prepared objects
 
 
 async def new_member(world: World) -> GroupMember:
@@ -69,7 +69,7 @@ async def admin(world: World) -> Admin:
     return await made
 
 
-# Calls under test.
+# -- calls under test
 
 
 async def one_generation(world: World, member: GroupMember) -> None:
@@ -115,7 +115,7 @@ def on(method: str, *arguments: Any) -> Callable[[World, Any], Coroutine[Any, An
     return lambda world, made: getattr(made, method)(*arguments)
 
 
-# Checks after the call.
+# -- checks after the call
 
 
 async def goes_on(world: World, member: GroupMember) -> None:

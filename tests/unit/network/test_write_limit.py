@@ -14,7 +14,7 @@ from aiokclient.network.connection import BrokerConnection
 from aiokclient.protocol import messages
 
 LIMIT = 4 << 20
-"""More than a transport's own limit and one request. The kernel's buffers do not count."""
+"""A limit that is larger than the transport's own limit plus one request."""
 REQUESTS = 64
 RECORDS = 1 << 20
 

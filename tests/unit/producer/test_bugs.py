@@ -104,7 +104,7 @@ async def test_it_fails_the_producer(
                 with pytest.raises(BugError):
                     await wait()
             assert "died" in caplog.text
-            await producer.__aexit__(None, None, None)  # The error was raised above.
+            await producer.__aexit__(None, None, None)  # The program has already seen the error.
             cluster.resume(1)
             cluster.reset()
             assert (await bystander.send("u", b"v")).topic == "u", "other producers keep running"

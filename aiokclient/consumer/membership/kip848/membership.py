@@ -171,7 +171,7 @@ class Kip848Membership:
                 if self._member.must_leave:
                     await self._leave()
                 async with self._leaving:
-                    pass  # `run` may be leaving.
+                    pass  # Wait until `run` has left, if it is leaving.
         except TimeoutError:
             extra = {"event": "group_leave_failed"}
             self._plain_log.info("Could not leave within %.1f s", timeout, extra=extra)
@@ -228,7 +228,7 @@ class Kip848Membership:
             await self._heartbeat()
 
     def _must_not_join(self) -> bool:
-        """Return whether an earlier membership still owns something, or no topic is matched."""
+        """Return whether an earlier membership still owns partitions, or nothing is subscribed."""
         if self._member.state is not Kip848State.JOINING:
             return False
         return bool(self._assignment.owned) or self._wanted() == HeartbeatSubscription()

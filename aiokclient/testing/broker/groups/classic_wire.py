@@ -28,15 +28,15 @@ _VERSION = struct.Struct(">h")
 def version_of(data: bytes) -> int:
     """Return the version before an embedded message, or the highest known one if that is lower."""
     if len(data) < _VERSION.size:
-        raise _malformed("it is too short.")
+        raise _malformed("The data is too short.")
     version: int = _VERSION.unpack_from(data)[0]
     if version < 0:
-        raise _malformed("its version is negative.")
+        raise _malformed("The version is negative.")
     return min(version, ConsumerProtocolSubscription.max_version)
 
 
 def _malformed(why: str) -> Refused:
-    return Refused(Code.GROUP_ID_NOT_FOUND, f"The embedded consumer protocol is malformed: {why}")
+    return Refused(Code.GROUP_ID_NOT_FOUND, f"The embedded consumer protocol is malformed. {why}")
 
 
 def read_subscription(data: bytes) -> ConsumerProtocolSubscription:

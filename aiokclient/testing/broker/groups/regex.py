@@ -124,7 +124,7 @@ class _Program:
 
     def repeat(self, least: int, most: Any, part: Any) -> None:
         for _ in range(least):
-            self.add("jump", [len(self.steps) + 1])  # Ends the repetition of an empty match.
+            self.add("jump", [len(self.steps) + 1])  # This ends the repetition of an empty match.
             self.sequence(part)
         if most is kinds.MAXREPEAT:
             again, targets = self.jump()

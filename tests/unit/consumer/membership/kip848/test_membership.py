@@ -83,7 +83,7 @@ def test_heartbeats_are_sent_at_the_interval_of_the_broker() -> None:
 
 
 def test_the_session_of_a_group_whose_configs_may_not_be_read() -> None:
-    """The member uses the consumer's own session timeout then."""
+    """If the group's configs cannot be read, the member uses the consumer's session timeout."""
 
     async def scenario(group: Group) -> None:
         with group.cluster.fail(ApiKey.DESCRIBE_CONFIGS, GroupAuthorizationError):
