@@ -37,9 +37,9 @@ class Attempts:
     retry: Retry
     attempt_s: float
     highest: Callable[[], int | None]
-    """Returns the highest version in which to send the request, or None for any."""
+    """A function that returns the highest version in which to send the request, or None for any."""
     before_retry: Callable[[KafkaError], Awaitable[None]]
-    """Awaited before each retry, with the error of the last attempt."""
+    """A function that is awaited before each retry, with the error of the last attempt."""
     node_id: int | None = None
     sent: bool = False
     """Whether the current attempt was sent, so that a broker may execute the request."""

@@ -322,7 +322,7 @@ class Brokers:
         return any(pool.connections() for node_id, pool in pools if node_id in self._named)
 
     def errors(self) -> list[KafkaError | None]:
-        """Return the last error of connecting to each broker, or None where there was none."""
+        """Return the last error of connecting to each broker, or None if there was none."""
         pools = [self._pools.get(node_id) for node_id in self._named]
         return [None if pool is None else pool.last_error for pool in pools]
 

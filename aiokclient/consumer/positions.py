@@ -49,7 +49,7 @@ class PositionWaits:
         self._settle_s = min(SETTLE_S, config.default_api_timeout_ms / 2000)
 
     def changed(self) -> None:
-        """Wake the waiting calls, because partitions or positions have changed, or it has failed.
+        """Wake the waiting calls after a change of partitions or positions, or after a failure.
 
         Synchronous.
         """

@@ -52,7 +52,7 @@ class GenerationMailbox:
         """The last error, until `take` has raised it."""
         self.last_error: Exception | None = None
         self.on_lost: Callable[[], None] = lambda: None
-        """Called when this member has lost, or may have lost, its assignment. Synchronous."""
+        """A function to call when this member has lost, or may have lost, its assignment."""
         # Only the member has strong references to the protocols, because they may refer to it.
         self._protocols = {protocol.name: Anchor(protocol) for protocol in protocols}
         self._current: GroupGeneration | None = None

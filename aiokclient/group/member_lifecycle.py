@@ -59,7 +59,7 @@ class MembershipTask:
         self._task: asyncio.Task[Any] | None = None
 
     def is_current(self) -> bool:
-        """Return whether the current task is this one."""
+        """Return whether the current task is the task of this member."""
         return self._task is not None and asyncio.current_task() is self._task
 
     async def run(self) -> None:

@@ -7,7 +7,7 @@ from typing import Final
 __all__ = ["ABSENT", "RENAMED"]
 
 RENAMED: Final[dict[str, str]] = {}
-"""No option has another name in Java than here."""
+"""Java's options with another name here. There are none."""
 
 _SYSTEM = "The operating system sizes the buffers of sockets."
 _SAMPLES = "The result of metrics() has totals and histograms. Compute rates from them."

@@ -128,7 +128,7 @@ class InProgress:
         return sum(len(state.outstanding) for state in self._worked_on)
 
     def has_room(self, limit: int) -> bool:
-        """Return whether fewer than `limit` records are outstanding, for a waiting request."""
+        """Return whether fewer than `limit` records are outstanding. A request waits for that."""
         self._worked_on = {state: None for state in self._worked_on if state.outstanding}
         self.full = self.outstanding() >= limit
         return not self.full

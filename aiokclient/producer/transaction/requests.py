@@ -50,7 +50,7 @@ __all__ = ["DOWNGRADED", "FEATURE", "IMPLICIT", "TransactionRequests"]
 R = TypeVar("R", bound="Response")
 
 REFUSED = frozenset({Decision.ABORT, Decision.FAIL})
-"""The decisions about an error which shows, at the first attempt, that a commit was not applied."""
+"""Decisions of the policy that prove, at the first attempt, that a commit was not applied."""
 FEATURE = "transaction.version"
 IMPLICIT = 2
 """The level from which brokers add partitions and groups to transactions on their own (KIP-890)."""

@@ -41,7 +41,7 @@ async def commit(
 
 
 async def offsets(consumer: Consumer[Any, Any], count: int) -> list[int]:
-    """Read so many records, and return their offsets."""
+    """Read `count` records, and return their offsets."""
     found: list[int] = []
     while len(found) < count:
         found += [record.offset for record in await consumer.poll(max_records=count - len(found))]
@@ -141,7 +141,7 @@ class TestTakenAway:
                 assert all(isinstance(error, REFUSALS) for error in errors.values())
                 assert (committed(world, 0), committed(world, 1)) == (None, None)
                 await joining
-                # The next transaction is not concerned.
+                # The next transaction is not affected.
                 await reads.go_back(10)
                 world.cluster.produce("t", [b"more"], 0)
                 world.cluster.produce("t", [b"more"], 1)

@@ -18,7 +18,7 @@ APIS = 74
 
 
 def within(text: str | None, outer: range) -> range:
-    """Return the part of a range of versions that exists."""
+    """Return the versions of a field that are also versions of its message."""
     if text is None:
         return range(0)
     inner = span(text)

@@ -135,7 +135,7 @@ def test_every_way_to_name_topics_and_leaders(limits: tuple[int, int]) -> None:
 
 @pytest.mark.parametrize("offered", [None, (0, 2), (2, 2), (3, 2)])
 def test_brokers_that_cannot_say_where_epochs_end(offered: tuple[int, int] | None) -> None:
-    """The position is not validated then, and reading continues."""
+    """If a broker cannot say where epochs end, reading continues without validation."""
 
     async def scenario(world: World) -> None:
         world.cluster.limit_versions({ApiKey.OFFSET_FOR_LEADER_EPOCH: offered})
@@ -323,7 +323,7 @@ def readers(world: World) -> dict[int, int]:
     counts: dict[int, int] = {}
     for request in world.requests(ApiKey.FETCH):
         if request.message.session_epoch < 0:
-            continue  # This request only closes the session.
+            continue  # This fetch request only closes the session.
         counts[request.broker] = counts.get(request.broker, 0) + 1
     return counts
 
