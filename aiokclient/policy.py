@@ -251,7 +251,9 @@ OVERRIDES: Mapping[Scope, Mapping[type[KafkaError], Decision]] = {
 """The decisions for errors in a scope that differ from the category of the error."""
 
 SHORT_DELAYS_S: Mapping[tuple[Scope, int | None], float] = {
-    (scope, ConcurrentTransactionsError.code): 0.020 for scope in sorted(IN_TRANSACTION, key=str)
+    (Scope.PRODUCE_TXN, ConcurrentTransactionsError.code): 0.002,
+    (Scope.TRANSACTION, ConcurrentTransactionsError.code): 0.020,
+    (Scope.TXN_OFFSET_COMMIT, ConcurrentTransactionsError.code): 0.002,
 }
 """The initial delays, in seconds, of errors that usually last for a few milliseconds only.
 
@@ -400,6 +402,7 @@ def as_transaction_error(error: KafkaError, scope: Scope) -> KafkaError:
         resource=error.resource,
     )
     raised.code = raised.name = None  # No broker has sent this error.
+    raised.hint = raised.hint or error.hint
     raised.__cause__ = error
     return raised
 

@@ -30,6 +30,7 @@ from aiokclient.producer.send import Sends, require_topic
 from aiokclient.producer.send_all import SendAll
 from aiokclient.producer.serializers import preparations
 from aiokclient.producer.threadsafe import ThreadsafeSend
+from aiokclient.producer.transaction.status import TransactionOutcome
 from aiokclient.producer.transaction.transaction import Transaction
 from aiokclient.types import GroupMetadata, Headers, RecordMetadata
 
@@ -328,10 +329,11 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         """
         self._check()
         manager = self._transactions("commit_transaction()")
-        await manager.commit(
-            None if timeout is None else self._seconds(timeout), self._required_last().last_offsets
-        )
-        self._required_last().committed()
+        last, seconds = self._last_transaction, None if timeout is None else self._seconds(timeout)
+        if last is None:
+            raise manager.status.misuse("commit_transaction()")
+        await manager.commit(seconds, last.last_offsets)
+        last.committed()
 
     @lets_go
     async def abort_transaction(self, timeout: float | None = None) -> None:
@@ -359,10 +361,14 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         `last_transaction.outcome` has it. Allowed in every state except during a start and after a
         close. Takes at most `default_api_timeout_ms`. Raises AbortableError if the coordinator did
         not respond, and InvalidConfigurationError if it refused. After an error or a cancellation,
-        call it again or close the producer.
+        call it again or close the producer. Consumers that were added to the transaction go back
+        to their committed offsets, unless it was committed.
         """
         self._check()
         await self._transactions("restart()").restart()
+        last = self._last_transaction
+        if last is not None and last.outcome is not TransactionOutcome.COMMITTED:
+            await last.go_back(self._seconds(None))
 
     def _transactions(self, call: str) -> TransactionManager:
         manager = self._required_engine().transactions
@@ -372,10 +378,6 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
                 "other running producer has."
             )
         return manager
-
-    def _required_last(self) -> Transaction:
-        assert self._last_transaction is not None
-        return self._last_transaction
 
     def _began(self, transaction: Transaction) -> None:
         """Store the transaction that has just begun."""

@@ -105,7 +105,13 @@ class TransactionManager:
     async def start(self, timeout: float) -> None:
         """Get a producer id, which fences older producers with the same transactional id."""
         self.status.step(_E.INITIALIZE)
-        await self._initialize(timeout)
+        try:
+            await self._initialize(timeout)
+        except KafkaError as error:
+            if classify(error, Scope.INIT_PRODUCER_ID).again:
+                raise  # No broker answered in time, as at the start of any client.
+            raised = as_transaction_error(error, Scope.INIT_PRODUCER_ID)
+            raise raised from raised.__cause__
 
     async def _initialize(self, timeout: float) -> None:
         try:
