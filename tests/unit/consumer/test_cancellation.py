@@ -107,7 +107,7 @@ async def rest(world: World, consumer: Consumer[Any, Any], offsets: list[int]) -
 
 @pytest.mark.fault(35)
 @pytest.mark.parametrize("way", WAYS)
-def test_start(way: str) -> None:
+def test_a_cancelled_start_leaves_nothing(way: str) -> None:
     async def scenario(world: World, cancelling: Callable[..., Any]) -> None:
         consumer = world.consumer("t")
         if await cancelling(consumer.start()):
@@ -119,7 +119,7 @@ def test_start(way: str) -> None:
 
 
 @pytest.mark.fault(35)
-def test_start_at_any_time() -> None:
+def test_a_start_cancelled_at_any_time_leaves_nothing() -> None:
     """The start can be cancelled at each half millisecond.
 
     It runs in a task of its own, so the test cannot count its suspensions.
@@ -194,7 +194,7 @@ READS: dict[str, Read] = {
 @pytest.mark.fault(35)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", READS)
-def test_reading(way: str, name: str) -> None:
+def test_cancelled_reads_lose_no_record(way: str, name: str) -> None:
     """The records before and after the cancellation are all records, each one once."""
     if name == "arrow":
         pytest.importorskip("pyarrow")
@@ -221,7 +221,7 @@ async def ask(consumer: Consumer[Any, Any]) -> None:
 
 @pytest.mark.fault(35)
 @pytest.mark.parametrize("way", WAYS)
-def test_asking(way: str) -> None:
+def test_cancelled_lookups_leave_nothing(way: str) -> None:
     async def scenario(world: World, cancelling: Callable[..., Any]) -> None:
         async with world.consumer("t") as consumer:
             await cancelling(ask(consumer))
@@ -234,7 +234,7 @@ def test_asking(way: str) -> None:
 @pytest.mark.fault(35, 36)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("reading", [False, True])
-def test_close(way: str, reading: bool) -> None:
+def test_a_cancelled_close_closes_the_consumer(way: str, reading: bool) -> None:
     """The consumer is closed in any case.
 
     The simulation checks that no task or connection is left.
@@ -258,7 +258,7 @@ def test_close(way: str, reading: bool) -> None:
 
 @pytest.mark.fault(35)
 @pytest.mark.parametrize("way", WAYS)
-def test_async_with(way: str) -> None:
+def test_a_cancelled_block_closes_the_consumer(way: str) -> None:
     async def whole(world: World, offsets: list[int]) -> None:
         async with world.consumer("t") as consumer:
             await by_poll(consumer, offsets)

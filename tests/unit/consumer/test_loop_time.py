@@ -27,7 +27,7 @@ def held() -> Iterator[list[float]]:
 
 
 @pytest.mark.parametrize("compression", ["none", "lz4"])
-async def test_large_batches(
+async def test_large_batches_do_not_block_the_loop(
     compression: str, held: list[float], kafka_cluster: Any, kafka_topic: str
 ) -> None:
     for _ in range(3):
@@ -78,7 +78,7 @@ async def read_all(consumer: Consumer[Any, Any], way: str) -> int:
 
 @pytest.mark.parametrize("way", ["one by one", "lists", "Arrow"])
 @pytest.mark.parametrize("compression", ["gzip", "snappy", "lz4", "zstd"])
-async def test_32_mb_of_compressed_batches(
+async def test_32_mb_of_compressed_batches_do_not_block_the_loop(
     compression: str, way: str, held: list[float], kafka_cluster: Any, kafka_topic: str
 ) -> None:
     large, small = packed(compression, 1_000, 16_000), packed(compression, 100, 1_300)
@@ -98,7 +98,7 @@ async def test_32_mb_of_compressed_batches(
 
 
 @pytest.mark.parametrize("way", ["one by one", "Arrow"])
-async def test_small_batches_with_much_in_them(
+async def test_very_compressible_batches_do_not_block_the_loop(
     way: str, held: list[float], kafka_cluster: Any, kafka_topic: str
 ) -> None:
     builder = RecordBatchBuilder(compression=Compression.GZIP, limit=1 << 30)
@@ -121,7 +121,7 @@ async def test_small_batches_with_much_in_them(
 
 @pytest.mark.fault(38)
 @pytest.mark.kafka_topic(partitions=1_000)
-async def test_a_thousand_partitions(
+async def test_a_thousand_partitions_do_not_block_the_loop(
     held: list[float], kafka_cluster: Any, kafka_topic: str
 ) -> None:
     def fill(count: int = 1) -> None:

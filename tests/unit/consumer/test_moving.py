@@ -36,7 +36,7 @@ async def offsets(consumer: Consumer[Any, Any], count: int) -> list[int]:
     return found
 
 
-def test_seeking() -> None:
+def test_seek_moves_the_position() -> None:
     async def scenario(world: World) -> None:
         fill(world, 20)
         async with world.consumer() as consumer:
@@ -83,7 +83,7 @@ def test_a_seek_in_the_middle_of_an_iteration() -> None:
     simulate(scenario)
 
 
-def test_pausing() -> None:
+def test_pause_stops_the_delivery_of_a_partition() -> None:
     async def scenario(world: World) -> None:
         for partition in (0, 1):
             world.cluster.produce("t", [b"v"] * 10, partition=partition)
@@ -181,7 +181,7 @@ class Listener:
         self.told.append(("lost", partitions))
 
 
-def test_a_pattern_reads_what_appears() -> None:
+def test_a_pattern_reads_topics_created_later() -> None:
     async def scenario(world: World) -> None:
         fill(world, 3, "orders-eu")
         fill(world, 3, "xorders-eu")
@@ -289,7 +289,7 @@ def test_a_topic_created_again_is_read_anew(caplog: pytest.LogCaptureFixture) ->
     assert "created again" in caplog.text
 
 
-def test_without_a_reset_policy() -> None:
+def test_a_missing_position_raises_without_a_reset() -> None:
     async def scenario(world: World) -> None:
         fill(world, 5)
         async with world.consumer("t", auto_offset_reset="none") as consumer:
@@ -339,7 +339,7 @@ def test_what_is_buffered_is_read_before_an_offset_is_out_of_range() -> None:
     simulate(scenario)
 
 
-def test_offsets_by_time() -> None:
+def test_offsets_for_times_are_returned() -> None:
     async def scenario(world: World) -> None:
         for time in (1_000, 2_000, 3_000):
             fill(world, 2, timestamp=time)
@@ -363,7 +363,7 @@ def test_offsets_by_time() -> None:
     simulate(scenario, brokers=3, topics=TWO)
 
 
-def test_by_duration() -> None:
+def test_by_duration_begins_at_the_first_young_record() -> None:
     async def scenario(world: World) -> None:
         now = world.sim.clock.time_ms()
         fill(world, 3, timestamp=now - 100_000)
@@ -376,7 +376,7 @@ def test_by_duration() -> None:
     simulate(scenario, topics=TWO)
 
 
-def test_a_partition_that_is_not_there() -> None:
+def test_calls_for_a_missing_partition_end_by_their_timeout() -> None:
     async def scenario(world: World) -> None:
         missing = TopicPartition("t", 9)
         async with world.consumer() as consumer:
@@ -393,7 +393,7 @@ def test_a_partition_that_is_not_there() -> None:
     simulate(scenario)
 
 
-def test_topics_and_partitions() -> None:
+def test_topics_and_partitions_are_listed() -> None:
     async def scenario(world: World) -> None:
         async with world.consumer() as consumer:
             assert [p.index for p in await consumer.partitions_for("t")] == [0, 1]
@@ -404,7 +404,7 @@ def test_topics_and_partitions() -> None:
     simulate(scenario, topics={"t": 2, "other": 1})
 
 
-def test_what_needs_a_group() -> None:
+def test_group_calls_without_a_group_raise() -> None:
     async def scenario(world: World) -> None:
         async with world.consumer("t") as consumer:
             for call in (consumer.commit(), consumer.committed([T0])):
@@ -416,7 +416,7 @@ def test_what_needs_a_group() -> None:
     simulate(scenario)
 
 
-def test_on_a_shared_client() -> None:
+def test_a_consumer_works_on_a_shared_client() -> None:
     async def scenario(world: World) -> None:
         fill(world, 5)
         async with Client(**world.options()) as client:
@@ -432,7 +432,7 @@ def test_on_a_shared_client() -> None:
     simulate(scenario)
 
 
-def test_from_properties() -> None:
+def test_from_properties_takes_kafkas_names() -> None:
     async def scenario(world: World) -> None:
         fill(world, 2)
         properties = {
@@ -447,6 +447,6 @@ def test_from_properties() -> None:
 
 
 @pytest.mark.parametrize("topics", [("t", re.compile("x")), (re.compile("x"), re.compile("y"))])
-def test_names_or_one_pattern(topics: Any) -> None:
+def test_subscribe_takes_names_or_one_pattern(topics: Any) -> None:
     with pytest.raises(ConfigError, match="pattern"):
         Consumer(*topics, bootstrap_servers="localhost:1")

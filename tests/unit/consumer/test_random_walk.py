@@ -126,7 +126,7 @@ class Walk:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_random_walk(seed: int) -> None:
+def test_a_random_walk_reads_each_record_once(seed: int) -> None:
     pytest.importorskip("pyarrow")
     rng = random.Random(seed)
     options = {
@@ -163,7 +163,7 @@ def test_random_walk(seed: int) -> None:
     simulate(scenario, seed=seed, brokers=3, topics={"t": 4}, weather=weather)
 
 
-def test_the_model_notices() -> None:
+def test_the_model_detects_a_missing_record() -> None:
     """The check of the walk fails when a record is left out."""
 
     async def scenario(world: World) -> None:

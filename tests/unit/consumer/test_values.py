@@ -30,11 +30,11 @@ def record(
         ("by_duration:P1DT2H", Reset("by_duration", 93_600_000)),
     ],
 )
-def test_resets(option: str, reset: Reset) -> None:
+def test_auto_offset_reset_values_are_parsed(option: str, reset: Reset) -> None:
     assert Reset.of(ConsumerConfig(bootstrap_servers="b:1", auto_offset_reset=option)) == reset
 
 
-def test_what_list_offsets_is_asked_for() -> None:
+def test_resets_send_their_list_offsets_timestamps() -> None:
     assert EARLIEST.timestamp(5_000) == -2
     assert LATEST.timestamp(5_000) == -1
     assert Reset("by_duration", 1_500).timestamp(5_000) == 3_500
@@ -56,7 +56,7 @@ class Upper:
         return f"{topic}:{data.decode().upper()}:{headers[0][0]}"
 
 
-def test_functions_and_objects() -> None:
+def test_deserializers_may_be_functions_or_objects() -> None:
     both = Deserializers(bytes.decode, Upper())
     made = both.apply(record(1))
     assert made is not None
@@ -71,7 +71,7 @@ def test_a_tombstone_is_never_deserialized() -> None:
     assert (made.key, made.value) == (None, None)
 
 
-def test_a_failure_names_the_record() -> None:
+def test_a_deserializer_error_names_the_record() -> None:
     with pytest.raises(RecordError, match="value") as raised:
         Deserializers(None, int).apply(record(9, 2))
     error = raised.value
@@ -96,7 +96,7 @@ def test_the_program_decides_about_failures() -> None:
     assert [error.offset for error in seen] == [1, 2]
 
 
-def test_a_key_that_cannot_be_read() -> None:
+def test_a_key_error_names_the_key() -> None:
     skipping = Deserializers(int, None, lambda error: SKIP)
     assert skipping.apply(record(1)) is None
     replacing = Deserializers(int, bytes.decode, lambda error: 0)
@@ -105,6 +105,6 @@ def test_a_key_that_cannot_be_read() -> None:
     assert (made.key, made.value) == (0, "v")
 
 
-def test_what_is_no_deserializer() -> None:
+def test_invalid_deserializers_are_refused() -> None:
     with pytest.raises(ConfigError, match="value_deserializer"):
         Deserializers(None, 5)

@@ -40,7 +40,9 @@ def fill(producer: Any, topic: str, partition: int | None = None) -> tuple[list[
 
 
 @pytest.mark.fault(39)
-def test_buffer_overflow_queue_and_no_more(memory_totals: list[int]) -> None:
+def test_send_raises_after_the_buffer_and_the_overflow_queue_are_full(
+    memory_totals: list[int],
+) -> None:
     async def scenario(world: World) -> None:
         async with world.producer(buffer_memory=MEMORY, batch_size=16_384) as producer:
             await producer.send("t", b"warm up")
@@ -84,7 +86,7 @@ def test_moving_in_begins_below_three_quarters() -> None:
     simulate(scenario)
 
 
-def test_drain_is_for_the_record_sent_last() -> None:
+def test_drain_waits_for_the_record_sent_last() -> None:
     async def scenario(world: World) -> None:
         async with world.producer(buffer_memory=MEMORY, batch_size=16_384) as producer:
             await producer.send("t", b"warm up", partition=0)
@@ -126,7 +128,7 @@ def test_drain_yields_to_the_loop_when_there_is_nothing_to_wait_for() -> None:
     simulate(scenario)
 
 
-def test_a_record_larger_than_the_buffer() -> None:
+def test_a_record_larger_than_the_buffer_is_refused() -> None:
     async def scenario(world: World) -> None:
         async with world.producer(buffer_memory=1000) as producer:
             with pytest.raises(RecordTooLargeError, match="buffer_memory"):

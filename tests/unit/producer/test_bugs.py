@@ -68,7 +68,7 @@ async def until_it_breaks(producer: Producer[Any, Any], name: str) -> list[Any]:
 
 
 @pytest.mark.parametrize(("owner", "name"), CALLBACKS)
-async def test_it_fails_the_producer(
+async def test_a_bug_in_a_callback_fails_the_producer(
     owner: type, name: str, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
     def bug(*_: Any, **__: Any) -> None:

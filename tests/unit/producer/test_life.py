@@ -29,7 +29,7 @@ from aiokclient.protocol import ApiKey
 from aiokclient.testing import EmbeddedCluster
 
 
-def test_leaving_normally_flushes() -> None:
+def test_leaving_normally_delivers_all_records() -> None:
     async def scenario(world: World) -> None:
         async with world.producer(linger_ms=60_000) as producer:
             deliveries = [producer.send("t", b"x") for _ in range(100)]
@@ -107,7 +107,7 @@ def test_an_unretrieved_failure_at_close_is_not_raised_but_by_async_with() -> No
     simulate(scenario)
 
 
-def test_producers_of_one_client() -> None:
+def test_producers_can_share_a_client() -> None:
     async def scenario(world: World) -> None:
         async with world.client() as client:
             one = await Producer(client=client, linger_ms=60_000)
@@ -182,7 +182,7 @@ def cluster() -> Any:
         yield cluster
 
 
-async def test_another_thread(cluster: EmbeddedCluster) -> None:
+async def test_calls_from_another_thread_are_refused(cluster: EmbeddedCluster) -> None:
     async with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
 
         def work() -> list[int]:
@@ -208,7 +208,7 @@ async def test_another_thread(cluster: EmbeddedCluster) -> None:
         await asyncio.to_thread(other_loop)
 
 
-def test_another_loop(cluster: EmbeddedCluster) -> None:
+def test_calls_from_another_loop_are_refused(cluster: EmbeddedCluster) -> None:
     first, second = asyncio.new_event_loop(), asyncio.new_event_loop()
     producer = Producer(bootstrap_servers=cluster.bootstrap_servers)
 
@@ -228,7 +228,7 @@ def test_another_loop(cluster: EmbeddedCluster) -> None:
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_the_loop_is_never_held_for_long(cluster: EmbeddedCluster, known: bool) -> None:
+def test_sends_never_block_the_loop_for_long(cluster: EmbeddedCluster, known: bool) -> None:
     async def work() -> None:
         failed: list[Any] = []
         options: Any = {"batch_size": 1_000_000, "compression_type": "gzip"}

@@ -34,7 +34,7 @@ def test_of_metadata_come_partitions_and_racks() -> None:
     assert "orders" in repr(cluster)
 
 
-def test_what_it_has() -> None:
+def test_a_cluster_has_topics_partitions_and_racks() -> None:
     cluster = AssignmentCluster({"orders": 2, "clicks": 0})
     assert (cluster.count("orders"), cluster.count("clicks"), cluster.count("absent")) == (2, 0, 0)
     assert cluster.partitions("absent") == []

@@ -99,7 +99,9 @@ def in_order(given: Mapping[str, MemberAssignment]) -> dict[str, list[TopicParti
 
 
 @pytest.mark.parametrize("strategy", ["range", "roundrobin", "cooperative-sticky"])
-def test_members_and_leader(embedded: EmbeddedCluster, strategy: str) -> None:
+def test_assignments_equal_those_of_a_librdkafka_leader(
+    embedded: EmbeddedCluster, strategy: str
+) -> None:
     with ExitStack() as stack:
         consumers = []
         for number in range(3):
@@ -121,7 +123,7 @@ def test_members_and_leader(embedded: EmbeddedCluster, strategy: str) -> None:
     assert in_order(ours) == in_order(last.given)
 
 
-def test_static_members_keep_their_place(embedded: EmbeddedCluster) -> None:
+def test_static_members_keep_their_rank(embedded: EmbeddedCluster) -> None:
     with ExitStack() as stack:
         consumers = []
         for name in ("b", "a"):
@@ -133,7 +135,7 @@ def test_static_members_keep_their_place(embedded: EmbeddedCluster) -> None:
     assert in_order(BUILT_IN["range"]().assign(CLUSTER, last.members)) == in_order(last.given)
 
 
-def test_the_generation_and_what_is_owned(embedded: EmbeddedCluster) -> None:
+def test_a_member_sends_its_generation_and_its_owned_partitions(embedded: EmbeddedCluster) -> None:
     """When a second member joins, the first one sends what it owns, and its generation."""
     strategy = {"partition_assignment_strategy": "cooperative-sticky"}
     with joined(embedded, **strategy) as first:

@@ -30,7 +30,9 @@ def assignor(request: pytest.FixtureRequest) -> Assignor:
 
 @LOOSE
 @given(rng=RANDOM, racks=st.booleans())
-def test_all_is_given_to_those_who_want_it(assignor: Assignor, rng: Random, racks: bool) -> None:
+def test_every_partition_is_assigned_to_a_subscriber(
+    assignor: Assignor, rng: Random, racks: bool
+) -> None:
     group = random_group(rng, racks=racks)
     members = dict(group.members)
     found = validate(assignor, assignor.assign(group.cluster, members), group.cluster, members)
@@ -51,7 +53,7 @@ def test_the_order_of_members_plays_no_part(assignor: Assignor, rng: Random, rac
     assert assignor.assign(after.cluster, {n: after.members[n] for n in shuffled}) == first
 
 
-def test_a_group_without_members_or_topics(assignor: Assignor) -> None:
+def test_groups_without_members_or_topics_get_no_assignment(assignor: Assignor) -> None:
     assert assignor.assign(AssignmentCluster({"orders": 3}), {}) == {}
     members = {"a": MemberSubscription(()), "b": MemberSubscription(("absent", "empty"))}
     found = assignor.assign(AssignmentCluster({"empty": 0}), members)
@@ -70,7 +72,7 @@ for assignor in (*make_assignors(BUILT_IN), Redundant(2), CoPartitioned()):
 """
 
 
-def test_hashes_of_texts_play_no_part() -> None:
+def test_assignments_do_not_depend_on_the_hash_seed() -> None:
     """Simulations with the same seed must run identically in every process."""
     found = {
         subprocess.run(

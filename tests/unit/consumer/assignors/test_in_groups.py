@@ -91,7 +91,7 @@ class Group:
         )
 
 
-async def test_topics_that_are_together(embedded: EmbeddedCluster) -> None:
+async def test_co_partitioned_topics_are_assigned_together(embedded: EmbeddedCluster) -> None:
     group = Group(embedded)
     async with AsyncExitStack() as stack:
         for count in range(1, 4):
@@ -105,7 +105,7 @@ async def test_topics_that_are_together(embedded: EmbeddedCluster) -> None:
     )
 
 
-async def test_each_partition_with_two_members(embedded: EmbeddedCluster) -> None:
+async def test_each_partition_is_assigned_to_two_members(embedded: EmbeddedCluster) -> None:
     group = Group(embedded)
     async with AsyncExitStack() as stack:
         for _ in range(4):
@@ -149,7 +149,7 @@ class Weighted(Assignor):
         self.told, self.generation = assignment.user_data, metadata.generation_id
 
 
-async def test_user_data_goes_both_ways(embedded: EmbeddedCluster) -> None:
+async def test_user_data_is_sent_in_both_directions(embedded: EmbeddedCluster) -> None:
     group, light, heavy = Group(embedded), Weighted(1), Weighted(3)
     async with group.member(light), group.member(heavy) as second:
         await group.until(lambda: [len(some) for some in group.held] == [2, 6])

@@ -57,7 +57,7 @@ def in_order(given: Given) -> dict[str, list[object]]:
 
 @pytest.mark.parametrize("case", ANY, ids=str)
 @pytest.mark.parametrize("strategy", ["range", "roundrobin"])
-def test_the_same_result(
+def test_assignments_equal_those_of_java(
     java_assignors: AssignorOracle, report: list[str], strategy: str, case: Case
 ) -> None:
     rng = Random(f"{strategy} {case}")
@@ -72,7 +72,9 @@ def test_the_same_result(
 
 
 @pytest.mark.parametrize("case", SPLIT, ids=str)
-def test_sticky_is_no_worse(java_assignors: AssignorOracle, report: list[str], case: Case) -> None:
+def test_sticky_is_at_least_as_good_as_java(
+    java_assignors: AssignorOracle, report: list[str], case: Case
+) -> None:
     rng = Random(f"sticky {case}")
     tally = Tally()
     sticky = BUILT_IN["sticky"]()
@@ -86,7 +88,7 @@ def test_sticky_is_no_worse(java_assignors: AssignorOracle, report: list[str], c
 
 
 @pytest.mark.parametrize("case", SPLIT, ids=str)
-def test_cooperative_sticky_is_no_worse(
+def test_cooperative_sticky_is_at_least_as_good_as_java(
     java_assignors: AssignorOracle, report: list[str], case: Case
 ) -> None:
     """The final assignments are compared, if Java's rebalances end.

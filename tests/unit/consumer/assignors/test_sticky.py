@@ -77,7 +77,7 @@ def test_members_with_the_same_topics_differ_by_one_at_most(rng: Random, racks: 
 
 @LOOSE
 @given(rng=RANDOM, racks=RACKS)
-def test_asked_again_it_changes_nothing(rng: Random, racks: bool) -> None:
+def test_a_repeated_assignment_changes_nothing(rng: Random, racks: bool) -> None:
     regrouping = random_regrouping(rng, racks=racks)
     first = sticky(carried(regrouping.after, sticky(regrouping.before), 1, eager=True))
     assert sticky(carried(regrouping.after, first, 2, eager=True)) == first
@@ -114,7 +114,7 @@ def test_nobody_gets_at_once_what_another_holds(rng: Random, racks: bool) -> Non
 
 @LOOSE
 @given(rng=RANDOM, racks=RACKS)
-def test_claims_that_contradict_each_other(rng: Random, racks: bool) -> None:
+def test_contradictory_claims_are_resolved_by_generation(rng: Random, racks: bool) -> None:
     """Each member claims random partitions for a random generation."""
     group = random_group(rng, racks=racks)
     every = sorted(wanted(group)) + list(tp("absent", -1, 0))
@@ -186,7 +186,7 @@ def test_a_chain_of_moves_where_no_single_one_helps() -> None:
     assert [len(assignment.partitions) for assignment in found.values()] == [4, 4, 4]
 
 
-def test_one_leaves_and_one_joins() -> None:
+def test_few_partitions_move_when_members_leave_and_join() -> None:
     cluster = AssignmentCluster({"orders": 6})
     three = Group(cluster, {name: MemberSubscription(("orders",)) for name in "abc"})
     first = sticky(three)
@@ -210,7 +210,7 @@ def test_racks_come_before_stickiness() -> None:
     assert found["a"].partitions == tp("orders", 0)
 
 
-def test_members_remember_what_they_had() -> None:
+def test_members_send_their_last_assignment() -> None:
     assignor = Sticky()
     assert assignor.user_data(["orders"]) is None
     assignor.on_assignment(MemberAssignment(tp("orders", 2, 5)), GroupMetadata("g", 7, "m"))
@@ -232,14 +232,14 @@ def test_the_generation_may_be_in_the_user_data() -> None:
 
 
 @pytest.mark.parametrize("data", [None, b"", b"\x00", b"\x7f\xff\xff\xff", b"\xff" * 40])
-def test_damaged_user_data_counts_as_none(data: bytes | None) -> None:
+def test_damaged_user_data_is_ignored(data: bytes | None) -> None:
     assert read_holding(data) == Holding()
     assert read_generation(data if data and len(data) < 4 else None) == -1
 
 
 @LOOSE
 @given(data=st.binary(max_size=60))
-def test_any_bytes_are_read(data: bytes) -> None:
+def test_user_data_of_any_bytes_is_read(data: bytes) -> None:
     assert read_holding(data).generation >= -1
     assert read_generation(data) >= -1
 

@@ -84,7 +84,9 @@ def test_the_default_is_that_of_kafka() -> None:
         ((Redundant(3), Redundant, CoPartitioned), [Redundant, Redundant, CoPartitioned]),
     ],
 )
-def test_names_classes_and_objects(strategy: Any, kinds: list[type] | None) -> None:
+def test_a_strategy_may_be_a_name_a_class_or_an_object(
+    strategy: Any, kinds: list[type] | None
+) -> None:
     if kinds is None:
         with pytest.raises(errors.ConfigError, match="redundant-2"):
             assignors(strategy)
@@ -113,7 +115,7 @@ def test_each_consumer_has_objects_of_its_own_but_for_those_it_was_given() -> No
         (["range", f"{KAFKA}RangeAssignor"], "'range' may occur only once"),
     ],
 )
-def test_what_is_no_strategy(strategy: Any, reason: str) -> None:
+def test_invalid_strategies_are_refused(strategy: Any, reason: str) -> None:
     with pytest.raises(errors.ConfigError, match=r"^partition_assignment_strategy: ") as caught:
         assignors(strategy)
     assert reason in str(caught.value)
@@ -163,11 +165,11 @@ def test_the_protocol_is_the_highest_that_all_support(
     assert rebalance_protocol(assignors(strategy)) is protocol
 
 
-def test_without_assignors_it_is_eager() -> None:
+def test_the_protocol_is_eager_without_assignors() -> None:
     assert rebalance_protocol([]) is RebalanceProtocol.EAGER
 
 
-def test_what_an_assignor_need_not_say() -> None:
+def test_an_assignor_needs_only_name_and_assign() -> None:
     mine = Mine()
     assert (mine.overlapping, mine.cooperative, mine.version) == (False, False, 0)
     assert mine.user_data(["orders"]) is None

@@ -109,7 +109,7 @@ def test_topics_with_the_same_subscribers_stay_together(rng: Random, by: type[As
 
 @LOOSE
 @given(rng=RANDOM)
-def test_together_and_cooperative(rng: Random) -> None:
+def test_co_partitioned_topics_move_cooperatively(rng: Random) -> None:
     """This also holds when the previous assignment did not keep the topics together."""
     regrouping = random_regrouping(rng)
     given = CooperativeSticky().assign(regrouping.before.cluster, dict(regrouping.before.members))

@@ -63,20 +63,20 @@ def to(member: str, *partitions: Any) -> Any:
         ),
     ],
 )
-def test_what_is_wrong(given: Any, reason: str, advice: str) -> None:
+def test_invalid_assignments_are_refused(given: Any, reason: str, advice: str) -> None:
     with pytest.raises(errors.AssignmentFailedError, match=re.escape(reason)) as caught:
         check(given)
     assert "Assignor 'wrong' (Wrong)" in str(caught.value)
     assert advice in str(caught.value)
 
 
-def test_the_error_has_the_partition() -> None:
+def test_the_error_names_the_partition() -> None:
     with pytest.raises(errors.AssignmentFailedError) as caught:
         check(to("m-1", TopicPartition("orders", 2)))
     assert caught.value.topic_partition == TopicPartition("orders", 2)
 
 
-def test_what_is_right() -> None:
+def test_valid_assignments_are_accepted() -> None:
     found = check({"m-2": MemberAssignment((ORDERS_0, ORDERS_1, ORDERS_0), b"data")})
     assert found == {
         "m-1": MemberAssignment(),

@@ -50,13 +50,13 @@ OWNS = (TopicPartition("a", 4), TopicPartition("a", 7))
 
 @LOOSE
 @given(subscription=SUBSCRIPTION)
-def test_a_subscription_comes_back(subscription: MemberSubscription) -> None:
+def test_a_subscription_is_encoded_and_decoded(subscription: MemberSubscription) -> None:
     assert decode_subscription(encode_subscription(subscription)) == subscription
 
 
 @LOOSE
 @given(assignment=ASSIGNMENT)
-def test_an_assignment_comes_back(assignment: MemberAssignment) -> None:
+def test_an_assignment_is_encoded_and_decoded(assignment: MemberAssignment) -> None:
     assert decode_assignment(encode_assignment(assignment)) == assignment
 
 
@@ -77,7 +77,9 @@ def test_an_assignment_comes_back(assignment: MemberAssignment) -> None:
         ),
     ],
 )
-def test_each_version(version: int, fields: bytes, expected: MemberSubscription) -> None:
+def test_every_version_is_decoded(
+    version: int, fields: bytes, expected: MemberSubscription
+) -> None:
     data = struct.pack(">h", version) + fields
     assert decode_subscription(data) == expected
     assert decode_subscription(data, "i-1") == expected._replace(instance_id="i-1")
@@ -93,13 +95,13 @@ def test_of_a_newer_version_the_known_fields_are_read() -> None:
     assert decode_assignment(newer) == MemberAssignment(OWNS)
 
 
-def test_what_stands_for_nothing() -> None:
+def test_empty_bytes_mean_no_partitions() -> None:
     empty = b"\0\3\0\0\0\0\xff\xff\xff\xff\0\0\0\0\xff\xff\xff\xf0\0\0"
     assert decode_subscription(empty) == MemberSubscription(())
     assert decode_assignment(b"") == MemberAssignment()
 
 
-def test_what_is_there_twice_counts_once() -> None:
+def test_duplicates_count_once() -> None:
     twice = b"\0\0\0\0\0\2\0\1a\0\1a\xff\xff\xff\xff"
     assert decode_subscription(twice) == MemberSubscription(("a",))
     given_twice = b"\0\0\0\0\0\1\0\1a\0\0\0\2\0\0\0\4\0\0\0\4\xff\xff\xff\xff"
@@ -116,7 +118,7 @@ def test_any_bytes_are_a_subscription_or_a_typed_error(data: bytes) -> None:
 
 @LOOSE
 @given(subscription=SUBSCRIPTION, cut=st.integers(0, 60), flip=st.integers(0, 7))
-def test_damaged_ones(subscription: MemberSubscription, cut: int, flip: int) -> None:
+def test_damaged_bytes_are_refused(subscription: MemberSubscription, cut: int, flip: int) -> None:
     data = bytearray(encode_subscription(subscription))
     data[cut % len(data)] ^= 1 << flip
     for damaged in (bytes(data), bytes(data[:cut])):
@@ -133,12 +135,12 @@ def test_a_member_that_cannot_be_read_is_named() -> None:
         decode_members([("m-1", None, fine), ("m-2", None, b"\xde\xad")])
 
 
-def test_a_partition_that_cannot_be() -> None:
+def test_a_negative_partition_is_refused() -> None:
     with pytest.raises(errors.ProtocolError, match="a--1"):
         decode_assignment(b"\0\0\0\0\0\1\0\1a\0\0\0\1\xff\xff\xff\xff\xff\xff\xff\xff")
 
 
-def test_bytes_of_librdkafka() -> None:
+def test_bytes_of_librdkafka_are_decoded() -> None:
     """The bytes are from librdkafka 2.16: a cooperative-sticky subscription and a v0 assignment."""
     held = "00000002 0006 636c69636b73 00000001 00000003 0006 6f7264657273 00000001 00000000"
     subscription = decode_subscription(
@@ -162,7 +164,7 @@ class TestJava:
 
     @settings(deadline=None, max_examples=200)
     @given(subscription=SUBSCRIPTION)
-    def test_subscriptions(
+    def test_subscriptions_equal_those_of_java(
         self, java_assignors: AssignorOracle, subscription: MemberSubscription
     ) -> None:
         ours = encode_subscription(subscription)
@@ -171,7 +173,7 @@ class TestJava:
 
     @settings(deadline=None, max_examples=50)
     @given(subscription=SUBSCRIPTION, version=st.integers(0, 2))
-    def test_older_subscriptions(
+    def test_older_subscriptions_of_java_are_decoded(
         self, java_assignors: AssignorOracle, subscription: MemberSubscription, version: int
     ) -> None:
         data = java_assignors.write_subscription(subscription, version)
@@ -179,7 +181,7 @@ class TestJava:
 
     @settings(deadline=None, max_examples=200)
     @given(assignment=ASSIGNMENT)
-    def test_assignments(
+    def test_assignments_equal_those_of_java(
         self, java_assignors: AssignorOracle, assignment: MemberAssignment
     ) -> None:
         ours = encode_assignment(assignment)
@@ -188,7 +190,7 @@ class TestJava:
 
     @settings(deadline=None, max_examples=100)
     @given(partitions=PARTITIONS, generation=st.integers(-1, 2**31 - 1))
-    def test_user_data(
+    def test_user_data_equals_that_of_java(
         self,
         java_assignors: AssignorOracle,
         partitions: tuple[TopicPartition, ...],

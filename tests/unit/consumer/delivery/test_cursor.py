@@ -91,7 +91,7 @@ async def test_all_in_order_and_asked_once_a_chunk(make: Any) -> None:
     assert await anext(make(Source()), "default") == "default"
 
 
-async def test_asked_again_when_time_is_up(make: Any) -> None:
+async def test_advance_is_called_when_the_time_is_over(make: Any) -> None:
     now = 0.0
     source = Source(range(10))
     source.seconds = 1.0
@@ -105,7 +105,7 @@ async def test_asked_again_when_time_is_up(make: Any) -> None:
     assert source.asked == 4
 
 
-async def test_the_real_clock(make: Any) -> None:
+async def test_the_real_clock_limits_the_time(make: Any) -> None:
     for seconds, asked in ((3600.0, 2), (0.0, 11)):
         source = Source(range(10))
         source.seconds = seconds
@@ -113,7 +113,7 @@ async def test_the_real_clock(make: Any) -> None:
         assert source.asked == asked
 
 
-async def test_interrupted(make: Any) -> None:
+async def test_advance_is_called_after_an_interrupt(make: Any) -> None:
     source = Source(range(6))
     cursor = make(source)
     assert await anext(cursor) == 0
@@ -127,7 +127,7 @@ async def test_interrupted(make: Any) -> None:
     assert source.asked == 3
 
 
-async def test_several_outstanding(make: Any) -> None:
+async def test_several_awaitables_may_be_outstanding(make: Any) -> None:
     cursor = make(Source([0, 1], [2, 3]))
     assert await anext(cursor) == 0
     first, second, third = anext(cursor), anext(cursor), anext(cursor)
@@ -140,7 +140,7 @@ async def test_several_outstanding(make: Any) -> None:
         await anext(cursor)
 
 
-async def test_ways_to_wait(make: Any) -> None:
+async def test_awaitables_work_with_all_ways_to_wait(make: Any) -> None:
     source = Source([0, 1, 2, 3])
     cursor = make(source)
     assert inspect.isawaitable(waiting := anext(cursor))
@@ -155,7 +155,7 @@ async def test_ways_to_wait(make: Any) -> None:
     assert [record async for record in cursor] == [4, 5]
 
 
-async def test_cancelled_while_it_waits(make: Any) -> None:
+async def test_a_cancelled_wait_loses_no_record(make: Any) -> None:
     source = Source([0, 1])
     source.gate = asyncio.Event()
     cursor = make(source)
@@ -174,7 +174,7 @@ async def test_cancelled_while_it_waits(make: Any) -> None:
     assert await read() == [0, 1]
 
 
-async def test_errors_come_through(make: Any) -> None:
+async def test_errors_of_advance_are_raised(make: Any) -> None:
     source = Source([0, 1])
     cursor = make(source)
     assert await anext(cursor) == 0
@@ -192,14 +192,14 @@ def broken() -> Iterator[int]:
     raise ValueError("a broken iterator")
 
 
-async def test_an_iterator_that_fails(make: Any) -> None:
+async def test_an_error_of_the_exposed_iterator_is_raised(make: Any) -> None:
     cursor = make(Source(broken()))
     assert await anext(cursor) == 1
     with pytest.raises(ValueError, match="broken"):
         await anext(cursor)
 
 
-async def test_by_hand(make: Any) -> None:
+async def test_an_awaitable_can_be_driven_by_hand(make: Any) -> None:
     source = Source([0, 1, 2])
     source.gate = asyncio.Event()
     waiting = anext(make(source)).__await__()
@@ -223,7 +223,7 @@ async def test_by_hand(make: Any) -> None:
         anext(make(source)).__await__().throw(KeyError("before it began"))
 
 
-async def test_dropped_while_it_waits(make: Any) -> None:
+async def test_an_awaitable_can_be_dropped_while_it_waits(make: Any) -> None:
     source = Source([0])
     source.gate = asyncio.Event()
     cursor = make(source)
@@ -235,7 +235,7 @@ async def test_dropped_while_it_waits(make: Any) -> None:
     future.cancel()
 
 
-async def test_it_is_gone_when_the_loop_is_left(make: Any) -> None:
+async def test_a_cursor_is_freed_when_the_loop_is_left(make: Any) -> None:
     cursor = make(Source(range(9)))
     gone = weakref.ref(cursor)
     async for record in cursor:
@@ -249,7 +249,7 @@ class Thing:
     pass
 
 
-async def test_nothing_leaks(make: Any) -> None:
+async def test_no_memory_leaks(make: Any) -> None:
     async def go(times: int) -> None:
         for _ in range(times):
             things = [Thing() for _ in range(50)]
@@ -272,7 +272,7 @@ async def test_nothing_leaks(make: Any) -> None:
     assert not any(isinstance(thing, Thing) for thing in gc.get_objects())
 
 
-async def test_which_clock() -> None:
+async def test_the_clock_depends_on_the_loop() -> None:
     loop = asyncio.get_running_loop()
     assert cursor.clock_of(loop) is None
 

@@ -32,7 +32,7 @@ async def follow(consumer: Consumer[Any, Any], seen: list[Any]) -> None:
         seen.append(record.value)
 
 
-def test_a_poisonous_record_is_raised_once() -> None:
+def test_a_record_error_is_raised_once() -> None:
     async def scenario(world: World) -> None:
         world.cluster.produce("t", [b"0", b"1", b"bad", b"3"])
         async with world.consumer("t", value_deserializer=number) as consumer:
@@ -187,7 +187,7 @@ def test_a_damaged_batch_is_raised_until_the_user_seeks_past_it(way: str) -> Non
 
 @pytest.mark.fault(32)
 @pytest.mark.parametrize("header", [b"\xff" * 12, b"\x00" * 8 + b"\x7f\xff\xff\xff", b"\x00" * 12])
-def test_bytes_that_are_no_batch(header: bytes) -> None:
+def test_bytes_that_are_no_batch_are_reported(header: bytes) -> None:
     def change(request: Any, response: Any) -> Any:
         for topic in response.responses:
             for partition in topic.partitions:

@@ -42,7 +42,7 @@ def check(records: Any) -> None:
     assert all(r.value == b"%d:%d" % (r.partition, r.offset) for r in records)
 
 
-def test_one_by_one_to_the_end() -> None:
+def test_reading_one_by_one_ends_at_the_end_offsets() -> None:
     async def scenario(world: World) -> None:
         for partition in range(3):
             fill(world, 50, partition)
@@ -58,7 +58,7 @@ def test_one_by_one_to_the_end() -> None:
     simulate(scenario, brokers=3, topics=THREE)
 
 
-def test_the_end_is_that_of_the_beginning() -> None:
+def test_until_end_uses_the_end_offsets_of_its_start() -> None:
     """Records that are written during `until_end()` are left to a later iteration.
 
     None of them is lost.
@@ -84,7 +84,7 @@ def test_the_end_is_that_of_the_beginning() -> None:
     simulate(scenario, brokers=3, topics=THREE)
 
 
-def test_a_seek_back_on_the_way_to_the_end() -> None:
+def test_until_end_follows_a_seek_back() -> None:
     async def scenario(world: World) -> None:
         fill(world, 10)
         fill(world, 10, 1)
@@ -175,7 +175,7 @@ def test_to_the_end_of_what_was_subscribed_a_moment_before(group: dict[str, Any]
     simulate(scenario, topics={"t": 1, "u": 1})
 
 
-def test_to_the_end_of_what_no_group_gives() -> None:
+def test_until_end_waits_for_the_partitions_of_the_group() -> None:
     async def scenario(world: World) -> None:
         fill(world)
         options: dict[str, Any] = {"group_id": "g", "default_api_timeout_ms": 5_000}
@@ -189,7 +189,7 @@ def test_to_the_end_of_what_no_group_gives() -> None:
     simulate(scenario)
 
 
-def test_lists() -> None:
+def test_lists_have_the_records_in_order() -> None:
     async def scenario(world: World) -> None:
         for partition in range(3):
             fill(world, 30, partition)
@@ -207,7 +207,7 @@ def test_lists() -> None:
     simulate(scenario, brokers=3, topics=THREE)
 
 
-def test_lists_wait_to_grow() -> None:
+def test_lists_wait_for_more_records() -> None:
     async def scenario(world: World) -> None:
         fill(world, 2)
         async with world.consumer("t") as consumer:
@@ -227,7 +227,7 @@ def test_lists_wait_to_grow() -> None:
     simulate(scenario)
 
 
-def test_poll_and_get() -> None:
+def test_poll_and_get_return_the_next_records() -> None:
     async def scenario(world: World) -> None:
         async with world.consumer("t", max_poll_records=6) as consumer:
             began = world.now
@@ -249,7 +249,7 @@ def test_poll_and_get() -> None:
     simulate(scenario)
 
 
-def test_arrow() -> None:
+def test_arrow_batches_have_the_records() -> None:
     pytest.importorskip("pyarrow")
 
     async def scenario(world: World) -> None:
@@ -388,7 +388,7 @@ def test_stop_ends_what_is_running_after_what_is_being_processed() -> None:
     simulate(scenario)
 
 
-async def test_stop_from_another_thread(kafka_cluster: Any, kafka_topic: str) -> None:
+async def test_stop_works_from_another_thread(kafka_cluster: Any, kafka_topic: str) -> None:
     servers = kafka_cluster.bootstrap_servers
     async with Consumer(kafka_topic, bootstrap_servers=servers) as consumer:
         waiting = asyncio.create_task(consumer.poll(timeout=60))
@@ -428,7 +428,7 @@ def test_close_ends_a_running_loop() -> None:
     simulate(scenario)
 
 
-def test_a_close_asks_the_brokers_nothing() -> None:
+def test_close_causes_no_metadata_request() -> None:
     """The cancelled fetch is no sign that the leader is unavailable.
 
     So it causes no metadata request.
@@ -450,7 +450,7 @@ def test_a_close_asks_the_brokers_nothing() -> None:
     simulate(scenario)
 
 
-def test_before_the_start() -> None:
+def test_reading_before_the_start_raises() -> None:
     async def scenario(world: World) -> None:
         consumer = world.consumer()
         consumer.assign([T0])

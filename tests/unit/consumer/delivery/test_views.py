@@ -18,7 +18,7 @@ async def produce(world: World, compression: str, *records: Any) -> RecordMetada
 
 
 @pytest.mark.parametrize("compression", ["none", "lz4"])
-def test_they_stay_what_they_are(compression: str) -> None:
+def test_views_stay_valid_after_their_batch_was_released(compression: str) -> None:
     """A view stays valid after its batch was released and its memory could be reused."""
     values = [bytes([i]) * LARGE for i in range(20)]
 
@@ -46,7 +46,7 @@ def test_values_of_one_batch_share_its_memory() -> None:
     simulate(scenario, topics={"t": 1})
 
 
-def test_the_key_has_its_own_deserializer() -> None:
+def test_the_key_deserializer_gets_bytes() -> None:
     """The key deserializer and its errors get bytes.
 
     The key is a view only if that is requested, too.

@@ -62,7 +62,7 @@ def test_a_marker_that_cannot_be_read_ends_nothing() -> None:
 
 
 @pytest.mark.fault(52)
-def test_a_list_out_of_order() -> None:
+def test_aborted_transactions_may_be_listed_out_of_order() -> None:
     log = [data(0, 1), data(1, 2), marker(2, 2, ABORT), marker(3, 1, ABORT), data(4, 2)]
     for aborted in ([(1, 0), (2, 1)], [(2, 1), (1, 0)]):
         assert visible(log, aborted) == [False, False, False, False, True]

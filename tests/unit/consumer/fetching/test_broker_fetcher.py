@@ -49,7 +49,7 @@ async def offsets(consumer: Consumer[Any, Any], count: int) -> list[int]:
         UnknownServerError,
     ],
 )
-def test_an_error_that_passes(error: Any) -> None:
+def test_a_temporary_fetch_error_is_retried_silently(error: Any) -> None:
     """The fetch is retried with an increasing backoff, and the application sees no error."""
 
     async def scenario(world: World) -> None:
@@ -66,7 +66,7 @@ def test_an_error_that_passes(error: Any) -> None:
 
 @pytest.mark.parametrize("error", [TopicAuthorizationError, InvalidFetchSizeError])
 @pytest.mark.parametrize("api", [ApiKey.FETCH, ApiKey.LIST_OFFSETS])
-def test_an_error_that_does_not_pass(error: Any, api: ApiKey) -> None:
+def test_a_lasting_fetch_error_is_raised_repeatedly(error: Any, api: ApiKey) -> None:
     """The error is raised repeatedly, at most once per second. Reading continues after it ends."""
 
     async def scenario(world: World) -> None:
@@ -84,7 +84,7 @@ def test_an_error_that_does_not_pass(error: Any, api: ApiKey) -> None:
     simulate(scenario)
 
 
-def test_a_topic_that_may_not_be_read() -> None:
+def test_a_topic_without_permission_raises() -> None:
     def forbid(request: Any, response: Any) -> Any:
         for topic in response.topics:
             topic.error_code, topic.partitions = 29, []
@@ -292,7 +292,7 @@ def test_what_is_buffered_of_a_thousand_partitions_is_bounded() -> None:
 
 @pytest.mark.fault(21)
 @pytest.mark.parametrize("policy", ["none", "earliest"])
-def test_a_diverging_epoch_in_an_answer(policy: str) -> None:
+def test_a_diverging_epoch_in_a_response_resets_the_position(policy: str) -> None:
     def diverge(request: Any, response: Any) -> Any:
         for topic in response.responses:
             for partition in topic.partitions:

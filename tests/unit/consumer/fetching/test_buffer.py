@@ -82,7 +82,7 @@ def test_a_slot_is_free_when_all_its_parts_are() -> None:
     assert buffer.next() is None
 
 
-def test_what_is_void_is_dropped() -> None:
+def test_invalid_parts_are_dropped() -> None:
     state, buffer = flowing(), FetchBuffer(1 << 20)
     buffer.add(fetched(state, batches(3)))
     state.seek(1)
@@ -169,7 +169,7 @@ def test_damage_comes_after_what_is_before_it(step: int) -> None:
         part.rewind()
 
 
-def test_a_checksum_that_nobody_asks_for() -> None:
+def test_checksums_are_ignored_when_check_crcs_is_false() -> None:
     state, buffer = flowing(), FetchBuffer(1 << 20)
     data = bytearray(batches(3))
     data[17] ^= 1

@@ -53,14 +53,14 @@ def open_session(session: FetchSession, version: int = BY_ID) -> None:
     assert session.state is SessionState.OPEN
 
 
-def test_the_first_request_names_all(session: FetchSession) -> None:
+def test_the_first_request_has_all_partitions(session: FetchSession) -> None:
     request = session.request(wanted(T0, T1), BY_ID)
     assert (request.session_id, request.session_epoch) == (0, 0)
     assert named(request) == [(0, 0), (1, 0)]
     assert request.rack_id == "here"
 
 
-def test_later_ones_name_what_changed(session: FetchSession) -> None:
+def test_later_requests_have_only_changes(session: FetchSession) -> None:
     open_session(session)
     request = session.request({**wanted(T0), **wanted(T1, T2, offset=5)}, BY_ID)
     assert (request.session_id, request.session_epoch) == (7, 1)
@@ -87,7 +87,7 @@ def test_a_generation_never_reaches_the_broker(session: FetchSession) -> None:
     assert [a.wanted.generation for a in session.answers(answer(0))] == [9]
 
 
-def test_no_session(session: FetchSession) -> None:
+def test_without_a_session_every_request_has_all_partitions(session: FetchSession) -> None:
     session.request(wanted(T0), BY_ID)
     session.answers(answer(0, session_id=0))
     request = session.request(wanted(T0), BY_ID)
@@ -97,7 +97,9 @@ def test_no_session(session: FetchSession) -> None:
 
 
 @pytest.mark.parametrize(("code", "session_id"), [(70, 0), (71, 7), (106, 7), (-1, 7)])
-def test_a_refusal_begins_anew(session: FetchSession, code: int, session_id: int) -> None:
+def test_a_refused_request_begins_a_new_session(
+    session: FetchSession, code: int, session_id: int
+) -> None:
     open_session(session)
     session.request(wanted(T0, T1), BY_ID)
     assert session.refused(code) is (code > 0)
@@ -106,7 +108,7 @@ def test_a_refusal_begins_anew(session: FetchSession, code: int, session_id: int
     assert len(named(request)) == 2
 
 
-def test_a_lost_answer_begins_anew(session: FetchSession) -> None:
+def test_a_lost_response_begins_a_new_session(session: FetchSession) -> None:
     open_session(session)
     session.request(wanted(T0), BY_ID)
     session.lost()
@@ -115,7 +117,7 @@ def test_a_lost_answer_begins_anew(session: FetchSession) -> None:
 
 
 @pytest.mark.fault(20)
-def test_a_partition_nobody_asked_for(session: FetchSession) -> None:
+def test_an_unrequested_partition_breaks_the_session(session: FetchSession) -> None:
     open_session(session)
     session.request(wanted(T0, T1), BY_ID)
     assert [a.tp for a in session.answers(answer(0, 9))] == [T0]
@@ -131,7 +133,7 @@ def test_a_partition_that_is_missing_or_there_twice(session: FetchSession) -> No
     assert session.state is SessionState.BROKEN
 
 
-def test_topics_without_an_id_go_by_name(session: FetchSession) -> None:
+def test_topics_without_an_id_are_named(session: FetchSession) -> None:
     assert session.version(wanted(T0), BY_ID) == BY_ID
     assert session.version(wanted(T0, topic_id=NO_ID), BY_ID) == BY_NAME
     open_session(session)
@@ -141,7 +143,7 @@ def test_topics_without_an_id_go_by_name(session: FetchSession) -> None:
     assert [a.tp for a in session.answers(answer(0, 1))] == [T0, T1]
 
 
-def test_the_last_request(session: FetchSession) -> None:
+def test_the_last_request_ends_the_session(session: FetchSession) -> None:
     open_session(session)
     request = session.final_request()
     assert request is not None
@@ -150,7 +152,7 @@ def test_the_last_request(session: FetchSession) -> None:
     assert session.final_request() is None
 
 
-def test_epochs_wrap_around(session: FetchSession) -> None:
+def test_session_epochs_wrap_around(session: FetchSession) -> None:
     open_session(session)
     session.epoch = 2**31 - 1
     session.request(wanted(T0, T1), BY_ID)

@@ -43,11 +43,11 @@ def made() -> PartitionState:
 
 
 @pytest.mark.parametrize(("phase", "event"), list(itertools.product(Phase, Event)))
-def test_the_table(phase: Phase, event: Event) -> None:
+def test_the_table_has_every_transition(phase: Phase, event: Event) -> None:
     assert TRANSITIONS.get((phase, event)) is EXPECTED.get((phase, event))
 
 
-def test_what_cannot_happen_raises() -> None:
+def test_an_event_without_a_row_raises() -> None:
     with pytest.raises(IllegalStateError, match="CONFIRMED"):
         made().confirmed()
 
@@ -109,7 +109,7 @@ def test_a_leader_that_changes_while_the_position_is_looked_up() -> None:
     assert not state.located
 
 
-def test_a_failure_stays_until_a_jump() -> None:
+def test_a_failed_position_stays_failed_until_a_jump() -> None:
     state = made()
     state.seek(5)
     state.fail(KafkaError("no"))

@@ -5,14 +5,14 @@ import asyncio
 from aiokclient.consumer.state.wakeup import Wakeup
 
 
-async def test_set_before_it_is_waited_for() -> None:
+async def test_a_flag_set_before_the_wait_wakes_it() -> None:
     signal = Wakeup()
     signal.set()
     assert await signal.wait()
     assert not await signal.wait(asyncio.get_running_loop().time() + 0.001)
 
 
-async def test_all_who_wait_are_woken() -> None:
+async def test_all_waiting_tasks_are_woken() -> None:
     signal = Wakeup()
     waiting = [asyncio.create_task(signal.wait()) for _ in range(3)]
     await asyncio.sleep(0)
@@ -21,7 +21,7 @@ async def test_all_who_wait_are_woken() -> None:
     assert not await signal.wait(0.0)
 
 
-async def test_a_time_in_the_past() -> None:
+async def test_a_wait_until_a_past_time_returns() -> None:
     assert not await Wakeup().wait(0.0)
 
 

@@ -76,7 +76,9 @@ def test_what_a_dying_broker_held_starves_nobody() -> None:
 
 
 @pytest.mark.parametrize(("in_use", "size", "then"), [(749, 1, True), (750, 1, False)])
-def test_moving_in_below_three_quarters(in_use: int, size: int, then: bool) -> None:
+def test_batches_move_in_while_less_than_three_quarters_are_in_use(
+    in_use: int, size: int, then: bool
+) -> None:
     memory = Memory(LIMIT)
     other, account = holder(memory), holder(memory)
     memory.take(other, in_use, parked=False)
@@ -147,7 +149,7 @@ class Model:
         max_size=80,
     )
 )
-def test_the_sums_are_right_and_bounded(steps: list[tuple[int, int, str]]) -> None:
+def test_the_sums_are_correct_and_within_the_limits(steps: list[tuple[int, int, str]]) -> None:
     model = Model()
     for index, size, kind in steps:
         model.step(index, size, kind)

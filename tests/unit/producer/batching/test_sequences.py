@@ -54,7 +54,7 @@ def test_states_and_events_are_hashed_without_a_python_function(kind: type) -> N
     assert kind.__hash__ is object.__hash__
 
 
-def test_the_codes_about_sequences() -> None:
+def test_the_codes_about_sequences_have_events() -> None:
     out_of_order, duplicate, unknown_producer_id = 45, 46, 59
     invalid_producer_epoch, producer_fenced = 47, 90
     assert {
@@ -66,7 +66,7 @@ def test_the_codes_about_sequences() -> None:
     } == CODES
 
 
-def test_numbers_wrap_as_in_java() -> None:
+def test_sequences_wrap_as_in_java() -> None:
     assert advance(2**31 - 1, 1) == 0
     assert advance(2**31 - 3, 5) == 2
     sequences = PartitionSequences()
@@ -79,7 +79,7 @@ def test_numbers_wrap_as_in_java() -> None:
     assert sequences.acknowledged == 2
 
 
-def test_the_first_batch_travels_alone() -> None:
+def test_the_first_batch_of_an_epoch_is_sent_alone() -> None:
     sequences = PartitionSequences()
     assert not sequences.single, "without a producer id, the first batch need not be sent alone"
     sequences.adopt(7, 0)

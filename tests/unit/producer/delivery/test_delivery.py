@@ -69,7 +69,9 @@ async def test_a_written_one_is_the_records_metadata() -> None:
 
 
 @pytest.mark.parametrize(("base", "appended", "then"), [(-1, -1, (-1, 111)), (7, 222, (8, 222))])
-async def test_what_the_broker_says(base: int, appended: int, then: tuple[int, int]) -> None:
+async def test_a_delivery_has_the_offset_and_time_of_the_broker(
+    base: int, appended: int, then: tuple[int, int]
+) -> None:
     batch = batch_of(2)
     delivery = Delivery(batch, 1, 111)
     batch.succeed(base, appended)
@@ -77,7 +79,7 @@ async def test_what_the_broker_says(base: int, appended: int, then: tuple[int, i
     assert (await delivery)[2:] == then
 
 
-async def test_awaiting_is_demand_once() -> None:
+async def test_an_await_demands_the_batch_once() -> None:
     hooks = Hooks()
     batch = batch_of(2, hooks)
     tasks = [asyncio.ensure_future(Delivery(batch, i, 0)) for i in (0, 1, 1)]
@@ -103,7 +105,7 @@ async def test_cancelling_a_waiter_leaves_the_delivery_and_no_trace() -> None:
     assert (await asyncio.wait_for(delivery, 1)).offset == 9
 
 
-async def test_shield_and_as_completed() -> None:
+async def test_shield_and_as_completed_accept_deliveries() -> None:
     batch = batch_of(2)
     one, two = Delivery(batch, 0, 0), Delivery(batch, 1, 0)
     shielded = asyncio.shield(one)
@@ -125,7 +127,7 @@ async def test_another_loop_cannot_wait() -> None:
     await asyncio.to_thread(elsewhere)
 
 
-async def test_callbacks_come_through_the_loop() -> None:
+async def test_callbacks_are_called_by_the_loop() -> None:
     batch = batch_of(1)
     delivery = Delivery(batch, 0, 0)
     seen: list[Delivery] = []
@@ -207,7 +209,7 @@ async def test_records_are_followed_when_they_move() -> None:
     assert third.unretrieved == 8
 
 
-async def test_what_has_not_moved_fails_alone() -> None:
+async def test_only_records_that_have_not_moved_fail() -> None:
     hooks = Hooks()
     first, second = batch_of(3, hooks, None), batch_of(1, hooks)
     first.forward(1, second, 0)
@@ -220,7 +222,7 @@ async def test_what_has_not_moved_fails_alone() -> None:
     assert first.unretrieved == 0
 
 
-async def test_the_sequence_of_send_many() -> None:
+async def test_deliveries_of_send_many_are_a_sequence() -> None:
     one, two = batch_of(5), batch_of(3)
     deliveries = Deliveries([Run(one, 2, 3, 7), Run(two, 0, 3, 7)])
     one.succeed(10)

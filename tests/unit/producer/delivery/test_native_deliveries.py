@@ -150,7 +150,7 @@ STEPS = st.lists(
 
 @settings(deadline=None)
 @given(STEPS)
-def test_both_answer_alike(steps: list[tuple[Any, ...]]) -> None:
+def test_native_and_pure_deliveries_behave_alike(steps: list[tuple[Any, ...]]) -> None:
     async def go(kind: Any) -> list[Any]:
         hooks = Hooks(asyncio.get_running_loop())
         world = World(kind, hooks)
@@ -176,7 +176,7 @@ def plain(seen: Any) -> Any:
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 5)), max_size=20), STEPS, st.booleans())
-def test_gathers_give_the_same(
+def test_native_and_pure_gather_give_the_same(
     chosen: list[tuple[int, int]], steps: list[tuple[Any, ...]], as_runs: bool
 ) -> None:
     async def go(gathering: Any) -> Any:
@@ -204,7 +204,9 @@ def test_gathers_give_the_same(
 @given(
     st.lists(st.integers(0, 3), max_size=6), st.lists(st.integers(-9, 9), max_size=4), st.booleans()
 )
-def test_sequences_of_deliveries(sizes: list[int], at: list[int], merged: bool) -> None:
+def test_native_and_pure_sequences_of_deliveries_are_alike(
+    sizes: list[int], at: list[int], merged: bool
+) -> None:
     hooks = SimpleNamespace(loop=None)
     batches = [NATIVE.DeliveryBatch("t", 1, hooks) for _ in range(2)]
     runs = [Run(batches[i % 2], i, size, i) for i, size in enumerate(sizes)]
@@ -218,7 +220,7 @@ def test_sequences_of_deliveries(sizes: list[int], at: list[int], merged: bool) 
     assert all(delivery in ours for delivery in theirs)
 
 
-def test_the_state_of_both_is_alike() -> None:
+def test_native_and_pure_batch_states_are_alike() -> None:
     for kind in (NATIVE, PURE):
         builder = RecordBatchBuilder(limit=200)
         batch = kind.BatchState("t", 1, SimpleNamespace(loop=None), builder)
@@ -239,7 +241,7 @@ def test_the_state_of_both_is_alike() -> None:
         assert (topic.sticky, topic.sticky_left) == (None, 0)
 
 
-def test_what_is_made_without_its_fields_does_no_harm() -> None:
+def test_objects_created_without_their_fields_are_safe() -> None:
     for name in ("Delivery", "DeliveryBatch", "BatchState", "QueueState", "TopicState"):
         made: Any = getattr(NATIVE, name).__new__(getattr(NATIVE, name))
         for attribute in dir(made):
@@ -259,7 +261,7 @@ def test_what_is_made_without_its_fields_does_no_harm() -> None:
 
 
 @pytest.mark.parametrize("wrong", [None, 1, "delivery", object(), asyncio.sleep])
-async def test_what_is_no_delivery_is_refused(wrong: Any) -> None:
+async def test_gather_refuses_other_objects(wrong: Any) -> None:
     batch = NATIVE.DeliveryBatch("t", 1, Hooks())
     batch.succeed(1)
     for gathering in (gather, pure_deliveries.gather):
@@ -317,7 +319,7 @@ def grown(rounds: int) -> int:
     return blocks() - before
 
 
-def test_nothing_leaks() -> None:
+def test_no_memory_leaks() -> None:
     """A leak would show in each run.
 
     Free lists, including Python's own, grow only in the first runs.
@@ -332,7 +334,7 @@ async def ended() -> None:
     await NATIVE.Delivery(batch, 0, 0)
 
 
-def test_no_reference_is_lost() -> None:
+def test_reference_counts_stay_correct() -> None:
     hooks = Hooks()
     topic, error = "".join(["a", " topic"]), KafkaError("no")
     metadata: Any = RecordMetadata
@@ -363,7 +365,7 @@ def test_no_reference_is_lost() -> None:
     assert count() == count()
 
 
-def test_memory_is_used_right() -> None:
+def test_memory_is_never_misused() -> None:
     """The tests run under an allocator that detects writes past the end and uses after free."""
     code = f"""
 import runpy
@@ -372,15 +374,15 @@ settings.register_profile("any time", deadline=None)
 settings.load_profile("any time")
 names = runpy.run_path({__file__!r})
 names["work"](60)
-names["test_both_answer_alike"]()
-names["test_sequences_of_deliveries"]()
-names["test_what_is_made_without_its_fields_does_no_harm"]()
+names["test_native_and_pure_deliveries_behave_alike"]()
+names["test_native_and_pure_sequences_of_deliveries_are_alike"]()
+names["test_objects_created_without_their_fields_are_safe"]()
 """
     env = {**os.environ, "PYTHONMALLOC": "debug", "AIOKCLIENT_PURE": "0"}
     subprocess.run([sys.executable, "-X", "dev", "-c", code], env=env, check=True, timeout=100)
 
 
-def test_which_one_it_is() -> None:
+def test_the_implementation_in_use_is_the_expected_one() -> None:
     code = "from aiokclient.producer.state import DeliveryBatch; print(DeliveryBatch.__module__)"
     pure, native = "aiokclient.producer._pure.delivery", "aiokclient._native.producer"
     for setting, expected in (("1", pure), ("0", native), ("", native)):

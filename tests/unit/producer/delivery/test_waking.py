@@ -72,7 +72,7 @@ async def turns(count: int = 3) -> None:
         await asyncio.sleep(0)
 
 
-def test_all_go_on_in_their_order(run_tasks: Any) -> None:
+def test_tasks_continue_in_the_order_of_their_awaits(run_tasks: Any) -> None:
     async def main() -> None:
         batch, deliveries = batch_of(100)
         order: list[int] = []
@@ -91,7 +91,7 @@ def test_all_go_on_in_their_order(run_tasks: Any) -> None:
     run_tasks(main())
 
 
-def test_each_in_its_own_context(run_tasks: Any) -> None:
+def test_each_task_continues_in_its_own_context(run_tasks: Any) -> None:
     mine = contextvars.ContextVar[int]("mine")
 
     async def main() -> None:
@@ -113,7 +113,7 @@ def test_each_in_its_own_context(run_tasks: Any) -> None:
     run_tasks(main())
 
 
-def test_some_are_cancelled(run_tasks: Any) -> None:
+def test_cancelled_tasks_do_not_delay_the_others(run_tasks: Any) -> None:
     async def main() -> None:
         batch, deliveries = batch_of(6)
         waiting = [asyncio.ensure_future(_offset(delivery)) for delivery in deliveries]
@@ -204,7 +204,7 @@ async def _offset(delivery: Delivery) -> int:
     return (await delivery).offset
 
 
-def test_what_goes_wrong_in_one_is_its_own(run_tasks: Any) -> None:
+def test_an_error_in_one_task_does_not_affect_the_others(run_tasks: Any) -> None:
     async def main() -> None:
         batch, deliveries = batch_of(3)
 
@@ -224,7 +224,7 @@ def test_what_goes_wrong_in_one_is_its_own(run_tasks: Any) -> None:
     run_tasks(main())
 
 
-def test_an_interrupt_loses_no_other() -> None:
+def test_an_interrupt_in_one_task_loses_no_other_wakeup() -> None:
     async def prepare() -> tuple[DeliveryBatch, list[asyncio.Task[int]]]:
         batch, deliveries = batch_of(3)
 
@@ -290,7 +290,7 @@ async def test_two_tasks_and_a_callback_wait_for_one() -> None:
     assert called == [delivery]
 
 
-async def test_nothing_is_left_of_who_gives_up() -> None:
+async def test_a_cancelled_wait_leaves_no_waiter() -> None:
     batch, deliveries = batch_of(3)
     steps = [delivery.__await__() for delivery in deliveries]
     for step in steps:
@@ -325,7 +325,7 @@ async def test_an_await_that_is_driven_too_early() -> None:
     assert not batch._waiters
 
 
-def test_another_loop() -> None:
+def test_a_task_of_another_loop_is_refused() -> None:
     async def make() -> Delivery:
         return batch_of(1)[1][0]
 

@@ -95,7 +95,7 @@ async def group(cluster_servers: Any) -> AsyncIterator[Group]:
 
 
 @pytest.mark.fault(41)
-async def test_members_come_and_are_killed(cluster_servers: Any) -> None:
+async def test_partitions_are_taken_over_when_members_are_killed(cluster_servers: Any) -> None:
     async with Group(cluster_servers, SHORT_MS) as group:
         topic = await cluster_servers.new_topic(PARTITIONS)
         for _ in range(4):
@@ -107,7 +107,7 @@ async def test_members_come_and_are_killed(cluster_servers: Any) -> None:
 
 
 @pytest.mark.fault(41)
-async def test_members_come_and_go(group: Group) -> None:
+async def test_no_partition_has_two_owners_while_members_come_and_go(group: Group) -> None:
     """Up to eight members join, leave, and return as static members."""
     topic = await group.servers.new_topic(PARTITIONS)
     first = await group.join(topic)
@@ -133,7 +133,7 @@ async def test_members_come_and_go(group: Group) -> None:
 
 
 @pytest.mark.fault(43)
-async def test_a_topic_that_matches_appears_late(group: Group) -> None:
+async def test_a_matching_topic_created_later_is_assigned(group: Group) -> None:
     prefix = f"late-{uuid.uuid4().hex[:6]}"
     create = group.servers.kafka.create_topic
     await asyncio.to_thread(create, f"{prefix}-1", 2)
@@ -147,7 +147,7 @@ async def test_a_topic_that_matches_appears_late(group: Group) -> None:
 
 
 @pytest.mark.fault(43)
-async def test_a_partition_that_is_not_released(group: Group) -> None:
+async def test_a_partition_that_is_not_released_is_not_assigned(group: Group) -> None:
     topic = await group.servers.new_topic(4)
     first = await group.join(topic)
     await group.even(4)
@@ -170,7 +170,7 @@ async def leave(member: Member) -> None:
 
 
 @pytest.mark.fault(43)
-async def test_a_member_that_was_thrown_out(group: Group) -> None:
+async def test_a_removed_member_loses_its_partitions_and_joins_again(group: Group) -> None:
     """A member that another process removed loses its partitions and joins again."""
     topic = await group.servers.new_topic(4)
     first = await group.join(topic)
@@ -181,7 +181,7 @@ async def test_a_member_that_was_thrown_out(group: Group) -> None:
 
 
 @pytest.mark.parametrize("assignor", ["uniform", "range"])
-async def test_assignors_of_the_brokers(group: Group, assignor: str) -> None:
+async def test_assignors_of_the_brokers_can_be_selected(group: Group, assignor: str) -> None:
     topics = [await group.servers.new_topic(3) for _ in range(2)]
     for _ in range(2):
         await group.join(*topics, group_remote_assignor=assignor)
@@ -195,7 +195,7 @@ async def test_assignors_of_the_brokers(group: Group, assignor: str) -> None:
 
 
 @pytest.mark.fault(44)
-async def test_what_only_a_person_can_mend(group: Group) -> None:
+async def test_errors_that_only_the_application_can_resolve_are_raised(group: Group) -> None:
     topic = await group.servers.new_topic(2)
     await group.join(topic, group_instance_id="i")
     await group.even(2)

@@ -55,7 +55,7 @@ async def take(consumer: Consumer[Any, Any], count: int) -> None:
             found += len(await consumer.poll(timeout=1.0))
 
 
-def test_epochs_go_with_the_commits() -> None:
+def test_commits_have_the_member_epoch() -> None:
     async def scenario(world: World) -> None:
         fill(world)
         async with world.consumer("t", **OPTIONS, enable_auto_commit=False) as consumer:
@@ -75,7 +75,7 @@ def test_epochs_go_with_the_commits() -> None:
 
 
 @pytest.mark.fault(42)
-def test_a_handler_that_takes_too_long() -> None:
+def test_a_member_leaves_when_a_handler_takes_too_long() -> None:
     """The member leaves in time, and joins again when the program requests more records."""
 
     async def scenario(world: World) -> None:
@@ -112,7 +112,7 @@ def test_what_is_in_progress_is_committed_before_the_revocation() -> None:
 
 
 @pytest.mark.fault(44)
-def test_errors_reach_the_program() -> None:
+def test_errors_of_the_group_reach_the_program() -> None:
     async def scenario(world: World) -> None:
         async with world.consumer("t", **OPTIONS, group_instance_id="i") as first:
             await first.poll(timeout=1.0)
@@ -129,7 +129,7 @@ def test_errors_reach_the_program() -> None:
     run(scenario)
 
 
-def test_a_cluster_without_the_protocol() -> None:
+def test_a_cluster_without_the_protocol_is_refused() -> None:
     async def scenario(world: World) -> None:
         world.cluster.limit_versions({ApiKey.CONSUMER_GROUP_HEARTBEAT: None})
         consumer = world.consumer("t", **OPTIONS)
@@ -141,7 +141,7 @@ def test_a_cluster_without_the_protocol() -> None:
 
 
 @pytest.mark.parametrize("option", ["session_timeout_ms", "heartbeat_interval_ms"])
-def test_what_brokers_decide_cannot_be_set(option: str) -> None:
+def test_options_that_brokers_decide_are_refused(option: str) -> None:
     with pytest.raises(ConfigError, match=option):
         Consumer("t", bootstrap_servers="k:1", **OPTIONS, **{option: 1000})
 

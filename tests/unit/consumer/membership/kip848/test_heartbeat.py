@@ -50,7 +50,7 @@ def test_a_join_says_everything_and_owns_nothing(beats):
     }
 
 
-def test_then_only_what_changes(beats):
+def test_later_heartbeats_have_only_changes(beats):
     beats.build(member(0), NAMES, frozenset())
     assert said(beats.build(member(1), NAMES, frozenset())) == {}
     request = beats.build(member(1), NAMES, OWNED)
@@ -63,7 +63,7 @@ def test_then_only_what_changes(beats):
     }
 
 
-def test_after_a_failure_everything_once(beats):
+def test_a_heartbeat_after_a_failure_has_the_full_state(beats):
     beats.build(member(0), NAMES, frozenset())
     beats.forget()
     assert not beats.said(NAMES, frozenset())
@@ -82,7 +82,7 @@ def test_a_pattern_takes_the_place_of_names_and_is_taken_back(beats):
 
 
 @pytest.mark.parametrize(("instance_id", "epoch"), [(None, -1), ("i", -2)])
-def test_the_last_one(instance_id, epoch):
+def test_the_leave_heartbeat_has_the_leave_epoch(instance_id, epoch):
     beats = HeartbeatBuilder(SETTINGS._replace(instance_id=instance_id))
     beats.build(member(0), NAMES, frozenset())
     request = beats.last("m")
@@ -102,5 +102,5 @@ def test_the_last_one(instance_id, epoch):
         (re.compile("a b", re.VERBOSE), None),
     ],
 )
-def test_patterns_as_brokers_take_them(pattern, text):
+def test_patterns_are_sent_in_the_syntax_of_brokers(pattern, text):
     assert expression(pattern) == text

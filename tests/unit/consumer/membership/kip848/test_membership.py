@@ -27,7 +27,7 @@ from aiokclient.errors import (
 from aiokclient.protocol import ApiKey
 
 
-def test_one_member_has_all_and_says_so() -> None:
+def test_a_lone_member_owns_and_acknowledges_all_partitions() -> None:
     async def scenario(group: Group) -> None:
         async with group.member() as member:
             assert member.epoch == -1
@@ -47,7 +47,7 @@ def test_one_member_has_all_and_says_so() -> None:
     run(scenario)
 
 
-def test_members_come_and_go() -> None:
+def test_partitions_have_one_owner_while_members_come_and_go() -> None:
     async def scenario(group: Group) -> None:
         async with group.member() as first, group.member() as second:
             for each in (first, second):
@@ -118,7 +118,7 @@ def test_the_session_of_a_group_is_told_late(times: int | None, session_s: float
     run(scenario, configs={"group.consumer.session.timeout.ms": 10_000})
 
 
-def test_the_session_of_a_group_is_changed() -> None:
+def test_a_member_learns_a_changed_session_timeout() -> None:
     """A member learns a new session timeout within `metadata_max_age_ms`.
 
     It learns it sooner when it joins again.
@@ -244,7 +244,7 @@ def test_what_nobody_understands_means_to_join_anew() -> None:
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_lost_requests_and_answers(when: str) -> None:
+def test_a_member_recovers_from_lost_requests_and_responses(when: str) -> None:
     """After a loss, the member sends its full state and is still accepted.
 
     Its epoch may have increased without it.
@@ -268,7 +268,7 @@ def test_lost_requests_and_answers(when: str) -> None:
 
 
 @pytest.mark.fault(5)
-def test_the_coordinator_moves_and_dies() -> None:
+def test_a_member_survives_a_moved_and_a_dead_coordinator() -> None:
     async def scenario(group: Group) -> None:
         async with group.member() as first, group.member() as second:
             for each in (first, second):
@@ -301,7 +301,7 @@ def test_a_coordinator_that_has_forgotten_the_group() -> None:
     run(scenario, brokers=2, persist_groups=False)
 
 
-def test_the_subscription_changes_and_ends() -> None:
+def test_a_member_follows_changes_of_its_subscription() -> None:
     async def scenario(group: Group) -> None:
         async with group.member() as member:
             await member.subscribe("t")
@@ -320,7 +320,7 @@ def test_the_subscription_changes_and_ends() -> None:
     run(scenario, topics={"t": 4, "u": 2})
 
 
-def test_who_waits_to_leave_stays_a_member() -> None:
+def test_a_member_that_still_processes_records_stays_a_member() -> None:
     """A member that still processes records when it leaves keeps its partitions.
 
     This holds even if it takes longer than the session.

@@ -88,7 +88,7 @@ def test_who_fails_leaves_when_it_is_closed() -> None:
     run(scenario)
 
 
-def test_a_broker_without_the_protocol() -> None:
+def test_a_broker_without_the_protocol_is_refused() -> None:
     async def scenario(group: Group) -> None:
         group.cluster.limit_versions({HEARTBEAT: None})
         async with group.member() as member:
@@ -100,7 +100,7 @@ def test_a_broker_without_the_protocol() -> None:
     run(scenario)
 
 
-def test_a_right_that_is_granted_later() -> None:
+def test_a_member_joins_when_the_permission_is_granted_later() -> None:
     async def scenario(group: Group) -> None:
         async with group.member() as member:
             with group.cluster.fail(HEARTBEAT, GroupAuthorizationError, times=2):

@@ -26,22 +26,22 @@ def record(tp: TopicPartition, offset: int) -> Any:
 
 
 class TestForms:
-    def test_everything_delivered(self) -> None:
+    def test_commit_without_arguments_covers_delivered_records(self) -> None:
         assert to_commit(None, CONSUMED) == (CONSUMED, [])
 
-    def test_records_in_whatever_order(self) -> None:
+    def test_commit_takes_records_in_any_order(self) -> None:
         given = [record(T0, 4), record(T1, 9), record(T0, 2)]
         expected = {T0: OffsetAndMetadata(5, "", 3), T1: OffsetAndMetadata(10, "", 3)}
         assert to_commit(given, {}) == (expected, [])
         assert to_commit(given[0], {}) == ({T0: OffsetAndMetadata(5, "", 3)}, [])
         assert to_commit([], CONSUMED) == ({}, [])
 
-    def test_offsets_by_partition(self) -> None:
+    def test_commit_takes_offsets_by_partition(self) -> None:
         to = OffsetAndMetadata(1, "m", 2)
         assert to_commit({T0: 3, T1: to}, {}) == ({T0: OffsetAndMetadata(3), T1: to}, [])
         assert to_commit({("t", 0): 3}, {})[0] == {T0: OffsetAndMetadata(3)}
 
-    def test_topics_and_partitions(self) -> None:
+    def test_commit_takes_topics_and_partitions(self) -> None:
         assert to_commit("t", CONSUMED) == ({T0: CONSUMED[T0]}, [])
         assert to_commit(["t", "u"], CONSUMED) == (CONSUMED, [])
         assert to_commit([T0, T1], CONSUMED) == ({T0: CONSUMED[T0]}, [T1])
@@ -49,7 +49,7 @@ class TestForms:
     @pytest.mark.parametrize(
         "what", [0, 1.5, T0, {T0: None}, {T0: -2}, {"t": 1}, [record(T0, 1), T0], ["t", T0], b"t"]
     )
-    def test_all_else_is_refused(self, what: Any) -> None:
+    def test_commit_refuses_other_arguments(self, what: Any) -> None:
         with pytest.raises(IllegalStateError):
             to_commit(what, CONSUMED)
 
@@ -108,7 +108,7 @@ class TestNotes:
 
 
 @pytest.mark.parametrize("version", range(2, 11))
-def test_every_version_of_offset_commit(version: int) -> None:
+def test_every_version_of_offset_commit_is_encoded(version: int) -> None:
     async def scenario(world: World) -> None:
         fill(world, 10)
         world.cluster.limit_versions({ApiKey.OFFSET_COMMIT: (2, version)})
@@ -125,7 +125,7 @@ def test_every_version_of_offset_commit(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(1, 11))
-def test_every_version_of_offset_fetch(version: int) -> None:
+def test_every_version_of_offset_fetch_is_decoded(version: int) -> None:
     async def scenario(world: World) -> None:
         fill(world, 10)
         world.cluster.limit_versions({ApiKey.OFFSET_FETCH: (1, version)})
@@ -169,7 +169,7 @@ def test_topics_without_ids_are_called_by_their_names() -> None:
     simulate(scenario)
 
 
-def test_by_hand_goes_on_without_the_group() -> None:
+def test_a_commit_by_hand_does_not_wait_for_the_group() -> None:
     """Manual assignments do not wait for the coordinator to answer heartbeats."""
 
     async def scenario(world: World) -> None:
