@@ -6,6 +6,8 @@ import weakref
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeAlias
 
+import anyio
+
 from aiokclient.consumer.delivery.read_lock import Cursor
 from aiokclient.consumer.state.partition import PartitionState
 from aiokclient.consumer.state.subscription import SubscriptionState
@@ -40,6 +42,17 @@ class EndOffsets:
         self._to_hold: list[PartitionState] = []
         self._current = False
         self._cursor: weakref.ref[Any] | None = None
+        self._lookup = anyio.CancelScope()
+
+    async def find(self, ends: EndOffsetsLookup) -> Mapping[TopicPartition, int] | None:
+        """Return the end offsets that `ends` looks up, or None if `interrupt` is called before."""
+        with anyio.CancelScope() as self._lookup:
+            return await ends()
+        return None
+
+    def interrupt(self) -> None:
+        """End the lookup that is in progress, if there is one."""
+        self._lookup.cancel()
 
     def begin(
         self, cursor: Cursor, ends: Mapping[TopicPartition, int]

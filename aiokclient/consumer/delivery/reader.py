@@ -20,8 +20,6 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-import anyio
-
 from aiokclient.consumer.delivery.deserialize import RawRecord
 from aiokclient.consumer.delivery.end_offsets import EndOffsets, EndOffsetsLookup
 from aiokclient.consumer.delivery.in_progress import InProgress
@@ -82,7 +80,6 @@ class Reader:
         self._cut_short = False
         """Whether unpacking was interrupted in order to yield to the event loop."""
         self._ends = EndOffsets(subscription)
-        self._lookup = anyio.CancelScope()
         self.stopped = False
         subscription.listen(self.changed)
 
@@ -135,7 +132,7 @@ class Reader:
         """Wake a waiting request, because the consumer may have failed."""
         self._woken = True
         self.read_lock.interrupt()
-        self._lookup.cancel()
+        self._ends.interrupt()
         self._arrived.set()
 
     def leave(self, cursor: Cursor) -> None:
@@ -477,9 +474,8 @@ class Reader:
             self._end_limits()
             if self.stopped:
                 return
-            with anyio.CancelScope() as self._lookup:
-                found = await ends()
-            if self._lookup.cancelled_caught:
+            found = await self._ends.find(ends)
+            if found is None:
                 return
             self._drop_chunks()
             self._unpacker.limit(self._ends.begin(cursor, found))

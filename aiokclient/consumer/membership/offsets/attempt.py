@@ -24,13 +24,34 @@ if TYPE_CHECKING:
     from aiokclient.consumer.state.partition import PartitionState
     from aiokclient.policy import Retry
 
-__all__ = ["CommitAttempt"]
+__all__ = ["CommitAttempt", "CommitOrder"]
+
+
+class CommitOrder:
+    """The order of the commits of one consumer: the last one that was stored for each partition."""
+
+    def __init__(self) -> None:
+        self._last = 0
+        self._stored: dict[TopicPartition, int] = {}
+
+    def ticket(self) -> int:
+        """Return the number of a new commit, which is after all others."""
+        self._last += 1
+        return self._last
+
+    def stored(self, tp: TopicPartition, ticket: int) -> None:
+        """Record that a commit was stored for a partition."""
+        self._stored[tp] = max(self._stored.get(tp, 0), ticket)
+
+    def is_superseded(self, tp: TopicPartition, ticket: int) -> bool:
+        """Return whether a later commit than this one was stored for a partition."""
+        return self._stored.get(tp, 0) > ticket
 
 
 class CommitAttempt:
     """The offsets of one commit. Only its methods change it.
 
-    `ticket` numbers commits in the order of their calls. `held` has the state of each partition at
+    `ticket` is the number of the commit in `CommitOrder`. `held` has the state of each partition at
     the time of the call; a partition that was lost and assigned again has another state. `refresh`
     and `final` are those of `PerItem`. With `rising`, only offsets that are higher than the
     committed ones are stored.

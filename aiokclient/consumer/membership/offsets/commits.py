@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiokclient.cluster.per_item import ItemResults, ask_within
 from aiokclient.consumer.membership.offsets import messages
-from aiokclient.consumer.membership.offsets.attempt import CommitAttempt
+from aiokclient.consumer.membership.offsets.attempt import CommitAttempt, CommitOrder
 from aiokclient.consumer.membership.offsets.lost_records import LostRecords
 from aiokclient.consumer.membership.rewind import requests as rewind_requests
 from aiokclient.consumer.state.wakeup import Wakeup
@@ -133,8 +133,7 @@ class Commits:
         self._lost = LostRecords(subscription.partitions)
         self._log = LimitedLog(subscription.client_log, cluster.clock.monotonic)
         self._turn = asyncio.Lock()
-        self._tickets = 0
-        self._stored: dict[TopicPartition, int] = {}
+        self._order = CommitOrder()
         self._refused: Errors = {}
         self._request_s = config.request_timeout_ms / 1000
         self._backoff = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
@@ -167,10 +166,10 @@ class Commits:
         Each item has the state of a partition, the number of its jumps when its offset was read,
         and that offset. Earlier commits that still wait must not undo them.
         """
-        self._tickets += 1
+        ticket = self._order.ticket()
         for state, jumps, offset in committed:
             self._refused.pop(state.tp, None)
-            self._stored[state.tp] = self._tickets
+            self._order.stored(state.tp, ticket)
             if state.jumps == jumps:
                 state.group.committed_to(offset)
             self._lost.committed(state.tp, offset)
@@ -268,11 +267,10 @@ class Commits:
     def _new_attempt(
         self, offsets: Offsets, timeout: float, attempts: float, rising: bool
     ) -> CommitAttempt:
-        self._tickets += 1
         noted = self._with_notes(offsets)
         held = {tp: self._state(tp) for tp in noted}
         return CommitAttempt(
-            self._tickets,
+            self._order.ticket(),
             noted,
             held,
             self._retry(timeout),
@@ -302,7 +300,7 @@ class Commits:
             if tp in failed:
                 continue
             self._refused.pop(tp, None)
-            self._stored[tp] = max(self._stored.get(tp, 0), attempt.ticket)
+            self._order.stored(tp, attempt.ticket)
             state = self._state(tp)
             if state is not None and jumps.get(tp) == state.jumps:
                 state.group.committed_to(to.offset)
@@ -339,7 +337,7 @@ class Commits:
         for tp, to in attempt.left.items():
             state = self._state(tp)
             risen = state is not None and state.group.committed >= to.offset
-            if (attempt.rising and risen) or self._stored.get(tp, 0) > attempt.ticket:
+            if (attempt.rising and risen) or self._order.is_superseded(tp, attempt.ticket):
                 superseded.add(tp)
         attempt.supersede(superseded)
 

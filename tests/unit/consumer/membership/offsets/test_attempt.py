@@ -4,7 +4,7 @@ import random
 from typing import Any
 
 from aiokclient import OffsetAndMetadata, TopicPartition
-from aiokclient.consumer.membership.offsets.attempt import CommitAttempt
+from aiokclient.consumer.membership.offsets.attempt import CommitAttempt, CommitOrder
 from aiokclient.errors import (
     CommitFailedError,
     OffsetMetadataTooLargeError,
@@ -88,3 +88,14 @@ def test_offsets_of_the_caller_are_not_changed() -> None:
     commit.refused[T1] = RequestTimedOutError()
     assert len(OFFSETS) == 3
     assert commit.refused == {}
+
+
+def test_a_commit_is_superseded_only_by_a_later_one_that_was_stored_for_the_partition() -> None:
+    order = CommitOrder()
+    first, second = order.ticket(), order.ticket()
+    assert not order.is_superseded(T0, first)
+    order.stored(T0, second)
+    order.stored(T0, first)
+    assert order.is_superseded(T0, first)
+    assert not order.is_superseded(T0, second)
+    assert not order.is_superseded(T1, first)
