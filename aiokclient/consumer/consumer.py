@@ -29,7 +29,7 @@ from aiokclient.consumer.delivery.deserialize import Deserializers
 from aiokclient.consumer.delivery.iterators import ArrowBatches, RecordBatches, RecordIterator
 from aiokclient.consumer.delivery.reader import MAX_BYTES, Reader
 from aiokclient.consumer.delivery.tracked import TrackedRecords
-from aiokclient.consumer.engine import Engine
+from aiokclient.consumer.engine import ConsumerEngine
 from aiokclient.consumer.membership.group_calls import GroupCalls
 from aiokclient.consumer.records import Records
 from aiokclient.consumer.state.offset_reset import EARLIEST, LATEST, Reset
@@ -119,7 +119,7 @@ class Consumer(Lifecycle, Generic[K, V]):
         )
         grouped = config.group_id is not None
         self._subscription = SubscriptionState(Reset.of(config), grouped=grouped)
-        self._engine: Engine | None = None
+        self._engine: ConsumerEngine | None = None
         self._stopped = False
         self._listener: Any = None
         """The application's listener. This is the only strong reference to it, as the listener may
@@ -154,7 +154,7 @@ class Consumer(Lifecycle, Generic[K, V]):
     # -- start and close
 
     async def _open(self) -> None:
-        self._engine = Engine(
+        self._engine = ConsumerEngine(
             self._cluster,
             self._config,
             self._subscription,
@@ -236,7 +236,7 @@ class Consumer(Lifecycle, Generic[K, V]):
         return self._engine.listener_calls.was_inside()
 
     @property
-    def _running(self) -> Engine:
+    def _running(self) -> ConsumerEngine:
         self._check()
         assert self._engine is not None
         return self._engine

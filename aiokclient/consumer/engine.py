@@ -32,7 +32,7 @@ from aiokclient.consumer.state.wakeup import Wakeup
 from aiokclient.consumer.topics import TopicFollower
 from aiokclient.errors import ClosedError
 
-__all__ = ["Engine"]
+__all__ = ["ConsumerEngine"]
 
 TROUBLES = 20
 """The largest number of problems that are listed."""
@@ -41,7 +41,7 @@ FAREWELL_S = 0.5
 """Seconds for which `stop` waits until brokers have ended the fetch sessions."""
 
 
-class Engine:
+class ConsumerEngine:
     """The parts of a consumer from its start to its end. Only the subscription exists longer."""
 
     def __init__(

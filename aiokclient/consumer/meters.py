@@ -22,6 +22,7 @@ class ReadMeters:
 
     def delivered(self, topic: str, count: int) -> None:
         """Count records that were delivered to the application."""
+        # Without calls of `add`, because `get()` calls this for each record.
         self._records.value += count
         self._by_topic.of(topic).value += count
 

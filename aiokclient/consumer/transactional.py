@@ -25,7 +25,7 @@ from aiokclient.consumer.delivery.reader import YIELD_INTERVAL_S
 from aiokclient.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
-    from aiokclient.consumer.engine import Engine
+    from aiokclient.consumer.engine import ConsumerEngine
     from aiokclient.consumer.membership.coordinator import ConsumerCoordinator
     from aiokclient.consumer.membership.offsets.released import ReleasedOffset
     from aiokclient.consumer.state.partition import PartitionState
@@ -46,7 +46,9 @@ class ReadPosition(NamedTuple):
 class TransactionalReads:
     """What one consumer reads in one transaction that began at `began`, on the monotonic clock."""
 
-    def __init__(self, engine: Engine, subscription: SubscriptionState, began: float) -> None:
+    def __init__(
+        self, engine: ConsumerEngine, subscription: SubscriptionState, began: float
+    ) -> None:
         assert engine.group is not None
         self._engine = engine
         self._group: ConsumerCoordinator = engine.group

@@ -16,7 +16,7 @@ from aiokclient.consumer.fetching.broker_requests import BrokerRequests
 from aiokclient.consumer.fetching.broker_responses import BrokerResponses, useful
 from aiokclient.consumer.fetching.empty_responses import EmptyResponses
 from aiokclient.consumer.fetching.moved_positions import MovedPositions
-from aiokclient.consumer.fetching.responses import Responses
+from aiokclient.consumer.fetching.responses import PartitionResponses
 from aiokclient.consumer.fetching.routes import Routes
 from aiokclient.consumer.fetching.session import FetchSession, SessionState, Wanted
 from aiokclient.consumer.state.wakeup import Wakeup
@@ -44,7 +44,7 @@ class BrokerFetcher:
         cluster: ClusterClient,
         config: ConsumerConfig,
         routes: Routes,
-        responses: Responses,
+        responses: PartitionResponses,
         *,
         owners: tuple[Hashable, Hashable],
         spawn: Callable[..., None],

@@ -15,7 +15,7 @@ from aiokclient.cluster.client import ClusterClient
 from aiokclient.cluster.metadata import BrokerInfo
 from aiokclient.consumer.fetching.aborted import visible
 from aiokclient.consumer.fetching.buffer import Damage, PartitionFetch, Slot
-from aiokclient.consumer.fetching.responses import Responses
+from aiokclient.consumer.fetching.responses import PartitionResponses
 from aiokclient.consumer.fetching.session import Answer
 from aiokclient.consumer.meters import ReadMeters
 from aiokclient.consumer.state.partition import PartitionState
@@ -51,7 +51,7 @@ class BrokerResponses:
         self,
         node_id: int,
         cluster: ClusterClient,
-        responses: Responses,
+        responses: PartitionResponses,
         freed: Callable[[], None],
     ) -> None:
         self._node_id = node_id

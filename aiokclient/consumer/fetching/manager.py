@@ -16,7 +16,7 @@ from aiokclient.cluster.metadata import ClusterMetadata
 from aiokclient.config import ConsumerConfig
 from aiokclient.consumer.fetching.broker_fetcher import BrokerFetcher
 from aiokclient.consumer.fetching.buffer import FetchBuffer
-from aiokclient.consumer.fetching.responses import Responses
+from aiokclient.consumer.fetching.responses import PartitionResponses
 from aiokclient.consumer.fetching.routes import Routes
 from aiokclient.consumer.fetching.session import NO_TOPIC_ID
 from aiokclient.consumer.state.offset_reset import EARLIEST
@@ -52,7 +52,7 @@ class FetchManager:
         self._routes = Routes(
             cluster, config, subscription, changed=self.changed, callbacks=callbacks
         )
-        self.responses = Responses(
+        self.responses = PartitionResponses(
             cluster, config, subscription, buffer, self._routes, arrived=arrived, report=report
         )
         self._fresh = EARLIEST if config.new_partitions == "earliest" else None

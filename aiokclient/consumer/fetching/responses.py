@@ -21,10 +21,10 @@ from aiokclient.consumer.state.subscription import SubscriptionState
 from aiokclient.errors import KafkaError, LogTruncationError, OffsetOutOfRangeError, error_for
 from aiokclient.policy import Decision, Retry, Scope
 
-__all__ = ["Responses"]
+__all__ = ["PartitionResponses"]
 
 
-class Responses:
+class PartitionResponses:
     """The methods that apply fetch responses to the partitions of one consumer.
 
     `arrived` is called when there may be new records for the reader. `report` makes the next
