@@ -32,7 +32,9 @@ if TYPE_CHECKING:
     from aiokclient.errors import KafkaError
     from aiokclient.group import GroupMember, GroupProtocol
     from aiokclient.patterns import single_writer, work_pool
-    from aiokclient.producer import Delivery, Producer, Transaction, TransactionOutcome
+    from aiokclient.producer import Delivery, Producer
+    from aiokclient.producer.transaction.status import TransactionOutcome
+    from aiokclient.producer.transaction.transaction import Transaction
     from aiokclient.types import (
         SKIP,
         ConsumerRecord,
@@ -120,8 +122,8 @@ _PLACES = {
     "Producer": "producer",
     "Records": "consumer",
     "Tls": "config.security",
-    "Transaction": "producer",
-    "TransactionOutcome": "producer",
+    "Transaction": "producer.transaction.transaction",
+    "TransactionOutcome": "producer.transaction.status",
     "single_writer": "patterns",
     "work_pool": "patterns",
 }

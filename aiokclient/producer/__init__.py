@@ -3,7 +3,5 @@
 from aiokclient.producer.delivery.deliveries import Deliveries
 from aiokclient.producer.delivery.delivery import Delivery
 from aiokclient.producer.producer import Producer
-from aiokclient.producer.transaction.status import TransactionOutcome
-from aiokclient.producer.transaction.transaction import Transaction
 
-__all__ = ["Deliveries", "Delivery", "Producer", "Transaction", "TransactionOutcome"]
+__all__ = ["Deliveries", "Delivery", "Producer"]

@@ -26,14 +26,14 @@ from aiokclient.producer.sending.produce_request import (
 )
 from aiokclient.producer.sending.responses import Responses
 from aiokclient.producer.sending.sender import Sender
-from aiokclient.producer.transaction.manager import TransactionManager
-from aiokclient.producer.transaction.status import TransactionStatus
 from aiokclient.protocol.messages.init_producer_id import InitProducerIdRequest
 
 if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
     from aiokclient.cluster.supervisor import Supervisor
     from aiokclient.config import ProducerConfig
+    from aiokclient.producer.transaction.manager import TransactionManager
+    from aiokclient.producer.transaction.status import TransactionStatus
 
 __all__ = ["Engine"]
 
@@ -110,6 +110,9 @@ class Engine:
     def _make_transactions(
         self, status: TransactionStatus, accept: Callable[[bool], object]
     ) -> TransactionManager:
+        # Most producers have no transactions, so that this is not imported with them.
+        from aiokclient.producer.transaction.manager import TransactionManager
+
         return TransactionManager(
             self._config,
             self.cluster,
@@ -241,4 +244,6 @@ class Engine:
 def _transaction_status(config: ProducerConfig) -> TransactionStatus | None:
     if config.transactional_id is None:
         return None
+    from aiokclient.producer.transaction.status import TransactionStatus
+
     return TransactionStatus(config.transactional_id)

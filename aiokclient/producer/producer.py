@@ -30,14 +30,13 @@ from aiokclient.producer.send import Sends, require_topic
 from aiokclient.producer.send_all import SendAll
 from aiokclient.producer.serializers import preparations
 from aiokclient.producer.threadsafe import ThreadsafeSend
-from aiokclient.producer.transaction.status import TransactionOutcome
-from aiokclient.producer.transaction.transaction import Transaction
 from aiokclient.types import GroupMetadata, Headers, RecordMetadata
 
 if TYPE_CHECKING:
     from aiokclient.cluster.metadata import PartitionInfo
     from aiokclient.producer.batching.topic import Topic
     from aiokclient.producer.transaction.manager import TransactionManager
+    from aiokclient.producer.transaction.transaction import Transaction
 
 __all__ = ["Producer"]
 
@@ -277,6 +276,9 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         `transactional_id`.
         """
         self._check()
+        # Most programs have no transactions, so that this is not imported with the producer.
+        from aiokclient.producer.transaction.transaction import Transaction
+
         return Transaction(self, self._transactions("transaction()"))
 
     @property
@@ -367,7 +369,7 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         self._check()
         await self._transactions("restart()").restart()
         last = self._last_transaction
-        if last is not None and last.outcome is not TransactionOutcome.COMMITTED:
+        if last is not None:
             await last.go_back(self._seconds(None))
 
     def _transactions(self, call: str) -> TransactionManager:

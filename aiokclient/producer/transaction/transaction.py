@@ -181,7 +181,9 @@ class Transaction:
         self._consumers.clear()
 
     async def go_back(self, timeout: float) -> None:
-        """Have the added consumers go back, because the transaction was aborted."""
+        """Have the added consumers go back, unless the transaction was committed."""
+        if self.outcome is TransactionOutcome.COMMITTED:
+            return
         consumers, self._consumers = self._consumers, {}
         for reads in consumers.values():
             await reads.go_back(timeout)
@@ -224,7 +226,6 @@ class Transaction:
                 await self._manager.abort(limit_s, accept_commit=True)
             except KafkaError as error:
                 worse = error
-        if self.outcome is not TransactionOutcome.COMMITTED:
-            with contextlib.suppress(KafkaError):
-                await self.go_back(limit_s)
+        with contextlib.suppress(KafkaError):
+            await self.go_back(limit_s)
         return worse
