@@ -296,8 +296,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
         features: Mapping[str, int] = MappingProxyType({}),
         session_lifetime_ms: int = 0,
     ) -> None:
-        """End the setup, in which the broker has said this. From now on, `send` is allowed.
+        """End the setup. From now on, `send` is allowed.
 
+        The versions, features, and session lifetime are those that the broker reported.
         `frame_limit` is the size limit of a response in bytes.
         """
         self.broker.supports(api_versions, features, session_lifetime_ms)

@@ -112,7 +112,7 @@ class LegacyBatch(RecordBatch):
                 "A compressed message is null, or has a codec that its format does not allow."
             )
         if codec == Compression.LZ4 and self.magic == 0:
-            # It is imported here, because it is rarely used.
+            # The import is here, because such messages are rare.
             from aiokclient.record.codecs.lz4 import mend
 
             compressed = memoryview(mend(compressed))

@@ -109,7 +109,7 @@ class Ledger:
             raise BrokenInvariantError(f"C: {payload} was found in {place} at {record.offset}")
         before = self.read.setdefault(place, {}).setdefault(record.offset, payload)
         if before != payload:
-            raise BrokenInvariantError(f"C: {place} {record.offset} was {before}, is {payload}")
+            raise BrokenInvariantError(f"C: {place} had {before} at {record.offset}, now {payload}")
 
     def consume_all(self, records: Iterable[Record]) -> None:
         for record in records:

@@ -207,21 +207,23 @@ class Workload:
         result = await call
         took = self.sim.loop.time() - began
         if took > limit_s + SLACK_S:
-            raise BrokenInvariantError(f"D: {what} took {took:.3f} s of {limit_s} s")
+            raise BrokenInvariantError(f"D: {what} took {took:.3f} s, the limit is {limit_s} s")
         return result
 
     def check_memory(self) -> None:
         """I: check that what the clients hold is within their limits."""
         for client, name, limit in self.limits:
             if (held := client.metrics()[name]) > limit:
-                raise BrokenInvariantError(f"I: {name} is {held}, the limit {limit}")
+                raise BrokenInvariantError(f"I: {name} is {held}, the limit is {limit}")
 
     async def recovered(self) -> None:
         """E: wait until everything is read, within a time. The readers end by themselves."""
         deadline = self.sim.loop.time() + RECOVERY_S
         while self.ledger.missing or not self.ledger.settled:
             if self.sim.loop.time() > deadline:
-                raise BrokenInvariantError(f"E: {RECOVERY_S} s after the faults: {self.account()}")
+                raise BrokenInvariantError(
+                    f"E: unread {RECOVERY_S} s after faults: {self.account()}"
+                )
             await asyncio.sleep(0.5)
 
     def account(self) -> str:

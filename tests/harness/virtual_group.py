@@ -114,7 +114,7 @@ class Member:
         }
 
     async def sync(self, *members):
-        """Send the assignments as the leader: each of these members gets its number."""
+        """Send the assignments as the leader: the assignment of each member is its index."""
         return await self.give({each.member_id: b"%d" % n for n, each in enumerate(members)})
 
     async def give(self, assignments):

@@ -34,9 +34,9 @@ GROUP_BYTES: Final = 64 * 1024
 WHOLE: Final = 16 * 1024 * 1024
 """Bytes of records in a batch that is read at once; larger batches are read in parts."""
 WHOLE_RECORDS: Final = 200_000
-"""The number of records in such a batch."""
+"""The largest number of records in a batch that is read at once."""
 PART: Final = 4 * 1024 * 1024
-"""Bytes of records in such a part."""
+"""Bytes of records in each part of a larger batch."""
 GROUP_PACKED: Final = 8
 """The factor for the size of compressed batches, which may contain many records."""
 NO_DESERIALIZERS: Final = Deserializers()

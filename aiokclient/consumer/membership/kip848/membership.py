@@ -174,7 +174,7 @@ class Kip848Membership:
                     pass  # Wait until `run` has left, if it is leaving.
         except TimeoutError:
             extra = {"event": "group_leave_failed"}
-            self._plain_log.info("Could not leave within %.1f s", timeout, extra=extra)
+            self._plain_log.info("Could not leave the group within %.1f s", timeout, extra=extra)
 
     # -- the table at work
 

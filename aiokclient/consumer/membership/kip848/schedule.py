@@ -48,7 +48,7 @@ class HeartbeatSchedule:
             self.session_s = session_s
 
     def next_at(self, *, has_news: bool) -> float:
-        """Return the time of the next heartbeat, which does not wait for the interval with news."""
+        """Return the time of the next heartbeat. One with news does not wait for the interval."""
         return self._not_before if has_news else max(self._due, self._not_before)
 
     def sending(self, *, has_news: bool) -> None:
