@@ -90,6 +90,7 @@ __all__ = [
     "native",
     "protocol",
     "single_writer",
+    "transform",
     "work_pool",
 ]
 
@@ -125,6 +126,7 @@ _PLACES = {
     "Transaction": "producer.transaction.transaction",
     "TransactionOutcome": "producer.transaction.status",
     "single_writer": "patterns",
+    "transform": "patterns",
     "work_pool": "patterns",
 }
 """The module of each public name. Names that are not listed are in `types`, or are modules."""

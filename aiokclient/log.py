@@ -53,6 +53,7 @@ EVENTS: Final = {
     "task_died": "A background task died, and its client with it.",
     "task_hangs": "A background task does not end when it is cancelled.",
     "topic_missing": "A subscribed topic does not exist yet.",
+    "transaction_repeated": "A batch of `transform` is repeated after an error.",
     "wire_failure": "A request failed without a response.",
     "wire_request": "A request was written.",
     "wire_response": "A response was read.",

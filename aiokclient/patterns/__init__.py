@@ -1,6 +1,14 @@
-"""Patterns based on groups: a single writer, and work assigned to a pool."""
+"""Patterns that combine clients: a single writer, work assigned to a pool, and transactions."""
 
 from aiokclient.patterns.pool import WorkItems, work_pool
+from aiokclient.patterns.transform import TransformBatch, TransformStream, transform
 from aiokclient.patterns.writer import single_writer
 
-__all__ = ["WorkItems", "single_writer", "work_pool"]
+__all__ = [
+    "TransformBatch",
+    "TransformStream",
+    "WorkItems",
+    "single_writer",
+    "transform",
+    "work_pool",
+]

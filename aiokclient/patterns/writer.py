@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
+import math
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any, Unpack, cast
 
@@ -11,7 +12,7 @@ import anyio
 
 from aiokclient.client import Client
 from aiokclient.cluster.shared_client import ClientLike
-from aiokclient.errors import ClosedError, IllegalStateError, NotWriterError
+from aiokclient.errors import ClosedError, NotWriterError
 from aiokclient.group import Generation, GroupMemberConfig, MemberInfo, MemberLifecycle
 from aiokclient.patterns.options import WriterOptions, split
 from aiokclient.producer import Producer
@@ -20,6 +21,8 @@ __all__ = ["single_writer"]
 
 PROTOCOL_TYPE = "aiokclient-single-writer"
 PROTOCOL = "writer-v1"
+CONFIRM_S = 0.05
+"""Seconds between two looks at whether the coordinator has confirmed the writer."""
 WRITER = b"writer"
 """The claim of the current writer, and the assignment of the member chosen as writer."""
 
@@ -119,6 +122,24 @@ class Candidacy:
         return self._scope
 
 
+class WriterProducer(Producer[Any, Any]):
+    """The producer of a single writer, which restarts only while this is the writer.
+
+    A restart fences all other producers with the same transactional id. A former writer that does
+    not know yet that another one has begun would fence that one.
+    """
+
+    confirm: Callable[[], Awaitable[None]]
+
+    async def restart(self) -> None:
+        """Begin again with a new epoch, after the coordinator has confirmed the writer.
+
+        See `Producer.restart`. Raises NotWriterError if this is no longer the writer.
+        """
+        await self.confirm()
+        await super().restart()
+
+
 class Candidate(MemberLifecycle):
     """A member that closes the producer as soon as it must not write anymore."""
 
@@ -147,6 +168,21 @@ class Candidate(MemberLifecycle):
                 raise self._failure from None
             raise
 
+    async def confirm(self) -> None:
+        """Wait until the coordinator has answered a heartbeat that was sent after this call.
+
+        Raises NotWriterError if this is no longer the writer.
+        """
+        since = self._cluster.clock.monotonic()
+        while not self.candidacy.over and self._answered_at() < since:
+            with anyio.move_on_after(CONFIRM_S):
+                await self.candidacy.stopped.wait()
+        if self.candidacy.over:
+            raise self.no_writer()
+
+    def _answered_at(self) -> float:
+        return -math.inf if self._engine is None else self._engine.last_answer_at
+
     def no_writer(self) -> NotWriterError:
         """Return the error to raise when it is no longer the writer."""
         return NotWriterError(resource=f"group {self._config.group_id}")
@@ -174,25 +210,25 @@ def single_writer(
     this process is the writer again. A normal exit first writes all records, and then lets another
     writer begin.
 
-    The guarantee depends on clocks: requests that were in flight when the group removed the writer
-    may still be written. A `transactional_id`, with which the brokers would reject them, raises
-    IllegalStateError, because this version has no transactions.
+    Without a `transactional_id` the guarantee depends on clocks: requests that were in flight when
+    the group removed the writer may still be written. With one, all records are sent in
+    transactions, and the brokers refuse those of earlier writers: when the next writer enters, it
+    gets a new epoch, and the transaction that an earlier writer has open is aborted. All candidates
+    must use the same `transactional_id`, and no other producer may. `restart()` of this producer
+    raises NotWriterError instead of taking over from the next writer.
 
     The options are those of `Producer` and of `GroupMember`. Raises the errors of iterating over
     the generations of a member.
     """
-    if options.get("transactional_id") is not None:
-        raise IllegalStateError(
-            "single_writer(transactional_id=...) needs transactions, which this version does not "
-            "have. Leave it out: the group then chooses the writer."
-        )
     parts = split(options, client)
     own = Client(**parts.client) if client is None else None
     shared: ClientLike = client or cast(ClientLike, own)
-    producer: Producer[Any, Any] = Producer(client=shared, **parts.producer)
+    producer = WriterProducer(client=shared, **parts.producer)
     naming = {"group_id": group, "protocol_type": PROTOCOL_TYPE}
     config = GroupMemberConfig.build({**parts.member, **naming}, client=shared.config)
-    return _writing(Candidate(config, shared, producer), producer, own)
+    candidate = Candidate(config, shared, producer)
+    producer.confirm = candidate.confirm
+    return _writing(candidate, producer, own)
 
 
 @asynccontextmanager

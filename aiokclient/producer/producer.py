@@ -334,8 +334,10 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         last, seconds = self._last_transaction, None if timeout is None else self._seconds(timeout)
         if last is None:
             raise manager.status.misuse("commit_transaction()")
-        await manager.commit(seconds, last.last_offsets)
-        last.committed()
+        try:
+            await manager.commit(seconds, last.last_offsets)
+        finally:
+            last.settle_commit()  # A cancelled commit may have been completed.
 
     @lets_go
     async def abort_transaction(self, timeout: float | None = None) -> None:
@@ -350,9 +352,15 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         """
         self._check()
         manager = self._transactions("abort_transaction()")
-        await manager.abort(self._seconds(timeout))
-        if self._last_transaction is not None:
-            await self._last_transaction.go_back(self._seconds(timeout))
+        transaction = self._last_transaction
+        try:
+            await manager.abort(self._seconds(timeout))
+        except KafkaError:
+            if transaction is not None:
+                transaction.settle_commit()  # The abort may have found that it was committed.
+            raise
+        if transaction is not None:
+            await transaction.go_back(self._seconds(timeout))
 
     @lets_go
     async def restart(self) -> None:

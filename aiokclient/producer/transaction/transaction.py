@@ -11,7 +11,7 @@ from aiokclient.background import ended, new_task
 from aiokclient.cluster.tracebacks import lets_go
 from aiokclient.errors import IllegalStateError, KafkaError
 from aiokclient.producer.transaction.offsets import Offsets
-from aiokclient.producer.transaction.states import TransactionState
+from aiokclient.producer.transaction.states import BROKEN, TransactionState
 from aiokclient.producer.transaction.status import CurrentTransaction, TransactionOutcome
 from aiokclient.types import GroupMetadata, Headers
 
@@ -52,8 +52,11 @@ class ConsumerReads(Protocol):
 class TransactionalConsumer(Protocol):
     """A consumer that can be added to a transaction."""
 
-    def _for_transaction(self) -> ConsumerReads:
-        """Begin to observe what is read. Raise IllegalStateError if that cannot be committed."""
+    def _for_transaction(self, began: float | None = None) -> ConsumerReads:
+        """Begin to observe what is read. Raise IllegalStateError if that cannot be committed.
+
+        `began` is the time of the transaction's begin, on the monotonic clock.
+        """
 
 
 class TransactionOwner(Protocol):
@@ -117,12 +120,13 @@ class Transaction:
         Synchronous. The offsets are taken at the commit. If a rebalance takes away a partition of
         which records were read in the meantime, the commit fails with the error of the group. If
         the transaction is aborted, the consumer goes back to its committed offsets or, without
-        them, to where it was when it was added. Raises IllegalStateError for a consumer that has no
-        group or commits automatically (set `enable_auto_commit=False`).
+        them, to where it was when the transaction began. Raises IllegalStateError for a consumer
+        that has no group or commits automatically (set `enable_auto_commit=False`).
         """
         self._require_open("add()")
         if id(consumer) not in self._consumers:
-            self._consumers[id(consumer)] = consumer._for_transaction()
+            assert self._current is not None
+            self._consumers[id(consumer)] = consumer._for_transaction(self._current.begun)
 
     @lets_go
     async def send_offsets(
@@ -146,18 +150,18 @@ class Transaction:
         traceback: TracebackType | None,
     ) -> None:
         if error is not None:
-            await self._abort()
+            await self.abandon()
         elif self._is_current and self._manager.status.state is not TransactionState.READY:
             try:
                 await self._manager.commit(None, self.last_offsets)
             except KafkaError:
-                worse = await self._abort()
+                worse = await self.abandon()
                 if worse is not None:
                     raise worse from None
                 if self.outcome is not TransactionOutcome.COMMITTED:
                     raise
             except asyncio.CancelledError:
-                await self._abort()
+                await self.abandon()
                 raise
             self.committed()
 
@@ -180,13 +184,30 @@ class Transaction:
             reads.committed()
         self._consumers.clear()
 
-    async def go_back(self, timeout: float) -> None:
-        """Have the added consumers go back, unless the transaction was committed."""
+    def settle_commit(self) -> None:
+        """Tell the added consumers that the transaction was committed, if it was."""
         if self.outcome is TransactionOutcome.COMMITTED:
-            return
+            self.committed()
+
+    async def go_back(self, timeout: float) -> None:
+        """Have the added consumers go back, unless the transaction was committed.
+
+        Wait at most `timeout` seconds. A transaction that is still open at the coordinator is not
+        waited for: its offsets are pending, and the consumers continue when it has ended.
+        """
+        self.settle_commit()
+        is_over = self._manager.status.state is TransactionState.READY
         consumers, self._consumers = self._consumers, {}
         for reads in consumers.values():
-            await reads.go_back(timeout)
+            await reads.go_back(timeout if is_over else 0.0)
+
+    @property
+    def failure(self) -> KafkaError | None:
+        """The error because of which this open transaction cannot be committed, or None."""
+        status = self._manager.status
+        if not self._is_current or status.state not in BROKEN:
+            return None
+        return status.fatal or status.current.error
 
     # -- the end
 
@@ -203,7 +224,7 @@ class Transaction:
             )
         self._manager.require_open(call)
 
-    async def _abort(self) -> KafkaError | None:
+    async def abandon(self) -> KafkaError | None:
         """Abort the transaction unless it has ended, shielded and within `close_timeout_ms`.
 
         Return the error that makes the producer unusable, if the abort met one.

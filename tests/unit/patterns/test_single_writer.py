@@ -8,8 +8,14 @@ import anyio
 import pytest
 
 from aiokclient import Client, Consumer, Coordinator, Producer
-from aiokclient.errors import ClosedError, ConfigError, IllegalStateError, NotWriterError
-from aiokclient.patterns import single_writer
+from aiokclient.errors import (
+    ApplicationRecoverableError,
+    ClosedError,
+    ConfigError,
+    KafkaError,
+    NotWriterError,
+)
+from aiokclient.patterns import single_writer, writer
 from aiokclient.protocol.messages import LeaveGroupRequest
 from aiokclient.protocol.messages.leave_group import MemberIdentity
 
@@ -140,9 +146,55 @@ async def test_the_bodys_own_error_comes_through(cluster_servers: Any, ledger: s
             raise ZeroDivisionError
 
 
-def test_transactions_are_not_there_yet() -> None:
-    with pytest.raises(IllegalStateError, match="transaction"):
-        single_writer("g", bootstrap_servers="localhost:9092", transactional_id="t")
+@pytest.mark.parametrize("cluster_servers", ["kafka"], indirect=True)
+async def test_a_former_writer_cannot_write_what_it_had_in_a_transaction(
+    cluster_servers: Any, ledger: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def keep(*arguments: object) -> None:
+        """Leave the producer of the former writer open, as a process does that was suspended."""
+
+    monkeypatch.setattr(writer, "stop_producer", keep)
+    topic = await cluster_servers.new_topic(1)
+    servers = {"bootstrap_servers": cluster_servers.bootstrap}
+    names: Any = {**servers, "transactional_id": ledger}
+    fenced: list[Exception] = []
+
+    async def first(begun: asyncio.Event, following: asyncio.Event) -> None:
+        async with single_writer(ledger, **names, **STATIC) as producer:
+            with anyio.CancelScope(shield=True):
+                async with producer.transaction() as tx:
+                    tx.send(topic, b"committed")
+                await producer.begin_transaction()
+                await producer.send(topic, b"too late")
+                begun.set()
+                await following.wait()
+                for call in (producer.commit_transaction, producer.restart):
+                    try:
+                        await call()
+                    except KafkaError as error:
+                        fenced.append(error)
+
+    begun, following = asyncio.Event(), asyncio.Event()
+    task = asyncio.create_task(first(begun, following))
+    await begun.wait()
+    async with Client(**servers) as client:
+        await lose(client, ledger)
+    async with single_writer(ledger, **names, **QUICK) as producer:
+        async with producer.transaction() as tx:
+            tx.send(topic, b"next")
+        following.set()
+        with pytest.raises(NotWriterError):
+            await task
+        assert isinstance(fenced[0], ApplicationRecoverableError)
+        assert isinstance(fenced[1], NotWriterError)
+        # The next writer was not fenced.
+        async with producer.transaction() as tx:
+            tx.send(topic, b"last")
+    async with Consumer(
+        topic, auto_offset_reset="earliest", isolation_level="read_committed", **servers
+    ) as consumer:
+        values = [record.value async for record in consumer.until_end()]
+    assert values == [b"committed", b"next", b"last"]
 
 
 def test_an_unknown_option_is_named() -> None:

@@ -1,0 +1,258 @@
+"""Consume, transform, and produce, exactly once: one transaction for each batch of records.
+
+Theory of operation. The stream reads a batch, begins a transaction, and delivers the batch to the
+application, which sends its results in the transaction. The request for the next batch commits it,
+together with the offsets of the batch.
+
+`policy.classify` decides about an error of a transaction. After an abortable one, the transaction
+is aborted; after an application-recoverable one, the producer restarts. In both cases the consumer
+then continues at the offsets that its group has committed. They are part of the transaction, so
+they also tell whether a commit without a response was applied: the batch is delivered again if it
+was not, and is left out if it was. Any other error is raised.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Iterator, Mapping
+from enum import Enum, auto
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+
+from aiokclient.cluster.tracebacks import lets_go
+from aiokclient.errors import IllegalStateError, KafkaError
+from aiokclient.log import ClientLog
+from aiokclient.policy import Backoff, Decision, Retry, Scope, classify
+from aiokclient.producer.delivery.failed import failed_delivery
+from aiokclient.producer.transaction.status import TransactionOutcome
+from aiokclient.types import ConsumerRecord, Headers
+
+if TYPE_CHECKING:
+    from aiokclient.consumer import Consumer, Records
+    from aiokclient.producer import Delivery, Producer
+    from aiokclient.producer.transaction.transaction import Transaction
+
+__all__ = ["TransformBatch", "TransformStream", "transform"]
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Step(Enum):
+    """What makes the producer usable again after an error."""
+
+    ABORT = auto()
+    RESTART = auto()
+
+
+STEPS: Mapping[Decision, Step] = {
+    # A retriable error is only reported once its time is up.
+    Decision.RETRY: Step.ABORT,
+    Decision.REFRESH_AND_RETRY: Step.ABORT,
+    Decision.ABORT: Step.ABORT,
+    Decision.RECOVER: Step.RESTART,
+}
+"""The step after an error, by the decision of the policy. Errors without a step are raised."""
+
+
+class TransformBatch(Generic[K, V]):
+    """The records of one transaction, to be iterated over, with a `send` for the results."""
+
+    def __init__(self, records: Records[K, V], transaction: Transaction) -> None:
+        self.records = records
+        """The records, as a list."""
+        self._transaction = transaction
+
+    def __iter__(self) -> Iterator[ConsumerRecord[K, V]]:
+        return iter(self.records)
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def __repr__(self) -> str:
+        return f"<TransformBatch of {len(self)} records>"
+
+    def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        partition: int | None = None,
+        timestamp: int | None = None,
+        headers: Headers = (),
+    ) -> Delivery:
+        """Send a record in the transaction of this batch. Synchronous.
+
+        The delivery need not be awaited, because the commit waits for it. If the transaction has
+        already failed, the delivery has failed, too, and nothing is raised here: the batch is
+        delivered again. In all other respects it is like `Producer.send`. Raises IllegalStateError
+        after the next batch was requested.
+        """
+        failure = self._transaction.failure
+        if failure is not None:
+            return failed_delivery(topic, partition, failure)
+        return self._transaction.send(topic, value, key, partition, timestamp, headers)
+
+
+class TransformStream(Generic[K, V]):
+    """An iterator over batches, each in a transaction of its own. See `transform`."""
+
+    def __init__(
+        self,
+        consumer: Consumer[K, V],
+        producer: Producer[Any, Any],
+        max_records: int,
+        max_wait: float,
+    ) -> None:
+        self._consumer = consumer
+        self._producer = producer
+        self._max_records = max_records
+        self._max_wait = max_wait
+        self._entered = False
+        self._transaction: Transaction | None = None
+        """The transaction of the last batch, until its end."""
+        self._error: KafkaError | None = None
+        """The error from which the stream has not recovered yet."""
+        self._must_restart = False
+        config = producer._config
+        backoff = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
+        self._retry = Retry(math.inf, backoff, producer._cluster.clock)
+        self._log = ClientLog.of("aiokclient.patterns", config)
+
+    @lets_go
+    async def __aenter__(self) -> Self:
+        self._producer.transaction()  # Raises IllegalStateError without a transactional id.
+        self._consumer._for_transaction()
+        self._batches = self._consumer.batches(self._max_records, self._max_wait)
+        self._entered = True
+        return self
+
+    @lets_go
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._entered = False
+        transaction, self._transaction = self._transaction, None
+        if transaction is None:
+            return
+        if transaction.outcome is TransactionOutcome.COMMITTED:
+            transaction.committed()  # The request that committed it was cancelled.
+            return
+        worse = await transaction.abandon()
+        if worse is not None and error is None:
+            raise worse
+
+    def __aiter__(self) -> Self:
+        return self
+
+    @lets_go
+    async def __anext__(self) -> TransformBatch[K, V]:
+        if not self._entered:
+            raise IllegalStateError("Enter the stream first: async with transform(...) as stream.")
+        while True:
+            try:
+                await self._commit()
+            except KafkaError as error:
+                await self._recover(error)
+                continue
+            records = await anext(self._batches)
+            try:
+                transaction = await self._begin()
+            except KafkaError as error:
+                await self._recover(error)
+                continue
+            return TransformBatch(records, transaction)
+
+    async def _begin(self) -> Transaction:
+        """Begin the transaction of the records that were just read."""
+        try:
+            await self._producer.begin_transaction()
+        except BaseException:
+            # It does not wait, so that the records are not skipped after a cancellation.
+            await self._consumer._for_transaction().go_back(0.0)
+            raise
+        transaction = self._transaction = self._producer.last_transaction
+        assert transaction is not None
+        transaction.add(self._consumer)
+        return transaction
+
+    async def _commit(self) -> None:
+        """Commit the transaction of the last batch, or finish what a cancellation interrupted."""
+        if self._error is not None:
+            raise self._error
+        transaction = self._transaction
+        if transaction is None:
+            return
+        if transaction.outcome is TransactionOutcome.COMMITTED:
+            transaction.committed()
+        else:
+            await self._producer.commit_transaction()
+        self._transaction = None
+        self._retry.succeeded()
+
+    async def _recover(self, error: KafkaError) -> None:
+        """Make the producer usable after an error. Raise an error that the stream cannot handle."""
+        self._error, attempts = error, 0
+        while self._error is not None:
+            step = STEPS.get(classify(self._error, Scope.TRANSACTION))
+            if step is None or (self._consumer._stopped and attempts):
+                raised, self._error = self._error, None
+                raise raised
+            self._must_restart = self._must_restart or step is Step.RESTART
+            text, extra = "A batch is repeated: %s", {"event": "transaction_repeated"}
+            self._log.info(text, self._error, extra=extra)
+            await asyncio.sleep(self._retry.pause_s())
+            attempts += 1
+            try:
+                await (self._restart() if self._must_restart else self._abort())
+            except KafkaError as following:
+                self._error = following
+            else:
+                self._error = None
+
+    async def _abort(self) -> None:
+        if self._transaction is not None:
+            await self._producer.abort_transaction()
+            self._transaction = None
+
+    async def _restart(self) -> None:
+        await self._producer.restart()
+        self._must_restart = False
+        self._transaction = None
+
+
+def transform(
+    consumer: Consumer[K, V],
+    producer: Producer[Any, Any],
+    max_records: int = 500,
+    max_wait: float = 0.0,
+) -> TransformStream[K, V]:
+    """Return a stream of batches, each processed exactly once in a transaction of its own.
+
+        async with transform(consumer, producer) as stream:
+            async for batch in stream:
+                for record in batch:
+                    batch.send("out", handle(record.value))
+
+    The request for the next batch commits the results of the last one together with its offsets.
+    Consumers with `isolation_level="read_committed"` see both or none. A batch has up to
+    `max_records` records, and is delivered at most `max_wait` seconds after its first one was
+    available.
+
+    After an AbortableError the transaction is aborted, after an ApplicationRecoverableError the
+    producer restarts. Then the stream continues at the group's committed offsets, so the batch is
+    delivered again unless it was committed. If errors repeat, it waits longer each time, up to
+    `retry_backoff_max_ms`. All other errors are raised, and so are those of reading. Handle errors
+    of deliveries here only if the loop should end: what the body raises leaves the loop.
+
+    Leaving the loop by break, by an exception, or by a cancellation aborts the open transaction,
+    within `close_timeout_ms`. `consumer.stop()` ends the loop after the current transaction.
+
+    Both clients must be started. Entering raises IllegalStateError if the producer has no
+    `transactional_id`, or if the consumer has no group or commits automatically.
+    """
+    return TransformStream(consumer, producer, max_records, max_wait)
