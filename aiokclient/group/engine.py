@@ -21,6 +21,10 @@ from aiokclient.group.coordinator_connection import CoordinatorConnection
 from aiokclient.group.handler import GroupHandler, GroupSettings
 from aiokclient.group.heartbeats import Heartbeats
 from aiokclient.group.join import GroupJoin
+from aiokclient.group.participation import Participation
+from aiokclient.group.rebalance_times import RebalanceTimes
+from aiokclient.group.rejoin_backoff import RejoinBackoff
+from aiokclient.group.rejoin_request import RejoinRequest
 from aiokclient.group.states import TABLE, MemberEffect, MemberEvent, MemberState, Transition
 from aiokclient.network.pool import Spawn
 from aiokclient.policy import Backoff, Retry
@@ -38,12 +42,6 @@ up to 3 s."""
 
 WAITING = (MemberState.PREPARING, MemberState.JOINING, MemberState.SYNCING)
 """The states between two generations."""
-
-STEADY_S = 5.0
-"""Seconds after which a generation counts as successful, so that backoff starts again."""
-
-FREE = 5
-"""Number of consecutive times that a member joins again without a delay."""
 
 LEAVING_S = 1.0
 """Seconds for which a failed member tries to leave the group."""
@@ -69,10 +67,6 @@ class GroupEngine:
     ) -> None:
         self.settings = settings
         self.state = MemberState.OUT
-        self.rebalancing_since: float | None = None
-        """The time, on the loop's clock, since which it waits for the next generation."""
-        self.rebalance_deadline = math.inf
-        """The time, on the loop's clock, by which `before_rejoin` has to return."""
         self._cluster = cluster
         self._log = cluster.log("group", settings.group_id)
         self._handler = handler
@@ -89,10 +83,9 @@ class GroupEngine:
         spawn(self._heartbeats.run, name="heartbeats")
         config = cluster.config
         first_s, longest_s = config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000
-        self._retry = Retry(math.inf, Backoff(first_s, longest_s), cluster.clock)
-        self._repeated = 0
-        self._synced_at = math.inf
-        self._not_before = 0.0
+        retry = Retry(math.inf, Backoff(first_s, longest_s), cluster.clock)
+        self._backoff = RejoinBackoff(retry)
+        self._times = RebalanceTimes(settings.rebalance_timeout_ms)
         self._connection = CoordinatorConnection(cluster, settings, owner=self)
         self._group_join = GroupJoin(
             cluster,
@@ -104,21 +97,17 @@ class GroupEngine:
             rejoin=self.rejoin,
             callbacks=callbacks,
         )
-        self._wanted_in = True
-        self._rejoin_reason: str | None = None
-        self._asked = False
-        self._reassigns = False
-        self._out_reason = ""
+        self._participation = Participation()
+        self._request = RejoinRequest()
         self._leaving_member = self._group_join.no_member
         self._cut_off: GroupMetadata | None = None
         """The member whose `run` was cancelled by the end of the event loop before it had left."""
         self._leave_is_over = False
         self._posted: list[tuple[GroupMetadata | None, MemberEvent]] = []
         self._step: anyio.CancelScope | None = None
-        self._changed = asyncio.Event()
-        self._closing = False
-        self._running = False
-        self._ended = asyncio.Event()
+        self._idle = asyncio.Event()
+        """Set before and after `run`."""
+        self._idle.set()
 
     # -- for the consumer or the GroupMember -------------------------------------------------
 
@@ -131,7 +120,7 @@ class GroupEngine:
     @property
     def joins(self) -> bool:
         """Whether this is a member or tries to become one, so that it is not paused or refused."""
-        return self._wanted_in and self.state is not MemberState.FENCED
+        return self._participation.wanted and self.state is not MemberState.FENCED
 
     @property
     def confirmed(self) -> bool:
@@ -143,10 +132,19 @@ class GroupEngine:
         """The time, on the loop's clock, at which the last request with a response was sent."""
         return self._heartbeats.last_answer_at
 
+    @property
+    def rebalancing_since(self) -> float | None:
+        """The time, on the loop's clock, since which it waits for the next generation."""
+        return self._times.since
+
+    @property
+    def rebalance_deadline(self) -> float:
+        """The time, on the loop's clock, by which `before_rejoin` has to return."""
+        return self._times.deadline
+
     def rejoin(self, reason: str) -> None:
         """Request a new generation, after the present one has begun. Synchronous."""
-        self._rejoin_reason = self._rejoin_reason or reason
-        self._asked = True
+        self._request.add(reason, new_generation=True)
         self._post(MemberEvent.REBALANCE, only_in=MemberState.STABLE)
 
     def reassign(self, reason: str) -> None:
@@ -157,8 +155,7 @@ class GroupEngine:
         """
         if not (self._group_join.generation.is_leader and self._connection.resyncs):
             return self.rejoin(reason)
-        self._rejoin_reason = self._rejoin_reason or reason
-        self._reassigns = True
+        self._request.add_assignment(reason)
         self._post(MemberEvent.REBALANCE, only_in=MemberState.STABLE)
 
     def pause(self, reason: str) -> None:
@@ -168,24 +165,20 @@ class GroupEngine:
         static member sends no LeaveGroup and remains in the group for the session timeout
         (KIP-345).
         """
-        self._wanted_in = False
-        self._out_reason = reason
+        self._participation.pause(reason)
         self._post(MemberEvent.PAUSED)
 
     def resume(self) -> None:
         """Join again after `pause`, or after the group has refused this member. Synchronous."""
-        if not self._closing:
-            self._wanted_in = True
-            self._changed.set()
+        self._participation.resume()
 
     async def leave(self, reason: str, timeout: float) -> None:
         """Leave the group permanently and end `run`; wait for that at most `timeout` seconds."""
-        self._closing = True
+        self._participation.close()
         self.pause(reason)
         try:
             with anyio.move_on_after(timeout):
-                if self._running:
-                    await self._ended.wait()
+                await self._idle.wait()
                 if self._cut_off is not None:
                     await self._depart(self._cut_off, reason)
         finally:
@@ -196,7 +189,7 @@ class GroupEngine:
 
     async def run(self) -> None:
         """Stay in the group until `leave` or fencing. Raises exceptions of the handler."""
-        self._running = True
+        self._idle.clear()
         try:
             while not self._is_over():
                 await self._turn()
@@ -216,13 +209,12 @@ class GroupEngine:
             self._group_join.reset(self._group_join.no_member)
             if self._cut_off is None:
                 self._connection.release()
-            self._running = False
-            self._ended.set()
+            self._idle.set()
 
     # -- the table at work ------------------------------------------------------------------
 
     def _is_over(self) -> bool:
-        out = self.state is MemberState.OUT and self._closing
+        out = self.state is MemberState.OUT and self._participation.closed
         return out or self.state is MemberState.FENCED
 
     async def _turn(self) -> None:
@@ -248,10 +240,7 @@ class GroupEngine:
 
     async def _go(self, event: MemberEvent, row: Transition) -> None:
         before, self.state = self.state, row.state
-        if asyncio.get_running_loop().time() >= self._synced_at + STEADY_S:
-            self._repeated = 0
-            self._retry.succeeded()
-            self._synced_at = math.inf
+        self._backoff.reset_if_steady()
         self._log.debug(
             "%s: %s -> %s",
             event.value,
@@ -259,10 +248,7 @@ class GroupEngine:
             row.state.value,
             extra={"event": "group_state"},
         )
-        if row.state not in WAITING:
-            self.rebalancing_since = None
-        elif self.rebalancing_since is None:
-            self.rebalancing_since = asyncio.get_running_loop().time()
+        self._times.waits(row.state in WAITING)
         if row.state is MemberState.LEAVING and before is not MemberState.LEAVING:
             self._leaving_member = self._member
             self._group_join.reset(self._group_join.no_member)
@@ -270,10 +256,10 @@ class GroupEngine:
         if row.state is MemberState.BEGINNING:
             self._cluster.metrics.counter("group.generations", group=self._id).add()
         if MemberEffect.LOSE in row.effects:
-            self._rejoin_reason = reason
+            self._request.replace_reason(reason)
             self._cluster.metrics.counter("group.losses", group=self._id).add()
         if event is MemberEvent.REFUSED:
-            self._wanted_in, self._out_reason = False, reason
+            self._participation.pause(reason)
         if event is MemberEvent.FENCED:
             self._report(FencedInstanceIdError(resource=f"group {self._id}"))
         for effect in EFFECTS:
@@ -318,11 +304,8 @@ class GroupEngine:
         elif event is not MemberEvent.REBALANCE:
             self._post(event, member)
         elif not waiting:
-            timeout_s = self.settings.rebalance_timeout_ms / 1000
-            self.rebalance_deadline = min(
-                self.rebalance_deadline, self._heartbeats.last_stable_at + timeout_s
-            )
-            self._rejoin_reason = self._rejoin_reason or "the group rebalances"
+            self._times.began_after(self._heartbeats.last_stable_at)
+            self._request.add("the group rebalances")
             self._post(event, member)
 
     @property
@@ -349,43 +332,36 @@ class GroupEngine:
         await self._handler.lost(reason)
 
     async def _back_off(self, reason: str) -> None:
-        delay_s = self._retry.pause_s()
-        # The step of the next state sleeps, because events can end only a step early.
-        self._not_before = asyncio.get_running_loop().time() + delay_s
+        # The step of the next state waits, because events can end only a step early.
+        self._backoff.delay()
 
     async def _back_off_repeated(self, reason: str) -> None:
-        self._repeated += 1
-        if self._repeated > FREE:
-            await self._back_off(reason)
+        self._backoff.delay_if_repeated()
 
     # -- steps ------------------------------------------------------------------------------
 
     async def _wait_out(self) -> MemberEvent:
-        while not self._wanted_in:
-            self._changed.clear()
-            await self._changed.wait()
-        self._rejoin_reason, self._asked = None, False
+        await self._participation.until_wanted()
+        self._request.take()
         return MemberEvent.RESUMED
 
     async def _join(self) -> MemberEvent:
-        await asyncio.sleep(self._not_before - asyncio.get_running_loop().time())
-        reason, asked = self._rejoin_reason, self._asked
-        self._rejoin_reason, self._asked = None, False
+        await self._backoff.wait()
+        reason, again = self._request.take()
         event = None
         try:
-            event = await self._group_join.join(reason or "the member starts", again=asked)
+            event = await self._group_join.join(reason or "the member starts", again=again)
         finally:
             if event is not MemberEvent.JOINED:
                 # The next JoinGroup makes the same request.
-                self._rejoin_reason = self._rejoin_reason or reason
-                self._asked = self._asked or asked
+                self._request.add(reason, new_generation=again)
         return event
 
     async def _sync(self) -> MemberEvent:
         event = await self._group_join.sync()
         if event in (MemberEvent.SYNCED, MemberEvent.UNASSIGNED):
-            self._synced_at = asyncio.get_running_loop().time()
-            self.rebalance_deadline = math.inf
+            self._backoff.synced()
+            self._times.synced()
         return event
 
     async def _begin(self) -> MemberEvent:
@@ -393,36 +369,33 @@ class GroupEngine:
         return MemberEvent.BEGAN
 
     async def _stay(self) -> MemberEvent:
-        if self._rejoin_reason is None:
+        if self._request.reason is None:
             await anyio.sleep_forever()
         return MemberEvent.REBALANCE
 
     async def _prepare(self) -> MemberEvent:
-        if self.rebalance_deadline == math.inf:
-            timeout_s = self.settings.rebalance_timeout_ms / 1000
-            self.rebalance_deadline = asyncio.get_running_loop().time() + timeout_s
-        reason = self._rejoin_reason or "the group rebalances"
+        self._times.begins()
+        reason = self._request.reason or "the group rebalances"
         try:
-            async with asyncio.timeout_at(self.rebalance_deadline) as bound:
+            async with asyncio.timeout_at(self._times.deadline) as bound:
                 await self._handler.before_rejoin(reason)
         except TimeoutError:
             if not bound.expired():
                 raise
             return MemberEvent.LATE
-        if self._asked or not self._connection.resyncs:
+        if self._request.new_generation or not self._connection.resyncs:
             return MemberEvent.PREPARED
         if self._group_join.generation.is_leader:
-            if not self._reassigns:
+            if not self._request.take_assignment():
                 return MemberEvent.PREPARED
-            self._reassigns = False
             self._group_join.request_assignment()
-        self._rejoin_reason = None
+        self._request.served()
         return MemberEvent.RESYNCING
 
     async def _leave(self) -> MemberEvent:
         member, self._leaving_member = self._leaving_member, self._group_join.no_member
-        await self._depart(member, self._out_reason)
-        await self._handler.lost(self._out_reason)
+        await self._depart(member, self._participation.reason)
+        await self._handler.lost(self._participation.reason)
         return MemberEvent.LEFT
 
     async def _depart(self, member: GroupMetadata, reason: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, Protocol
 
 from aiokclient.cluster.ownership import Anchor
@@ -51,8 +51,6 @@ class GenerationMailbox:
         self.error: Exception | None = None
         """The last error, until `take` has raised it."""
         self.last_error: Exception | None = None
-        self.on_lost: Callable[[], None] = lambda: None
-        """A function to call when this member has lost, or may have lost, its assignment."""
         # Only the member has strong references to the protocols, because they may refer to it.
         self._protocols = {protocol.name: Anchor(protocol) for protocol in protocols}
         self._current: GroupGeneration | None = None
@@ -60,8 +58,7 @@ class GenerationMailbox:
         self._data: Generation | None = None
         self._confirmed = False
         self._changed = asyncio.Event()
-        self.closer: asyncio.Task[Any] | None = None
-        """The task that closes the member. If it runs the body, the body is not waited for."""
+        self._closer: asyncio.Task[Any] | None = None
 
     # -- the engine's side ------------------------------------------------------------------
 
@@ -94,7 +91,6 @@ class GenerationMailbox:
     async def lost(self, reason: str) -> None:
         self._data = None
         self._end(lost=True)
-        self.on_lost()
 
     def confirmed_changed(self, confirmed: bool) -> None:
         """End the generation if the coordinator may have removed this member.
@@ -104,7 +100,6 @@ class GenerationMailbox:
         self._confirmed = confirmed
         if not confirmed:
             self._end(lost=True)
-            self.on_lost()
         elif self._data is not None:
             self._offer(self._data)
 
@@ -118,7 +113,7 @@ class GenerationMailbox:
         self._data = None
         self._end(lost=False)
         if self._taken is not None:
-            await self._taken.left(self.closer)
+            await self._taken.left(self._closer)
 
     def _offer(self, generation: Generation) -> None:
         self._current = GroupGeneration(generation)
@@ -135,6 +130,10 @@ class GenerationMailbox:
         """Make `take` return None from now on. Synchronous."""
         self.closed = True
         self._changed.set()
+
+    def closes_in(self, task: asyncio.Task[Any] | None) -> None:
+        """Do not wait for a body that runs in this task, which closes the member. Synchronous."""
+        self._closer = task
 
     async def take(self, *, again: bool = False) -> GroupGeneration | None:
         """Return the next generation, or None when the mailbox is closed. Raises reported errors.

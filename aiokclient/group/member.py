@@ -81,7 +81,7 @@ class GroupMember(MemberLifecycle):
 
     async def _close(self, *, graceful: bool, timeout: float) -> None:
         if self._mailbox is not None:
-            self._mailbox.closer = asyncio.current_task()
+            self._mailbox.closes_in(asyncio.current_task())
         await super()._close(graceful=graceful, timeout=timeout)
 
     # -- use
