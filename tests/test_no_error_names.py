@@ -1,8 +1,9 @@
 """No module decides by the class or the code of a broker's error: only the policy does.
 
 Tables keyed by an error class or a code are data, which is allowed. It is not allowed to catch one
-of these classes or a category above them, to test for one with `isinstance`, `issubclass`, or
-`type(e) is`, or to compare a code with a number. `policy.classify` returns the category in a scope.
+of these classes or a category above them (also with `suppress`, or under another name), to test for
+one with `isinstance`, `issubclass`, or `type(e) is`, or to compare a code with a number.
+`policy.classify` returns the category in a scope.
 """
 
 from __future__ import annotations
@@ -35,13 +36,51 @@ An `except` for them does not handle a broker's response.
 """
 
 
-def named(node: ast.AST | None) -> set[str]:
+ALIASED = (ast.Tuple, ast.Name, ast.Attribute, ast.BinOp)
+Aliases = dict[str, set[str]]
+"""The broker errors that other names of a module stand for."""
+
+
+def named(node: ast.AST | None, aliases: Aliases | None = None) -> set[str]:
     """Return the broker errors in an expression: a class, a tuple, or a union of classes."""
     if node is None:
         return set()
     names = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
     names |= {part.attr for part in ast.walk(node) if isinstance(part, ast.Attribute)}
-    return names & BROKER_ERRORS
+    meant = [(aliases or {}).get(name, set()) for name in names]
+    return (names & BROKER_ERRORS).union(*meant)
+
+
+def aliases_in(tree: ast.AST) -> Aliases:
+    """Return the broker errors that a module has imported or assigned under other names."""
+    found: Aliases = {}
+    for node in ast.walk(tree):
+        match node:
+            case ast.ImportFrom(names=imports):
+                for each in imports:
+                    if each.asname and each.name in BROKER_ERRORS:
+                        found[each.asname] = {each.name}
+            case (
+                ast.Assign(targets=[ast.Name(id=name)], value=value)
+                | ast.AnnAssign(target=ast.Name(id=name), value=value)
+            ) if value is not None and isinstance(value, ALIASED) and not has_code(value):
+                if named(value):
+                    found[name] = named(value)
+    return found
+
+
+def has_code(node: ast.AST) -> bool:
+    """Return whether the expression has codes of errors, not their classes."""
+    return any(is_code(part) for part in ast.walk(node))
+
+
+def function_of(call: ast.Call) -> str:
+    return getattr(call.func, "id", getattr(call.func, "attr", ""))
+
+
+ASKING = {"isinstance", "issubclass"}
+CATCHING = {"suppress", "subgroup", "split"}
+"""Functions that select errors by their class."""
 
 
 def is_code(node: ast.AST) -> bool:
@@ -60,22 +99,25 @@ def is_number(node: ast.AST) -> bool:
 
 
 def offences(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    aliases = aliases_in(tree)
     for node in ast.walk(tree):
         match node:
-            case ast.ExceptHandler(type=caught) if named(caught) - RAISED_HERE:
-                yield node.lineno, f"catches {named(caught)}"
-            case ast.Call(func=ast.Name(id="isinstance" | "issubclass"), args=[_, kinds]) if named(
-                kinds
-            ):
-                yield node.lineno, f"asks for {named(kinds)}"
+            case ast.ExceptHandler(type=caught) if named(caught, aliases) - RAISED_HERE:
+                yield node.lineno, f"catches {named(caught, aliases)}"
+            case ast.Call(args=[_, kinds]) if function_of(node) in ASKING and named(kinds, aliases):
+                yield node.lineno, f"asks for {named(kinds, aliases)}"
+            case ast.Call(args=kinds) if function_of(node) in CATCHING:
+                caught_here = set[str]().union(*(named(kind, aliases) for kind in kinds))
+                if caught_here - RAISED_HERE:
+                    yield node.lineno, f"catches {caught_here}"
             case ast.Compare(left=left, comparators=others):
                 sides = [left, *others]
                 if any(map(is_code, sides)) and any(map(is_number, sides)):
                     yield node.lineno, "compares a code with a number"
-                elif named(node):
-                    yield node.lineno, f"compares with {named(node)}"
-            case ast.MatchClass(cls=kind) if named(kind):
-                yield node.lineno, f"matches {named(kind)}"
+                elif named(node, aliases):
+                    yield node.lineno, f"compares with {named(node, aliases)}"
+            case ast.MatchClass(cls=kind) if named(kind, aliases):
+                yield node.lineno, f"matches {named(kind, aliases)}"
 
 
 def modules() -> list[Path]:
@@ -106,6 +148,14 @@ def test_no_module_decides_by_the_name_of_a_broker_error() -> None:
         "type(e) is UnknownMemberIdError",
         "type(e) in (UnknownMemberIdError, ValueError)",
         "isinstance(e, AuthorizationError)",
+        "builtins.isinstance(e, AuthorizationError)",
+        "from aiokclient.errors import AuthorizationError as A\nisinstance(e, A)",
+        "KINDS = (ValueError, AuthorizationError)\nisinstance(e, KINDS)",
+        "KINDS: tuple[type, ...] = (InvalidMetadataError,)\ntry: pass\nexcept KINDS: pass",
+        "try: pass\nexcept InvalidMetadataError: pass",
+        "try: pass\nexcept* errors.InvalidOffsetError: pass",
+        "with contextlib.suppress(InvalidMetadataError): pass",
+        "group.subgroup(AuthorizationError)",
         "try: pass\nexcept RefreshRetriableError: pass",
         "match e:\n  case errors.KafkaTimeoutError(): pass",
         "e.code == 6",
@@ -126,6 +176,8 @@ def test_an_offence_is_found(offence: str) -> None:
         "try: pass\nexcept (KafkaError, ApiTimeoutError, DisconnectedError): pass",
         "try: pass\nexcept CorruptRecordError: pass",
         "isinstance(e, ApiTimeoutError)",
+        "with suppress(KafkaError, OSError): pass",
+        "text.split(',')",
         "EVENTS = {OffsetOutOfRangeError: Event.RESET, 27: Event.REJOIN}",
         "EVENTS.get(response.error_code)",
         "response.error_code == 0",
