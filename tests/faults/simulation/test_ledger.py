@@ -67,8 +67,11 @@ def test_a_wrong_order_is_detected() -> None:
     [
         (Read("u", 0, 0, pack(Payload("t", 0, 1, 0))), "C: .* was found in"),
         (Read("t", 1, 0, pack(Payload("t", 0, 1, 0))), "C: .* was found in"),
-        (Read("t", 0, 0, pack(Payload("t", 0, 1, 0), 50)[:-5] + b"12345"), "C: a corrupt"),
-        (Read("t", 0, 0, b""), "C: a corrupt"),
+        (
+            Read("t", 0, 0, pack(Payload("t", 0, 1, 0), 50)[:-5] + b"12345"),
+            "C: A payload of .* is corrupt",
+        ),
+        (Read("t", 0, 0, b""), "C: A payload of 0 bytes is corrupt"),
     ],
 )
 def test_corrupt_and_misplaced_records_are_detected(read: Read, complaint: str) -> None:
