@@ -26,12 +26,18 @@ from aiokclient.testing.broker.handlers import announced
 from aiokclient.testing.broker.listener import Listener, TcpListener
 from aiokclient.testing.broker.requests import ReceivedRequest
 from aiokclient.testing.broker.state import ClusterState
+from aiokclient.testing.broker.transactions.coordinator import (
+    TransactionCoordinator,
+    TransactionView,
+    transactions_of,
+)
 from aiokclient.testing.controls.base import control
 from aiokclient.testing.controls.brokers import BrokerControls
 from aiokclient.testing.controls.data import DataControls
 from aiokclient.testing.controls.faults import FaultControls
 from aiokclient.testing.controls.groups import GroupControls
 from aiokclient.testing.controls.leaders import LeaderControls
+from aiokclient.testing.controls.transactions import TransactionControls, checked_level
 from aiokclient.testing.runner import Runner
 
 if TYPE_CHECKING:
@@ -72,6 +78,8 @@ class EmbeddedCluster:
     resync: Whether the leader of a group may send new assignments within a generation, which Kafka
         does not allow. The brokers announce it as the feature "group.resync"
         (`broker/groups/rebalancing.py` describes it).
+    transaction_version: The level of the feature transaction.version: 2 as in Kafka 4, or 0 or 1.
+        `set_transaction_version` changes it.
     persist_groups: Whether a coordinator that takes over a group finds its generation and members.
     seed: The seed for ids and all other random choices, which makes them the same in each run.
     clock: The wall clock of the brokers.
@@ -96,6 +104,7 @@ class EmbeddedCluster:
         retention_bytes: int | None = None,
         resync: bool = False,
         persist_groups: bool = True,
+        transaction_version: int = 2,
         seed: int | None = None,
         clock: Clock | None = None,
         listener: Listener | None = None,
@@ -108,12 +117,17 @@ class EmbeddedCluster:
             )
         self._runner = Runner()
         self._state = ClusterState(
-            random.Random(seed), self._runner.post, announced(), GroupCoordinator
+            random.Random(seed),
+            self._runner.post,
+            announced(),
+            GroupCoordinator,
+            TransactionCoordinator,
         )
         self._brokers: dict[int, Broker] = {}
         self._state.clock = clock or SystemClock()
         self._state.groups.resync = resync
         self._state.groups.persist = persist_groups
+        self._state.transactions.level = checked_level(transaction_version)
         self._sockets = TcpListener()
         self._listener = listener or self._sockets
         self._listen_host = host
@@ -122,6 +136,7 @@ class EmbeddedCluster:
         self._leaders = LeaderControls(self._state, self._brokers, self._runner)
         self._data = DataControls(self._state, self._brokers, self._runner)
         self._groups = GroupControls(self._state, self._brokers, self._runner)
+        self._transactions = TransactionControls(self._state, self._brokers, self._runner)
         self._used = False
         defaults = {
             "auto.create.topics.enable": str(auto_create_topics).lower(),
@@ -238,6 +253,7 @@ class EmbeddedCluster:
 
     def _shut(self) -> None:
         self._state.groups.close()
+        self._state.transactions.close()
         for broker in self._brokers.values():
             broker.shut()
         self._sockets.close()
@@ -306,6 +322,22 @@ class EmbeddedCluster:
         """
         return self._groups.groups
 
+    @property
+    def transactions(self) -> dict[str, TransactionView]:
+        """All transactional ids, in their current state.
+
+        Each one is a tuple of `transactional_id`, `state` (Kafka's name, such as "Ongoing"),
+        `producer_id`, `producer_epoch`, `timeout_ms`, `partitions` (of the open transaction; while
+        it ends, those without a marker), and `coordinator` (a broker id, or None while it loads).
+        The offsets of a group appear as the group's partition of `__consumer_offsets`.
+        """
+        return self._transactions.transactions
+
+    @property
+    def transaction_version(self) -> int:
+        """The level of the feature transaction.version: 0, 1, or 2."""
+        return self._transactions.transaction_version
+
     def connections(self, broker: int | None = None) -> int:
         """Return the number of open connections to a broker, or to all brokers."""
         return self._runner.call(
@@ -349,6 +381,7 @@ class EmbeddedCluster:
         state = self._state
         state.faults.clear()
         groups_of(state).release_all()
+        transactions_of(state).release_all()
         state.unlimited_versions()
         state.held.clear()
         state.requests.clear()
@@ -401,3 +434,13 @@ class EmbeddedCluster:
     committed = control("_groups", GroupControls.committed)
     rebalance = control("_groups", GroupControls.rebalance)
     hold_loading = control("_groups", GroupControls.hold_loading)
+
+    set_transaction_version = control("_transactions", TransactionControls.set_transaction_version)
+    hold_markers = control("_transactions", TransactionControls.hold_markers)
+    hold_transaction_loading = control(
+        "_transactions", TransactionControls.hold_transaction_loading
+    )
+    time_out_transaction = control("_transactions", TransactionControls.time_out_transaction)
+    forget_transactional_id = control("_transactions", TransactionControls.forget_transactional_id)
+    set_producer_epoch = control("_transactions", TransactionControls.set_producer_epoch)
+    pending_offsets = control("_transactions", TransactionControls.pending_offsets)

@@ -238,7 +238,9 @@ BROKER_OPTIONS: Mapping[str, Option] = {
     "num.recovery.threads.per.data.dir": _int(2, 1),
     "num.replica.fetchers": _int(1, 1),
     "offset.metadata.max.bytes": _fixed(_int(4096, 0)),
+    "offsets.topic.num.partitions": _fixed(_int(50, 1)),
     "producer.id.expiration.ms": _int(86_400_000, 1),
+    "transaction.max.timeout.ms": _fixed(_int(900_000, 1)),
 }
 
 # The options of one group that uses the consumer protocol.

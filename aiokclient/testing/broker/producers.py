@@ -12,15 +12,20 @@ batches they must skip.
 
 from __future__ import annotations
 
+import struct
 from collections import deque
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from aiokclient.record.batch import RecordBatch
+from aiokclient.record.control import ControlType
 from aiokclient.testing.broker.codes import Code
 
 SEQUENCES = 1 << 31
 REMEMBERED = 5
-ABORT, COMMIT = 0, 1
+BUMPS_AT = 2
+"""The level of transaction.version from which each end of a transaction increases the epoch."""
+_MARKER = struct.Struct(">hi")
 
 
 class WrittenBatch(NamedTuple):
@@ -40,13 +45,52 @@ class AbortedTransaction(NamedTuple):
 
 
 class ProducerState:
-    """The state of one producer in one partition."""
+    """The state of one producer in one partition.
 
-    __slots__ = ("batches", "epoch")
+    `coordinator_epoch` is that of the last marker, or -1. `timestamp` is that of the last batch or
+    marker.
+    """
 
-    def __init__(self, epoch: int) -> None:
+    __slots__ = ("batches", "coordinator_epoch", "epoch", "timestamp")
+
+    def __init__(self, epoch: int, coordinator_epoch: int = -1) -> None:
         self.epoch = epoch
+        self.coordinator_epoch = coordinator_epoch
+        self.timestamp = -1
         self.batches: deque[WrittenBatch] = deque(maxlen=REMEMBERED)
+
+    @property
+    def last_sequence(self) -> int:
+        """The last sequence in this epoch, or -1 for none."""
+        return self.batches[-1].last_sequence if self.batches else -1
+
+
+class Verification:
+    """A check, by the coordinator, that a partition belongs to a producer's open transaction.
+
+    It lasts from the check of a batch to the append of the first batch. In between, no batch may be
+    appended whose sequence is higher than the lowest one that was checked, because the batch with
+    that one could never be appended after it.
+    """
+
+    __slots__ = ("bumps", "epoch", "lowest")
+
+    def __init__(self, sequence: int, epoch: int, bumps: bool) -> None:
+        self.lowest = sequence
+        self.epoch = epoch
+        self.bumps = bumps
+        """Whether the client uses level 2 of transaction.version."""
+
+    def also(self, sequence: int, epoch: int) -> None:
+        """Include another batch in the check."""
+        if epoch > self.epoch:
+            self.epoch, self.lowest = epoch, sequence
+        elif epoch == self.epoch:
+            self.lowest = min(self.lowest, sequence)
+
+
+TRUSTED = Verification(0, -1, False)
+"""In place of a verification: the batch comes from a test, which no coordinator knows."""
 
 
 class ProducerStates:
@@ -55,11 +99,17 @@ class ProducerStates:
     def __init__(self) -> None:
         self._producers: dict[int, ProducerState] = {}
         self._open: dict[int, int] = {}
+        self._verifications: dict[int, Verification] = {}
         self.aborted: list[AbortedTransaction] = []
+
+    def __iter__(self) -> Iterator[tuple[int, ProducerState]]:
+        return iter(self._producers.items())
 
     def forget(self) -> None:
         """Forget all producers, as if their batches had been removed with the oldest segments."""
         self._producers.clear()
+
+    # -- checking --------------------------------------------------------------------------
 
     def duplicate(self, batch: RecordBatch) -> WrittenBatch | None:
         """Return the earlier copy of a batch, if it is one of the producer's last five."""
@@ -72,52 +122,143 @@ class ProducerStates:
     def check(self, batch: RecordBatch) -> Code:
         """Return an error code that says whether a batch, not a duplicate, may be appended."""
         state = self._producers.get(batch.producer_id)
-        if state is None:
-            return Code.NONE
-        if batch.producer_epoch < state.epoch:
+        if state is not None and batch.producer_epoch < state.epoch:
             return Code.INVALID_PRODUCER_EPOCH
+        if not self._in_order(batch, state):
+            return Code.OUT_OF_ORDER_SEQUENCE_NUMBER
         if batch.producer_id in self._open and not batch.is_transactional:
             return Code.INVALID_TXN_STATE
-        if batch.producer_epoch > state.epoch:
-            expected = 0
-        elif state.batches:
-            expected = (state.batches[-1].last_sequence + 1) % SEQUENCES
-        else:
-            # The producer is known by a marker alone, so its batches in this epoch begin at
-            # sequence 0.
-            expected = 0
-        if batch.base_sequence != expected:
-            return Code.OUT_OF_ORDER_SEQUENCE_NUMBER
         return Code.NONE
+
+    def _in_order(self, batch: RecordBatch, state: ProducerState | None) -> bool:
+        first = batch.base_sequence
+        verification = self._verifications.get(batch.producer_id)
+        if verification is not None:
+            unknown = state is None or not state.batches
+            if first > verification.lowest or (verification.bumps and first and unknown):
+                return False
+        if state is None:
+            return True
+        if batch.producer_epoch > state.epoch or not state.batches:
+            # A producer that is known by a marker alone begins at sequence 0 in this epoch.
+            return first == 0
+        return first == (state.last_sequence + 1) % SEQUENCES
+
+    def verifies(self, producer_id: int, epoch: int, verification: Verification | None) -> Code:
+        """Return whether a transactional batch may be appended, given its verification.
+
+        `verification` is the result of `verification_of` before the coordinator was asked. It is
+        void if a marker was written since.
+        """
+        if self.is_open_in(producer_id, epoch):
+            return Code.NONE
+        if epoch < self.epoch_of(producer_id):
+            return Code.INVALID_PRODUCER_EPOCH
+        if verification is None or self._verifications.get(producer_id) is not verification:
+            return Code.INVALID_TXN_STATE
+        return Code.NONE
+
+    def verification_of(
+        self, producer_id: int, epoch: int, sequence: int, bumps: bool
+    ) -> Verification | Code:
+        """Return the verification that the coordinator must confirm before an append.
+
+        NONE means that the transaction is open here, which needs no confirmation.
+        """
+        if epoch < self.epoch_of(producer_id):
+            return Code.INVALID_PRODUCER_EPOCH
+        if self.is_open_in(producer_id, epoch):
+            return Code.NONE
+        known = self._verifications.get(producer_id)
+        if known is None:
+            known = self._verifications[producer_id] = Verification(sequence, epoch, bumps)
+        known.also(sequence, epoch)
+        return known
+
+    def check_marker(
+        self, producer_id: int, epoch: int, coordinator_epoch: int, level: int
+    ) -> Code:
+        """Return whether a marker may be written.
+
+        From level 2 of transaction.version on, the epoch of a marker is higher than that of the
+        transaction's records.
+        """
+        state = self._producers.get(producer_id)
+        if state is None:
+            return Code.NONE
+        if epoch < state.epoch or (epoch == state.epoch and level >= BUMPS_AT):
+            return Code.INVALID_PRODUCER_EPOCH
+        if coordinator_epoch < state.coordinator_epoch:
+            return Code.TRANSACTION_COORDINATOR_FENCED
+        return Code.NONE
+
+    # -- appending -------------------------------------------------------------------------
 
     def appended(self, batch: RecordBatch, base_offset: int) -> None:
         """Record that a batch was appended at `base_offset`."""
-        if batch.producer_id < 0:
+        producer_id, epoch = batch.producer_id, batch.producer_epoch
+        if producer_id < 0:
             return
-        state = self._producers.get(batch.producer_id)
-        if state is None or state.epoch != batch.producer_epoch:
-            state = self._producers[batch.producer_id] = ProducerState(batch.producer_epoch)
         if batch.is_control:
-            self._ended(batch.producer_id, base_offset, batch.control_type())
+            committed, coordinator_epoch = end_marker(batch)
+            self.ended(
+                producer_id, epoch, coordinator_epoch, base_offset, committed, batch.max_timestamp
+            )
             return
-        if batch.is_transactional:
-            self._open.setdefault(batch.producer_id, base_offset)
-        state.batches.append(
+        self.wrote(producer_id, epoch, base_offset, batch.max_timestamp, batch.is_transactional)
+        self._producers[producer_id].batches.append(
             WrittenBatch(batch.base_sequence, batch.last_sequence, base_offset, batch.max_timestamp)
         )
 
-    def _ended(self, producer_id: int, offset: int, outcome: int) -> None:
+    def wrote(
+        self, producer_id: int, epoch: int, offset: int, timestamp: int, transactional: bool
+    ) -> None:
+        """Record that a producer wrote at `offset`."""
+        state = self._producers.get(producer_id)
+        if state is None or state.epoch != epoch:
+            known = -1 if state is None else state.coordinator_epoch
+            state = self._producers[producer_id] = ProducerState(epoch, known)
+        state.timestamp = timestamp
+        if transactional:
+            self._open.setdefault(producer_id, offset)
+            self._verifications.pop(producer_id, None)
+
+    def ended(
+        self,
+        producer_id: int,
+        epoch: int,
+        coordinator_epoch: int,
+        offset: int,
+        committed: bool,
+        timestamp: int,
+    ) -> None:
+        """Record that a marker was written at `offset`."""
+        state = self._producers.get(producer_id)
+        if state is None or state.epoch != epoch:
+            state = self._producers[producer_id] = ProducerState(epoch)
+        state.coordinator_epoch, state.timestamp = coordinator_epoch, timestamp
         first = self._open.pop(producer_id, None)
-        if first is not None and outcome == ABORT:
+        if first is not None and not committed:
             stable = self.first_open(offset + 1)
             self.aborted.append(AbortedTransaction(producer_id, first, offset, stable))
+        pending = self._verifications.get(producer_id)
+        if pending is not None and not (pending.bumps and pending.epoch == epoch):
+            # Otherwise the next transaction is being verified already.
+            del self._verifications[producer_id]
+
+    # -- reading ---------------------------------------------------------------------------
 
     def first_open(self, otherwise: int) -> int:
         """Return the first offset of the oldest open transaction, or `otherwise`."""
         return min(self._open.values(), default=otherwise)
 
-    def is_open(self, producer_id: int) -> bool:
-        return producer_id in self._open
+    def open_since(self, producer_id: int) -> int:
+        """Return the first offset of a producer's open transaction, or -1."""
+        return self._open.get(producer_id, -1)
+
+    def is_open_in(self, producer_id: int, epoch: int) -> bool:
+        """Return whether a transaction is open that the producer began in this epoch."""
+        return producer_id in self._open and self.epoch_of(producer_id) == epoch
 
     def epoch_of(self, producer_id: int) -> int:
         state = self._producers.get(producer_id)
@@ -137,3 +278,10 @@ class ProducerStates:
         """Remove aborted transactions before the log start offset."""
         if self.aborted and self.aborted[0].last_offset < offset:
             self.aborted = [each for each in self.aborted if each.last_offset >= offset]
+
+
+def end_marker(batch: RecordBatch) -> tuple[bool, int]:
+    """Return whether the marker in a control batch commits, and its coordinator epoch."""
+    committed = batch.control_type() == ControlType.COMMIT
+    value = batch.rows(check_crcs=False)[0][3] or b""
+    return committed, _MARKER.unpack_from(value)[1] if len(value) >= _MARKER.size else 0

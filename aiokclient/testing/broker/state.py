@@ -27,6 +27,7 @@ from aiokclient.testing.broker.configs import (
 )
 from aiokclient.testing.broker.faults import Faults
 from aiokclient.testing.broker.node import Node
+from aiokclient.testing.broker.placement import string_hash
 from aiokclient.testing.broker.requests import RequestLog
 from aiokclient.testing.broker.topics import Partition, Topic
 from aiokclient.testing.broker.views import ClusterView, HeldCluster
@@ -65,6 +66,21 @@ class Groups(Protocol):
         """Cancel all timers."""
 
 
+class Transactions(Protocol):
+    """The transactional ids of a cluster, as seen by the rest of the brokers."""
+
+    level: int
+
+    def settle(self) -> None:
+        """Move each transactional id to its coordinator, and write markers that can be written."""
+
+    def topic_deleted(self, topic: str) -> None:
+        """Handle that the partitions of a topic need no markers any more."""
+
+    def close(self) -> None:
+        """Cancel all timers."""
+
+
 class ClusterState:
     """The shared state of the brokers. `loop` and `clock` are set when the cluster starts."""
 
@@ -77,11 +93,13 @@ class ClusterState:
         post: Callable[[Callable[[], None]], None],
         announced: Mapping[ApiKey, tuple[int, int]],
         new_groups: Callable[[ClusterState], Groups],
+        new_transactions: Callable[[ClusterState], Transactions],
     ) -> None:
         """`post` schedules a function in the cluster's loop, from any thread."""
         self.rng = rng
         self._announced = announced
         self._new_groups = new_groups
+        self._new_transactions = new_transactions
         self.cluster_id = self._new_cluster_id()
         self.static_configs = Configs(BROKER_OPTIONS, ConfigSource.STATIC_BROKER)
         self.configs = Configs(
@@ -96,6 +114,9 @@ class ClusterState:
         self.requests = RequestLog()
         self.watch = Watch()
         self.groups = new_groups(self)
+        self.transactions = new_transactions(self)
+        self.features_epoch = 0
+        """The number of changes of the finalized features."""
         self.mechanisms: tuple[str, ...] = ()
         """The SASL mechanisms of the listeners. Without any, the brokers authenticate no client."""
         self.session_lifetime_ms = 0
@@ -116,6 +137,10 @@ class ClusterState:
         self.groups.close()
         self.groups = self._new_groups(self)
         self.groups.resync, self.groups.persist = resync, persist
+        level = self.transactions.level
+        self.transactions.close()
+        self.transactions = self._new_transactions(self)
+        self.transactions.level = level
         self.held.clear()
         self._coordinators.clear()
         self._next_producer_id = FIRST_PRODUCER_ID
@@ -153,7 +178,7 @@ class ClusterState:
         for partition in self.partitions():
             if broker.node_id in partition.replicas:
                 self.settle(partition)
-        self.groups.settle()
+        self.settle_coordinators()
         self.changed()
 
     def left(self, node_id: int) -> None:
@@ -161,7 +186,7 @@ class ClusterState:
         for partition in self.partitions():
             if node_id in partition.replicas:
                 self.settle(partition)
-        self.groups.settle()
+        self.settle_coordinators()
         self.changed()
 
     def settle(self, partition: Partition) -> None:
@@ -183,8 +208,13 @@ class ClusterState:
         if moved in alive:
             return alive[moved]
         nodes = sorted(self.brokers)
-        first = _hash(key) % len(nodes)
+        first = string_hash(key) % len(nodes)
         return next(alive[each] for each in nodes[first:] + nodes[:first] if each in alive)
+
+    def settle_coordinators(self) -> None:
+        """Move each group and each transactional id to its coordinator."""
+        self.groups.settle()
+        self.transactions.settle()
 
     def move_coordinator(self, key: str, to: int | None) -> int:
         """Move `key` to another broker, or to the broker `to`, and return its id."""
@@ -194,7 +224,7 @@ class ClusterState:
         if target not in self.brokers:
             raise ValueError("No other broker is running.")
         self._coordinators[key] = target
-        self.groups.settle()
+        self.settle_coordinators()
         self.changed()
         return target
 
@@ -322,6 +352,7 @@ class ClusterState:
         self.topology += 1
         topic.deleted()
         self.groups.topic_deleted(topic.name)
+        self.transactions.topic_deleted(topic.name)
         self.changed()
 
     # -- observation by tests ------------------------------------------------------------------
@@ -343,11 +374,3 @@ class ClusterState:
         except Exception as error:
             _log.exception("The embedded cluster failed in a timer.")
             self.bug = self.bug or error
-
-
-def _hash(key: str) -> int:
-    """Return a hash that is the same in every process (Java's for strings, made positive)."""
-    value = 0
-    for unit in key:
-        value = (31 * value + ord(unit)) & 0xFFFFFFFF
-    return value & 0x7FFFFFFF

@@ -12,10 +12,16 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
-from aiokclient.record.batch import RecordBatch, with_append_time, with_offset
+from aiokclient.record.batch import (
+    RecordBatch,
+    end_transaction_batch,
+    with_append_time,
+    with_offset,
+)
 from aiokclient.testing.broker.codes import Code
 from aiokclient.testing.broker.configs import Configs
 from aiokclient.testing.broker.log import PartitionLog
+from aiokclient.testing.broker.producers import TRUSTED, Verification
 
 NO_LEADER = -1
 INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
@@ -95,8 +101,17 @@ class Partition:
 
     # -- writing ---------------------------------------------------------------------------
 
-    def append(self, batch: RecordBatch, now_ms: int) -> Appended:
-        """Append a client's batch, of which only the producer's sequence is still to be checked."""
+    def append(
+        self,
+        batch: RecordBatch,
+        now_ms: int,
+        verification: Verification | None = TRUSTED,
+    ) -> Appended:
+        """Append a client's batch, of which only the producer's state is still to be checked.
+
+        `verification` is what the transaction's coordinator has confirmed for a transactional
+        batch.
+        """
         producers = self.log.producers
         if batch.producer_id >= 0:
             earlier = producers.duplicate(batch)
@@ -105,7 +120,10 @@ class Partition:
                 return Appended(
                     Code.NONE, earlier.base_offset, earlier.timestamp if stamped else -1
                 )
-            code = producers.check(batch)
+            code = Code.NONE
+            if batch.is_transactional and verification is not TRUSTED:
+                code = producers.verifies(batch.producer_id, batch.producer_epoch, verification)
+            code = code or producers.check(batch)
             if code is not Code.NONE:
                 return Appended(code)
         base = self.log.end_offset
@@ -117,6 +135,29 @@ class Partition:
             batch = RecordBatch(data)
         self.write(data, batch)
         return Appended(Code.NONE, base, append_time)
+
+    def end_transaction(
+        self,
+        commit: bool,
+        producer_id: int,
+        epoch: int,
+        now_ms: int,
+        *,
+        coordinator_epoch: int = 0,
+    ) -> int:
+        """Write the marker that ends a producer's transaction, and return its offset."""
+        offset = self.log.end_offset
+        data = end_transaction_batch(
+            commit,
+            producer_id,
+            epoch,
+            now_ms,
+            coordinator_epoch=coordinator_epoch,
+            base_offset=offset,
+            leader_epoch=self.leader_epoch,
+        )
+        self.write(data, RecordBatch(data))
+        return offset
 
     def write(self, data: bytes, batch: RecordBatch) -> None:
         """Append a batch that has its final offset and epoch, and notify the watchers."""

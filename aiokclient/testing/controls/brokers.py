@@ -41,7 +41,7 @@ class BrokerControls(Controls):
             if not found.alive:
                 return
             found.shut()
-            self._state.groups.settle()
+            self._state.settle_coordinators()
             if failover_after > 0:
                 self._state.loop.call_later(failover_after, self._failover, found)
             else:
@@ -72,7 +72,13 @@ class BrokerControls(Controls):
 
     def resume(self, broker: int) -> None:
         """Resume a paused broker, which then answers the requests that it received meanwhile."""
-        self._runner.call(self.broker(broker).resume)
+        found = self.broker(broker)
+
+        def resume() -> None:
+            found.resume()
+            self._state.transactions.settle()
+
+        self._runner.call(resume)
 
     def wipe(self, topics: Mapping[str, int] = {}, *, same_id: bool = False) -> None:
         """Replace the cluster with a new, empty one that has the same brokers and addresses.

@@ -10,7 +10,6 @@ from aiokclient.record.batch import (
     Compression,
     RecordBatch,
     RecordBatchBuilder,
-    end_transaction_batch,
     walk,
 )
 from aiokclient.testing.broker.state import Refused
@@ -149,16 +148,8 @@ class DataControls(Controls):
 
         def end() -> int:
             found = self.partition(topic, partition)
-            offset = found.log.end_offset
-            data = end_transaction_batch(
-                commit,
-                producer_id,
-                producer_epoch,
-                self._state.clock.time_ms(),
-                base_offset=offset,
-                leader_epoch=found.leader_epoch,
-            )
-            found.write(data, RecordBatch(data))
+            now_ms = self._state.clock.time_ms()
+            offset = found.end_transaction(commit, producer_id, producer_epoch, now_ms)
             self._state.changed()
             return offset
 

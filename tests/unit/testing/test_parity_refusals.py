@@ -267,51 +267,6 @@ def test_group_version_is_not_announced_without_its_requests(cluster, wire):
     assert [each.name for each in response.finalized_features] == ["metadata.version"]
 
 
-@pytest.mark.parametrize("version", range(6))
-def test_a_transactional_id_is_refused(cluster, wire, version):
-    coordinator = wire.to(cluster.coordinator("t"))
-
-    def init(transactional_id):
-        request = messages.InitProducerIdRequest(
-            transactional_id=transactional_id, transaction_timeout_ms=1_000
-        )
-        response = coordinator.request(request, version)
-        return named(response.error_code), response.producer_id >= 0
-
-    assert init("t") == ("TRANSACTIONAL_ID_AUTHORIZATION_FAILED", False)
-    assert init("") == ("INVALID_REQUEST", False)
-    assert init(None) == ("ok", True)
-
-
-def test_a_confluent_transaction_fails_immediately():
-    confluent = pytest.importorskip("confluent_kafka")
-    with EmbeddedCluster() as cluster:
-        producer = confluent.Producer(
-            {
-                "bootstrap.servers": cluster.bootstrap_servers,
-                "transactional.id": "t",
-                "log_level": 0,
-            }
-        )
-        with pytest.raises(confluent.KafkaException) as raised:
-            producer.init_transactions(60.0)
-        code = raised.value.args[0].code()
-        assert code == confluent.KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-
-
-async def test_an_aiokafka_transaction_fails_immediately():
-    aiokafka = pytest.importorskip("aiokafka")
-    with EmbeddedCluster() as cluster:
-        producer = aiokafka.AIOKafkaProducer(
-            bootstrap_servers=cluster.bootstrap_servers, transactional_id="t"
-        )
-        try:
-            with pytest.raises(aiokafka.errors.TransactionalIdAuthorizationFailed):
-                await producer.start()
-        finally:
-            await producer.stop()
-
-
 def test_clients_may_not_write_to_internal_topics(cluster, wire):
     cluster.create_topic("__consumer_offsets")
     connection = wire.leader("__consumer_offsets")

@@ -272,19 +272,25 @@ class ClassicGroup(RebalancingGroup):
     # -- offsets ---------------------------------------------------------------------------
 
     def check_commit(
-        self, member_id: str, epoch: int, instance_id: str | None, version: int
+        self,
+        member_id: str,
+        epoch: int,
+        instance_id: str | None,
+        version: int,
+        *,
+        transactional: bool = False,
     ) -> Code:
         if epoch < 0 and self.phase is GroupState.EMPTY:
             return Code.NONE
         if epoch < 0 and not member_id and instance_id is None:
-            return Code.UNKNOWN_MEMBER_ID
+            return Code.NONE if transactional else Code.UNKNOWN_MEMBER_ID
         code = self._check_member(member_id, instance_id)
         if code:
             return code
         if epoch != self.generation:
             return Code.ILLEGAL_GENERATION
         gives_up = self.given is not None and member_id in self.unsynced
-        if self.phase is GroupState.COMPLETING and not gives_up:
+        if self.phase is GroupState.COMPLETING and not gives_up and not transactional:
             return Code.REBALANCE_IN_PROGRESS
         return Code.NONE
 

@@ -321,16 +321,24 @@ class ConsumerGroup(Group):
     # -- offsets ---------------------------------------------------------------------------
 
     def check_commit(
-        self, member_id: str, epoch: int, instance_id: str | None, version: int
+        self,
+        member_id: str,
+        epoch: int,
+        instance_id: str | None,
+        version: int,
+        *,
+        transactional: bool = False,
     ) -> Code:
         if epoch < 0 and not self.members:
+            return Code.NONE
+        if transactional and epoch == -1 and not member_id and instance_id is None:
             return Code.NONE
         member = self.members.get(member_id)
         if member is None:
             return Code.UNKNOWN_MEMBER_ID
         if member.classic is not None:
             return Code.NONE if epoch == member.epoch else Code.ILLEGAL_GENERATION
-        if version < _SINCE_VERSION:
+        if version < _SINCE_VERSION and not transactional:
             return Code.UNSUPPORTED_VERSION
         return Code.NONE if epoch == member.epoch or 0 < epoch < member.epoch else _STALE
 

@@ -178,11 +178,11 @@ class GroupCoordinator:
         left = self._held.pop(group_id, 0) - 1
         if left > 0:
             self._held[group_id] = left
-        self.settle()
+        self._cluster.settle_coordinators()
 
     def release_all(self) -> None:
         self._held.clear()
-        self.settle()
+        self._cluster.settle_coordinators()
 
     def topic_deleted(self, topic: str) -> None:
         for group in self:

@@ -126,12 +126,19 @@ class Group:
     # -- offsets ---------------------------------------------------------------------------
 
     def check_commit(
-        self, member_id: str, epoch: int, instance_id: str | None, version: int
+        self,
+        member_id: str,
+        epoch: int,
+        instance_id: str | None,
+        version: int,
+        *,
+        transactional: bool = False,
     ) -> Code:
         """Return whether a member may commit offsets now, as an error code.
 
-        An empty id with epoch -1 stands for a client that is not a member. `epoch` is the
-        generation or the member epoch, and `version` is that of OffsetCommit.
+        An empty id with epoch -1 stands for a client that is not a member, which may commit in a
+        transaction at any time. `epoch` is the generation or the member epoch, and `version` is
+        that of OffsetCommit.
         """
         raise NotImplementedError
 

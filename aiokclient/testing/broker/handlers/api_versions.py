@@ -6,11 +6,13 @@
 * Version 5 checks that the client reached the intended broker (KIP-1242). The client sends both
   the cluster id and the node id, or neither. Only one of them is INVALID_REQUEST, and a different
   value is REBOOTSTRAP_REQUIRED. An error comes without APIs, and the connection stays open.
-* Features from version 3 on, as in Kafka 4.4: "metadata.version", and "group.version" 1,
-  the protocol of KIP-848. Transactions, share groups, streams groups, and eligible leader replicas
-  are not supported, so their features are not announced. A feature whose lowest level is 0 is
-  among the supported ones from version 4 on. "group.resync" (level 1) is not a feature of Kafka:
-  with `EmbeddedCluster(resync=True)`, a leader may send new assignments within a generation.
+* Features from version 3 on, as in Kafka 4.4: "metadata.version", "group.version" 1, the protocol
+  of KIP-848, and "transaction.version" 0 to 2 (KIP-890), whose level `set_transaction_version`
+  changes. Share groups, streams groups, and eligible leader replicas are not supported, so their
+  features are not announced. A feature whose lowest level is 0 is among the supported ones from
+  version 4 on, and among the finalized ones unless its level is 0. "group.resync" (level 1) is not
+  a feature of Kafka: with `EmbeddedCluster(resync=True)`, a leader may send new assignments within
+  a generation.
 """
 
 from __future__ import annotations
@@ -28,8 +30,10 @@ from aiokclient.protocol.messages.api_versions import (
 from aiokclient.testing.broker.call import Call, Reply
 from aiokclient.testing.broker.codes import Code
 from aiokclient.testing.broker.groups.coordinator import groups_of
+from aiokclient.testing.broker.transactions.coordinator import transactions_of
 
 RESYNC = "group.resync"
+TRANSACTIONS = "transaction.version"
 _LEVEL_0 = 4
 """The first version in which the lowest supported level of a feature may be 0."""
 
@@ -65,7 +69,7 @@ def handle(call: Call) -> Reply:
         ],
     )
     if call.version >= _FEATURES:
-        _add_features(answer, _features(call))
+        _add_features(answer, _features(call), call.cluster.features_epoch)
         if call.version < _LEVEL_0:
             supported = answer.supported_features
             answer.supported_features = [each for each in supported if each.min_version > 0]
@@ -74,7 +78,8 @@ def handle(call: Call) -> Reply:
 
 def _features(call: Call) -> list[Feature]:
     """Return the features of the cluster, as far as their requests are announced."""
-    features = list(_KAFKA)
+    level = transactions_of(call.cluster).level
+    features = [*_KAFKA, Feature(TRANSACTIONS, 0, 2, level)]
     if ApiKey.CONSUMER_GROUP_HEARTBEAT not in call.cluster.versions(call.broker.node_id):
         features = [each for each in features if each.name != "group.version"]
     if groups_of(call.cluster).resync:
@@ -82,8 +87,8 @@ def _features(call: Call) -> list[Feature]:
     return features
 
 
-def _add_features(answer: ApiVersionsResponse, features: list[Feature]) -> None:
-    answer.finalized_features_epoch = 0
+def _add_features(answer: ApiVersionsResponse, features: list[Feature], epoch: int) -> None:
+    answer.finalized_features_epoch = epoch
     answer.supported_features = [
         SupportedFeatureKey(name=each.name, min_version=each.lowest, max_version=each.highest)
         for each in features
@@ -93,6 +98,7 @@ def _add_features(answer: ApiVersionsResponse, features: list[Feature]) -> None:
             name=each.name, max_version_level=each.level, min_version_level=each.level
         )
         for each in features
+        if each.level
     ]
 
 

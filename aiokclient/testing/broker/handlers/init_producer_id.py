@@ -1,28 +1,53 @@
-"""InitProducerId 0 to 5: assign a producer id.
+"""InitProducerId 0 to 5: assign a producer id and an epoch.
 
 * Without a transactional id: a new id with epoch 0, whatever id the client had before.
-* With a transactional id: TRANSACTIONAL_ID_AUTHORIZATION_FAILED, because transactions are not
-  supported. Every client treats this error as final. An empty id is INVALID_REQUEST.
-* A producer id without an epoch, or the reverse: INVALID_REQUEST.
+* With a transactional id, its coordinator answers. A new producer of the same transactional id gets
+  the same producer id in the next epoch, which fences the earlier one. If that one's transaction is
+  open, it is aborted, and until it has ended, the result is CONCURRENT_TRANSACTIONS.
+* A timeout that is not positive or longer than `transaction.max.timeout.ms` is
+  INVALID_TRANSACTION_TIMEOUT, and an empty id is INVALID_REQUEST.
+* From version 3 on, a producer that continues after an error sends its producer id and epoch
+  (KIP-360). If they are not current, the result is PRODUCER_FENCED, or up to version 3
+  INVALID_PRODUCER_EPOCH. A producer id without an epoch, or the reverse, is INVALID_REQUEST.
+* After epoch 32766, the result is a new producer id with epoch 0.
 """
 
 from __future__ import annotations
 
 from aiokclient.protocol.messages import InitProducerIdRequest, InitProducerIdResponse
 from aiokclient.testing.broker.call import Call, Reply
-from aiokclient.testing.broker.codes import Code
+from aiokclient.testing.broker.codes import Code, Refused
+from aiokclient.testing.broker.transactions.coordinator import transactions_of
+from aiokclient.testing.broker.transactions.transaction import NO_EPOCH, ProducerIdAndEpoch
 
 VERSIONS = (0, 5)
+_FENCED_SINCE = 4
 
 
 def handle(call: Call) -> Reply:
-    request: InitProducerIdRequest = call.request
     code = call.refused()
-    if not code and (request.producer_id == -1) != (request.producer_epoch == -1):
-        code = Code.INVALID_REQUEST
-    if not code and request.transactional_id is not None:
-        refused = request.transactional_id != ""
-        code = Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED if refused else Code.INVALID_REQUEST
     if code:
         return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
-    return InitProducerIdResponse(producer_id=call.cluster.new_producer_id(), producer_epoch=0)
+    try:
+        producer_id, epoch = _init(call)
+    except Refused as refused:
+        code = refused.code
+        if code is Code.PRODUCER_FENCED and call.version < _FENCED_SINCE:
+            code = Code.INVALID_PRODUCER_EPOCH
+        return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
+    return InitProducerIdResponse(producer_id=producer_id, producer_epoch=epoch)
+
+
+def _init(call: Call) -> ProducerIdAndEpoch:
+    request: InitProducerIdRequest = call.request
+    expected = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
+    if (expected.producer_id == -1) != (expected.epoch == NO_EPOCH):
+        raise Refused(Code.INVALID_REQUEST, "A producer id and an epoch belong together.")
+    if request.transactional_id is None:
+        return ProducerIdAndEpoch(call.cluster.new_producer_id(), 0)
+    return transactions_of(call.cluster).init(
+        call.broker,
+        request.transactional_id,
+        request.transaction_timeout_ms,
+        None if expected.epoch == NO_EPOCH else expected,
+    )

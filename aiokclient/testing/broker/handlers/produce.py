@@ -12,9 +12,14 @@
   `timeout_ms` (immediately if that is 0 or less), the result is REQUEST_TIMED_OUT with the offset.
   It is NOT_ENOUGH_REPLICAS, immediately, if fewer replicas are in sync than min.insync.replicas,
   or than the partition has, whichever is lower.
-* Transactions are not supported. A request without a transactional id that has a transactional
-  batch is TRANSACTIONAL_ID_AUTHORIZATION_FAILED as a whole. With a transactional id, such a batch
-  is INVALID_PRODUCER_ID_MAPPING, because no producer id belongs to any transactional id.
+* A request without a transactional id that has a transactional batch is
+  TRANSACTIONAL_ID_AUTHORIZATION_FAILED as a whole. Batches of several transactional producers are
+  INVALID_PRODUCER_ID_MAPPING.
+* Before the first batch of a transaction in a partition, the transaction's coordinator is asked.
+  From version 12 on, the partition is added to the transaction, and while the last transaction ends
+  the broker tries again for 100 ms before the result is CONCURRENT_TRANSACTIONS. Up to version 11,
+  a partition that was not added is TRANSACTION_ABORTABLE, up to version 10 INVALID_TXN_STATE. If
+  the coordinator cannot answer, the result is NOT_ENOUGH_REPLICAS.
 * If `compression.type` names a codec, batches are stored in that codec.
 * Clients may not write to internal topics: INVALID_TOPIC_EXCEPTION.
 * From version 10 on, a broker that is not the leader names the leader (KIP-951). From version 13
@@ -42,6 +47,7 @@ from aiokclient.record.header import ATTRIBUTES_AT, MAGIC_AT, TRANSACTIONAL
 from aiokclient.testing.broker.call import Answer, Call
 from aiokclient.testing.broker.codes import Code
 from aiokclient.testing.broker.topics import Appended, Partition, Topic
+from aiokclient.testing.broker.transactions.produce import ProduceVerification
 from aiokclient.testing.broker.validation import MAGIC, check_batch, stored_batch, the_batch
 
 if TYPE_CHECKING:
@@ -64,6 +70,9 @@ async def handle(call: Call) -> Answer:
     topics, transactional = await _distinct(call)
     if transactional and request.transactional_id is None:
         produce.refusal = Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    elif transactional:
+        topics = list(topics)
+        produce.refusal = await produce.transaction.verify(topics)
     response = ProduceResponse(
         responses=[await produce.topic(*each) async for each in call.each(topics)]
     )
@@ -109,6 +118,7 @@ class _Produce:
 
     def __init__(self, call: Call) -> None:
         self.call = call
+        self.transaction = ProduceVerification(call)
         self.failed = False
         self.refusal = Code.NONE
         """The error code with which the whole request is refused."""
@@ -161,7 +171,8 @@ class _Produce:
         self, partition: Partition, data: PartitionProduceData, answer: PartitionProduceResponse
     ) -> None:
         acks = self.call.request.acks
-        result = self._try(partition, data, acks)
+        code = self.transaction.code_of(partition)
+        result = Appended(code) if code else self._try(partition, data, acks)
         answer.error_code = result.code
         answer.error_message = result.message
         if result.refused:
@@ -194,14 +205,14 @@ class _Produce:
         checked = check_batch(batch, partition.topic, self.call.version, now_ms)
         if checked.code:
             return checked
-        if batch.is_transactional:
-            unnamed = not self.call.request.transactional_id
-            return Appended(Code.INVALID_REQUEST if unnamed else Code.INVALID_PRODUCER_ID_MAPPING)
         least = partition.topic.configs.number("min.insync.replicas")
         if acks == _ALL and len(partition.isr) < min(least, len(partition.replicas)):
             return Appended(Code.NOT_ENOUGH_REPLICAS)
         stored = stored_batch(batch, partition.topic)
-        return stored if isinstance(stored, Appended) else partition.append(stored, now_ms)
+        if isinstance(stored, Appended):
+            return stored
+        verification = self.transaction.verification_of(partition)
+        return partition.append(stored, now_ms, verification)
 
     def endpoints(self) -> list[NodeEndpoint]:
         alive = self.call.cluster.alive

@@ -1,0 +1,109 @@
+"""AddPartitionsToTxn 0 to 5: add partitions to a transaction, and begin it with the first of them.
+
+* Up to version 3, clients send it. From version 4 on, brokers send it for several transactions, and
+  may ask whether partitions were added, without adding them (`verify_only`): one that was not is
+  TRANSACTION_ABORTABLE.
+* If a partition does not exist, it is UNKNOWN_TOPIC_OR_PARTITION, the others are
+  OPERATION_NOT_ATTEMPTED, and nothing is added. The partitions have the same result otherwise.
+* An epoch that is not current is PRODUCER_FENCED (up to version 1 INVALID_PRODUCER_EPOCH), another
+  producer id or an unknown transactional id is INVALID_PRODUCER_ID_MAPPING, and while the last
+  transaction ends, the result is CONCURRENT_TRANSACTIONS. An empty transactional id is
+  INVALID_REQUEST.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from aiokclient.protocol.messages import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
+from aiokclient.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+)
+from aiokclient.testing.broker.call import Answer, Call
+from aiokclient.testing.broker.codes import Code, Refused
+from aiokclient.testing.broker.producers import BUMPS_AT
+from aiokclient.testing.broker.transactions.coordinator import transactions_of
+from aiokclient.testing.broker.transactions.transaction import ProducerIdAndEpoch
+from aiokclient.types import TopicPartition
+
+_FROM_BROKERS = 4
+_FENCED_SINCE = 2
+
+
+async def handle(call: Call) -> Answer:
+    request: AddPartitionsToTxnRequest = call.request
+    if call.version >= _FROM_BROKERS:
+        try:
+            results = [await _add(call, each) async for each in call.each(request.transactions)]
+        except Refused as refused:
+            return AddPartitionsToTxnResponse(error_code=refused.code)
+        return AddPartitionsToTxnResponse(results_by_transaction=results)
+    transaction = AddPartitionsToTxnTransaction(
+        transactional_id=request.v3_and_below_transactional_id,
+        producer_id=request.v3_and_below_producer_id,
+        producer_epoch=request.v3_and_below_producer_epoch,
+        topics=request.v3_and_below_topics,
+    )
+    result = await _add(call, transaction)
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=result.topic_results)
+
+
+async def _add(call: Call, wanted: AddPartitionsToTxnTransaction) -> AddPartitionsToTxnResult:
+    places = {
+        TopicPartition(topic.name, index): None
+        async for topic in call.each(wanted.topics)
+        for index in topic.partitions
+    }
+    results = _refused(call, list(places))
+    if not any(results.values()):
+        results = _added(call, wanted, list(places))
+    topics: dict[str, list[AddPartitionsToTxnPartitionResult]] = {}
+    async for place, code in call.each(results.items()):
+        topics.setdefault(place.topic, []).append(
+            AddPartitionsToTxnPartitionResult(
+                partition_index=place.partition, partition_error_code=code
+            )
+        )
+    return AddPartitionsToTxnResult(
+        transactional_id=wanted.transactional_id,
+        topic_results=[
+            AddPartitionsToTxnTopicResult(name=name, results_by_partition=partitions)
+            for name, partitions in topics.items()
+        ],
+    )
+
+
+def _refused(call: Call, places: list[TopicPartition]) -> Mapping[TopicPartition, int]:
+    """Return the results if the request is refused as a whole, or NONE for all partitions."""
+    offsets = transactions_of(call.cluster).offsets
+    results: dict[TopicPartition, int] = {}
+    for place in places:
+        results[place] = call.refused(*place)
+        if not results[place] and call.cluster.find(*place) is None and place not in offsets:
+            results[place] = Code.UNKNOWN_TOPIC_OR_PARTITION
+    if any(results.values()):
+        return {place: code or Code.OPERATION_NOT_ATTEMPTED for place, code in results.items()}
+    return results
+
+
+def _added(
+    call: Call, wanted: AddPartitionsToTxnTransaction, places: list[TopicPartition]
+) -> Mapping[TopicPartition, int]:
+    transactions = transactions_of(call.cluster)
+    producer = ProducerIdAndEpoch(wanted.producer_id, wanted.producer_epoch)
+    client_level = BUMPS_AT if call.version >= _FROM_BROKERS else 0
+    try:
+        if wanted.verify_only:
+            return transactions.verify(call.broker, wanted.transactional_id, producer, places)
+        transactions.add(call.broker, wanted.transactional_id, producer, places, client_level)
+    except Refused as refused:
+        code = refused.code
+        if code is Code.UNSUPPORTED_VERSION:
+            raise
+        if code is Code.PRODUCER_FENCED and call.version < _FENCED_SINCE:
+            code = Code.INVALID_PRODUCER_EPOCH
+        return dict.fromkeys(places, code)
+    return dict.fromkeys(places, Code.NONE)

@@ -1,0 +1,171 @@
+"""TxnOffsetCommit 0 to 6: store the positions of a group as part of a transaction.
+
+* The offsets are pending until the transaction ends (`groups/offsets.py`).
+* Version 5 on adds the group to the transaction (KIP-890). Before that, a group that was not added
+  is TRANSACTION_ABORTABLE, up to version 3 INVALID_TXN_STATE. Errors of the transaction come before
+  those of the group. An epoch that is not current is INVALID_PRODUCER_EPOCH.
+* From version 3 on, a member of the group sends its generation or its epoch (KIP-447). Up to
+  version 5, a member epoch that is not current and the generation of a group that does not exist
+  are ILLEGAL_GENERATION, from version 6 on STALE_MEMBER_EPOCH and GROUP_ID_NOT_FOUND. A client that
+  does not say that it is a member may commit at any time, also while the group rebalances.
+* A partition that does not exist is UNKNOWN_TOPIC_OR_PARTITION, from version 6 on (with topic ids)
+  UNKNOWN_TOPIC_ID. Metadata longer than `offset.metadata.max.bytes` is OFFSET_METADATA_TOO_LARGE.
+  The other partitions of the request are stored.
+"""
+
+from __future__ import annotations
+
+from aiokclient.protocol.messages import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from aiokclient.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from aiokclient.testing.broker.call import Answer, Call
+from aiokclient.testing.broker.codes import Code, Refused
+from aiokclient.testing.broker.groups.coordinator import groups_of
+from aiokclient.testing.broker.groups.group import Group
+from aiokclient.testing.broker.groups.offsets import Committed
+from aiokclient.testing.broker.producers import Verification
+from aiokclient.testing.broker.transactions.coordinator import transactions_of
+from aiokclient.testing.broker.transactions.transaction import ProducerIdAndEpoch
+from aiokclient.testing.broker.transactions.verification import Support, ask, support_of
+from aiokclient.types import TopicPartition
+
+_BY_ID = 6
+_ABORTABLE_SINCE = 4
+_LOADING_SINCE = 2
+
+
+async def handle(call: Call) -> Answer:
+    request: TxnOffsetCommitRequest = call.request
+    commit = _Commit(call)
+    response = TxnOffsetCommitResponse(
+        topics=[await commit.topic(each) async for each in call.each(request.topics)]
+    )
+    if commit.wanted:
+        try:
+            commit.store()
+        except Refused as refused:
+            code: int = refused.code
+            if code == Code.COORDINATOR_LOAD_IN_PROGRESS and call.version < _LOADING_SINCE:
+                code = Code.COORDINATOR_NOT_AVAILABLE
+            for _, answer in commit.wanted.values():
+                answer.error_code = code
+    return response
+
+
+class _Commit:
+    """One request. `wanted` has the partitions that exist, with their parts of the response."""
+
+    def __init__(self, call: Call) -> None:
+        self.call = call
+        self.request: TxnOffsetCommitRequest = call.request
+        self.wanted: dict[
+            TopicPartition,
+            tuple[TxnOffsetCommitRequestPartition, TxnOffsetCommitResponsePartition],
+        ] = {}
+        self._producer = ProducerIdAndEpoch(self.request.producer_id, self.request.producer_epoch)
+
+    async def topic(self, wanted: TxnOffsetCommitRequestTopic) -> TxnOffsetCommitResponseTopic:
+        """Return the response for a topic, in which partitions that exist have no error yet."""
+        call, cluster = self.call, self.call.cluster
+        by_id = call.version >= _BY_ID
+        found = cluster.topics_by_id if by_id else cluster.topics
+        topic = found.get(wanted.topic_id if by_id else wanted.name)  # type: ignore[arg-type]
+        answer = TxnOffsetCommitResponseTopic(name=wanted.name, topic_id=wanted.topic_id)
+        async for each in call.each(wanted.partitions):
+            part = TxnOffsetCommitResponsePartition(partition_index=each.partition_index)
+            part.error_code = call.refused(
+                None if topic is None else topic.name, each.partition_index
+            )
+            answer.partitions.append(part)
+            if part.error_code:
+                continue
+            if topic is None:
+                unknown = Code.UNKNOWN_TOPIC_ID if by_id else Code.UNKNOWN_TOPIC_OR_PARTITION
+                part.error_code = unknown
+            elif topic.partition(each.partition_index) is None:
+                part.error_code = Code.UNKNOWN_TOPIC_OR_PARTITION
+            else:
+                self.wanted[TopicPartition(topic.name, each.partition_index)] = each, part
+        return answer
+
+    def store(self) -> None:
+        """Store the offsets. Raises Refused."""
+        call, request = self.call, self.request
+        groups, transactions = groups_of(call.cluster), transactions_of(call.cluster)
+        code = groups.reachable(call, request.group_id)
+        if code and code != Code.COORDINATOR_LOAD_IN_PROGRESS:
+            raise Refused(Code(code), "This broker cannot answer for the group.")
+        partition = transactions.offsets.get(transactions.offsets.place_of(request.group_id))
+        verification = self._verify()
+        if code:
+            raise Refused(Code(code), "The group is loading.")
+        group = self._group()
+        offsets = self._offsets(group)
+        if offsets:
+            partition.commit(group, self._producer, offsets, verification)
+
+    def _verify(self) -> Verification | None:
+        """Ask the transaction's coordinator. Returns None if the group was added before."""
+        support = support_of(self.call.version, _ABORTABLE_SINCE)
+        offsets = transactions_of(self.call.cluster).offsets
+        place = offsets.place_of(self.request.group_id)
+        bumps = support is Support.ADDS
+        verification = offsets.get(place).producers.verification_of(*self._producer, -1, bumps)
+        if isinstance(verification, Verification):
+            asked = {place: verification}
+            transactional_id = self.request.transactional_id
+            found = ask(self.call.cluster, transactional_id, self._producer, asked, support)
+            if found[place]:
+                raise Refused(found[place], "The transaction's coordinator refuses the group.")
+            return verification
+        if verification:
+            raise Refused(verification, "The producer has an older epoch.")
+        return None
+
+    def _group(self) -> Group:
+        """Return the group, which accepts the commit."""
+        request, groups = self.request, groups_of(self.call.cluster)
+        epoch = request.generation_id_or_member_epoch
+        group = groups.find(request.group_id)
+        if group is None and epoch >= 0:
+            raise Refused(
+                self._since_6(Code.GROUP_ID_NOT_FOUND, Code.ILLEGAL_GENERATION),
+                "The group does not exist.",
+            )
+        if group is None:
+            return groups.classic(request.group_id)
+        code = group.check_commit(
+            request.member_id, epoch, request.group_instance_id, 0, transactional=True
+        )
+        self._check(code)
+        return group
+
+    def _offsets(self, group: Group) -> dict[TopicPartition, Committed]:
+        request = self.request
+        most = self.call.cluster.configs.number("offset.metadata.max.bytes")
+        offsets = {}
+        for place, (wanted, answer) in self.wanted.items():
+            metadata = wanted.committed_metadata or ""
+            if len(metadata) > most:
+                answer.error_code = Code.OFFSET_METADATA_TOO_LARGE
+                continue
+            epoch = request.generation_id_or_member_epoch
+            self._check(group.check_commit_of(request.member_id, epoch, place))
+            now_ms = self.call.cluster.clock.time_ms()
+            offsets[place] = Committed(
+                wanted.committed_offset, wanted.committed_leader_epoch, metadata, now_ms
+            )
+        return offsets
+
+    def _check(self, code: Code) -> None:
+        if code is Code.STALE_MEMBER_EPOCH:
+            code = self._since_6(code, Code.ILLEGAL_GENERATION)
+        if code:
+            raise Refused(code, "The group refuses the commit.")
+
+    def _since_6(self, code: Code, before: Code) -> Code:
+        return code if self.call.version >= _BY_ID else before

@@ -1,0 +1,360 @@
+"""All transactional ids of an embedded cluster, each with the broker that coordinates it.
+
+`ClusterState.coordinator_of` determines that broker. When it changes, `settle` moves the
+transactional id: the new coordinator loads what was stored, continues the timeout of an open
+transaction, and writes the markers of one that was ending.
+
+Markers are written after the response to EndTxn, in the next iteration of the event loop. A marker
+waits while its partition has no running leader or too few in-sync replicas, while the coordinator
+of a group is loading, and while a test holds markers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from aiokclient.testing.broker.codes import Code, Refused
+from aiokclient.testing.broker.groups.timers import Timers
+from aiokclient.testing.broker.transactions.offsets import OFFSETS_TOPIC, OffsetsPartitions
+from aiokclient.testing.broker.transactions.states import ENDING, TransactionState
+from aiokclient.testing.broker.transactions.transaction import ProducerIdAndEpoch, Transaction
+from aiokclient.types import TopicPartition
+
+if TYPE_CHECKING:
+    from aiokclient.testing.broker.node import Node
+    from aiokclient.testing.broker.state import ClusterState
+    from aiokclient.testing.broker.topics import Partition
+
+_BUMPING_VERSION = 5
+"""The first version of EndTxn that increases the epoch."""
+
+
+class TransactionView(NamedTuple):
+    """A transactional id as a test sees it.
+
+    `partitions` are those of the open transaction; while it ends, those without a marker. The
+    offsets of a group appear as the group's partition of `__consumer_offsets`.
+    """
+
+    transactional_id: str
+    state: str
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    partitions: frozenset[TopicPartition]
+    coordinator: int | None
+
+
+class TransactionCoordinator:
+    """The transaction coordinators of all brokers. `level` is that of transaction.version."""
+
+    def __init__(self, cluster: ClusterState) -> None:
+        self.level = 2
+        self.offsets = OffsetsPartitions(cluster)
+        self._cluster = cluster
+        self._transactions: dict[str, Transaction] = {}
+        self._timers = Timers(cluster)
+        self._loading: dict[str, int] = {}
+        self._held: dict[str | None, int] = {}
+
+    def __iter__(self) -> Iterator[Transaction]:
+        return iter(list(self._transactions.values()))
+
+    def find(self, transactional_id: str) -> Transaction | None:
+        return self._transactions.get(transactional_id)
+
+    def on(self, broker: Node) -> list[Transaction]:
+        """Return the transactional ids that a broker has loaded."""
+        self.settle()
+        return [each for each in self if each.node == broker.node_id]
+
+    def is_loading(self, broker: Node) -> bool:
+        """Return whether a broker has transactional ids that it has not loaded yet."""
+        return any(self._cluster.coordinator_of(each) is broker for each in self._loading)
+
+    def view(self) -> dict[str, TransactionView]:
+        """Return a copy of the current states."""
+        return {
+            each.transactional_id: TransactionView(
+                each.transactional_id,
+                each.state.value,
+                each.producer_id,
+                each.epoch,
+                each.timeout_ms,
+                frozenset(each.partitions),
+                each.node,
+            )
+            for each in self
+        }
+
+    # -- requests, which raise Refused -----------------------------------------------------
+
+    def check(self, broker: Node | None, transactional_id: str) -> None:
+        """Raise Refused unless this broker can answer for the transactional id."""
+        if broker is None or not broker.alive or broker.paused:
+            raise Refused(Code.COORDINATOR_NOT_AVAILABLE, "The coordinator is not available.")
+        if self._cluster.coordinator_of(transactional_id) is not broker:
+            raise Refused(Code.NOT_COORDINATOR, "Another broker is the coordinator.")
+        if transactional_id in self._loading:
+            raise Refused(Code.COORDINATOR_LOAD_IN_PROGRESS, "The coordinator is loading.")
+
+    def init(
+        self,
+        broker: Node,
+        transactional_id: str,
+        timeout_ms: int,
+        expected: ProducerIdAndEpoch | None,
+    ) -> ProducerIdAndEpoch:
+        """Handle InitProducerId: give the next epoch, and abort an open transaction."""
+        if not transactional_id:
+            raise Refused(Code.INVALID_REQUEST, "The transactional id is empty.")
+        if not 0 < timeout_ms <= self._cluster.configs.number("transaction.max.timeout.ms"):
+            raise Refused(Code.INVALID_TRANSACTION_TIMEOUT, "The timeout is out of range.")
+        self.check(broker, transactional_id)
+        found = self._transactions.get(transactional_id)
+        if found is None:
+            new_id = self._cluster.new_producer_id()
+            found = Transaction(transactional_id, new_id, timeout_ms)
+            found.node = broker.node_id
+            self._transactions[transactional_id] = found
+        found.check_init(expected)
+        if found.state is TransactionState.ONGOING:
+            self._revoke(found)
+            raise Refused(Code.CONCURRENT_TRANSACTIONS, "The open transaction is aborted first.")
+        new_id_of = self._cluster.new_producer_id
+        given = found.init(timeout_ms, expected, new_id_of, self._now(), self.level)
+        self._changed(found)
+        return given
+
+    def add(
+        self,
+        broker: Node | None,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        partitions: Collection[TopicPartition],
+        client_level: int,
+    ) -> None:
+        """Add partitions to a transaction, and begin it with the first of them."""
+        found = self._get(broker, transactional_id)
+        found.add(producer, partitions, client_level, self._now(), self.level)
+        self._changed(found)
+
+    def verify(
+        self,
+        broker: Node | None,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        partitions: Collection[TopicPartition],
+    ) -> dict[TopicPartition, Code]:
+        """Return for each partition whether it belongs to the open transaction."""
+        return self._get(broker, transactional_id).verify(producer, partitions)
+
+    def end(
+        self,
+        broker: Node,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        commit: bool,
+        version: int,
+    ) -> ProducerIdAndEpoch:
+        """Handle EndTxn of this version: decide the outcome, and write the markers afterwards."""
+        found = self._get(broker, transactional_id)
+        if version < _BUMPING_VERSION:
+            given = found.end(producer, commit, self._now(), self.level)
+        else:
+            new_id = self._cluster.new_producer_id
+            given = found.end_and_bump(producer, commit, new_id, self._now(), self.level)
+        self._changed(found)
+        return given
+
+    def _get(self, broker: Node | None, transactional_id: str) -> Transaction:
+        if not transactional_id:
+            raise Refused(Code.INVALID_REQUEST, "The transactional id is empty.")
+        self.check(broker, transactional_id)
+        found = self._transactions.get(transactional_id)
+        if found is None:
+            raise Refused(Code.INVALID_PRODUCER_ID_MAPPING, "The transactional id is unknown.")
+        return found
+
+    # -- changes ---------------------------------------------------------------------------
+
+    def _changed(self, transaction: Transaction) -> None:
+        """Start the timers that the state of a transactional id needs, and stop the others."""
+        key = ("timeout", transaction.transactional_id)
+        if transaction.state is not TransactionState.ONGOING or transaction.node is None:
+            self._timers.cancel(key)
+        elif key not in self._timers:
+            remaining = transaction.started_ms + transaction.timeout_ms - self._now()
+            self._timers.start(key, max(remaining, 0), lambda: self._time_out(transaction))
+        if transaction.state in ENDING:
+            self._mark_soon(transaction)
+
+    def _time_out(self, transaction: Transaction) -> None:
+        node = self._cluster.alive.get(-1 if transaction.node is None else transaction.node)
+        if node is not None and not node.paused:
+            self._revoke(transaction)
+
+    def _revoke(self, transaction: Transaction) -> None:
+        transaction.revoke(self._now(), self.level)
+        self._changed(transaction)
+
+    def revoke(self, transactional_id: str) -> None:
+        """Abort an open transaction as after its timeout, at the request of a test."""
+        self._revoke(self._transactions[transactional_id])
+
+    def expire(self, transactional_id: str) -> None:
+        """Forget a transactional id as if it had not been used for long. Raises Refused."""
+        self._transactions[transactional_id].expire()
+        del self._transactions[transactional_id]
+
+    def set_level(self, level: int) -> None:
+        """Change the level of transaction.version."""
+        if level != self.level:
+            self.level = level
+            self._cluster.features_epoch += 1
+            self._cluster.changed()
+
+    def _now(self) -> int:
+        return self._cluster.clock.time_ms()
+
+    # -- markers ---------------------------------------------------------------------------
+
+    def _mark_soon(self, transaction: Transaction) -> None:
+        key = ("markers", transaction.transactional_id)
+        self._timers.start(key, 0, lambda: self._mark(transaction))
+
+    def _mark(self, transaction: Transaction) -> None:
+        """Write the markers of a transaction that ends, as far as they can be written now."""
+        held = None in self._held or transaction.transactional_id in self._held
+        if transaction.state not in ENDING or transaction.node is None or held:
+            return
+        node = self._cluster.alive.get(transaction.node)
+        if node is None or node.paused:
+            return
+        for place in list(transaction.partitions):
+            if self._mark_partition(transaction, place):
+                transaction.marked(place)
+        if not transaction.partitions:
+            try:
+                transaction.complete(self._now(), self.level)
+            except Refused:
+                # It could not be stored at this level of transaction.version and stays blocked.
+                return
+            self._cluster.changed()
+
+    def _mark_partition(self, transaction: Transaction, place: TopicPartition) -> bool:
+        """Write one marker, and return whether the partition needs none any more."""
+        level, coordinator_epoch = transaction.client_level, transaction.coordinator_epoch
+        producer = transaction.current
+        if place.topic == OFFSETS_TOPIC:
+            offsets = self.offsets.get(place)
+            return not offsets.end(transaction.commits, producer, coordinator_epoch, level)
+        partition = self._cluster.find(*place)
+        if partition is None:
+            return True
+        leader = self._cluster.alive.get(partition.leader)
+        code = Code.NOT_LEADER_OR_FOLLOWER
+        if leader is not None and not leader.paused:
+            commit = transaction.commits
+            code = self.write_marker(partition, commit, producer, coordinator_epoch, level)
+        if code:
+            partition.watch(_Waiting(partition, self, transaction))
+        return not code
+
+    def write_marker(
+        self,
+        partition: Partition,
+        commit: bool,
+        producer: ProducerIdAndEpoch,
+        coordinator_epoch: int,
+        level: int,
+    ) -> Code:
+        """Write a marker to a partition, or return the code of the refusal."""
+        producers = partition.log.producers
+        least = partition.topic.configs.number("min.insync.replicas")
+        if len(partition.isr) < min(least, len(partition.replicas)):
+            return Code.NOT_ENOUGH_REPLICAS
+        code = producers.check_marker(*producer, coordinator_epoch, level)
+        if not code:
+            partition.end_transaction(
+                commit, *producer, self._now(), coordinator_epoch=coordinator_epoch
+            )
+        return code
+
+    def retry(self, transaction: Transaction) -> None:
+        """Handle that a marker that waited may be written now."""
+        if transaction.state in ENDING:
+            self._mark_soon(transaction)
+
+    def hold_markers(self, transactional_id: str | None) -> None:
+        """Write no markers of one transactional id, or of any, until as many releases follow."""
+        self._held[transactional_id] = self._held.get(transactional_id, 0) + 1
+
+    def release_markers(self, transactional_id: str | None) -> None:
+        _release(self._held, transactional_id)
+        self.settle()
+
+    # -- coordinators ----------------------------------------------------------------------
+
+    def settle(self) -> None:
+        """Move each transactional id to its coordinator, and write markers that can be written."""
+        for transaction in self:
+            transactional_id = transaction.transactional_id
+            broker = self._cluster.coordinator_of(transactional_id)
+            loading = transactional_id in self._loading
+            node = None if broker is None or loading else broker.node_id
+            if node != transaction.node:
+                transaction.node = node
+                if node is not None:
+                    transaction.load()
+            self._changed(transaction)
+
+    def hold_loading(self, transactional_id: str) -> None:
+        """Keep the coordinator of an id loading until as many releases follow."""
+        self._loading[transactional_id] = self._loading.get(transactional_id, 0) + 1
+        self.settle()
+
+    def release_loading(self, transactional_id: str) -> None:
+        _release(self._loading, transactional_id)
+        self.settle()
+
+    def release_all(self) -> None:
+        """End all that tests hold."""
+        self._held.clear()
+        self._loading.clear()
+        self.settle()
+
+    def topic_deleted(self, topic: str) -> None:
+        """Handle that the partitions of a topic need no markers any more."""
+        self.settle()
+
+    def close(self) -> None:
+        """Cancel all timers at the end of the cluster."""
+        self._timers.clear()
+
+
+class _Waiting(NamedTuple):
+    """A marker that waits for a change of its partition."""
+
+    partition: Partition
+    coordinator: TransactionCoordinator
+    transaction: Transaction
+
+    def changed(self, added: int) -> None:
+        """Try again, whatever changed."""
+        self.partition.unwatch(self)
+        self.coordinator.retry(self.transaction)
+
+
+def _release(held: dict[str | None, int] | dict[str, int], key: str | None) -> None:
+    left = held.pop(key, 0) - 1  # type: ignore[arg-type]
+    if left > 0:
+        held[key] = left  # type: ignore[index]
+
+
+def transactions_of(cluster: ClusterState) -> TransactionCoordinator:
+    """Return the transactional ids of a cluster."""
+    transactions = cluster.transactions
+    assert isinstance(transactions, TransactionCoordinator)
+    return transactions

@@ -1,0 +1,105 @@
+"""The partitions of __consumer_offsets, as far as transactions write to them.
+
+A group's offsets belong to the partition of its id. There is no log. What a log would know about
+producers is here, because the coordinator of transactions treats these partitions like any other:
+they are added to a transaction, and a marker ends it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aiokclient.testing.broker.codes import Code, Refused
+from aiokclient.testing.broker.groups.coordinator import groups_of
+from aiokclient.testing.broker.placement import string_hash
+from aiokclient.testing.broker.producers import ProducerStates, Verification
+from aiokclient.types import TopicPartition
+
+if TYPE_CHECKING:
+    from aiokclient.testing.broker.groups.group import Group
+    from aiokclient.testing.broker.groups.offsets import Committed
+    from aiokclient.testing.broker.state import ClusterState
+    from aiokclient.testing.broker.transactions.transaction import ProducerIdAndEpoch
+
+OFFSETS_TOPIC = "__consumer_offsets"
+
+
+class OffsetsPartition:
+    """One partition of __consumer_offsets: its producers, and the groups that they wrote to."""
+
+    def __init__(self, cluster: ClusterState) -> None:
+        self.producers = ProducerStates()
+        self._cluster = cluster
+        self._end_offset = 0
+        self._pending: dict[int, dict[str, None]] = {}
+
+    def commit(
+        self,
+        group: Group,
+        producer: ProducerIdAndEpoch,
+        offsets: dict[TopicPartition, Committed],
+        verification: Verification | None,
+    ) -> None:
+        """Store the pending offsets of a transaction. Raises Refused."""
+        producer_id, epoch = producer
+        code = self.producers.verifies(producer_id, epoch, verification)
+        if code:
+            raise Refused(code, "The group does not belong to an open transaction.")
+        self.producers.wrote(producer_id, epoch, self._next(), self._now(), transactional=True)
+        group.offsets.commit_pending(producer_id, offsets)
+        self._pending.setdefault(producer_id, {})[group.group_id] = None
+
+    def end(
+        self, commit: bool, producer: ProducerIdAndEpoch, coordinator_epoch: int, level: int
+    ) -> Code:
+        """Write the marker that ends a transaction, and commit or remove its offsets.
+
+        The result is NOT_LEADER_OR_FOLLOWER while the coordinator of a group is not available.
+        """
+        producer_id, epoch = producer
+        groups = groups_of(self._cluster)
+        found = [groups.find(each) for each in self._pending.get(producer_id, ())]
+        if any(each is not None and each.node is None for each in found):
+            return Code.NOT_LEADER_OR_FOLLOWER
+        code = self.producers.check_marker(producer_id, epoch, coordinator_epoch, level)
+        if code:
+            return code
+        self.producers.ended(
+            producer_id, epoch, coordinator_epoch, self._next(), commit, self._now()
+        )
+        self._pending.pop(producer_id, None)
+        for group in found:
+            if group is not None:
+                group.offsets.end_transaction(producer_id, commit)
+        return Code.NONE
+
+    def _next(self) -> int:
+        self._end_offset += 1
+        return self._end_offset - 1
+
+    def _now(self) -> int:
+        return self._cluster.clock.time_ms()
+
+
+class OffsetsPartitions:
+    """All partitions of __consumer_offsets."""
+
+    def __init__(self, cluster: ClusterState) -> None:
+        self._cluster = cluster
+        self._partitions: dict[int, OffsetsPartition] = {}
+
+    def place_of(self, group_id: str) -> TopicPartition:
+        """Return the partition of a group."""
+        count = self._cluster.configs.number("offsets.topic.num.partitions")
+        return TopicPartition(OFFSETS_TOPIC, string_hash(group_id) % count)
+
+    def __contains__(self, place: TopicPartition) -> bool:
+        count = self._cluster.configs.number("offsets.topic.num.partitions")
+        return place.topic == OFFSETS_TOPIC and 0 <= place.partition < count
+
+    def get(self, place: TopicPartition) -> OffsetsPartition:
+        """Return a partition, which must exist."""
+        found = self._partitions.get(place.partition)
+        if found is None:
+            found = self._partitions[place.partition] = OffsetsPartition(self._cluster)
+        return found

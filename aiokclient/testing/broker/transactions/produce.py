@@ -1,0 +1,124 @@
+"""The verification of the transactional batches of one Produce request."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from aiokclient.testing.broker.codes import Code
+from aiokclient.testing.broker.producers import Verification
+from aiokclient.testing.broker.topics import Appended, Partition
+from aiokclient.testing.broker.transactions.transaction import ProducerIdAndEpoch
+from aiokclient.testing.broker.transactions.verification import Support, ask, support_of
+from aiokclient.testing.broker.validation import the_batch
+from aiokclient.types import TopicPartition
+
+if TYPE_CHECKING:
+    from aiokclient.protocol.messages.produce import PartitionProduceData, TopicProduceData
+    from aiokclient.testing.broker.call import Call
+
+_BY_ID = 13
+_ABORTABLE_SINCE = 11
+_RETRY_FOR_S = 0.1
+"""Seconds for which a broker waits for the end of the last transaction."""
+_RETRY_AFTER_S = 0.02
+_UNAVAILABLE = frozenset(
+    {
+        Code.COORDINATOR_LOAD_IN_PROGRESS,
+        Code.COORDINATOR_NOT_AVAILABLE,
+        Code.NOT_COORDINATOR,
+    }
+)
+
+_Data: TypeAlias = "tuple[TopicProduceData, dict[int, PartitionProduceData]]"
+
+
+class _Batch(NamedTuple):
+    partition: Partition
+    producer: ProducerIdAndEpoch
+    sequence: int
+
+
+class ProduceVerification:
+    """The results of the verification, by partition."""
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self._codes: dict[Partition, Code] = {}
+        self._verifications: dict[Partition, Verification] = {}
+        self._support = support_of(call.version, _ABORTABLE_SINCE)
+
+    def code_of(self, partition: Partition) -> Code:
+        """Return the error code with which a partition's batch is refused, or NONE."""
+        return self._codes.get(partition, Code.NONE)
+
+    def verification_of(self, partition: Partition) -> Verification | None:
+        """Return what must still hold when the batch is appended, or None for nothing."""
+        return self._verifications.get(partition)
+
+    async def verify(self, topics: Iterable[_Data]) -> Code:
+        """Verify the transactional batches, and return a code that refuses the whole request."""
+        batches = [each async for each in self._batches(topics)]
+        producers = {each.producer for each in batches}
+        if len(producers) > 1:
+            return Code.INVALID_PRODUCER_ID_MAPPING
+        loop = self._call.cluster.loop
+        deadline = loop.time() + _RETRY_FOR_S
+        while self._ask(batches) and self._support is Support.ADDS and loop.time() < deadline:
+            pause: asyncio.Future[None] = loop.create_future()
+            loop.call_later(_RETRY_AFTER_S, _wake, pause)
+            await pause
+        return Code.NONE
+
+    async def _batches(self, topics: Iterable[_Data]) -> AsyncIterator[_Batch]:
+        cluster = self._call.cluster
+        for data, partitions in topics:
+            by_id = self._call.version >= _BY_ID
+            topic = (
+                cluster.topics_by_id.get(data.topic_id) if by_id else cluster.topics.get(data.name)
+            )
+            async for each in self._call.each(partitions.values()):
+                partition = None if topic is None else topic.partition(each.index)
+                batch = the_batch(each.records)
+                if partition is None or isinstance(batch, Appended):
+                    continue
+                if batch.is_transactional and batch.producer_id >= 0:
+                    producer = ProducerIdAndEpoch(batch.producer_id, batch.producer_epoch)
+                    yield _Batch(partition, producer, batch.base_sequence)
+
+    def _ask(self, batches: Iterable[_Batch]) -> bool:
+        """Ask the coordinator about all batches, and return whether to ask again soon."""
+        self._codes.clear()
+        self._verifications.clear()
+        call = self._call
+        asked: dict[TopicPartition, tuple[Partition, Verification]] = {}
+        for partition, producer, sequence in batches:
+            code = partition.check(call.broker.node_id, -1)
+            bumps = self._support is Support.ADDS
+            found = code or partition.log.producers.verification_of(*producer, sequence, bumps)
+            if isinstance(found, Verification):
+                place = TopicPartition(partition.topic.name, partition.index)
+                asked[place] = partition, found
+                self._verifications[partition] = found
+            elif found:
+                self._codes[partition] = found
+        wanted = {place: verification for place, (_, verification) in asked.items()}
+        if not wanted:
+            return False
+        transactional_id = call.request.transactional_id
+        codes = ask(call.cluster, transactional_id, producer, wanted, self._support)
+        for place, code in codes.items():
+            if code:
+                self._codes[asked[place][0]] = self._for_client(code)
+        return Code.CONCURRENT_TRANSACTIONS in codes.values()
+
+    def _for_client(self, code: Code) -> Code:
+        """Return a code that makes old clients send the same batch again where it helps."""
+        concurrent = code is Code.CONCURRENT_TRANSACTIONS and self._support is not Support.ADDS
+        return Code.NOT_ENOUGH_REPLICAS if code in _UNAVAILABLE or concurrent else code
+
+
+def _wake(pause: asyncio.Future[None]) -> None:
+    if not pause.done():
+        pause.set_result(None)

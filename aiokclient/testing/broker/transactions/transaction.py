@@ -1,0 +1,306 @@
+"""One transactional id: its producer id and epoch, and its current or last transaction.
+
+The rules about producer ids and epochs are those of KIP-360 and KIP-890:
+
+* InitProducerId increases the epoch. With the producer id and epoch of the caller, it does so only
+  if they are current. If they are those before the last increase, the request is a repetition, and
+  the response is the same again. Otherwise the caller is fenced.
+* At level 2, each end of a transaction increases the epoch, too, and repetitions are recognized in
+  the same way.
+* The last epoch that a producer receives is 32766. Instead of the one after that, it receives a new
+  producer id with epoch 0.
+* An abort by the coordinator increases the epoch, which fences the producer.
+
+A coordinator stores each change before it applies it. At level 0, the stored format has no place
+for the level of the client that made the change, so that a change by a client of level 2 fails with
+UNSUPPORTED_VERSION. As in Kafka, the transactional id is then blocked: until a coordinator loads it
+again, most requests are answered with CONCURRENT_TRANSACTIONS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import NamedTuple
+
+from aiokclient.testing.broker.codes import Code, Refused
+from aiokclient.testing.broker.producers import BUMPS_AT
+from aiokclient.testing.broker.transactions.states import (
+    ENDING,
+    TABLE,
+    TransactionEvent,
+    TransactionState,
+)
+from aiokclient.types import TopicPartition
+
+NO_PRODUCER = -1
+NO_EPOCH = -1
+_LAST_EPOCH = (1 << 15) - 1
+_LAST_GIVEN = _LAST_EPOCH - 1
+"""The last epoch that a producer receives. The one after it is left for fencing."""
+
+
+class ProducerIdAndEpoch(NamedTuple):
+    """A producer id with its epoch."""
+
+    producer_id: int
+    epoch: int
+
+
+NO_PRODUCER_ID_AND_EPOCH = ProducerIdAndEpoch(NO_PRODUCER, NO_EPOCH)
+
+
+class Transaction:
+    """The state of one transactional id. Its methods raise Refused."""
+
+    def __init__(self, transactional_id: str, producer_id: int, timeout_ms: int) -> None:
+        self.transactional_id = transactional_id
+        self.state = TransactionState.EMPTY
+        self.producer_id = producer_id
+        self.epoch = NO_EPOCH
+        self.timeout_ms = timeout_ms
+        self.partitions: dict[TopicPartition, None] = {}
+        """The partitions of the transaction; while it ends, those that have no marker yet."""
+        self.started_ms = -1
+        self.updated_ms = -1
+        self.client_level = 0
+        """The level of transaction.version that the client used for the last change."""
+        self.coordinator_epoch = 0
+        """The number of times that a coordinator loaded this transactional id."""
+        self.node: int | None = None
+        """The broker that has loaded it, or None."""
+        self._last_epoch = NO_EPOCH
+        self._previous_id = NO_PRODUCER
+        self._next_id = NO_PRODUCER
+        self._blocked = False
+
+    def __repr__(self) -> str:
+        state = self.state.value
+        return f"<{self.transactional_id!r} {self.producer_id}/{self.epoch} {state}>"
+
+    @property
+    def current(self) -> ProducerIdAndEpoch:
+        return ProducerIdAndEpoch(self.producer_id, self.epoch)
+
+    @property
+    def busy(self) -> bool:
+        """Whether a change is in progress, so that other changes are refused."""
+        return self._blocked or self.state in ENDING
+
+    @property
+    def commits(self) -> bool:
+        """Whether the transaction that ends commits."""
+        return self.state is TransactionState.PREPARE_COMMIT
+
+    def load(self) -> None:
+        """Handle that a coordinator has read what was stored."""
+        self.coordinator_epoch += 1
+        self._blocked = False
+        self._last_epoch = NO_EPOCH
+
+    # -- InitProducerId --------------------------------------------------------------------
+
+    def check_init(self, expected: ProducerIdAndEpoch | None) -> None:
+        """Raise Refused if InitProducerId with this producer id and epoch is not allowed now."""
+        self._check_idle()
+        if expected is None or self.epoch == NO_EPOCH or expected.producer_id == self.producer_id:
+            return
+        if expected.producer_id != self._previous_id or expected.epoch < _LAST_GIVEN:
+            raise Refused(Code.PRODUCER_FENCED, "The producer id belongs to an older producer.")
+
+    def init(
+        self,
+        timeout_ms: int,
+        expected: ProducerIdAndEpoch | None,
+        new_id: Callable[[], int],
+        now_ms: int,
+        level: int,
+    ) -> ProducerIdAndEpoch:
+        """Give a producer the next epoch, after `check_init`."""
+        state = self._next(TransactionEvent.INIT)
+        producer_id, epoch, last = self.producer_id, self.epoch, NO_EPOCH
+        if self.epoch >= _LAST_GIVEN and (expected is None or expected.epoch == self.epoch):
+            last = NO_EPOCH if expected is None else self.epoch
+            producer_id, epoch = new_id(), 0
+        elif self.epoch >= _LAST_GIVEN:
+            raise Refused(Code.UNKNOWN_SERVER_ERROR, "No epoch is left for this producer id.")
+        elif expected is None:
+            epoch += 1
+        elif self.epoch == NO_EPOCH or expected.epoch == self.epoch:
+            epoch, last = self.epoch + 1, self.epoch
+        elif expected.epoch == self._last_epoch:
+            last = self._last_epoch
+        else:
+            raise Refused(Code.PRODUCER_FENCED, "The epoch belongs to an older producer.")
+        self._write(level, self.client_level)
+        self._become(state, producer_id, epoch, last, now_ms)
+        self.partitions = {}
+        self.started_ms, self.timeout_ms = -1, timeout_ms
+        return self.current
+
+    # -- adding ----------------------------------------------------------------------------
+
+    def add(
+        self,
+        producer: ProducerIdAndEpoch,
+        partitions: Collection[TopicPartition],
+        client_level: int,
+        now_ms: int,
+        level: int,
+    ) -> None:
+        """Add partitions to the transaction, which begins with the first of them."""
+        self._check_idle()
+        self._check_producer(producer)
+        state = self._next(TransactionEvent.ADD)
+        ongoing = self.state is TransactionState.ONGOING
+        if ongoing and all(each in self.partitions for each in partitions):
+            return
+        self._write(level, client_level)
+        self._become(state, *producer, self._last_epoch, now_ms)
+        self.client_level = client_level
+        self.partitions.update(dict.fromkeys(partitions))
+        if not ongoing:
+            self.started_ms = now_ms
+
+    def verify(
+        self, producer: ProducerIdAndEpoch, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, Code]:
+        """Return for each partition whether it belongs to the open transaction."""
+        self._check_producer(producer)
+        if self.state in ENDING:
+            raise Refused(Code.CONCURRENT_TRANSACTIONS, "The transaction ends.")
+        return {
+            each: Code.NONE if each in self.partitions else Code.TRANSACTION_ABORTABLE
+            for each in partitions
+        }
+
+    # -- ending ----------------------------------------------------------------------------
+
+    def end(
+        self, producer: ProducerIdAndEpoch, commit: bool, now_ms: int, level: int
+    ) -> ProducerIdAndEpoch:
+        """Decide the outcome, as EndTxn up to version 4 requests it."""
+        self._check_producer(producer)
+        self._check_idle()
+        state = self._next(TransactionEvent.COMMIT if commit else TransactionEvent.ABORT)
+        if state is not self.state:
+            self._write(level, 0)
+            self._become(state, *self.current, self._last_epoch, now_ms)
+            self._next_id = NO_PRODUCER
+            self.client_level = 0
+        return NO_PRODUCER_ID_AND_EPOCH
+
+    def end_and_bump(
+        self,
+        producer: ProducerIdAndEpoch,
+        commit: bool,
+        new_id: Callable[[], int],
+        now_ms: int,
+        level: int,
+    ) -> ProducerIdAndEpoch:
+        """Decide the outcome, as EndTxn from version 5 on requests it.
+
+        Returns the producer id and epoch of the next transaction.
+        """
+        self._check_idle()
+        renamed = (
+            self.epoch == 0
+            and producer.epoch == _LAST_GIVEN
+            and producer.producer_id == self._previous_id
+        )
+        if producer.producer_id != self.producer_id and not renamed:
+            raise Refused(Code.INVALID_PRODUCER_ID_MAPPING, "Another producer id is in use.")
+        repeated = renamed or producer.epoch + 1 == self.epoch
+        if not repeated and producer.epoch != self.epoch:
+            raise Refused(Code.PRODUCER_FENCED, "Another epoch is in use.")
+        event = _ENDS[commit, repeated]
+        state = self._next(event)
+        if state is self.state:
+            return self.current
+        next_id = new_id() if self.epoch >= _LAST_GIVEN else NO_PRODUCER
+        self._write(level, BUMPS_AT)
+        if self.state is not TransactionState.ONGOING:
+            self.started_ms = now_ms
+        self._bump(state, next_id, now_ms)
+        return self.current if next_id == NO_PRODUCER else ProducerIdAndEpoch(next_id, 0)
+
+    def revoke(self, now_ms: int, level: int) -> None:
+        """Abort the open transaction on the coordinator's own decision, and fence its producer."""
+        state = self._next(TransactionEvent.REVOKE)
+        if level >= BUMPS_AT:
+            self._bump(state, NO_PRODUCER, now_ms)
+            return
+        self._become(state, self.producer_id, min(self.epoch + 1, _LAST_EPOCH), NO_EPOCH, now_ms)
+        self._next_id = NO_PRODUCER
+        self.client_level = 0
+
+    def marked(self, partition: TopicPartition) -> None:
+        """Handle that a partition has its marker."""
+        self.partitions.pop(partition, None)
+
+    def complete(self, now_ms: int, level: int) -> None:
+        """Complete the end of the transaction, after all markers were written."""
+        state = self._next(TransactionEvent.MARKED)
+        self._write(level, self.client_level)
+        producer = self.current
+        if self.client_level >= BUMPS_AT and self._next_id != NO_PRODUCER:
+            producer = ProducerIdAndEpoch(self._next_id, 0)
+        self._become(state, *producer, self._last_epoch, now_ms)
+        self._next_id = NO_PRODUCER
+        self.partitions = {}
+
+    def expire(self) -> None:
+        """Handle that the transactional id is forgotten."""
+        self._check_idle()
+        self.state = self._next(TransactionEvent.EXPIRE)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Set the epoch, at the request of a test."""
+        self.epoch = epoch
+
+    # -- parts -----------------------------------------------------------------------------
+
+    def _check_idle(self) -> None:
+        if self.busy:
+            raise Refused(Code.CONCURRENT_TRANSACTIONS, "Another change is in progress.")
+
+    def _check_producer(self, producer: ProducerIdAndEpoch) -> None:
+        if producer.producer_id != self.producer_id:
+            raise Refused(Code.INVALID_PRODUCER_ID_MAPPING, "Another producer id is in use.")
+        if producer.epoch != self.epoch:
+            raise Refused(Code.PRODUCER_FENCED, "Another epoch is in use.")
+
+    def _next(self, event: TransactionEvent) -> TransactionState:
+        """Return the state after an event, which is the same one if nothing is to be done."""
+        after = TABLE[self.state][event]
+        if isinstance(after, TransactionState):
+            return after
+        if after:
+            raise Refused(after, f"{self.state.value}: {event.value}.")
+        return self.state
+
+    def _write(self, level: int, client_level: int) -> None:
+        if not level and client_level:
+            self._blocked = True
+            raise Refused(Code.UNSUPPORTED_VERSION, "Level 0 cannot store a change of level 2.")
+
+    def _become(
+        self, state: TransactionState, producer_id: int, epoch: int, last_epoch: int, now_ms: int
+    ) -> None:
+        self._previous_id = self.producer_id
+        self.state, self.producer_id, self.epoch = state, producer_id, epoch
+        self._last_epoch = last_epoch
+        self.updated_ms = now_ms
+
+    def _bump(self, state: TransactionState, next_id: int, now_ms: int) -> None:
+        epoch = min(self.epoch + 1, _LAST_EPOCH)
+        self._become(state, self.producer_id, epoch, self.epoch, now_ms)
+        self._next_id = next_id
+        self.client_level = BUMPS_AT
+
+
+_ENDS = {
+    (True, False): TransactionEvent.COMMIT_BUMPED,
+    (False, False): TransactionEvent.ABORT_BUMPED,
+    (True, True): TransactionEvent.COMMIT_REPEATED,
+    (False, True): TransactionEvent.ABORT_REPEATED,
+}

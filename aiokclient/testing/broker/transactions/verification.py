@@ -1,0 +1,69 @@
+"""What the leader of a partition asks the transaction's coordinator before the first append.
+
+Up to version 11 of Produce, and version 4 of TxnOffsetCommit, it asks whether the partition was
+added to the transaction (KIP-890). A partition that was not is TRANSACTION_ABORTABLE, or
+INVALID_TXN_STATE for versions that do not know that code. In later versions, it adds the partition
+itself. Brokers ask each other with AddPartitionsToTxn; here, it is a call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from aiokclient.testing.broker.codes import Code, Refused
+from aiokclient.testing.broker.producers import BUMPS_AT, Verification
+from aiokclient.testing.broker.transactions.coordinator import transactions_of
+from aiokclient.testing.broker.transactions.transaction import ProducerIdAndEpoch
+from aiokclient.types import TopicPartition
+
+if TYPE_CHECKING:
+    from aiokclient.testing.broker.state import ClusterState
+
+
+class Support(Enum):
+    """What a client supports, as the version of its request says."""
+
+    OLD_ERRORS = "only INVALID_TXN_STATE"
+    ABORTABLE = "TRANSACTION_ABORTABLE"
+    ADDS = "the broker adds the partition"
+
+
+def support_of(version: int, abortable_since: int) -> Support:
+    """Return what a client supports whose version of an API is `version`."""
+    if version < abortable_since:
+        return Support.OLD_ERRORS
+    return Support.ABORTABLE if version == abortable_since else Support.ADDS
+
+
+def ask(
+    cluster: ClusterState,
+    transactional_id: str,
+    producer: ProducerIdAndEpoch,
+    verifications: Mapping[TopicPartition, Verification],
+    support: Support,
+) -> dict[TopicPartition, Code]:
+    """Ask the coordinator about partitions, and return an error code for each, or NONE."""
+    if not verifications:
+        return {}
+    transactions = transactions_of(cluster)
+    coordinator = cluster.coordinator_of(transactional_id)
+    try:
+        if support is not Support.ADDS:
+            found = transactions.verify(coordinator, transactional_id, producer, [*verifications])
+        else:
+            transactions.add(coordinator, transactional_id, producer, [*verifications], BUMPS_AT)
+            found = dict.fromkeys(verifications, Code.NONE)
+    except Refused as refused:
+        found = dict.fromkeys(verifications, refused.code)
+    return {place: _for_producer(code, support) for place, code in found.items()}
+
+
+def _for_producer(code: Code, support: Support) -> Code:
+    """Return the code that a producer expects for a code of the coordinator."""
+    if code is Code.PRODUCER_FENCED:
+        return Code.INVALID_PRODUCER_EPOCH
+    if code is Code.TRANSACTION_ABORTABLE and support is Support.OLD_ERRORS:
+        return Code.INVALID_TXN_STATE
+    return code
