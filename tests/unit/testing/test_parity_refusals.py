@@ -254,9 +254,9 @@ def test_only_supported_features_are_announced(cluster, wire):
         messages.ApiVersionsRequest(client_software_name="test", client_software_version="1"), 4
     )
     names = [each.name for each in response.supported_features]
-    assert sorted(names) == ["group.version", "metadata.version"]
+    assert sorted(names) == ["group.version", "metadata.version", "transaction.version"]
     assert sorted(each.name for each in response.finalized_features) == sorted(names)
-    assert ApiKey.ADD_PARTITIONS_TO_TXN not in announced()
+    assert ApiKey.SHARE_FETCH not in announced()
 
 
 def test_group_version_is_not_announced_without_its_requests(cluster, wire):
@@ -264,7 +264,8 @@ def test_group_version_is_not_announced_without_its_requests(cluster, wire):
     response = wire.to(1).request(
         messages.ApiVersionsRequest(client_software_name="test", client_software_version="1"), 4
     )
-    assert [each.name for each in response.finalized_features] == ["metadata.version"]
+    names = [each.name for each in response.finalized_features]
+    assert names == ["metadata.version", "transaction.version"]
 
 
 def test_clients_may_not_write_to_internal_topics(cluster, wire):

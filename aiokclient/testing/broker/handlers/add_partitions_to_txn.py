@@ -36,6 +36,8 @@ _FENCED_SINCE = 2
 async def handle(call: Call) -> Answer:
     request: AddPartitionsToTxnRequest = call.request
     if call.version >= _FROM_BROKERS:
+        if code := call.refused():
+            return AddPartitionsToTxnResponse(error_code=code)
         try:
             results = [await _add(call, each) async for each in call.each(request.transactions)]
         except Refused as refused:
