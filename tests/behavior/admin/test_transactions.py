@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from kafka_harness import JavaTool
-from transactions import RawTransaction
+from raw_transactions import RawTransaction
 
 from aiokclient import Admin, Client, Consumer, TopicPartition
 from aiokclient.admin import (

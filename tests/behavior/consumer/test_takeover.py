@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from transactions import RawTransaction
+from raw_transactions import RawTransaction
 
 from aiokclient import Client, Consumer, TopicPartition
 from aiokclient.errors import ApplicationRecoverableError

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from transactions import RawTransaction
+from raw_transactions import RawTransaction
 
 from aiokclient import Admin, Client, Consumer, Producer, TopicPartition
 from aiokclient.errors import ApiTimeoutError, UnstableOffsetCommitError

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 from kafka_harness import KafkaCluster
-from transactions import RawTransaction
+from raw_transactions import RawTransaction
 
 from aiokclient import Admin, Client, TopicPartition
 from aiokclient.errors import IllegalStateError

@@ -10,7 +10,6 @@ await transaction.end(commit=True)               # EndTxn, which returns the nex
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -66,7 +65,7 @@ class RawTransaction:
         Versions below 12 do not add the partition to the transaction.
         """
         builder = RecordBatchBuilder(limit=1 << 20)
-        stamp = int(time.time() * 1000) if timestamp is None else timestamp
+        stamp = self.client._cluster.clock.time_ms() if timestamp is None else timestamp
         for value in values:
             builder.append(stamp, None, value)
         builder.close()
