@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from aiokclient.errors import KafkaError, TransactionFailedError
+from aiokclient.errors import InvalidTxnStateError, KafkaError, TransactionFailedError
 from aiokclient.policy import Decision, Scope, as_transaction_error, classify
 from aiokclient.producer.transaction.drain import Drain
 from aiokclient.producer.transaction.identities import TransactionalIds
@@ -48,6 +48,10 @@ RETRY_ABORT_S = 0.1
 """Seconds until an abort is sent again after an error that only an abort could correct."""
 FLUSH_GRACE_S = 1.0
 """Seconds that a commit waits beyond the delivery timeout for batches to expire."""
+
+NOT_OPEN = frozenset({InvalidTxnStateError.code})
+"""The codes by which the coordinator says that no transaction is open. That is no error if each of
+its requests failed, so that the coordinator may have nothing of it."""
 
 LastOffsets = Callable[[], "Iterable[tuple[Offsets, GroupMetadata]]"]
 """A function that returns the offsets to add when all records of the transaction are written."""
@@ -306,6 +310,8 @@ class TransactionManager:
                     current, self.status.identity, commit=False, timeout=math.inf
                 )
             except KafkaError as error:
+                if error.code in NOT_OPEN and not (current.added or current.undecided):
+                    return self.status.identity
                 if classify(error, Scope.TRANSACTION) is not Decision.ABORT:
                     raise
             # The error asks for an abort, which this is.

@@ -9,7 +9,7 @@ from uuid import UUID
 from aiokclient.cluster.per_item import ask_within
 from aiokclient.cluster.targets import Coordinator
 from aiokclient.errors import KafkaError, ProtocolError, UnsupportedVersionError, error_for
-from aiokclient.policy import Backoff, Retry, Scope
+from aiokclient.policy import Backoff, Retry, Scope, as_transaction_error
 from aiokclient.producer.transaction.requests import IMPLICIT, TransactionRequests
 from aiokclient.producer.transaction.status import TransactionStatus
 from aiokclient.protocol.messages.txn_offset_commit import (
@@ -93,7 +93,12 @@ class TransactionOffsets:
 
     async def _add_group(self, group_id: str, timeout: float) -> None:
         if self._status.current.level < IMPLICIT and group_id not in self._groups:
-            await self._requests.add_group(group_id, self._status.identity, timeout)
+            try:
+                await self._requests.add_group(group_id, self._status.identity, timeout)
+            except KafkaError as error:
+                raised = as_transaction_error(error, Scope.TRANSACTION)
+                raise raised from raised.__cause__
+            self._status.current.note_added()
             self._groups.add(group_id)
 
     async def _ask(self, offsets: Offsets, member: GroupMetadata, retry: Retry) -> Errors:

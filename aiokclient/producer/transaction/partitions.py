@@ -101,6 +101,8 @@ class TransactionPartitions:
                 return {}
             errors = await self._ask(tps)
             for tp in tps:
+                if tp not in errors:
+                    transaction.note_added()
                 if tp not in errors and not is_over():
                     self._added.add(tp)
                     self._adding.pop(tp, None)

@@ -59,7 +59,16 @@ class ProducerIdentity(NamedTuple):
 class CurrentTransaction:
     """One transaction, from its begin to its outcome."""
 
-    __slots__ = ("begun", "error", "level", "outcome", "severity", "undecided", "written")
+    __slots__ = (
+        "added",
+        "begun",
+        "error",
+        "level",
+        "outcome",
+        "severity",
+        "undecided",
+        "written",
+    )
 
     def __init__(self, level: int, begun: float | None) -> None:
         self.level = level
@@ -72,6 +81,8 @@ class CurrentTransaction:
         self.severity = 0
         self.written = False
         """Whether the brokers may have something of it, so that it must be ended."""
+        self.added = False
+        """Whether the coordinator is known to have a part of it (levels 0 and 1)."""
         self.undecided = False
         """Whether a commit was sent and neither confirmed nor refused."""
 
@@ -83,6 +94,10 @@ class CurrentTransaction:
     def note_written(self) -> None:
         """Store that a request of this transaction is about to be sent."""
         self.written = True
+
+    def note_added(self) -> None:
+        """Store that the coordinator has added a partition or a group to the transaction."""
+        self.added = True
 
     def note_undecided(self) -> None:
         """Store that a commit is about to be sent, so that the transaction may be committed."""
