@@ -62,7 +62,7 @@ class Site:
             return (await consumer.committed([tp]))[tp]
 
 
-@pytest.fixture(params=["kafka", "kafka_old"])
+@pytest.fixture(params=["embedded", "kafka", "kafka_old"])
 async def site(request: pytest.FixtureRequest) -> Site:
     """A topic on a cluster at level 2 of transaction.version, or on an older Kafka at level 0."""
     if request.param == "embedded":
