@@ -14,14 +14,13 @@ from aiokclient.errors import ApplicationRecoverableError
 DEAD, NEXT = [b"dead 1", b"dead 2"], [b"next 1", b"next 2", b"next 3"]
 
 
-@pytest.mark.kafka
 @pytest.mark.fault(51)
-async def test_readers_see_only_the_producer_that_takes_over(kafka: Any) -> None:
+async def test_readers_see_only_the_producer_that_takes_over(cluster_servers: Any) -> None:
     """The takeover aborts the transaction of the dead producer: its records and its offsets."""
-    tp = TopicPartition(await asyncio.to_thread(kafka.create_topic, None, 1), 0)
+    tp = TopicPartition(await cluster_servers.new_topic(1), 0)
     transactional_id = f"t-{tp.topic}"
     async with (
-        Client(bootstrap_servers=kafka.bootstrap) as client,
+        Client(bootstrap_servers=cluster_servers.bootstrap) as client,
         Consumer(
             tp.topic,
             client=client,

@@ -45,10 +45,10 @@ class Site:
 
 
 @pytest.fixture
-async def site(kafka: Any) -> AsyncIterator[Site]:
-    topic = await asyncio.to_thread(kafka.create_topic, None, 1)
+async def site(cluster_servers: Any) -> AsyncIterator[Site]:
+    topic = await cluster_servers.new_topic(1)
     async with (
-        Client(bootstrap_servers=kafka.bootstrap) as client,
+        Client(bootstrap_servers=cluster_servers.bootstrap) as client,
         Admin(client=client) as admin,
         Producer(client=client) as producer,
     ):
@@ -64,7 +64,6 @@ ENDS = pytest.mark.parametrize(
 )
 
 
-@pytest.mark.kafka
 @ENDS
 async def test_committed_waits_for_the_end_of_the_transaction(
     site: Site, commit: bool, expected: int
@@ -80,7 +79,6 @@ async def test_committed_waits_for_the_end_of_the_transaction(
         assert stored.offset == expected
 
 
-@pytest.mark.kafka
 @ENDS
 async def test_a_member_starts_at_the_offset_after_the_transaction(
     site: Site, commit: bool, expected: int
@@ -97,7 +95,6 @@ async def test_a_member_starts_at_the_offset_after_the_transaction(
         assert record.offset == expected
 
 
-@pytest.mark.kafka
 @ENDS
 async def test_rewind_group_waits_for_the_end_of_the_transaction(
     site: Site, commit: bool, expected: int
@@ -118,7 +115,6 @@ async def test_rewind_group_waits_for_the_end_of_the_transaction(
         assert [record.offset for record in await reading][:1] == [2]
 
 
-@pytest.mark.kafka
 @ENDS
 async def test_the_admin_client_waits_only_on_request(
     site: Site, commit: bool, expected: int
