@@ -10,7 +10,7 @@ __all__ = ["setup"]
 INDENT = "    "
 
 
-NAMED = re.compile(r"[\w, ]+: ")
+NAMED = re.compile(r"[\w`, ]+: ")
 
 
 def to_rst(lines: list[str]) -> list[str]:
