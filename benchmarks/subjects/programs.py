@@ -1,4 +1,4 @@
-"""Clients in other languages, if their tool chains are installed: franz-go and Kafka's for Java."""
+"""franz-go and Kafka's Java client, if their toolchains are installed."""
 
 from __future__ import annotations
 

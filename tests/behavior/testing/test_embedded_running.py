@@ -232,7 +232,7 @@ def free_ports(count: int) -> int:
 
 
 async def service(sim: Simulation) -> tuple[Any, ...]:
-    """A user's service with workers, queues, threads, timeouts, random numbers, and a clock."""
+    """Run a user's service with workers, queues, threads, timeouts, random numbers, and a clock."""
     async with sim.cluster(brokers=3, topics={"in": 3, "out": 3}) as cluster:
         options: dict[str, Any] = {
             "bootstrap_servers": cluster.bootstrap_servers,

@@ -56,7 +56,7 @@ with EmbeddedCluster(topics={"t": 1}) as cluster:
 
 @pytest.mark.parametrize("loop", LOOPS)
 def test_the_loop_ends_and_sockets_are_closed_when_clients_are_left_open(loop: str) -> None:
-    """uvloop would wait forever for an open transport. A ResourceWarning is an error here."""
+    """An open transport would make uvloop wait forever. A ResourceWarning is an error here."""
     factory_of(loop)
     command = [sys.executable, "-c", FORGOTTEN, loop]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)

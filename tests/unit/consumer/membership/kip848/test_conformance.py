@@ -252,7 +252,7 @@ class Reader:
 
 @pytest.fixture
 async def read(cluster_servers: Any) -> AsyncIterator[Callable[..., Any]]:
-    """Return `await read(topic, seen, **options)`, which starts a reader of a group.
+    """A function that starts a reader of a group, with the topic and a list for its records.
 
     All readers are stopped at the end of the test.
     """
