@@ -43,7 +43,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 T = TypeVar("T")
 REAL = {"kafka", "kafka3", "kafka_old"}
-JAVA = {"kafka_jars", "kafka_tools_jars"}
+JAVA = {"java", "kafka_jars", "kafka_tools_jars"}
 
 
 def or_fail(find: Callable[[], T]) -> T:
@@ -166,7 +166,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         names = set(getattr(item, "fixturenames", ()))
         parameters = getattr(getattr(item, "callspec", None), "params", {})
-        if names & REAL or parameters.get("cluster_servers") == "kafka":
+        real = names & REAL or parameters.get("cluster_servers") == "kafka"
+        # The tests of this folder also start clusters of their own.
+        if real or item.nodeid.startswith("tests/faults/kafka/"):
             item.add_marker(pytest.mark.kafka)
         if names & JAVA:
             item.add_marker(pytest.mark.java)

@@ -89,6 +89,7 @@ def records_left(consumer: Consumer[Any, Any], records: list[Any]) -> bool:
     return any(tp not in consumed or consumed[tp].offset < 10 for tp in consumer.assignment())
 
 
+@pytest.mark.java
 @pytest.mark.parametrize(
     ("strategy", "leader"),
     [("range", "java"), ("cooperative-sticky", "java"), ("cooperative-sticky", "ours")],
