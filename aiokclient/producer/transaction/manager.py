@@ -353,7 +353,7 @@ class TransactionManager:
         self._metrics.counter("producer.transactions", outcome=outcome.value).add()
 
     def _time(self, what: str, began: float) -> None:
-        histogram = self._metrics.histogram(f"producer.transaction.{what}.time", unit="s")
+        histogram = self._metrics.histogram(f"producer.transaction.{what}.seconds", unit="s")
         histogram.observe(self._clock.monotonic() - began)
 
     def _run(self, name: str, work: Callable[..., Awaitable[None]], *args: Any) -> Operation:
