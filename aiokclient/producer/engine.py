@@ -62,7 +62,7 @@ class Engine:
             callbacks,
             lambda now: self._expiry.expire(now),
         )
-        status = _transaction_status(config)
+        status = _transaction_status(config, cluster)
         self.accumulator = Accumulator(
             config,
             loop,
@@ -241,9 +241,10 @@ class Engine:
                 self.accumulator.fail(batch, error)
 
 
-def _transaction_status(config: ProducerConfig) -> TransactionStatus | None:
+def _transaction_status(config: ProducerConfig, cluster: ClusterClient) -> TransactionStatus | None:
     if config.transactional_id is None:
         return None
     from aiokclient.producer.transaction.status import TransactionStatus
 
-    return TransactionStatus(config.transactional_id)
+    now = cluster.clock.monotonic
+    return TransactionStatus(config.transactional_id, config.transaction_timeout_ms, now)

@@ -18,6 +18,7 @@ from aiokclient.cluster.updater import partitions_of
 from aiokclient.config import ClientConfig, ProducerConfig, ProducerOptions
 from aiokclient.config.problems import refuse_positional
 from aiokclient.errors import ClosedError, IllegalStateError, KafkaError
+from aiokclient.errors.local import ArgumentTypeError
 from aiokclient.group.offset_forms import as_offsets
 from aiokclient.producer import backpressure
 from aiokclient.producer._pure.send import K, V
@@ -313,6 +314,10 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         self._check()
         manager = self._transactions("send_offsets_to_transaction()")
         wanted = as_offsets(offsets)
+        if not isinstance(group_metadata, GroupMetadata):
+            raise ArgumentTypeError(
+                f"{group_metadata!r} is not a GroupMetadata. Pass consumer.group_metadata()."
+            )
         manager.require_open("send_offsets_to_transaction()")
         if wanted:
             await manager.send_offsets(wanted, group_metadata, self._seconds(timeout))
@@ -379,6 +384,13 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         last = self._last_transaction
         if last is not None:
             await last.go_back(self._seconds(None))
+
+    def _troubles(self) -> list[str]:
+        troubles = super()._troubles()
+        manager = None if self._engine is None else self._engine.transactions
+        if manager is not None and manager.status.fatal is not None:
+            troubles.append("the transactional producer needs a restart()")
+        return troubles
 
     def _transactions(self, call: str) -> TransactionManager:
         manager = self._required_engine().transactions

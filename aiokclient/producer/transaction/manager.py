@@ -382,23 +382,9 @@ class TransactionManager:
 
     def _failed(self, error: KafkaError, scope: Scope, current: CurrentTransaction) -> KafkaError:
         """Handle a final error of a request of a transaction. Return the error to raise."""
-        self._explain(error, current)
         if self.status.current is not current or not current.is_open:
             return as_transaction_error(error, scope)
         return self.status.failed(error, scope)
-
-    def _explain(self, error: KafkaError, current: CurrentTransaction) -> None:
-        """Say in an error that the transaction took too long, if that is its cause."""
-        if current.begun is None:
-            return
-        took_s = self._clock.monotonic() - current.begun
-        limit_ms = self._config.transaction_timeout_ms
-        fenced = classify(error, Scope.TRANSACTION) is Decision.RECOVER
-        if fenced and error.code is not None and took_s * 1000 >= limit_ms:
-            error.message = (
-                f"{error.message} The transaction was open for {took_s:.1f} s, longer than "
-                f"transaction_timeout_ms ({limit_ms}), so the coordinator has aborted it."
-            ).strip()
 
     def _changed(self, old: TransactionState, new: TransactionState) -> None:
         if _S.IN_TRANSACTION in (old, new):

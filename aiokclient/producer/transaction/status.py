@@ -12,7 +12,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from aiokclient.errors import IllegalStateError, KafkaError, TransactionAbortableError
-from aiokclient.policy import Scope, as_transaction_error, classify
+from aiokclient.policy import Decision, Scope, as_transaction_error, classify
 from aiokclient.producer.transaction.states import (
     BROKEN,
     CALLS,
@@ -124,8 +124,11 @@ class CurrentTransaction:
 class TransactionStatus:
     """The state of a transactional producer. `changed(old, new)` is called after each change."""
 
-    def __init__(self, transactional_id: str) -> None:
+    def __init__(self, transactional_id: str, timeout_ms: int, now: Callable[[], float]) -> None:
+        """`timeout_ms` is `transaction_timeout_ms`; `now()` returns the monotonic time."""
         self.transactional_id = transactional_id
+        self._timeout_ms = timeout_ms
+        self._now = now
         self.state = TransactionState.UNINITIALIZED
         self.identity = ProducerIdentity()
         self.current = CurrentTransaction(0, None)
@@ -179,6 +182,7 @@ class TransactionStatus:
 
     def failed(self, error: KafkaError, scope: Scope) -> KafkaError:
         """Handle a final error of a record or of a request. Return the error to raise for it."""
+        self._explain(error)
         event = EVENTS[classify(error, scope)]
         raised = as_transaction_error(error, scope)
         if self.closed:
@@ -188,6 +192,19 @@ class TransactionStatus:
             self.fatal = raised
         self.step(event)
         return raised
+
+    def _explain(self, error: KafkaError) -> None:
+        """Say in a fatal error of a broker that the transaction took too long, if it did."""
+        current = self.current
+        if current.begun is None or current.outcome is not None or error.code is None:
+            return
+        took_s = self._now() - current.begun
+        fatal = classify(error, Scope.TRANSACTION) is Decision.RECOVER
+        if fatal and took_s * 1000 >= self._timeout_ms:
+            error.message = (
+                f"{error.message} The transaction was open for {took_s:.1f} s, longer than "
+                f"transaction_timeout_ms ({self._timeout_ms}), so the coordinator has aborted it."
+            ).strip()
 
     def recover(self) -> None:
         """Forget the fatal error, because the producer restarts."""

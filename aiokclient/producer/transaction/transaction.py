@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import weakref
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from aiokclient.background import ended, new_task
 from aiokclient.cluster.tracebacks import lets_go
-from aiokclient.errors import IllegalStateError, KafkaError
+from aiokclient.errors import ClosedError, IllegalStateError, KafkaError
 from aiokclient.producer.transaction.offsets import Offsets
 from aiokclient.producer.transaction.states import BROKEN, TransactionState
 from aiokclient.producer.transaction.status import CurrentTransaction, TransactionOutcome
@@ -84,7 +85,8 @@ class Transaction:
     """
 
     def __init__(self, producer: TransactionOwner, manager: TransactionManager) -> None:
-        self._producer = producer
+        # The producer refers to its last transaction, and must not be kept alive by it.
+        self._owner = weakref.ref(producer)
         self._manager = manager
         self._current: CurrentTransaction | None = None
         self._consumers: dict[int, ConsumerReads] = {}
@@ -113,6 +115,13 @@ class Transaction:
         """
         self._require_open("send()")
         return self._producer.send(topic, value, key, partition, timestamp, headers)
+
+    @property
+    def _producer(self) -> TransactionOwner:
+        producer = self._owner()
+        if producer is None:
+            raise ClosedError("The producer of this transaction was dropped.")
+        return producer
 
     def add(self, consumer: TransactionalConsumer) -> None:
         """Commit what the consumer has read, `consumer.consumed()`, with this transaction.

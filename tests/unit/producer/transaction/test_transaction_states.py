@@ -73,7 +73,7 @@ def rows() -> dict[tuple[TransactionState, TransactionEvent], TransactionState]:
 
 
 def in_state(state: TransactionState) -> TransactionStatus:
-    status = TransactionStatus("t-1")
+    status = TransactionStatus("t-1", 60_000, lambda: 90.0)
     status.state = state
     return status
 
@@ -169,6 +169,12 @@ class TestErrors:
         fatal = status.failed(InvalidProducerEpochError(), Scope.PRODUCE_TXN)
         assert status.current.error is fatal
         assert status.fatal is fatal
+
+    def test_a_transaction_that_took_too_long_says_so(self) -> None:
+        status = in_state(TransactionState.READY)
+        status.begin(2, 1.0)
+        raised = status.failed(InvalidProducerEpochError(), Scope.PRODUCE_TXN)
+        assert "open for 89.0 s, longer than transaction_timeout_ms (60000)" in str(raised)
 
     def test_a_closed_producer_ignores_errors(self) -> None:
         status = in_state(TransactionState.IN_TRANSACTION)
