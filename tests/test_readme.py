@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import signal
 import subprocess
@@ -61,7 +62,13 @@ def run(*arguments: str) -> str:
 
 def test_every_program_is_run_here() -> None:
     programs = [block.heading for block in blocks() if block.language == "python"]
-    assert programs == ["Produce", "Consume", "Share work in a group", "Test your own code"]
+    assert programs == [
+        "Produce",
+        "Consume",
+        "Share work in a group",
+        "Process exactly once",
+        "Test your own code",
+    ]
 
 
 @pytest.mark.parametrize("heading", ["Produce", "Consume"])
@@ -102,6 +109,33 @@ def test_produce_then_consume(orders: str, heading: str) -> None:
             process.kill()
             raise
     assert process.returncode == -signal.SIGINT
+    assert errors.rstrip().endswith("KeyboardInterrupt")
+    assert not re.search("never retrieved|was destroyed|ResourceWarning", errors)
+
+
+def test_process_exactly_once(orders: str, cluster_servers: Any) -> None:
+    kafka = cluster_servers.kafka
+    if not kafka.metadata(["invoices"]).topics.get("invoices"):
+        kafka.create_topic("invoices", 1)
+    run(*command("Produce", orders))
+    options: Any = {"bootstrap_servers": orders, "auto_offset_reset": "earliest"}
+
+    async def first() -> bytes:
+        async with Consumer("invoices", isolation_level="read_committed", **options) as consumer:
+            record = await consumer.get(timeout=60)
+            assert record is not None
+            return record.value
+
+    process = subprocess.Popen(
+        command("Process exactly once", orders), stderr=subprocess.PIPE, text=True
+    )
+    with process:
+        try:
+            assert asyncio.run(first()).startswith(b"for ")
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=60)
+        finally:
+            process.kill()
     assert errors.rstrip().endswith("KeyboardInterrupt")
     assert not re.search("never retrieved|was destroyed|ResourceWarning", errors)
 

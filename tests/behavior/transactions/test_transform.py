@@ -14,8 +14,6 @@ from aiokclient.producer.transaction.status import TransactionOutcome
 
 Servers = Any
 
-pytestmark = pytest.mark.parametrize("cluster_servers", ["kafka"], indirect=True)
-
 PROTOCOLS = {
     "eager": {"partition_assignment_strategy": "range"},
     "cooperative": {"partition_assignment_strategy": "cooperative-sticky"},

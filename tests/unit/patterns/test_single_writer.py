@@ -146,7 +146,6 @@ async def test_the_bodys_own_error_comes_through(cluster_servers: Any, ledger: s
             raise ZeroDivisionError
 
 
-@pytest.mark.parametrize("cluster_servers", ["kafka"], indirect=True)
 async def test_a_former_writer_cannot_write_what_it_had_in_a_transaction(
     cluster_servers: Any, ledger: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
