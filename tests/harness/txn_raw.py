@@ -197,6 +197,8 @@ class Txn:
             *values,
             producer=(pid, epoch, sequence),
             transactional=fields.get("transactional", True),
+            # Kafka begins a new segment after a record that is older than segment.ms.
+            timestamp=int(time.time() * 1000),
         )
         data = TopicProduceData(
             partition_data=[PartitionProduceData(index=index, records=batch)], name=topic
@@ -357,21 +359,35 @@ class Txn:
             topics=[asked],
         )
         answer = self.request(messages.WriteTxnMarkersRequest(markers=[marker]), version)
-        return [
+        return sorted(
             (self.number(each.producer_id), part.partition_index, named(part.error_code))
             for each in answer.markers
             for topic in each.topics
             for part in topic.partitions
-        ]
+        )
 
 
 LOADING = ("COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE")
 
 
 def set_level(request, level):
-    """Change the level of transaction.version by UpdateFeatures, and return the code."""
-    change = update_features.FeatureUpdateKey(
-        feature="transaction.version", max_version_level=level, upgrade_type=1 if level else 3
-    )
-    answer = request(messages.UpdateFeaturesRequest(timeout_ms=10_000, feature_updates=[change]))
-    return named(answer.error_code)
+    """Change the level of transaction.version by UpdateFeatures, and wait until it is in force."""
+    upgrade, unsafe_downgrade = 1, 3
+    asked = messages.ApiVersionsRequest(client_software_name="t", client_software_version="1")
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        features = {
+            each.name: each.max_version_level for each in request(asked, 4).finalized_features
+        }
+        now = features.get("transaction.version", 0)
+        if now == level:
+            return
+        assert time.monotonic() < deadline
+        change = update_features.FeatureUpdateKey(
+            feature="transaction.version",
+            max_version_level=level,
+            upgrade_type=upgrade if level > now else unsafe_downgrade,
+        )
+        update = messages.UpdateFeaturesRequest(timeout_ms=10_000, feature_updates=[change])
+        request(update)
+        time.sleep(0.05)

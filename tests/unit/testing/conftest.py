@@ -327,6 +327,12 @@ class Place:
 
 
 @pytest.fixture
+def place_of() -> type[Place]:
+    """Return `place_of(wire, address)`, which makes a `Place` for one broker."""
+    return Place
+
+
+@pytest.fixture
 def parity(kafka: Any, wire_to: Any) -> Any:
     """Return a function that runs a scenario on both clusters.
 

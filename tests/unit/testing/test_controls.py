@@ -7,13 +7,20 @@ import pytest
 from aiokclient import errors
 from aiokclient.protocol import ApiKey, messages
 from aiokclient.protocol.api import request_class
-from aiokclient.protocol.messages import offset_fetch
+from aiokclient.protocol.messages import describe_producers, offset_fetch, write_txn_markers
 from aiokclient.testing import EmbeddedCluster
 from aiokclient.testing.broker.handlers import announced
 from aiokclient.types import ProducerRecord
 
 METADATA = messages.MetadataRequest(topics=[])
-GROUPS = {
+TOPIC = write_txn_markers.WritableTxnMarkerTopic(name="orders", partition_indexes=[0])
+ITEMS = {
+    ApiKey.WRITE_TXN_MARKERS: ("markers", [write_txn_markers.WritableTxnMarker(topics=[TOPIC])]),
+    ApiKey.DESCRIBE_PRODUCERS: (
+        "topics",
+        [describe_producers.TopicRequest(name="orders", partition_indexes=[0])],
+    ),
+    ApiKey.DESCRIBE_TRANSACTIONS: ("transactional_ids", ["t"]),
     ApiKey.OFFSET_FETCH: ("groups", [offset_fetch.OffsetFetchRequestGroup(group_id="g")]),
     ApiKey.DESCRIBE_GROUPS: ("groups", ["g"]),
     ApiKey.DELETE_GROUPS: ("groups_names", ["g"]),
@@ -44,8 +51,8 @@ def sample(api):
         request.client_software_name = request.client_software_version = "x"
     elif api == ApiKey.FIND_COORDINATOR:
         request.coordinator_keys = ["group"]
-    elif api in GROUPS:
-        setattr(request, *GROUPS[api])
+    elif api in ITEMS:
+        setattr(request, *ITEMS[api])
     elif topics is not None:
         (item,) = [fields[topics].element()]
         name = next(each for each in ("name", "topic", "resource_name") if hasattr(item, each))

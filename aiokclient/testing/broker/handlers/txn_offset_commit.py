@@ -44,6 +44,8 @@ async def handle(call: Call) -> Answer:
     response = TxnOffsetCommitResponse(
         topics=[await commit.topic(each) async for each in call.each(request.topics)]
     )
+    # As in Kafka, what does not exist comes first.
+    response.topics.sort(key=lambda topic: all(map(_exists, topic.partitions)))
     if commit.wanted:
         try:
             commit.store()
@@ -54,6 +56,10 @@ async def handle(call: Call) -> Answer:
             for _, answer in commit.wanted.values():
                 answer.error_code = code
     return response
+
+
+def _exists(part: TxnOffsetCommitResponsePartition) -> bool:
+    return not part.error_code
 
 
 class _Commit:
@@ -90,6 +96,7 @@ class _Commit:
                 part.error_code = Code.UNKNOWN_TOPIC_OR_PARTITION
             else:
                 self.wanted[TopicPartition(topic.name, each.partition_index)] = each, part
+        answer.partitions.sort(key=_exists)
         return answer
 
     def store(self) -> None:

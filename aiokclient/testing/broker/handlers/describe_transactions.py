@@ -1,0 +1,55 @@
+"""DescribeTransactions 0: the state of transactional ids.
+
+* Their coordinator answers, and NOT_COORDINATOR is the result for the ids of other brokers. An
+  unknown id is TRANSACTIONAL_ID_NOT_FOUND, and an empty one is INVALID_REQUEST.
+* The partitions are those of the open transaction; while it ends, those without a marker. A group
+  appears as its partition of `__consumer_offsets`.
+"""
+
+from __future__ import annotations
+
+from aiokclient.protocol.messages import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+)
+from aiokclient.protocol.messages.describe_transactions import TopicData, TransactionState
+from aiokclient.testing.broker.call import Answer, Call
+from aiokclient.testing.broker.codes import Code, Refused
+from aiokclient.testing.broker.transactions.coordinator import transactions_of
+
+
+async def handle(call: Call) -> Answer:
+    request: DescribeTransactionsRequest = call.request
+    return DescribeTransactionsResponse(
+        transaction_states=[
+            _describe(call, each) async for each in call.each(request.transactional_ids)
+        ]
+    )
+
+
+def _describe(call: Call, transactional_id: str) -> TransactionState:
+    answer = TransactionState(transactional_id=transactional_id, error_code=call.refused())
+    if answer.error_code:
+        return answer
+    if not transactional_id:
+        answer.error_code = Code.INVALID_REQUEST
+        return answer
+    transactions = transactions_of(call.cluster)
+    try:
+        transactions.check(call.broker, transactional_id)
+    except Refused as refused:
+        answer.error_code = refused.code
+        return answer
+    found = transactions.find(transactional_id)
+    if found is None:
+        answer.error_code = Code.TRANSACTIONAL_ID_NOT_FOUND
+        return answer
+    topics: dict[str, list[int]] = {}
+    for place in found.partitions:
+        topics.setdefault(place.topic, []).append(place.partition)
+    answer.transaction_state = found.state.value
+    answer.transaction_timeout_ms = found.timeout_ms
+    answer.transaction_start_time_ms = found.started_ms
+    answer.producer_id, answer.producer_epoch = found.current
+    answer.topics = [TopicData(topic=name, partitions=each) for name, each in topics.items()]
+    return answer
