@@ -260,6 +260,7 @@ async def test_calls_of_a_producer_without_a_transactional_id(site: Site) -> Non
                 await call()
 
 
+@pytest.mark.fault(7)
 async def test_a_second_producer_with_the_same_id_fences_the_first(site: Site) -> None:
     async with site.producer() as first:
         await first.begin_transaction()

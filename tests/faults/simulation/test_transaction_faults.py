@@ -1,0 +1,272 @@
+"""Faults of a transactional producer: readers see each committed transaction, and no other.
+
+Each test runs transactions one after the other while a fault occurs, and handles errors with the
+three clauses that a program has: abort, restart, or give up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from world import World, simulate
+
+from aiokclient import GroupMetadata, Producer, TopicPartition, TransactionOutcome
+from aiokclient.errors import (
+    AbortableError,
+    ApplicationRecoverableError,
+    OutOfOrderSequenceError,
+    UnknownProducerIdError,
+)
+from aiokclient.protocol import ApiKey
+from aiokclient.testing.simulation.network import Weather
+
+COMMITTED, ABORTED, UNKNOWN = TransactionOutcome
+OPTIONS: dict[str, Any] = {"transactional_id": "t-1", "linger_ms": 0, "retry_backoff_ms": 20}
+PARTITIONS = range(3)
+TOPICS = {"t": len(PARTITIONS)}
+SLOW = Weather(latency_s=(0.005, 0.02))
+MEMBER = GroupMetadata("g")
+OFFSET = TopicPartition("in", 0)
+
+
+class Run:
+    """Transactions of one producer, with the values of those that were committed."""
+
+    def __init__(self, world: World, producer: Producer[Any, Any]) -> None:
+        self.world, self.producer = world, producer
+        self.expected: dict[int, list[bytes]] = {partition: [] for partition in PARTITIONS}
+        self.offset: int | None = None
+        self.errors: list[Exception] = []
+        self._number = 0
+
+    async def transaction(
+        self, within: Callable[[], object] = lambda: None, *, offsets: bool = False
+    ) -> TransactionOutcome:
+        """Run a transaction of several batches. Call `within` when a part of it is written."""
+        self._number += 1
+        values = [b"%d-%d" % (self._number, index) for index in range(30)]
+        tx = self.producer.transaction()
+        try:
+            async with tx:
+                for index, value in enumerate(values):
+                    tx.send("t", value, partition=index % len(PARTITIONS))
+                    if index == 15:
+                        await self.producer.flush()
+                        within()
+                    if index % 6 == 0:
+                        await asyncio.sleep(0.005)
+                if offsets:
+                    await tx.send_offsets({OFFSET: self._number}, MEMBER)
+        except AbortableError as error:
+            self.errors.append(error)
+        except ApplicationRecoverableError as error:
+            self.errors.append(error)
+            await self.producer.restart()
+        assert tx.outcome in (COMMITTED, ABORTED), repr(self.errors)
+        if tx.outcome is COMMITTED:
+            for index, value in enumerate(values):
+                self.expected[index % len(PARTITIONS)].append(value)
+            self.offset = self._number if offsets else self.offset
+        return tx.outcome
+
+    async def check(self) -> None:
+        """Check that readers see the committed transactions, once and in order."""
+        options: dict[str, Any] = {"group_id": "g", "enable_auto_commit": False}
+        async with self.world.consumer(isolation_level="read_committed", **options) as consumer:
+            tps = [TopicPartition("t", partition) for partition in PARTITIONS]
+            stored = (await consumer.committed([OFFSET]))[OFFSET]
+            consumer.assign(tps)
+            consumer.seek_to_beginning(tps)
+            records = [record async for record in consumer.until_end()]
+        seen: dict[int, list[bytes]] = {partition: [] for partition in PARTITIONS}
+        for record in records:
+            seen[record.partition].append(record.value)
+        assert seen == self.expected
+        assert (None if stored is None else stored.offset) == self.offset
+
+
+def run(scenario: Callable[[World], Any], level: int, **options: Any) -> None:
+    simulate(
+        scenario,
+        topics={**TOPICS, "in": 1},
+        transaction_version=level,
+        weather=SLOW,
+        **options,
+    )
+
+
+levels = pytest.mark.parametrize("level", [0, 2])
+
+
+@pytest.mark.fault(7)
+@levels
+@pytest.mark.parametrize("in_flight", [True, False])
+def test_a_fenced_producer_writes_nothing_more(in_flight: bool, level: int) -> None:
+    """A second producer takes over while the first one has records in flight, or written ones."""
+
+    async def scenario(world: World) -> None:
+        async with world.producer(**OPTIONS) as first, world.producer(**OPTIONS) as second:
+            # The second one has taken over at its start. The first one takes over again.
+            await first.restart()
+            await first.begin_transaction()
+            sent = [first.send("t", b"lost %d" % n, partition=n % 3) for n in range(30)]
+            if not in_flight:
+                await first.flush()
+            await second.restart()
+            following = Run(world, second)
+            assert await following.transaction(offsets=True) is COMMITTED
+            with pytest.raises(ApplicationRecoverableError):
+                await first.commit_transaction()
+            assert all(delivery.done() for delivery in sent)
+            length = sum(len(world.cluster.records("t", partition)) for partition in PARTITIONS)
+            for refused in (
+                first.begin_transaction,
+                first.commit_transaction,
+                first.abort_transaction,
+                lambda: first.send_offsets_to_transaction({OFFSET: 99}, MEMBER),
+            ):
+                with pytest.raises(ApplicationRecoverableError):
+                    await refused()
+            with pytest.raises(ApplicationRecoverableError):
+                first.send("t", b"lost", partition=0)
+            await asyncio.sleep(5)
+            now = sum(len(world.cluster.records("t", partition)) for partition in PARTITIONS)
+            assert now == length
+            assert await following.transaction(offsets=True) is COMMITTED
+            await following.check()
+
+    run(scenario, level)
+
+
+@pytest.mark.fault(8, 9)
+@levels
+@pytest.mark.parametrize("error", [OutOfOrderSequenceError, UnknownProducerIdError])
+def test_a_refused_sequence_aborts_only_its_transaction(error: Any, level: int) -> None:
+    async def scenario(world: World) -> None:
+        async with world.producer(**OPTIONS) as producer:
+            work = Run(world, producer)
+            outcomes = []
+            for number in range(12):
+                refused = lambda: world.cluster.fail(ApiKey.PRODUCE, error, times=1)  # noqa: E731
+                within = refused if number % 4 == 2 else lambda: None
+                outcomes.append(await work.transaction(within))
+            assert outcomes == [ABORTED if n % 4 == 2 else COMMITTED for n in range(12)]
+            assert all(isinstance(error, AbortableError) for error in work.errors)
+            assert len(work.errors) == 3
+            await work.check()
+
+    run(scenario, level)
+
+
+@pytest.mark.fault(9)
+@levels
+@pytest.mark.parametrize("amid", [True, False])
+def test_transactions_continue_after_the_broker_forgot_the_producer(amid: bool, level: int) -> None:
+    async def scenario(world: World) -> None:
+        def forget() -> None:
+            for partition in PARTITIONS:
+                world.cluster.forget_producers("t", partition)
+
+        async with world.producer(**OPTIONS) as producer:
+            work = Run(world, producer)
+            for number in range(8):
+                forgets = number % 2 == 1
+                if forgets and not amid:
+                    forget()
+                outcome = await work.transaction(forget if forgets and amid else lambda: None)
+                assert outcome is COMMITTED or forgets
+            assert await work.transaction() is COMMITTED
+            await work.check()
+
+    run(scenario, level)
+
+
+@pytest.mark.fault(10)
+@levels
+@pytest.mark.parametrize("codec", ["none", "lz4"])
+def test_a_transaction_of_which_batches_expire_while_they_are_written_is_aborted(
+    codec: str, level: int
+) -> None:
+    """The memory of an expired batch is not reused while the connection still refers to it."""
+
+    async def scenario(world: World) -> None:
+        options = {**OPTIONS, "delivery_timeout_ms": 2_000, "request_timeout_ms": 1_900}
+        async with world.producer(compression_type=codec, **options) as producer:
+            work = Run(world, producer)
+            assert await work.transaction() is COMMITTED
+            leader = world.place(world.cluster.leader("t", 0))
+
+            def part() -> None:
+                world.network.part({"client"}, {leader})
+                asyncio.get_running_loop().call_later(4, world.network.heal)
+
+            assert await work.transaction(part) is ABORTED
+            assert len(work.errors) == 1
+            for _ in range(3):
+                assert await work.transaction() is COMMITTED
+            await work.check()
+
+    run(scenario, level, brokers=3)
+
+
+@pytest.mark.fault(51)
+@levels
+@pytest.mark.parametrize("markers_s", [0.0, 20.0])
+def test_another_instance_takes_over_an_open_transaction(markers_s: float, level: int) -> None:
+    """The start of the next instance waits while CONCURRENT_TRANSACTIONS lasts."""
+
+    async def scenario(world: World) -> None:
+        async with world.producer(**OPTIONS) as dead:
+            await dead.begin_transaction()
+            await dead.send("t", b"lost", partition=0)
+            await dead.send_offsets_to_transaction({OFFSET: 99}, MEMBER)
+            async with world.producer(**OPTIONS) as following:
+                work = Run(world, following)
+                assert await work.transaction(offsets=True) is COMMITTED
+                await work.check()
+            third, began = world.producer(**OPTIONS), world.now
+            await dead.restart()
+            await dead.begin_transaction()
+            await dead.send("t", b"lost", partition=0)
+            with world.cluster.hold_markers("t-1"):
+                starting = asyncio.create_task(third.start())
+                await asyncio.sleep(markers_s)
+                assert not starting.done()
+            await starting
+            assert world.now - began < markers_s + 2
+            work.producer = third
+            assert await work.transaction(offsets=True) is COMMITTED
+            await third.close()
+            with pytest.raises(ApplicationRecoverableError):
+                await dead.commit_transaction()
+            await work.check()
+
+    run(scenario, level)
+
+
+@pytest.mark.parametrize(("old", "new"), [(0, 1), (0, 2), (1, 2), (1, 0)])
+@pytest.mark.parametrize("amid", [True, False])
+def test_no_transaction_notices_an_upgrade(amid: bool, old: int, new: int) -> None:
+    """The level of transaction.version changes within a transaction, or between two of them."""
+
+    async def scenario(world: World) -> None:
+        def change() -> None:
+            world.cluster.set_transaction_version(new)
+
+        async with world.producer(**OPTIONS) as producer:
+            work = Run(world, producer)
+            for number in range(8):
+                if number == 3 and not amid:
+                    change()
+                within = change if number == 3 and amid else lambda: None
+                assert await work.transaction(within, offsets=True) is COMMITTED
+                await asyncio.sleep(4)
+            if new == 2:
+                added = world.requests(ApiKey.ADD_PARTITIONS_TO_TXN)
+                assert added[-1].at < world.now - 5, "The producer must use the new level."
+            await work.check()
+
+    run(scenario, old)
