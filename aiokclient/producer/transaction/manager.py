@@ -85,6 +85,7 @@ class TransactionManager:
         self._flush = flush
         self._retrieve = retrieve
         self._accept = accept
+        self._accumulator = accumulator
         self._requests = TransactionRequests(config, cluster)
         self._drain = Drain(accumulator, status)
         self._offsets = TransactionOffsets(config, cluster, self._requests, status)
@@ -209,6 +210,9 @@ class TransactionManager:
         self.status.require(_S.IN_TRANSACTION, call="commit_transaction()")
         self.status.step(_E.COMMIT)
         operation = self._run("commit", self._commit, timeout, last_offsets)
+        # The records are sent in the iteration of the event loop in which the operation begins.
+        for batch in list(self._accumulator.pending):
+            batch.demand()
         await operation.result(self._config.transaction_timeout_ms / 1000)
 
     async def _commit(self, timeout: float | None, last_offsets: LastOffsets) -> None:

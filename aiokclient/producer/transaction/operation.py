@@ -16,11 +16,14 @@ __all__ = ["Operation"]
 class Operation:
     """A commit or an abort in progress, which runs in a background task."""
 
-    __slots__ = ("_done", "_scope")
+    __slots__ = ("_done", "_scope", "_waiters")
 
     def __init__(self) -> None:
         self._done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._scope: anyio.CancelScope | None = None
+        self._waiters: dict[asyncio.Future[None], None] = {}
+        """A future for each caller of `result`: with `asyncio.wait`, the caller would continue one
+        iteration of the event loop later."""
 
     @property
     def over(self) -> bool:
@@ -63,6 +66,9 @@ class Operation:
         else:
             self._done.set_exception(error)
             self._done.exception()  # Mark it as retrieved: the caller may have stopped waiting.
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
 
     async def wait(self, timeout: float) -> bool:
         """Wait at most `timeout` seconds. Return whether the operation has ended."""
@@ -77,9 +83,19 @@ class Operation:
         cancellation is raised.
         """
         try:
-            if not self._done.done():
-                await asyncio.wait([self._done])
+            await self._over()
         except asyncio.CancelledError:
             await ended(self._done, at_most=shielded_s)
             raise
         self._done.result()
+
+    async def _over(self) -> None:
+        """Wait for the end. A cancellation leaves no waiter."""
+        if self._done.done():
+            return
+        waiter: asyncio.Future[None] = self._done.get_loop().create_future()
+        self._waiters[waiter] = None
+        try:
+            await waiter
+        finally:
+            del self._waiters[waiter]
