@@ -90,10 +90,15 @@ async def once(world: World, how: dict[str, Any], faulty: bool) -> Any:
 @pytest.mark.fault(35)
 @pytest.mark.parametrize("faulty", [False, True], ids=["no errors", "errors"])
 @pytest.mark.parametrize("way", ["asyncio", "anyio"])
-def test_transform_can_be_cancelled_at_every_suspension(way: str, faulty: bool) -> None:
+@pytest.mark.parametrize("level", [0, 2])
+def test_transform_can_be_cancelled_at_every_suspension(level: int, way: str, faulty: bool) -> None:
     for n in range(1, 500):
         how = {"way": way, "suspension": n}
-        done = simulate(lambda w, how=how: once(w, how, faulty), topics=TOPICS)  # type: ignore[misc]
+        done = simulate(
+            lambda w, how=how: once(w, how, faulty),  # type: ignore[misc]
+            topics=TOPICS,
+            transaction_version=level,
+        )
         if not done.cancelled and done.suspensions < n:
             break
     assert n > (10 if faulty else 5)
@@ -156,23 +161,24 @@ def test_stop_ends_the_loop_while_errors_repeat() -> None:
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("recovers", [False, True], ids=["no restart", "restart"])
+@pytest.mark.parametrize("fenced", [False, True], ids=["not fenced", "fenced"])
+@pytest.mark.parametrize("level", [0, 2])
 def test_a_commit_with_an_unknown_outcome_is_neither_lost_nor_repeated(
-    when: Any, recovers: bool
+    level: int, when: Any, fenced: bool
 ) -> None:
     async def scenario(world: World) -> None:
         async with Work(world, default_api_timeout_ms=5_000, request_timeout_ms=1_000) as work:
             with world.cluster.drop(ApiKey.END_TXN, when=when):
                 running = asyncio.create_task(work.run())
                 await asyncio.sleep(8)
-                if recovers:
+                if fenced:
                     other = world.producer(transactional_id="t")
                     await other.start()
                     await other.close()
             await running
             assert await work.results() == list(range(COUNT))
 
-    simulate(scenario, topics=TOPICS)
+    simulate(scenario, topics=TOPICS, transaction_version=level)
 
 
 def test_leaving_by_break_aborts_the_transaction_and_reads_the_batch_again() -> None:
