@@ -13,6 +13,7 @@ from parity import Scenarios, named
 from txn_raw import PATIENCE_S, Txn, fresh, set_level
 
 from aiokclient.protocol import messages
+from aiokclient.protocol.messages.join_group import JoinGroupRequestProtocol
 from aiokclient.testing import EmbeddedCluster
 
 SCENARIOS = Scenarios()
@@ -378,7 +379,133 @@ def lists(place, level):
     return seen
 
 
+def joined_classic(place, group):
+    """Join a group of the classic protocol alone, and return the member id and generation."""
+    connection = place.again()
+    request = messages.JoinGroupRequest(
+        group_id=group,
+        session_timeout_ms=60_000,
+        rebalance_timeout_ms=60_000,
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"m")],
+    )
+    answer = connection.request(request, 3)
+    assert named(answer.error_code) == "ok"
+    return connection, answer.member_id, answer.generation_id
+
+
+@scenario
+def offsets_of_a_classic_member(place, level):
+    topic, topic_id = place.topic()
+    group = fresh("group")
+    connection, member_id, generation = joined_classic(place, group)
+    txn = Txn(place, level)
+    txn.init()
+    members = [
+        (member_id, generation, None),
+        (member_id, generation + 1, None),
+        (member_id, generation - 1, None),
+        (member_id, -1, None),
+        ("nobody", generation, None),
+        (member_id, generation, "instance"),
+        ("", -1, None),
+        ("", generation, None),
+    ]
+    seen = []
+    for state in ("CompletingRebalance", "Stable"):
+        for member in members:
+            txn.add_group(group, version=4) if level < 2 else None
+            seen += [(state, txn.offsets(group, topic, 5, member=member))]
+            if level == 2:
+                seen += [txn.offsets(group, topic_id, 5, member=member, version=6)]
+            seen += [txn.commit(), txn.settle()]
+        sync = messages.SyncGroupRequest(
+            group_id=group, generation_id=generation, member_id=member_id
+        )
+        seen.append(named(connection.request(sync, 3).error_code))
+    return [*seen, txn.committed(group, topic)]
+
+
+@scenario
+def offsets_of_a_kip_848_member(place, level):
+    topic, topic_id = place.topic()
+    group = fresh("group")
+    member_id = str(uuid.uuid4())
+    beat = messages.ConsumerGroupHeartbeatRequest(
+        group_id=group,
+        member_id=member_id,
+        member_epoch=0,
+        rebalance_timeout_ms=60_000,
+        subscribed_topic_names=[topic],
+        topic_partitions=[],
+    )
+    answer = place.request(beat)
+    assert named(answer.error_code) == "ok"
+    txn = Txn(place, level)
+    txn.init()
+    seen = [answer.member_epoch]
+    for epoch in (answer.member_epoch, answer.member_epoch + 1, -1, 0):
+        for name in (member_id, "nobody", ""):
+            if level < 2:
+                txn.add_group(group)
+            seen += [(epoch, txn.offsets(group, topic, 5, member=(name, epoch, None)))]
+            if level == 2:
+                member = (name, epoch, None)
+                seen += [txn.offsets(group, topic_id, 5, member=member, version=6)]
+            seen += [txn.commit(), txn.settle()]
+    return [*seen, txn.committed(group, topic)]
+
+
 @pytest.mark.parametrize("level", [2, 1, 0])
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_transactions_are_answered_as_kafka_does(name, level, compare):
     compare(SCENARIOS[name], level)
+
+
+def changes_of_the_level(place, change):
+    """Use transactional ids whose level of transaction.version changes meanwhile."""
+    topic, _ = place.topic()
+    group = fresh("group")
+    idle, ongoing, late = (Txn(place, 2) for _ in range(3))
+    seen = []
+    for txn in (idle, ongoing, late):
+        seen += [txn.init(), txn.produce(topic)]
+    seen += [idle.commit(), idle.settle(), late.commit(), late.settle()]
+    change(0)
+    # The open transaction: requests of level 2 fail, and those of level 0 work.
+    seen += [ongoing.offsets(group, topic, 3, version=5, wait=False)]
+    seen += [ongoing.produce(topic, wait=False), ongoing.describe()]
+    other = ongoing.copy()
+    seen += [other.end(version=4, wait=False), other.describe(settled=False)]
+    # The idle ones: requests of level 0 with the id and epoch in use work, but no others.
+    seen += [idle.add((topic, 0)), idle.produce(topic, version=11), idle.describe()]
+    seen += [idle.commit(version=4), idle.describe(), idle.log(topic)]
+    seen += [idle.init(wait=False), idle.describe()]
+    seen += [late.init(wait=False), late.init(wait=False), late.add((topic, 0), wait=False)]
+    seen += [late.produce(topic, version=12, wait=False), late.end(wait=False)]
+    seen += [late.describe(settled=False)]
+    fresh_one = Txn(place, 0)
+    seen += [fresh_one.init(), fresh_one.add((topic, 0)), fresh_one.produce(topic)]
+    change(2)
+    # The transaction of level 0 that is still open, at level 2.
+    seen += [fresh_one.produce(topic, version=12), fresh_one.end(version=5), fresh_one.describe()]
+    seen += [fresh_one.produce(topic, version=12), fresh_one.abort(version=5)]
+    # How many aborted transactions after the last stable offset Kafka names depends on its index.
+    seen += [fresh_one.describe(), fresh_one.log(topic)[:3]]
+    seen += [idle.produce(topic, version=12), idle.end(version=5), idle.describe()]
+    return seen
+
+
+def test_changes_of_the_level_have_the_effects_that_they_have_in_kafka(
+    kafka_of_levels, wire_to, place_of
+):
+    host, port = kafka_of_levels.bootstrap.split(",")[0].split(":")
+    with EmbeddedCluster() as cluster:
+        place = place_of(wire_to(cluster), cluster.address(1))
+        ours = changes_of_the_level(place, cluster.set_transaction_version)
+    place = place_of(wire_to(cluster), (host, int(port)))
+    set_level(place.request, 2)
+    theirs = changes_of_the_level(place, lambda level: set_level(place.request, level))
+    pairs = enumerate(zip(ours, theirs, strict=True))
+    different = [f"{at}: {mine} but {kafkas}" for at, (mine, kafkas) in pairs if mine != kafkas]
+    assert not different, "\n".join(different)
