@@ -21,6 +21,7 @@ from aiokclient.cluster.targets import Coordinator
 from aiokclient.errors import (
     ConcurrentTransactionsError,
     KafkaError,
+    TransactionFailedError,
     UnsupportedVersionError,
 )
 from aiokclient.network.pool import Purpose
@@ -64,6 +65,12 @@ DOWNGRADE_RECHECK_S = 0.5
 """Seconds after which the level is read again while an error may come from a downgrade."""
 DOWNGRADED = frozenset({ConcurrentTransactionsError.code, UnsupportedVersionError.code})
 """The codes with which a downgraded cluster refuses the requests of level 2."""
+BLOCKING = frozenset({UnsupportedVersionError.code})
+"""The codes after which a downgraded coordinator refuses all requests for the transactional id."""
+BLOCKED = (
+    "The cluster was downgraded to a level of transaction.version that cannot store the end of "
+    "this transaction. Restart the producer; the coordinator may refuse that until it has moved."
+)
 
 
 class TransactionRequests:
@@ -183,17 +190,21 @@ class TransactionRequests:
         except KafkaError as error:
             if commit and not again and classify(error, Scope.TRANSACTION) in REFUSED:
                 transaction.note_decided()
+            if error.code in BLOCKING and await self.lower_level(transaction, older_than_s=0.0):
+                raise TransactionFailedError(BLOCKED, api=error.api, broker=error.broker) from error
             raise
         transaction.note_decided()
         if answer.producer_id >= 0:
             return ProducerIdentity(answer.producer_id, answer.producer_epoch)
         return identity
 
-    async def lower_level(self, transaction: CurrentTransaction) -> bool:
+    async def lower_level(
+        self, transaction: CurrentTransaction, *, older_than_s: float = DOWNGRADE_RECHECK_S
+    ) -> bool:
         """Read the level again after a code of `DOWNGRADED`. Return whether it is lower now."""
         before = transaction.level
         if before >= IMPLICIT:
-            await self.refresh_level(older_than_s=DOWNGRADE_RECHECK_S)
+            await self.refresh_level(older_than_s=older_than_s)
             transaction.lower_level(self.level)
         return transaction.level < before
 

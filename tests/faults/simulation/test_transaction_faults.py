@@ -270,3 +270,36 @@ def test_no_transaction_notices_an_upgrade(amid: bool, old: int, new: int) -> No
             await work.check()
 
     run(scenario, old)
+
+
+@pytest.mark.parametrize("leave", ["commit", "abort"])
+def test_a_downgrade_to_level_0_within_a_transaction_requires_a_restart(leave: str) -> None:
+    """The coordinator cannot store the end, and then refuses the id until it has moved."""
+
+    async def scenario(world: World) -> None:
+        options = {**OPTIONS, "default_api_timeout_ms": 5_000, "close_timeout_ms": 2_000}
+        async with world.producer(**options) as producer:
+            work = Run(world, producer)
+            assert await work.transaction(offsets=True) is COMMITTED
+            await producer.begin_transaction()
+            await producer.send("t", b"lost", partition=0)
+            world.cluster.set_transaction_version(0)
+            end = producer.commit_transaction if leave == "commit" else producer.abort_transaction
+            began = world.now
+            with pytest.raises(ApplicationRecoverableError, match=r"transaction\.version"):
+                await end()
+            assert world.now - began < 1
+            for refused in (producer.begin_transaction, producer.abort_transaction):
+                with pytest.raises(ApplicationRecoverableError):
+                    await refused()
+            began = world.now
+            with pytest.raises(AbortableError):
+                await producer.restart()
+            assert world.now - began < 6
+            world.cluster.move_coordinator("t-1")
+            await producer.restart()
+            for _ in range(3):
+                assert await work.transaction(offsets=True) is COMMITTED
+            await work.check()
+
+    run(scenario, 2, brokers=3)
