@@ -60,6 +60,7 @@ sim: .venv/.test .venv/.native ## SEED=n replays one seed of the simulation, SEE
 bench: .venv/.bench .venv/.native kafka ## benchmarks beside other clients; RUNS=n of each; SCALE=x times the messages
 	$(PY) benchmarks/run.py --runs $(or $(RUNS),5) --scale $(or $(SCALE),1)
 	$(PY) benchmarks/memory.py
+	$(PY) benchmarks/transactions_memory.py
 
 clean: ## remove everything that was installed, compiled or downloaded
 	rm -rf .venv .venv-3.11 .kafka .pytest_cache .mypy_cache .ruff_cache .hypothesis build *.egg-info

@@ -20,6 +20,7 @@ import rebalance
 import scale
 import startup
 import targets
+import transactions
 from measuring import machine, plot
 from measuring.brokers import running
 from measuring.options import Benchmark, Options
@@ -37,6 +38,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "scale": scale,
     "rebalance": rebalance,
     "members": members,
+    "transactions": transactions,
 }
 
 

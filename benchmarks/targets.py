@@ -68,6 +68,18 @@ TARGETS = (
         *(("aiokafka", "aiokafka, linger 5 ms"), 4, "cpu", ""),
     ),
     Target(
+        *("transactions of 1 record: per second", "transactions 1 record", ("aiokclient",)),
+        *("confluent-kafka", 1, "rate", ""),
+    ),
+    Target(
+        *("transactions of 1,000 records: CPU", "transactions 1000 records", ("aiokclient",)),
+        *("confluent-kafka", 2, "cpu", ""),
+    ),
+    Target(
+        *("transactions of 1 record: CPU", "transactions 1 record", ("aiokclient",)),
+        *("aiokclient, raw requests", 1 / 1.3, "cpu", ""),
+    ),
+    Target(
         *("pure Python, produce: CPU", "produce 100 B", ("aiokclient pure Python send, gather",)),
         *("kafka-python send, get each", 1),
     ),

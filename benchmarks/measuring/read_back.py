@@ -13,6 +13,8 @@ from measuring.spec import FIRST, Spec
 WAIT_S = 20.0
 PAUSE_S = 0.05
 """Seconds for which a call waits for the requested number of messages."""
+MORE_S = 0.3
+"""Seconds to wait for records beyond the expected number."""
 
 
 def check(spec: Spec, writer: str) -> None:
@@ -28,6 +30,45 @@ def check(spec: Spec, writer: str) -> None:
             f"{writer}: read back {found.total()} messages, sent {expected.total()}; "
             f"{(expected - found).total()} missing, {(found - expected).total()} too many"
         )
+
+
+def check_committed(spec: Spec, writer: str) -> None:
+    """Raise RunFailedError unless the topic has each record of all transactions once, committed."""
+    reader = _aiokafka_committed if writer == "confluent-kafka" else _confluent
+    found: Counter[bytes] = Counter()
+    for values in reader(spec):
+        found.update(values)
+    expected = Counter(spec.values())
+    if found != expected:
+        raise RunFailedError(
+            f"{writer}: read back {found.total()} committed records, not {expected.total()}"
+        )
+
+
+def _aiokafka_committed(spec: Spec) -> Iterable[list[bytes]]:
+    return [asyncio.run(_read_aiokafka_committed(spec))]
+
+
+async def _read_aiokafka_committed(spec: Spec) -> list[bytes]:
+    """Return the committed records: at least the expected number, or what came in WAIT_S."""
+    from aiokafka import AIOKafkaConsumer, TopicPartition
+
+    places = [TopicPartition(spec.topic, partition) for partition in range(spec.partitions)]
+    values: list[bytes] = []
+    async with AIOKafkaConsumer(
+        bootstrap_servers=spec.bootstrap,
+        enable_auto_commit=False,
+        isolation_level="read_committed",
+    ) as consumer:
+        consumer.assign(places)
+        await consumer.seek_to_beginning(*places)
+        fetched: object = True
+        while fetched:
+            # When all are there, see whether there are more.
+            wait_s = WAIT_S if len(values) < spec.count else MORE_S
+            fetched = found = await consumer.getmany(timeout_ms=int(wait_s * 1000))
+            values += [record.value for records in found.values() for record in records]
+    return values
 
 
 def _confluent(spec: Spec) -> Iterable[list[bytes]]:

@@ -40,6 +40,10 @@ class Spec:
     warm_topic: str = ""
     warm_count: int = 0
     """Number of messages in a run before the measured one, to warm up caches and compilers."""
+    records: int = 1
+    """Number of records in each transaction. `count` is then the number of transactions."""
+    output: str = ""
+    """The topic to which a transform writes."""
 
     def arguments(self) -> list[str]:
         return [f"{name}={_text(value)}" for name, value in asdict(self).items()]
@@ -54,7 +58,11 @@ class Spec:
         return cls(**values)
 
     def warming(self) -> Spec:
-        return replace(self, topic=self.warm_topic, count=self.warm_count)
+        return replace(self, topic=self.warm_topic, output="", count=self.warm_count)
+
+    def all_records(self) -> Spec:
+        """Return the same workload with the records of all transactions as its messages."""
+        return replace(self, count=self.count * self.records)
 
     def with_defaults(self) -> Spec:
         """Return the same workload with the default settings of each client."""

@@ -12,6 +12,7 @@ import java.util.Properties;
 import java.util.concurrent.atomic.AtomicLong;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.TopicPartition;
@@ -115,9 +116,84 @@ public final class JavaPeer {
         end();
     }
 
+    private Properties transactional(String id) {
+        Properties options = new Properties();
+        options.put("bootstrap.servers", spec.get("bootstrap"));
+        options.put("batch.size", spec.get("batch_bytes"));
+        options.put("linger.ms", spec.get("linger_ms"));
+        options.put("max.in.flight.requests.per.connection", spec.get("in_flight"));
+        options.put("transactional.id", id);
+        return options;
+    }
+
+    private void transactions(String topic, int count) throws Exception {
+        int records = number("records"), n = 0;
+        List<byte[]> pool = values();
+        messages = 0;
+        try (var producer = new KafkaProducer<>(
+                transactional(topic), new ByteArraySerializer(), new ByteArraySerializer())) {
+            producer.initTransactions();
+            begin();
+            for (; messages < count; messages++) {
+                producer.beginTransaction();
+                for (int end = n + records; n < end; n++)
+                    producer.send(new ProducerRecord<>(topic, pool.get(n % pool.size())));
+                producer.commitTransaction();
+            }
+            end();
+        }
+    }
+
+    /** The warm-up writes to its input, of which the end is not read, so that the output has only the run. */
+    private String output(String topic) {
+        return topic.equals(spec.get("warm_topic")) ? topic : spec.get("output");
+    }
+
+    private void transform(String topic, int count) {
+        int records = number("records");
+        Properties options = new Properties();
+        options.put("bootstrap.servers", spec.get("bootstrap"));
+        options.put("group.id", topic);
+        options.put("enable.auto.commit", "false");
+        options.put("auto.offset.reset", "earliest");
+        options.put("max.poll.records", records);
+        messages = 0;
+        try (var producer = new KafkaProducer<>(
+                transactional(topic), new ByteArraySerializer(), new ByteArraySerializer());
+             var consumer = new KafkaConsumer<>(
+                options, new ByteArrayDeserializer(), new ByteArrayDeserializer())) {
+            producer.initTransactions();
+            consumer.subscribe(List.of(topic));
+            var fetched = consumer.poll(Duration.ofSeconds(30));
+            begin();
+            for (; messages < count; messages++) {
+                producer.beginTransaction();
+                int done = 0;
+                Map<TopicPartition, OffsetAndMetadata> offsets = new HashMap<>();
+                while (true) {
+                    for (ConsumerRecord<byte[], byte[]> record : fetched) {
+                        producer.send(new ProducerRecord<>(output(topic), record.value()));
+                        done++;
+                    }
+                    offsets.putAll(fetched.nextOffsets());
+                    if (done >= records) break;
+                    fetched = consumer.poll(Duration.ofSeconds(30));
+                }
+                producer.sendOffsetsToTransaction(offsets, consumer.groupMetadata());
+                producer.commitTransaction();
+                if (messages + 1 < count) fetched = consumer.poll(Duration.ofSeconds(30));
+            }
+            end();
+        }
+    }
+
     private void work(String topic, int count) throws Exception {
-        if (spec.get("mode").equals("consume")) consume(topic, count);
-        else produce(topic, count);
+        switch (spec.get("mode")) {
+            case "consume" -> consume(topic, count);
+            case "transactions" -> transactions(topic, count);
+            case "transform" -> transform(topic, count);
+            default -> produce(topic, count);
+        }
     }
 
     public static void main(String[] arguments) throws Exception {

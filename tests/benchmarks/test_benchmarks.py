@@ -24,6 +24,7 @@ SMALL = {
     "scale": ["--count", "20", "--only", "send_many,lists"],
     "rebalance": ["--cases", "eager,KIP-848", "--only", "aiokclient,aiokafka"],
     "members": ["--count", "4", "--cases", "eager"],
+    "transactions": ["--count", "10"],
 }
 
 
@@ -55,3 +56,18 @@ def test_java(tmp_path: Path, kafka: ExternalKafka, java: str) -> None:
     arguments = ("--only", "Java", "--count", "60", "--cases", "1 KB lz4")
     assert run("produce", tmp_path, kafka, *arguments)["produce 1 KB lz4"]
     assert run("consume", tmp_path, kafka, *arguments)["consume 1 KB lz4"]
+
+
+def test_transactions_of_other_languages(tmp_path: Path, kafka: ExternalKafka, java: str) -> None:
+    arguments = ("--only", "Java,franz-go", "--count", "4")
+    found = run("transactions", tmp_path, kafka, *arguments)
+    assert all("Java" in work for work in found.values())
+    assert len(found) == 4
+
+
+def test_memory_stays_the_same_over_transactions(tmp_path: Path) -> None:
+    script = str(BENCHMARKS / "transactions_memory.py")
+    command = [sys.executable, script, "--transactions", "3000"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment)
+    assert done.returncode == 0, done.stdout + done.stderr

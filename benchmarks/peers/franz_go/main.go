@@ -4,6 +4,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -166,16 +167,92 @@ func consume(s spec, topic string, count int, m *meter) {
 	m.end()
 }
 
+func transactional(s spec, id string) []kgo.Opt {
+	return []kgo.Opt{
+		kgo.SeedBrokers(s["bootstrap"]),
+		kgo.TransactionalID(id),
+		kgo.ProducerBatchCompression(kgo.NoCompression()),
+		kgo.ProducerBatchMaxBytes(int32(s.number("batch_bytes"))),
+		kgo.ProducerLinger(time.Duration(s.number("linger_ms")) * time.Millisecond),
+	}
+}
+
+func failed(_ *kgo.Record, err error) { check(err) }
+
+func transactions(s spec, topic string, count int, m *meter) {
+	ctx := context.Background()
+	client, err := kgo.NewClient(append(transactional(s, topic), kgo.DefaultProduceTopic(topic))...)
+	check(err)
+	defer client.Close()
+	check(client.Ping(ctx))
+	pool, records, n := values(s), s.number("records"), 0
+	m.begin()
+	for range count {
+		check(client.BeginTransaction())
+		for range records {
+			client.Produce(ctx, &kgo.Record{Value: pool[n%len(pool)]}, failed)
+			n++
+		}
+		check(client.Flush(ctx))
+		check(client.EndTransaction(ctx, kgo.TryCommit))
+		m.counts.Messages++
+	}
+	m.end()
+}
+
+func transform(s spec, topic string, count int, m *meter) {
+	ctx := context.Background()
+	output := s["output"]
+	if topic == s["warm_topic"] {
+		output = topic // The end of this topic is not read.
+	}
+	session, err := kgo.NewGroupTransactSession(append(transactional(s, topic),
+		kgo.DefaultProduceTopic(output),
+		kgo.ConsumerGroup(topic),
+		kgo.ConsumeTopics(topic),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		kgo.RequireStableFetchOffsets(),
+	)...)
+	check(err)
+	defer session.Close()
+	records := s.number("records")
+	fetches := session.PollRecords(ctx, records)
+	m.begin()
+	for m.counts.Messages < count {
+		check(session.Begin())
+		for missing := records; ; fetches = session.PollRecords(ctx, missing) {
+			check(fetches.Err())
+			fetches.EachRecord(func(record *kgo.Record) {
+				session.Produce(ctx, &kgo.Record{Value: record.Value}, failed)
+			})
+			if missing -= fetches.NumRecords(); missing <= 0 {
+				break
+			}
+		}
+		committed, err := session.End(ctx, kgo.TryCommit)
+		check(err)
+		if !committed {
+			check(errors.New("a transaction was aborted"))
+		}
+		m.counts.Messages++
+		if m.counts.Messages < count {
+			fetches = session.PollRecords(ctx, records)
+		}
+	}
+	m.end()
+}
+
 func main() {
 	s := spec{}
 	for _, argument := range os.Args[1:] {
 		name, value, _ := strings.Cut(argument, "=")
 		s[name] = value
 	}
-	work := produce
-	if s["mode"] == "consume" {
-		work = consume
+	works := map[string]func(spec, string, int, *meter){
+		"produce": produce, "consume": consume, "transactions": transactions, "transform": transform,
 	}
+	work := works[s["mode"]]
 	if warm := s.number("warm_count"); warm > 0 {
 		work(s, s["warm_topic"], warm, &meter{silent: true})
 	}
