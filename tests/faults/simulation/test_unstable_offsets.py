@@ -10,6 +10,7 @@ import pytest
 from world import World, simulate
 
 from aiokclient import Admin, Consumer, TopicPartition
+from aiokclient.consumer.membership.rewind.requests import note_in
 from aiokclient.errors import ApiTimeoutError, UnstableOffsetCommitError
 from aiokclient.protocol import ApiKey
 
@@ -104,3 +105,39 @@ def test_an_unstable_offset_is_never_replaced_by_a_reset() -> None:
                 assert record.offset == 4
 
     simulate(scenario)
+
+
+def test_a_group_whose_offsets_transactions_commit_is_rewound_once() -> None:
+    """The offsets of transactions keep the note of the rewind, as those of other commits do."""
+
+    async def scenario(world: World) -> None:
+        fill(world)
+        seen: list[int] = []
+        async with (
+            member(world, "t") as consumer,
+            world.producer(transactional_id="t-1") as producer,
+        ):
+
+            async def run() -> None:
+                async for records in consumer.batches(max_records=2, max_wait=0.0):
+                    async with producer.transaction() as transaction:
+                        transaction.add(consumer)
+                        for record in records:
+                            transaction.send("out", record.value)
+                    seen.extend(record.offset for record in records)
+
+            working = asyncio.create_task(run())
+            await world.cluster.until(lambda: len(seen) >= 10)
+            assert await consumer.rewind_group({TP: 7}) == {TP: 7}
+            await world.cluster.until(lambda: len(seen) >= 13)
+            world.cluster.rebalance("g")
+            await asyncio.sleep(30)
+            assert seen == [*range(10), 7, 8, 9]
+            stored = world.cluster.committed("g")[TP]
+            assert stored.offset == 10
+            assert note_in(stored.metadata)
+            assert await consumer.rewind_group({TP: 99}) == {TP: 10}
+            consumer.stop()
+            await working
+
+    simulate(scenario, topics={"t": 1, "out": 1})
