@@ -1,5 +1,5 @@
 # Two commands do everything on a fresh machine: `make demo` and `make test`. `make help` lists all.
-.PHONY: help demo quick test test-all lint native docs kafka fuzz sim bench clean
+.PHONY: help demo quick test test-all lint native docs kafka fuzz sim eos bench clean
 .DEFAULT_GOAL := test
 
 PY := .venv/bin/python
@@ -56,6 +56,10 @@ fuzz: .venv/.test .venv/.native ## random input for each decoder; FUZZ=seconds f
 
 sim: .venv/.test .venv/.native ## SEED=n replays one seed of the simulation, SEEDS=n runs that many
 	AIOKCLIENT_SIM_SEED=$(SEED) AIOKCLIENT_SIM_SEEDS=$(or $(SEEDS),2000) $(PY) -m pytest -q -s --timeout=0 tests/faults/simulation/test_seeds.py
+
+eos: .venv/.test .venv/.native kafka ## exactly-once processing while brokers and processes are killed
+## RUNS=n of each case, with the seeds from SEED on
+	AIOKCLIENT_EOS_SEED=$(SEED) AIOKCLIENT_EOS_RUNS=$(or $(RUNS),1) $(PY) -m pytest -q -s tests/faults/kafka/test_exactly_once.py
 
 bench: .venv/.bench .venv/.native kafka ## benchmarks beside other clients; RUNS=n of each; SCALE=x times the messages
 	$(PY) benchmarks/run.py --runs $(or $(RUNS),5) --scale $(or $(SCALE),1)
