@@ -27,7 +27,6 @@ REMAINING = frozenset(
         "books: tests/harness",
         "hand out: aiokclient/testing",
         "park: aiokclient/testing",
-        "parked: aiokclient/producer",
         "parked: aiokclient/testing",
         "parked: tests/unit",
         "parks: tests/harness",

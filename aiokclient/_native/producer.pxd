@@ -87,7 +87,7 @@ cdef class DeliveryBatch(Owner):
     cdef public int64_t append_time
     cdef public bint done
     cdef public bint demanded
-    cdef public bint parked
+    cdef public bint in_overflow
     cdef public object _hooks
     cdef public object _forwards
     cdef public object _retrieved
@@ -138,7 +138,7 @@ cdef DeliveryBatch locate(DeliveryBatch batch, Py_ssize_t *index)
 cdef PyObject *metadata(DeliveryBatch batch, Py_ssize_t index, int64_t timestamp) except NULL
 
 # Return the same for a timestamp that is a Python object.
-cdef PyObject *placed(DeliveryBatch batch, Py_ssize_t index, PyObject *time) except NULL
+cdef PyObject *metadata_at(DeliveryBatch batch, Py_ssize_t index, PyObject *time) except NULL
 
 # Return the object, and take over the reference to it.
 cdef object owned(PyObject *made)

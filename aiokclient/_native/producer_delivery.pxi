@@ -170,12 +170,12 @@ cdef class Delivery:
     def __repr__(self):
         cdef Py_ssize_t index = self._index
         cdef DeliveryBatch batch = locate(self._batch, &index)
-        place = f"topic={batch.topic!r} partition={self.partition}"
+        where = f"topic={batch.topic!r} partition={self.partition}"
         if not batch.done:
-            return f"<Delivery {place} pending>"
+            return f"<Delivery {where} pending>"
         if batch.error is not None:
-            return f"<Delivery {place} failed: {type(batch.error).__name__}>"
-        return f"<Delivery {place} offset={self.offset}>"
+            return f"<Delivery {where} failed: {type(batch.error).__name__}>"
+        return f"<Delivery {where} offset={self.offset}>"
 
 
 cdef DeliveryBatch finished(Delivery delivery, Py_ssize_t *index):

@@ -280,7 +280,7 @@ cdef class Gathering:
             self._time = _new_long(timestamp)
             self._time_is = timestamp
         for index in range(index, index + count):
-            aiok_append(results, placed(batch, index, self._time))
+            aiok_append(results, metadata_at(batch, index, self._time))
         return 0
 
 

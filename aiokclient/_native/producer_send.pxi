@@ -67,7 +67,7 @@ cdef class SendPath:
     # The `topic` argument of the last send, the dict in which it was found, and the topic's state.
     cdef object _recent
     cdef object _recent_of
-    cdef TopicState _recent_place
+    cdef TopicState _recent_target
 
     __class_getitem__ = classmethod(GenericAlias)
 
@@ -120,7 +120,7 @@ Raises the errors of `send`, and BufferExhaustedError if there is not enough roo
         if last is None:
             return False
         index = last._index
-        return locate(last._batch, &index).parked
+        return locate(last._batch, &index).in_overflow
 
 
 cdef inline object sent(
@@ -133,18 +133,18 @@ cdef inline object sent(
     object headers,
 ):
     cdef Delivery delivery
-    cdef TopicState place
+    cdef TopicState target
     if not self._usable or aiok_call(get_running_loop) is not self._loop:
         self._check()
     if topic is self._recent and self._topics is self._recent_of:
-        place = self._recent_place
+        target = self._recent_target
     else:
-        place = place_of(self, topic)
+        target = topic_of(self, topic)
     if not self._raw:
         key, value = self._serialized(topic, key, value, headers)
-    delivery = put(self, place, key, value, partition, timestamp, headers)
+    delivery = put(self, target, key, value, partition, timestamp, headers)
     if delivery is None:
-        return self._put(place, key, value, partition, timestamp, headers)
+        return self._put(target, key, value, partition, timestamp, headers)
     self._last = delivery
     return delivery
 
@@ -157,17 +157,17 @@ cdef PyObject *sent_plain(PyObject *self, PyObject *topic, PyObject *value) exce
 aiok_send_shortly(<PyTypeObject *>SendPath, sent_plain)
 
 
-cdef TopicState place_of(SendPath self, object topic):
+cdef TopicState topic_of(SendPath self, object topic):
     cdef PyObject *found = PyDict_GetItemWithError(self._topics, topic)
-    cdef TopicState place = self._topic(topic) if found == NULL else <object>found
+    cdef TopicState target = self._topic(topic) if found == NULL else <object>found
     if type(topic) is str:
-        self._recent, self._recent_of, self._recent_place = topic, self._topics, place
-    return place
+        self._recent, self._recent_of, self._recent_target = topic, self._topics, target
+    return target
 
 
 cdef Delivery put(
     SendPath self,
-    TopicState place,
+    TopicState target,
     object key,
     object value,
     object partition,
@@ -183,7 +183,7 @@ cdef Delivery put(
     cdef int overflow = 0
     cdef QueueState queue
     cdef BatchState batch
-    if place is None or not place.known:
+    if target is None or not target.known:
         return None
     if not take(key, &key_part) or not take(value, &value_part):
         return None
@@ -207,7 +207,7 @@ cdef Delivery put(
             return None
     else:
         return None
-    queue = choose(self, place, &key_part, partition, size)
+    queue = choose(self, target, &key_part, partition, size)
     if queue is None:
         return None
     batch = queue.open
@@ -273,31 +273,31 @@ cdef inline bint has_room(BatchState batch, Py_ssize_t size) noexcept:
 
 
 cdef QueueState choose(
-    SendPath self, TopicState place, Part *key, object partition, Py_ssize_t size
+    SendPath self, TopicState target, Part *key, object partition, Py_ssize_t size
 ):
     """Return the queue for a record of a known topic, or None if Python must choose it."""
     cdef QueueState queue
     cdef Py_ssize_t count, number
-    if place.sticky is not None and partition is None and self._chooses:
+    if target.sticky is not None and partition is None and self._chooses:
         if key.size < 0 or not self._hashes:
-            if place.sticky_left <= 0 or place.sticky.unsendable:
-                self._advance(place)
-            place.sticky_left -= size
-            return place.sticky
-    count = len(place.queues)
+            if target.sticky_left <= 0 or target.sticky.unsendable:
+                self._advance(target)
+            target.sticky_left -= size
+            return target.sticky
+    count = len(target.queues)
     if not may_choose(self, partition, count):
         return None
     if partition is not None:
         number = partition
-        return place.queues[number]
+        return target.queues[number]
     if key.size >= 0 and self._hashes:
-        return place.queues[(aiok_murmur2(key.at, key.size) & 0x7FFFFFFF) % count]
-    queue = self._advance(place)
-    place.sticky_left -= size
+        return target.queues[(aiok_murmur2(key.at, key.size) & 0x7FFFFFFF) % count]
+    queue = self._advance(target)
+    target.sticky_left -= size
     return queue
 
 
-cdef DeliveryRuns send_items(SendPath self, TopicState place, tuple items):
+cdef DeliveryRuns send_items(SendPath self, TopicState target, tuple items):
     """Do a `send_many` to a known topic. Return None, without any change, if Python must do it.
 
     First, all records are checked, their partitions are chosen, and the sizes for each partition
@@ -316,14 +316,14 @@ cdef DeliveryRuns send_items(SendPath self, TopicState place, tuple items):
     else:
         if largest + RECORD_OVERHEAD > self._largest:
             return None
-        return self._send_values(place, items, total + RECORD_OVERHEAD * count, now(self))
+        return self._send_values(target, items, total + RECORD_OVERHEAD * count, now(self))
     rows = <Row *>PyMem_Calloc(count, sizeof(Row))
     if rows == NULL:
         raise MemoryError
     try:
-        if not look(self, place, items, rows):
+        if not look(self, target, items, rows):
             return None
-        needs = settle(self, place, rows, count)
+        needs = settle(self, target, rows, count)
         if needs is None:
             return None
         self._reserve(needs)
@@ -332,12 +332,12 @@ cdef DeliveryRuns send_items(SendPath self, TopicState place, tuple items):
         PyMem_Free(rows)
 
 
-cdef bint look(SendPath self, TopicState place, tuple items, Row *rows) except -1:
+cdef bint look(SendPath self, TopicState target, tuple items, Row *rows) except -1:
     """Return whether native code can send all of the records.
 
     It chooses no partition, so that Python can begin again from the same state.
     """
-    cdef Py_ssize_t count = PyTuple_GET_SIZE(items), partitions = len(place.queues), i
+    cdef Py_ssize_t count = PyTuple_GET_SIZE(items), partitions = len(target.queues), i
     cdef int64_t time = now(self)
     cdef Part key, value
     for i in range(count):
@@ -351,7 +351,7 @@ cdef bint look(SendPath self, TopicState place, tuple items, Row *rows) except -
             rows[i].value = PyTuple_GET_ITEM(item, 1)
             rows[i].key = PyTuple_GET_ITEM(item, 2)
             rows[i].partition = PyTuple_GET_ITEM(item, 3)
-            if not same_topic(place, item) or not time_of(item, &rows[i].time):
+            if not same_topic(target, item) or not time_of(item, &rows[i].time):
                 return False
         else:
             rows[i].key = <PyObject *>None
@@ -366,7 +366,7 @@ cdef bint look(SendPath self, TopicState place, tuple items, Row *rows) except -
     return True
 
 
-cdef dict settle(SendPath self, TopicState place, Row *rows, Py_ssize_t count):
+cdef dict settle(SendPath self, TopicState target, Row *rows, Py_ssize_t count):
     """Choose the partition of each record. Return the bytes and records to add to each queue."""
     global send_serials
     cdef Part key
@@ -378,7 +378,7 @@ cdef dict settle(SendPath self, TopicState place, Row *rows, Py_ssize_t count):
     serial = send_serials
     for i in range(count):
         take(<object>rows[i].key, &key)
-        queue = choose(self, place, &key, <object>rows[i].partition, rows[i].size)
+        queue = choose(self, target, &key, <object>rows[i].partition, rows[i].size)
         if queue is None:
             return None
         rows[i].queue = <PyObject *>queue
@@ -397,17 +397,17 @@ cdef inline bint may_choose(SendPath self, object partition, Py_ssize_t count) e
     return PyLong_CheckExact(partition) and 0 <= partition < count
 
 
-cdef bint same_topic(TopicState place, object record) except -1:
+cdef bint same_topic(TopicState target, object record) except -1:
     """Return whether a ProducerRecord is for this topic and has no headers."""
     headers = <object>PyTuple_GET_ITEM(record, 5)
     topic = <object>PyTuple_GET_ITEM(record, 0)
     if headers is not NO_HEADERS:
         return False
-    return topic is place.name or (type(topic) is str and topic == place.name)
+    return topic is target.name or (type(topic) is str and topic == target.name)
 
 
 cdef bint time_of(object record, int64_t *time) except -1:
-    """Return whether its timestamp is None or valid. A valid one is stored in `time`."""
+    """Return whether a ProducerRecord has no timestamp or a valid one, which `time` is set to."""
     cdef int overflow = 0
     timestamp = <object>PyTuple_GET_ITEM(record, 4)
     if timestamp is None:

@@ -71,6 +71,10 @@ cdef class DeliveryBatch(Owner):
         """Return the metadata of a written record that was sent with `timestamp`."""
         return owned(metadata(self, index, timestamp))
 
+    def keep_report(self, report):
+        """Keep the object that logs the failure when it can no longer be retrieved."""
+        self.report = report
+
     def wake(self):
         """Wake all waiting tasks, so that they look for an outcome again."""
         self.run_changed(self._hooks.loop)
@@ -273,12 +277,12 @@ cdef PyObject *metadata(
 ) except NULL:
     cdef PyObject *time = _new_long(batch.append_time if batch.append_time >= 0 else timestamp)
     try:
-        return placed(batch, index, time)
+        return metadata_at(batch, index, time)
     finally:
         _decref(time)
 
 
-cdef PyObject *placed(DeliveryBatch batch, Py_ssize_t index, PyObject *time) except NULL:
+cdef PyObject *metadata_at(DeliveryBatch batch, Py_ssize_t index, PyObject *time) except NULL:
     return aiok_plain_tuple(
         metadata_spares,
         <PyTypeObject *>METADATA,
@@ -309,9 +313,20 @@ cdef class BatchState(DeliveryBatch):
         """Set the builder to which records are appended."""
         self.builder = builder
 
-    def add(self, timestamp, key, value, headers):
-        """Add a record to the builder. Return its index there, or -1 if it does not fit."""
-        return self.builder.append(timestamp, key, value, headers)
+    def append(self, Py_ssize_t size, timestamp, key, value, headers):
+        """Append a record that takes at most `size` bytes. Return its index.
+
+        Return -1 if it does not fit in the batch, or if fewer than `size` bytes are reserved.
+        """
+        cdef Py_ssize_t index
+        if not has_room(self, size):
+            return -1
+        index = self.builder.append(timestamp, key, value, headers)
+        if index >= 0:
+            self.left -= size
+            if timestamp != self.stamp:
+                self.note(index, timestamp)
+        return index
 
     def partition_of(self, Py_ssize_t index):
         """Return the batch's partition, or the one that the application chose for the record."""

@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from aiokclient.producer.batching.topic import Topic
     from aiokclient.producer.delivery.failures import Failures
 
-__all__ = ["known", "parked", "prepared", "unparked", "while_open"]
+__all__ = ["in_overflow", "known", "out_of_overflow", "prepared", "while_open"]
 
 
-def parked(delivery: Delivery) -> bool:
+def in_overflow(delivery: Delivery) -> bool:
     """Return whether the record is in the overflow queue."""
-    return delivery.located()[0].parked
+    return delivery.located()[0].in_overflow
 
 
-async def unparked(delivery: Delivery) -> None:
+async def out_of_overflow(delivery: Delivery) -> None:
     """Wait until the record has left the overflow queue, or has its outcome."""
-    while (batch := delivery.located()[0]).parked and not batch.done:
+    while (batch := delivery.located()[0]).in_overflow and not batch.done:
         await batch.changed()
 
 

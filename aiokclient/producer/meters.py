@@ -48,14 +48,14 @@ class ProducerMeters:
         self._noted.clear()
         self._queued.observe_all(queued)
         self._batch_bytes.observe_all(sizes)
-        self._written.value += sum(counts)
+        self._written.add(sum(counts))
         if len(set(topics)) == 1:
             topics, counts, sizes = topics[:1], (sum(counts),), (sum(sizes),)
         for topic, count, size in zip(topics, counts, sizes, strict=True):
-            self._records.of(topic).value += count
-            self._bytes.of(topic).value += size
+            self._records.of(topic).add(count)
+            self._bytes.of(topic).add(size)
 
-    def given_up(self, batch: QueuedBatch) -> None:
+    def failed(self, batch: QueuedBatch) -> None:
         """Record a batch that failed, unless it was never sent."""
         if batch.attempt:
             self._queued.observe(batch.first_sent - batch.created)

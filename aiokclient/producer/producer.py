@@ -74,9 +74,10 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         super().__init__(config, client)
         self._options = config
         self._accept(config)
-        self._turn = 0.0
+        self._yielded_at = 0.0
+        """The time at which `drain` last yielded to the event loop."""
         self._last_transaction: Transaction | None = None
-        self._given: list[tuple[Anchor[Any], Any]] = []
+        self._functions: list[tuple[Anchor[Any], Any]] = []
         """The application's functions, which may hold references to this object."""
 
     # -- sending
@@ -196,13 +197,13 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         """
         try:
             self._check()
-            if self._last is not None and backpressure.parked(self._last):
-                await backpressure.unparked(self._last)
+            if self._last is not None and backpressure.in_overflow(self._last):
+                await backpressure.out_of_overflow(self._last)
                 self._check()
-                self._turn = self._clock.monotonic()
-            elif self._clock.monotonic() - self._turn >= SLICE_S:
+                self._yielded_at = self._clock.monotonic()
+            elif self._clock.monotonic() - self._yielded_at >= SLICE_S:
                 await asyncio.sleep(0)
-                self._turn = self._clock.monotonic()
+                self._yielded_at = self._clock.monotonic()
         except BaseException as error:
             let_go(error, self)
             del self
@@ -408,7 +409,7 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
     # -- lifecycle
 
     async def _open(self) -> None:
-        self._given.clear()
+        self._functions.clear()
         callback = self._weakly(self._options.on_delivery_error)
         options = for_background(self._options)
         object.__setattr__(options, "partitioner", self._weakly(self._options.partitioner))
@@ -432,18 +433,18 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
 
     def _hold(self) -> None:
         super()._hold()
-        for anchor, given in self._given:
-            anchor.hold(given)
+        for anchor, function in self._functions:
+            anchor.hold(function)
 
-    def _weakly(self, given: Callable[..., Any] | None) -> Callable[..., Any] | None:
+    def _weakly(self, function: Callable[..., Any] | None) -> Callable[..., Any] | None:
         """Return a function that calls the given one while this object exists.
 
         It keeps no strong reference to this object.
         """
-        if given is None:
+        if function is None:
             return None
-        anchor = Anchor(given)
-        self._given.append((anchor, given))
+        anchor = Anchor(function)
+        self._functions.append((anchor, function))
         return anchor.call()
 
     async def _shutdown(self, graceful: bool, timeout: float) -> None:

@@ -150,19 +150,13 @@ class Sends(SendPath[K, V], Generic[K, V]):
                 else:
                     queue = engine.routing.partitioner.choose(topic, key, size)
                 batch = queue.open
-                if (
-                    batch is None
-                    or batch.left < size
-                    or (index := batch.add(timestamp, key, value, headers)) < 0
-                ):
+                index = -1
+                if batch is not None:
+                    index = batch.append(size, timestamp, key, value, headers)
+                if batch is None or index < 0:
                     batch, index = engine.accumulator.append(
                         queue, timestamp, key, value, headers, size
                     )
-                else:
-                    # This is not a method, because a call for each record would cost too much.
-                    batch.left -= size
-                    if timestamp != batch.stamp:
-                        batch.note(index, timestamp)
             except (TypeError, AttributeError, ValueError) as error:
                 raise self._unfit(topic.name, error, headers) from error
             if batch.explicit is not None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
 from typing import Any, overload
 
@@ -18,10 +18,12 @@ from aiokclient.producer.delivery.delivery import Delivery, DeliveryBatch
 from aiokclient.producer.fairness import SLICE_S
 from aiokclient.types import RecordMetadata
 
-__all__ = ["STRIDE", "DeliveryRuns", "Run", "gather", "runs_of"]
+__all__ = ["DeliveryRuns", "Gathering", "Run", "gathered", "runs_of"]
 
 STRIDE = 2048
 """Number of records between two reads of the clock. They take much less than one time slice."""
+SLICE_STRIDES = 16
+"""Number of strides after which `gathered` yields even if little time has passed."""
 
 
 class DeliveryRuns:
@@ -108,38 +110,79 @@ def _joined(deliveries: Iterable[Delivery]) -> Iterator[Run]:
         yield Run(batch, first, size, timestamp)
 
 
-async def in_slices(runs: Iterable[Run], clock: Clock) -> AsyncIterator[Run]:
-    """Yield the runs, and yield to the event loop every few milliseconds."""
-    seen, until = 0, clock.monotonic() + SLICE_S
-    for run in runs:
-        yield run
-        seen += run.size
-        if seen >= STRIDE:
-            seen = 0
-            if clock.monotonic() >= until:
-                await asyncio.sleep(0)
-                until = clock.monotonic() + SLICE_S
+class Gathering:
+    """The two passes of `gather`: it demands all batches, and then it collects the outcomes.
 
+    Each step handles about `limit` deliveries. It returns None when all are handled, True if there
+    are more, and a batch if the next step must wait for a change of that batch.
+    """
 
-async def gather(
-    deliveries: Iterable[Delivery], clock: Clock, *, return_exceptions: bool
-) -> list[Any]:
-    """Wait for the deliveries and return their outcomes in order; see `Producer.gather`."""
-    if not isinstance(deliveries, Sequence):
-        deliveries = list(deliveries)
-    last: DeliveryBatch | None = None
-    async for batch, _, _, _ in in_slices(runs_of(deliveries), clock):
-        if batch is not last:
-            _demand(batch)
-            last = batch
-    results: list[Any] = []
-    first: KafkaError | None = None
-    async for run in in_slices(runs_of(deliveries), clock):
-        error = await _collect(run, results)
-        first = first or error
-    if first is not None and not return_exceptions:
-        raise first.with_traceback(None)
-    return results
+    def __init__(self, deliveries: Iterable[Delivery]) -> None:
+        if not isinstance(deliveries, Sequence):
+            deliveries = list(deliveries)
+        self.results: list[Any] = []
+        self.failure: KafkaError | None = None
+        """The first failure among the results."""
+        self._to_demand = runs_of(deliveries)
+        self._to_collect = runs_of(deliveries)
+        self._next: list[Run] = []
+        """The runs to collect next, in reverse order."""
+        self._demanded: DeliveryBatch | None = None
+        self._called: DeliveryBatch | None = None
+        """The last batch whose callbacks were waited for."""
+
+    def demand(self, limit: int) -> bool | None:
+        """Send the batches without lingering, because a task waits for them."""
+        seen = 0
+        for batch, _, count, _ in self._to_demand:
+            if batch is not self._demanded:
+                _demand(batch)
+                self._demanded = batch
+            seen += count
+            if seen >= limit:
+                return True
+        return None
+
+    def collect(self, limit: int) -> bool | DeliveryBatch | None:
+        """Append outcomes to `results`."""
+        seen = 0
+        while seen < limit:
+            run = self._next.pop() if self._next else next(self._to_collect, None)
+            if run is None:
+                return None
+            batch, index, count, timestamp = run
+            if not batch.done and index + count > batch.moved:
+                _demand(batch)
+                self._next.append(run)
+                return batch
+            if batch.calling and batch is not self._called:
+                self._called = batch  # Callbacks that were added before run first.
+                self._next.append(run)
+                return batch
+            if index < batch.moved:
+                self._next += [
+                    Run(*batch.locate(at), 1, timestamp)
+                    for at in range(index + count - 1, index - 1, -1)
+                ]
+                continue
+            self._append(run)
+            seen += count
+        return True
+
+    def _append(self, run: Run) -> None:
+        """Append the outcomes of a run whose batch has its outcome."""
+        batch, index, count, timestamp = run
+        error = batch.retrieve(index) if count == 1 else batch.retrieve_run(index, count)
+        if error is not None:
+            self.failure = self.failure or error
+            self.results.extend(repeat(error, count))
+            return
+        base, partition = batch.base_offset, batch.partition
+        assert partition is not None
+        time = batch.append_time if batch.append_time >= 0 else timestamp
+        offsets = range(base + index, base + index + count) if base >= 0 else repeat(-1, count)
+        fields = zip(repeat(batch.topic), repeat(partition), offsets, repeat(time), strict=False)
+        self.results.extend(map(RecordMetadata._make, fields))
 
 
 def _demand(batch: DeliveryBatch) -> None:
@@ -148,39 +191,18 @@ def _demand(batch: DeliveryBatch) -> None:
         _demand(target)
 
 
-async def _collect(run: Run, results: list[Any]) -> KafkaError | None:
-    """Append the outcomes of a run, and return its first failure."""
-    batch, index, count, timestamp = run
-    while not batch.done and index + count > batch.moved:
-        _demand(batch)
-        await batch.changed()
-    if batch.calling and batch.done:
-        await batch.changed()
-    if index < batch.moved:
-        return await _collect_moved(run, results)
-    error = batch.retrieve(index) if count == 1 else batch.retrieve_run(index, count)
-    if error is not None:
-        results.extend(repeat(error, count))
-        return error
-    base, partition = batch.base_offset, batch.partition
-    assert partition is not None
-    time = batch.append_time if batch.append_time >= 0 else timestamp
-    if count == 1:
-        results.append(
-            RecordMetadata(batch.topic, partition, base + index if base >= 0 else -1, time)
-        )
-        return None
-    offsets = range(base + index, base + index + count) if base >= 0 else repeat(-1, count)
-    fields = zip(repeat(batch.topic), repeat(partition), offsets, repeat(time), strict=False)
-    results.extend(map(RecordMetadata._make, fields))
-    return None
-
-
-async def _collect_moved(run: Run, results: list[Any]) -> KafkaError | None:
-    """Do the same as `_collect`, record by record, for a run that has moved to other batches."""
-    first: KafkaError | None = None
-    for i in range(run.first, run.first + run.size):
-        batch, index = run.batch.locate(i)
-        error = await _collect(Run(batch, index, 1, run.timestamp), results)
-        first = first or error
-    return first
+async def gathered(work: Gathering, clock: Clock, *, return_exceptions: bool) -> list[Any]:
+    """Take all steps of a gathering. Yield to the event loop every few milliseconds."""
+    for step in (work.demand, work.collect):
+        strides, until = 0, clock.monotonic() + SLICE_S
+        while (found := step(STRIDE)) is not None:
+            strides += 1
+            if found is not True:
+                assert found
+                await found.changed()
+            elif strides % SLICE_STRIDES == 0 or clock.monotonic() >= until:
+                await asyncio.sleep(0)
+                until = clock.monotonic() + SLICE_S
+    if work.failure is not None and not return_exceptions:
+        raise work.failure.with_traceback(None)
+    return work.results

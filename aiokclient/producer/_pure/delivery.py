@@ -72,8 +72,8 @@ class DeliveryBatch(Owner):
         "count",
         "demanded",
         "error",
+        "in_overflow",
         "moved",
-        "parked",
         "partition",
         "report",
         "topic",
@@ -88,7 +88,8 @@ class DeliveryBatch(Owner):
         self.moved = 0
         """Index of the first record that has not moved to another batch."""
         self.demanded = False
-        self.parked = False
+        self.in_overflow = False
+        """Whether the batch is in the overflow queue."""
         self.error: KafkaError | None = None
         self.base_offset = -1
         self.append_time = -1
@@ -113,6 +114,10 @@ class DeliveryBatch(Owner):
         self.error = error
         self.unretrieved = self.count - self.moved
         self._settle()
+
+    def keep_report(self, report: object) -> None:
+        """Keep the object that logs the failure when it can no longer be retrieved."""
+        self.report = report
 
     def forward(self, count: int, batch: DeliveryBatch, index: int) -> None:
         """Move the next `count` records to `batch`, where they begin at `index`."""
@@ -354,9 +359,9 @@ class Delivery:
 
     def __repr__(self) -> str:
         batch, _ = self.located()
-        place = f"topic={batch.topic!r} partition={self.partition}"
+        where = f"topic={batch.topic!r} partition={self.partition}"
         if not batch.done:
-            return f"<Delivery {place} pending>"
+            return f"<Delivery {where} pending>"
         if batch.error is not None:
-            return f"<Delivery {place} failed: {type(batch.error).__name__}>"
-        return f"<Delivery {place} offset={self.offset}>"
+            return f"<Delivery {where} failed: {type(batch.error).__name__}>"
+        return f"<Delivery {where} offset={self.offset}>"

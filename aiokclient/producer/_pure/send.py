@@ -134,4 +134,4 @@ class SendPath(Generic[K, V]):
     @property
     def full(self) -> bool:
         """Whether the record sent last is in the overflow queue, which `drain()` empties."""
-        return self._last is not None and self._last.located()[0].parked
+        return self._last is not None and self._last.located()[0].in_overflow

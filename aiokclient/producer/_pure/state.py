@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from aiokclient.producer._pure.delivery import DeliveryBatch, DeliveryHooks
@@ -23,7 +22,7 @@ Q = TypeVar("Q", bound="QueueState")
 class BatchState(DeliveryBatch):
     """A batch to which records are appended."""
 
-    __slots__ = ("add", "builder", "explicit", "left", "reserved", "stamp", "stamps")
+    __slots__ = ("builder", "explicit", "left", "reserved", "stamp", "stamps")
 
     def __init__(
         self, topic: str, partition: int | None, hooks: DeliveryHooks, builder: RecordBatchBuilder
@@ -47,7 +46,27 @@ class BatchState(DeliveryBatch):
     def use(self, builder: RecordBatchBuilder) -> None:
         """Set the builder to which records are appended."""
         self.builder = builder
-        self.add: Callable[[int, bytes | None, bytes | None, Headers], int] = builder.append
+
+    def append(
+        self,
+        size: int,
+        timestamp: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers,
+    ) -> int:
+        """Append a record that takes at most `size` bytes. Return its index.
+
+        Return -1 if it does not fit in the batch, or if fewer than `size` bytes are reserved.
+        """
+        if self.left < size and self.room() < size:
+            return -1
+        index = self.builder.append(timestamp, key, value, headers)
+        if index >= 0:
+            self.left -= size
+            if timestamp != self.stamp:
+                self.note(index, timestamp)
+        return index
 
     def partition_of(self, index: int) -> int | None:
         """Return the batch's partition, or the one that the application chose for the record."""

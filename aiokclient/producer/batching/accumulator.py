@@ -145,22 +145,18 @@ class Accumulator:
         """
         batch = queue.open
         if batch is not None:
-            if batch.left >= need or batch.room() >= need or self._grow(batch, need):
-                index = batch.add(timestamp, key, value, headers)
-                if index >= 0:
-                    batch.left -= need
-                    if timestamp != batch.stamp:
-                        batch.note(index, timestamp)
-                    return batch, index
+            index = batch.append(need, timestamp, key, value, headers)
+            if index < 0 and batch.room() < need and self._grow(batch, need):
+                index = batch.append(need, timestamp, key, value, headers)
+            if index >= 0:
+                return batch, index
             self.close(queue)
         batch = self.begin(queue, need, forced=forced)
         try:
-            index = batch.add(timestamp, key, value, headers)
+            index = batch.append(need, timestamp, key, value, headers)
         except BaseException:
             self._undo(batch)
             raise
-        batch.left -= need
-        batch.note(index, timestamp)
         self.opened(batch)
         return batch, index
 
@@ -242,7 +238,7 @@ class Accumulator:
             limit=limit,
             likely=size,
         )
-        parked = room is not Room.BUFFER
+        in_overflow = room is not Room.BUFFER
         batch = ProducerBatch(
             queue.topic.name,
             queue,
@@ -250,12 +246,12 @@ class Accumulator:
             builder,
             self._clock.monotonic(),
             size,
-            parked,
+            in_overflow,
             self._linger_s <= 0,
         )
-        self.memory.take(queue, size, parked)
+        self.memory.take(queue, size, in_overflow)
         queue.begin(batch)
-        if parked:
+        if in_overflow:
             self._overflowing[queue.unsendable][queue] = None
         return batch
 
@@ -264,9 +260,9 @@ class Accumulator:
         self.pending[batch] = None
         self.active[batch.queue] = None
         self.deadline_timer.arm()
-        if batch.parked:
+        if batch.in_overflow:
             self._move_in(batch.queue.unsendable, beyond=False)
-            if batch.parked and not batch.queue.unsendable:
+            if batch.in_overflow and not batch.queue.unsendable:
                 self.callbacks.soon(self._move_in, False)
         if batch.due:
             batch.queue.poke(at_once=True)
@@ -288,11 +284,11 @@ class Accumulator:
 
     def _reserve(self, batch: QueuedBatch, size: int) -> bool:
         queue = batch.queue
-        pool = self.memory.overflow if batch.parked else self.memory.buffer
-        held = queue.overflowed if batch.parked else queue.buffered
+        pool = self.memory.overflow if batch.in_overflow else self.memory.buffer
+        held = queue.overflowed if batch.in_overflow else queue.buffered
         if size > pool.room(queue.unsendable, held):
             return False
-        self.memory.take(queue, size, batch.parked)
+        self.memory.take(queue, size, batch.in_overflow)
         batch.reserve(size)
         return True
 
@@ -317,7 +313,7 @@ class Accumulator:
         # by one, and no thread may use its builder then.
         if batch.builder.size >= self._thread_bytes and queue.partition is not None:
             self.prepare(batch)
-        if not batch.parked:
+        if not batch.in_overflow:
             queue.poke()
 
     def prepare(self, batch: QueuedBatch) -> bool:
@@ -354,7 +350,7 @@ class Accumulator:
         size = batch.builder.size
         batch.queue.expect(size)
         if batch.reserved - size > SLACK:
-            self.memory.give(batch.queue, batch.trim(), batch.parked)
+            self.memory.give(batch.queue, batch.trim(), batch.in_overflow)
 
     def _lingered(self) -> None:
         self._linger_timer = None
@@ -363,7 +359,7 @@ class Accumulator:
         while lingering and (lingering[0][0] <= now or lingering[0][1].size):
             batch = lingering.popleft()[1]
             batch.end_linger()
-            if not batch.done and not batch.parked:
+            if not batch.done and not batch.in_overflow:
                 batch.queue.poke()
         if lingering:
             self._linger_timer = self.callbacks.at(lingering[0][0], self._lingered)
@@ -393,7 +389,7 @@ class Accumulator:
         self.pending.pop(batch, None)
         if batch.done:
             return
-        self.meters.given_up(batch)
+        self.meters.failed(batch)
         if self._categorize is not None:
             error = batch.with_partition(self._categorize(error))
         for failed in batch.fail_records(error):
@@ -408,12 +404,12 @@ class Accumulator:
 
     def release(self, batch: QueuedBatch) -> None:
         """Release the memory of a batch whose bytes are no longer used."""
-        queue, size, parked = batch.queue, batch.reserved, batch.parked
+        queue, size, in_overflow = batch.queue, batch.reserved, batch.in_overflow
         batch.free()
         if not size:
             return
-        self.memory.give(queue, size, parked)
-        if parked and not queue.overflowed:
+        self.memory.give(queue, size, in_overflow)
+        if in_overflow and not queue.overflowed:
             self._overflowing[queue.unsendable].pop(queue, None)
         if self._overflowing[queue.unsendable]:
             self._move_in(queue.unsendable)
@@ -434,7 +430,7 @@ class Accumulator:
         queue = batch.queue
         queue.replace(batch, parts)
         for part in parts:
-            self.memory.take(queue, part.reserved, parked=False)
+            self.memory.take(queue, part.reserved, in_overflow=False)
             self.pending[part] = None
         batch.vacate()
         self.forget(batch)
@@ -474,8 +470,8 @@ class Accumulator:
         size = batch.reserved
         if not self.memory.may_move_in(queue, size, beyond=beyond):
             return False
-        self.memory.give(queue, size, parked=True)
-        self.memory.take(queue, size, parked=False)
+        self.memory.give(queue, size, in_overflow=True)
+        self.memory.take(queue, size, in_overflow=False)
         queue.leave_overflow()
         if not queue.overflowed:
             self._overflowing[queue.unsendable].pop(queue, None)

@@ -1,7 +1,7 @@
 """A batch of records of one partition, from its first record to its outcome.
 
 `stages` has the table of a batch's stages. Everything that changes a batch is a method here; other
-modules read its attributes. The exception is `left`, which the path of each record decreases.
+modules read its attributes.
 """
 
 from __future__ import annotations
@@ -83,13 +83,13 @@ class ProducerBatch(BatchState, Generic[Q_co]):
         builder: RecordBatchBuilder,
         created: float,
         reserved: int = 0,
-        parked: bool = False,
+        in_overflow: bool = False,
         due: bool = False,
     ) -> None:
-        """Open a batch with `reserved` bytes of memory, in the overflow queue if `parked`."""
+        """Open a batch with `reserved` bytes of memory, in the overflow queue if `in_overflow`."""
         super().__init__(topic, queue.partition, hooks, builder)
-        if parked:
-            self.parked = True
+        if in_overflow:
+            self.in_overflow = True
         if reserved:
             self.reserved = reserved
             self.room()
@@ -153,14 +153,14 @@ class ProducerBatch(BatchState, Generic[Q_co]):
         keeps does not hold them.
         """
         self.reserved = self.left = 0
-        self.parked = False
+        self.in_overflow = False
         if self.done and not self.compressing:
             self.use(EMPTY)
             self.whole = None
 
     def leave_overflow(self) -> None:
         """Mark the batch as moved from the overflow queue into the buffer."""
-        self.parked = False
+        self.in_overflow = False
 
     def choose_partitions(self, partition: int, count: int = 1) -> None:
         """Store the partition that the application chose for the last `count` records.

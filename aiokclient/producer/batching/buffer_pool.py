@@ -130,9 +130,9 @@ class Memory:
         """Return how many bytes all unsendable partitions may take in both pools together."""
         return sum(max(0, pool.half - pool.unsendable) for pool in (self.buffer, self.overflow))
 
-    def take(self, account: Account, size: int, parked: bool) -> None:
+    def take(self, account: Account, size: int, in_overflow: bool) -> None:
         """Account for `size` more bytes of a partition."""
-        if parked:
+        if in_overflow:
             account.overflowed += size
             self.overflow.add(account.unsendable, size)
         else:
@@ -144,9 +144,9 @@ class Memory:
                 buffer.total += size
                 buffer.free -= size
 
-    def give(self, account: Account, size: int, parked: bool) -> None:
+    def give(self, account: Account, size: int, in_overflow: bool) -> None:
         """Release `size` bytes of a partition."""
-        self.take(account, -size, parked)
+        self.take(account, -size, in_overflow)
 
     def set_unsendable(self, account: Account, unsendable: bool) -> None:
         """Set whether the batches of the partition cannot be sent now."""

@@ -133,10 +133,10 @@ class PartitionQueue(Account):
         """Yield all batches without an outcome, the oldest first."""
         yield from self.sent
         yield from self.closed
-        if self.open is not None and not self.open.parked:
+        if self.open is not None and not self.open.in_overflow:
             yield self.open
         yield from self.overflow
-        if self.open is not None and self.open.parked:
+        if self.open is not None and self.open.in_overflow:
             yield self.open
 
     def oldest(self) -> QueuedBatch | None:
@@ -158,7 +158,7 @@ class PartitionQueue(Account):
         batch, self.open = self.open, None
         if batch is not None:
             batch.close()
-            (self.overflow if batch.parked else self.closed).append(batch)
+            (self.overflow if batch.in_overflow else self.closed).append(batch)
         return batch
 
     def expect(self, size: int) -> None:
@@ -241,7 +241,7 @@ class PartitionQueue(Account):
             return self.sent[self.in_flight]
         if not self.closed:
             batch = self.open
-            if batch is None or batch.parked or not (batch.due or (batch.demanded and idle)):
+            if batch is None or batch.in_overflow or not (batch.due or (batch.demanded and idle)):
                 return None
             self.close_open()
         return self.closed[0]

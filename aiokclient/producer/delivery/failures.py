@@ -113,7 +113,7 @@ class Failures:
         failed = FailedBatch(batch.topic, batch.error, batch.unretrieved, self._final)
         if len(self._batches) < KEPT:
             self._batches[failed] = None
-        batch.report = Report(failed, self._gone)
+        batch.keep_report(Report(failed, self._gone))
         self._on_failed(batch)
         for watcher in list(self._watchers):
             watcher(None)

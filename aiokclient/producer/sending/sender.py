@@ -215,7 +215,7 @@ class Sender:
         batch = queue.next(not self.in_flight, self._limit)
         if batch is None:
             waiting = queue.open
-            if waiting is not None and waiting.demanded and not waiting.parked:
+            if waiting is not None and waiting.demanded and not waiting.in_overflow:
                 self._awaited[queue] = None
             return None
         if batch.in_log is InLog.UNKNOWABLE:

@@ -172,8 +172,8 @@ class TestClose:
         await producer.prepare(topic)
         cluster.pause(1)
         deliveries = producer.send_many(topic, [b"v"] * 1000)
-        parked = producer.send("not-known", b"v")
-        waiting = asyncio.ensure_future(parked)
+        waiting_record = producer.send("not-known", b"v")
+        waiting = asyncio.ensure_future(waiting_record)
         await producer.close(timeout)
         results = await producer.gather(deliveries, return_exceptions=True)
         assert {type(each) for each in results} == {ClosedError}

@@ -35,14 +35,14 @@ def fill(producer: Producer[Any, Any], topic: str, **options: Any) -> tuple[list
     Return the deliveries in the buffer and those in the overflow queue.
     """
     taken: list[Any] = []
-    parked: list[Any] = []
+    overflowing: list[Any] = []
     while True:
         try:
             delivery = producer.send(topic, VALUE, **options)
         except BufferExhaustedError:
-            return taken, parked
-        (parked if producer.full else taken).append(delivery)
-        assert not (parked and delivery in taken), (
+            return taken, overflowing
+        (overflowing if producer.full else taken).append(delivery)
+        assert not (overflowing and delivery in taken), (
             "no record may enter the buffer before the overflow queue"
         )
 
@@ -52,15 +52,15 @@ class TestRoom:
         self, small: Producer[Any, Any], topic: str, cluster: EmbeddedCluster
     ) -> None:
         cluster.pause(1)
-        taken, parked = fill(small, topic)
+        taken, overflowing = fill(small, topic)
         # A record takes a little less than a thousand bytes.
         assert 90 <= len(taken) <= 105
-        assert 90 <= len(parked) <= 105
+        assert 90 <= len(overflowing) <= 105
         with pytest.raises(BufferExhaustedError, match=r"drain\(\)"):
             small.send(topic, VALUE)
         assert small.full, "the last record must still be in the overflow queue"
         cluster.resume(1)
-        results = await small.gather(taken + parked)
+        results = await small.gather(taken + overflowing)
         assert [metadata.offset for metadata in results] == [*range(1, len(results) + 1)]
         assert not small.full
 
@@ -68,7 +68,7 @@ class TestRoom:
         self, small: Producer[Any, Any], topic: str, cluster: EmbeddedCluster
     ) -> None:
         cluster.pause(1)
-        _, parked = fill(small, topic)
+        _, overflowing = fill(small, topic)
         draining = asyncio.create_task(small.drain())
         await asyncio.sleep(0.01)
         assert not draining.done()
@@ -76,7 +76,7 @@ class TestRoom:
         await draining
         assert not small.full
         await small.drain()
-        await small.gather(parked)
+        await small.gather(overflowing)
 
     async def test_drain_returns_immediately_when_no_record_is_queued(
         self, small: Producer[Any, Any], topic: str, cluster: EmbeddedCluster
@@ -94,7 +94,7 @@ class TestRoom:
         self, small: Producer[Any, Any], topic: str, cluster: EmbeddedCluster, how: str
     ) -> None:
         cluster.pause(1)
-        taken, parked = fill(small, topic)
+        taken, overflowing = fill(small, topic)
         if how == "asyncio":
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(small.drain(), 0.01)
@@ -104,7 +104,7 @@ class TestRoom:
             assert scope.cancelled_caught
         assert small.full
         cluster.resume(1)
-        await small.gather(taken + parked)
+        await small.gather(taken + overflowing)
 
     async def test_drain_ends_when_the_record_has_its_outcome(
         self, make: Make, topic: str, cluster: EmbeddedCluster
@@ -329,12 +329,12 @@ class TestWhatCannotBeSent:
         This covers topics that do not exist and partitions that have no leader.
         """
         async with make(buffer_memory=MEMORY, close_timeout_ms=0) as producer:
-            taken, parked = fill(producer, "not-there-1")
+            taken, overflowing = fill(producer, "not-there-1")
             assert 18 <= len(taken) <= 26, "a quarter of the buffer"
-            assert 18 <= len(parked) <= 26, "a quarter of the overflow queue"
+            assert 18 <= len(overflowing) <= 26, "a quarter of the overflow queue"
             fill(producer, "not-there-2")
-            taken, parked = fill(producer, "not-there-3")
-            assert len(taken) + len(parked) <= 4, (
+            taken, overflowing = fill(producer, "not-there-3")
+            assert len(taken) + len(overflowing) <= 4, (
                 "the first two topics must hold the permitted half"
             )
             with pytest.raises(BufferExhaustedError, match=r"drain\(\)"):

@@ -30,13 +30,13 @@ def fill(producer: Any, topic: str, partition: int | None = None) -> tuple[list[
     Return the buffered deliveries and those in the overflow queue.
     """
     taken: list[Any] = []
-    parked: list[Any] = []
+    overflowing: list[Any] = []
     while True:
         try:
             delivery = producer.send(topic, VALUE, partition=partition)
         except BufferExhaustedError:
-            return taken, parked
-        (parked if producer.full else taken).append(delivery)
+            return taken, overflowing
+        (overflowing if producer.full else taken).append(delivery)
 
 
 @pytest.mark.fault(39)
@@ -47,10 +47,10 @@ def test_send_raises_after_the_buffer_and_the_overflow_queue_are_full(
         async with world.producer(buffer_memory=MEMORY, batch_size=16_384) as producer:
             await producer.send("t", b"warm up")
             with world.cluster.delay(ApiKey.PRODUCE, 0.5, times=3):
-                taken, parked = fill(producer, "t")
+                taken, overflowing = fill(producer, "t")
                 # Each record takes a little less than a thousand bytes.
                 assert len(taken) in range(195, 208)
-                assert len(parked) in range(195, 208)
+                assert len(overflowing) in range(195, 208)
                 assert MEMORY < max(memory_totals) <= 2 * MEMORY
                 for _ in range(3):
                     with pytest.raises(BufferExhaustedError, match=r"drain\(\)"):
@@ -58,10 +58,10 @@ def test_send_raises_after_the_buffer_and_the_overflow_queue_are_full(
                 assert producer.full
                 await producer.drain()
                 assert not producer.full
-                assert not parked[-1].done(), (
+                assert not overflowing[-1].done(), (
                     "the record has left the overflow queue, but it has not been delivered"
                 )
-            results = await producer.gather(taken + parked)
+            results = await producer.gather(taken + overflowing)
         assert [result.offset for result in results] == list(range(1, len(results) + 1))
         assert len(world.cluster.records("t")) == len(results) + 1
 
@@ -74,13 +74,13 @@ def test_moving_in_begins_below_three_quarters() -> None:
             await producer.send("t", b"warm up")
             memory = memory_of(producer)
             with world.cluster.delay(ApiKey.PRODUCE, 0.1):
-                taken, parked = fill(producer, "t")
+                taken, overflowing = fill(producer, "t")
                 assert memory.buffer.in_use > MEMORY * 0.9
                 await taken[0]
                 assert memory.buffer.in_use > MEMORY * 0.75
-                assert parked[0].located()[0].parked
+                assert overflowing[0].located()[0].in_overflow
                 await taken[-1]
-                assert not parked[0].located()[0].parked
+                assert not overflowing[0].located()[0].in_overflow
                 await producer.flush()
 
     simulate(scenario)

@@ -43,6 +43,14 @@ NATIVE: Any = SimpleNamespace(
     Delivery=native.Delivery,
     DeliveryBatch=native.DeliveryBatch,
 )
+
+
+def pure_gather(several: Any, clock: Any, *, return_exceptions: bool) -> Any:
+    """Do the same as `gather`, by the steps in Python."""
+    work = pure_deliveries.Gathering(several)
+    return pure_deliveries.gathered(work, clock, return_exceptions=return_exceptions)
+
+
 FIELDS = ("topic", "partition", "offset", "timestamp", "done", "result", "exception")
 
 
@@ -198,7 +206,7 @@ def test_native_and_pure_gather_give_the_same(
             world.batches[0].emptied()
         return plain(await task), world.batches[0].unretrieved, world.batches[1].unretrieved
 
-    assert asyncio.run(go(gather)) == asyncio.run(go(pure_deliveries.gather))
+    assert asyncio.run(go(gather)) == asyncio.run(go(pure_gather))
 
 
 @given(
@@ -223,12 +231,17 @@ def test_native_and_pure_sequences_of_deliveries_are_alike(
 def test_native_and_pure_batch_states_are_alike() -> None:
     for kind in (NATIVE, PURE):
         builder = RecordBatchBuilder(limit=200)
+        empty = builder.size
         batch = kind.BatchState("t", 1, SimpleNamespace(loop=None), builder)
         first = [getattr(batch, name) for name in ("left", "reserved", "stamp", "stamps")]
         assert first == [0, 0, -1, []]
         assert batch.explicit is None
-        assert batch.add(5, b"k", b"v", ()) == 0
-        batch.note(0, 5)
+        assert batch.append(50, 5, b"k", b"v", ()) == -1, "no memory is reserved"
+        batch.reserved = 200
+        assert batch.append(50, 5, b"k", b"v", ()) == 0
+        assert (batch.left, batch.stamps) == (200 - empty - 50, [(0, 5)])
+        assert batch.append(200, 5, b"k", b"v", ()) == -1, "less than 200 bytes are left"
+        assert batch.append(40, 5, b"k", b"x" * 200, ()) == -1, "the batch is full"
         batch.note(3, 9)
         batch.reserved = 100
         assert batch.room() == 100 - builder.size == batch.left
@@ -264,7 +277,7 @@ def test_objects_created_without_their_fields_are_safe() -> None:
 async def test_gather_refuses_other_objects(wrong: Any) -> None:
     batch = NATIVE.DeliveryBatch("t", 1, Hooks())
     batch.succeed(1)
-    for gathering in (gather, pure_deliveries.gather):
+    for gathering in (gather, pure_gather):
         with pytest.raises(TypeError, match=f"takes deliveries, not {type(wrong).__name__}"):
             await gathering(
                 [NATIVE.Delivery(batch, 0, 0), wrong], SystemClock(), return_exceptions=True
