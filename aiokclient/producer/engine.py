@@ -19,7 +19,7 @@ from aiokclient.producer.batching.topic import Topic
 from aiokclient.producer.delivery.delivery import DeliveryBatch, settled
 from aiokclient.producer.delivery.failures import FailureHooks, Failures
 from aiokclient.producer.sending.expiry import Expiry
-from aiokclient.producer.sending.leaders import Routing
+from aiokclient.producer.sending.leaders import Leaders
 from aiokclient.producer.sending.produce_request import (
     ProduceRequests,
     TransactionalProduceRequests,
@@ -73,7 +73,7 @@ class Engine:
             self._deadline_timer,
             None if status is None else partial(status.failed, scope=Scope.PRODUCE_TXN),
         )
-        self.routing = Routing(
+        self.leaders = Leaders(
             config,
             cluster.clock,
             self.accumulator,
@@ -99,7 +99,7 @@ class Engine:
             bool(config.enable_idempotence),
             self._ask_for_id,
             self._look,
-            self.routing.has_sent,
+            self.leaders.has_sent,
             supervisor,
             self._poke_all,
             self._fail_without_id,
@@ -129,7 +129,7 @@ class Engine:
 
         A transactional producer has requested its producer id before.
         """
-        updated = self._callbacks.guard(self.routing.updated)
+        updated = self._callbacks.guard(self.leaders.updated)
         self._ends.append(self.cluster.updater.subscribe(updated))
         if self.transactions is not None:
             return
@@ -152,7 +152,7 @@ class Engine:
 
     def topic(self, name: str) -> Topic:
         """Return the topic with this name, and start to follow its metadata."""
-        return self.routing.topic(name, self.cluster.metadata)
+        return self.leaders.topic(name, self.cluster.metadata)
 
     def fail_all(self, error: KafkaError) -> None:
         """Fail every batch without an outcome."""

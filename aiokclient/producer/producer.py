@@ -472,7 +472,7 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         self._engine.stop()
 
     def _subject(self) -> dict[str, str | None]:
-        return {"topics": None if self._engine is None else some(self._engine.routing.topics)}
+        return {"topics": None if self._engine is None else some(self._engine.leaders.topics)}
 
     def _note_seen(self) -> None:
         """Record that the application has seen the failure of the producer."""

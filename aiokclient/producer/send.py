@@ -67,7 +67,7 @@ class Sends(SendPath[K, V], Generic[K, V]):
         """Send records through this engine from now on."""
         self._engine = engine
         self._accept_records(engine.transactions is None)
-        accumulator, partitioner = engine.accumulator, engine.routing.partitioner
+        accumulator, partitioner = engine.accumulator, engine.leaders.partitioner
         self._append = accumulator.append
         self._advance = partitioner.advance
         self._deliveries = Deliveries
@@ -76,7 +76,7 @@ class Sends(SendPath[K, V], Generic[K, V]):
 
     def _accept_records(self, accept: bool) -> None:
         """Accept records from now on, or refuse them because no transaction is open."""
-        self._topics = self._required_engine().routing.topics if accept else {}
+        self._topics = self._required_engine().leaders.topics if accept else {}
 
     def _required_engine(self) -> Engine:
         assert self._engine is not None
@@ -148,7 +148,7 @@ class Sends(SendPath[K, V], Generic[K, V]):
                 elif partition is not None:
                     queue = topic.queues[partition]
                 else:
-                    queue = engine.routing.partitioner.choose(topic, key, size)
+                    queue = engine.leaders.partitioner.choose(topic, key, size)
                 batch = queue.open
                 index = -1
                 if batch is not None:
@@ -202,7 +202,7 @@ class Sends(SendPath[K, V], Generic[K, V]):
         self._check()
         target = self._topic(topic)
         engine = self._required_engine()
-        partitioner = engine.routing.partitioner
+        partitioner = engine.leaders.partitioner
         if not isinstance(values, Sequence):
             raise ArgumentTypeError(
                 f"send_many() takes a sequence such as a list, not {type(values).__name__}. Use "
@@ -237,7 +237,7 @@ class Sends(SendPath[K, V], Generic[K, V]):
             raise self._unfit(topic, error, headers) from error
         queue: PartitionQueue = target.undesignated
         if target.known:
-            partitioner = self._required_engine().routing.partitioner
+            partitioner = self._required_engine().leaders.partitioner
             chosen = partition is not None
             queue = (
                 target.queues[partition or 0] if chosen else partitioner.choose(target, key, size)

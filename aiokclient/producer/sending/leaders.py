@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from aiokclient.config import ProducerConfig
     from aiokclient.producer.sending.sender import Sender
 
-__all__ = ["Routing", "record_size"]
+__all__ = ["Leaders", "record_size"]
 
 
 ABSENT_S = 1.0
@@ -61,8 +61,8 @@ def record_size(key: bytes | None, value: bytes | None, headers: Headers) -> int
     return size
 
 
-class Routing:
-    """The topics that the producer uses, and the sender of each of their partitions."""
+class Leaders:
+    """The topics that the producer uses, and the sender to the leader of each partition."""
 
     def __init__(
         self,

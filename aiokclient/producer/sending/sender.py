@@ -4,29 +4,22 @@ Theory of operation. While the broker is connected, no task runs. Whenever a que
 something to send, `ready` is called, which schedules `pump`. `pump` takes the first batch of each
 ready queue in turn until a request is full, and continues with the next request while fewer than
 `max_in_flight_requests_per_connection` requests are in flight. A response completes its batches or
-returns them to their queues, and then calls `pump` again. Only connecting needs a task.
+returns them to their queues, and then calls `pump` again. Only connecting needs a task (see
+`produce_connection`).
 
-A broker is *unreachable* while its connection is lost and the sender tries to reconnect. It is
-*silent* when a request has had no response for a second. In both cases its partitions are
-unsendable, which limits their memory. If nothing waits to be sent, the sender does not reconnect,
-and so could not find out that the broker is reachable again. In that case the broker counts as
-reachable until an attempt to connect fails.
+While the broker is unreachable or silent, its partitions are unsendable, which limits their memory.
 """
 
 from __future__ import annotations
 
-import asyncio
-import math
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from aiokclient.errors import KafkaError
-from aiokclient.network.pool import Purpose
-from aiokclient.policy import Backoff, Retry, Scope
 from aiokclient.producer.batching.accumulator import Accumulator
 from aiokclient.producer.batching.queue import PartitionQueue, QueuedBatch
 from aiokclient.producer.batching.stages import InLog
 from aiokclient.producer.fairness import SLICE_S
+from aiokclient.producer.sending.produce_connection import ProduceConnection
 from aiokclient.producer.sending.produce_request import (
     IDS_FROM,
     MultiBatch,
@@ -47,10 +40,6 @@ if TYPE_CHECKING:
     from aiokclient.protocol.messages.produce import ProduceResponse
 
 __all__ = ["Sender"]
-
-SILENCE_S = 1.0
-"""Seconds without a response after which a broker counts as silent."""
-TICK_S = 0.010
 
 
 class BatchIds(Protocol):
@@ -76,35 +65,25 @@ class Sender:
     ) -> None:
         self.node_id = node_id
         self.queues: dict[PartitionQueue, None] = {}
-        self.reachable = True
-        self.silent = False
         self.in_flight = 0
         """Number of produce requests without a response."""
-        self._cluster = cluster
-        self._supervisor = supervisor
         self._clock = cluster.clock
         self._accumulator = accumulator
         self._callbacks = accumulator.callbacks
         self._responses = responses
         self._ids = ids
-        self._acks = config.acks
+        self._expects_response = config.acks != 0
         self._limit = config.max_in_flight_requests_per_connection
         self._max_request = config.max_request_size
         self._timeout_s = config.request_timeout_ms / 1000
-        self._backoff = Backoff(
-            config.reconnect_backoff_ms / 1000, config.reconnect_backoff_max_ms / 1000
-        )
         self._requests = requests
-        self._connection: BrokerConnection | None = None
-        self._by_name = False
-        """Whether produce requests to the broker name topics by their names."""
-        self._connecting = False
-        self._ignore_loss: Callable[[], None] = lambda: None
+        self._connection = ProduceConnection(
+            node_id, config, cluster, supervisor, self._callbacks, self
+        )
         self._ready: dict[PartitionQueue, None] = {}
         self._awaited: dict[PartitionQueue, None] = {}
         """Queues whose open batch is awaited: they are ready once nothing is in flight."""
         self._scheduled = False
-        self._watch: asyncio.TimerHandle | None = None
         self._closed = False
 
     # -- queues
@@ -112,11 +91,11 @@ class Sender:
     @property
     def unsendable(self) -> bool:
         """Whether the broker is unreachable or silent."""
-        return self.silent or not self.reachable
+        return self._connection.unsendable
 
     def unanswered_for(self) -> float:
         """Return the seconds since the oldest request without a response was sent, or 0."""
-        return 0.0 if self._connection is None else self._connection.unanswered_for()
+        return self._connection.unanswered_for()
 
     def gain(self, queue: PartitionQueue) -> None:
         """Start to send the batches of a partition, because the broker is now its leader."""
@@ -141,7 +120,7 @@ class Sender:
         if queue not in self.queues:
             return
         self._ready[queue] = None
-        if at_once and not self.in_flight and self._connection is not None:
+        if at_once and not self.in_flight and self._connection.current is not None:
             self._callbacks.run(self.pump)
         elif not self._scheduled:
             self._scheduled = True
@@ -150,9 +129,7 @@ class Sender:
     def close(self) -> None:
         """Send nothing more."""
         self._closed = True
-        self._ignore_loss()  # The connection may be shared and may stay open after this.
-        if self._watch is not None:
-            self._watch.cancel()
+        self._connection.close()
 
     # -- sending
 
@@ -161,12 +138,10 @@ class Sender:
         self._scheduled = False
         if self._closed:
             return
-        connection = self._connection
+        connection = self._connection.current
         if connection is None or connection.closed:
-            if (self._ready or self._awaited) and not self._connecting:
-                self._connecting = True
-                name = f"produce connection to broker {self.node_id}"
-                self._supervisor.spawn(self._connect, name=name)
+            if self._ready or self._awaited:
+                self._connection.open()
             return
         until = 0.0
         while self.in_flight < self._limit:
@@ -224,7 +199,7 @@ class Sender:
             return None
         if not self._accumulator.prepare(batch):
             return None
-        return batch if self._ids.identify(queue, batch, by_name=self._by_name) else None
+        return batch if self._ids.identify(queue, batch, by_name=self._connection.by_name) else None
 
     def _transmit(self, connection: BrokerConnection, batches: list[QueuedBatch]) -> None:
         request = self._requests.make(batches, connection.broker.version_of(ProduceRequest))
@@ -238,11 +213,11 @@ class Sender:
             self._callbacks.bound(self._answered, request),
             timeout_s=self._timeout_s,
             version=request.version,
-            expect_response=self._acks != 0,
+            expect_response=self._expects_response,
             now=now,
         )
-        if self._watch is None:
-            self._watch = self._callbacks.later(SILENCE_S, self._listen)
+        if self._connection.watch is None:
+            self._connection.begin_watch()
 
     # -- responses
 
@@ -257,18 +232,17 @@ class Sender:
         for sent in request.sent:
             if sent.batch.leave_request():
                 self._accumulator.release(sent.batch)
+        if error is None and self._connection.silent:
+            self._connection.set_silent(False)
         if error is not None:
             for sent in request.sent:
                 self._responses.unanswered(sent, error)
         elif response is None:
-            self._set_silent(False)
             for sent in request.sent:
                 self._responses.written(sent)
         elif isinstance(response, Written):
-            self._set_silent(False)
             self._responses.written(request.sent[0], *response)
         else:
-            self._set_silent(False)
             nodes = endpoints(response)
             for sent, part in request.answers(response):
                 if part is None:
@@ -284,85 +258,29 @@ class Sender:
         if self._ready or self._awaited:
             self.pump()
 
-    def _listen(self) -> None:
-        """Check whether the broker still responds."""
-        self._watch = None
-        connection = self._connection
-        if not self.in_flight or connection is None:
-            return
-        quiet = connection.unanswered_for()
-        if quiet >= SILENCE_S:
-            self._set_silent(True)
-            quiet = 0.0
-        self._watch = self._callbacks.later(max(SILENCE_S - quiet, TICK_S), self._listen)
+    # -- the connection
 
-    def _set_silent(self, silent: bool) -> None:
-        if self.silent is not silent:
-            self.silent = silent
-            self._mark()
-
-    def _set_reachable(self, reachable: bool) -> None:
-        self.silent = False
-        self.reachable = reachable
-        self._mark()
-
-    def _mark(self) -> None:
+    def reach_changed(self) -> None:
+        """Mark the partitions as sendable or unsendable; see `ConnectionUser`."""
         for queue in self.queues:
             self._accumulator.set_unsendable(queue, self.unsendable)
 
-    # -- connecting
+    def disconnected(self) -> bool:
+        """Handle that the connection was lost. Return whether batches wait to be sent."""
+        for queue in self.queues:
+            queue.sequences.distrust()
+        return any(queue.oldest() is not None for queue in self.queues)
 
-    async def _connect(self) -> None:
-        try:
-            await self._keep_connecting()
-        finally:
-            self._connecting = False
-        if self._connection is None:
-            self._set_reachable(True)
-        self.pump()
+    def resume(self) -> None:
+        """Schedule `pump` for all partitions with batches."""
+        for queue in self.queues:
+            if queue.oldest() is not None:
+                self.ready(queue)
 
-    async def _keep_connecting(self) -> None:
-        retry = Retry(math.inf, self._backoff, self._clock)
-        while self.queues and not self._closed:
-            lasting = self._callbacks.later(SILENCE_S, self._set_reachable, False)
-            try:
-                connection = await self._cluster.connect(self.node_id, Purpose.PRODUCE)
-                # An unsupported version must raise here rather than in the middle of `pump`.
-                connection.broker.version_of(ProduceRequest)
-            except KafkaError as error:
-                self._set_reachable(False)
-                action = retry.failed(error, Scope.CONNECTION)
-                if not action.again:
-                    self._give_up(error)
-                    return
-                topics = dict.fromkeys(queue.topic.name for queue in self.queues)
-                self._cluster.updater.request_update(topics, reason="a leader is unreachable")
-                await asyncio.sleep(action.delay_s)
-            else:
-                self._connection = connection
-                self._by_name = connection.broker.version_of(ProduceRequest) < IDS_FROM
-                self._ignore_loss = connection.on_close(self._callbacks.guard(self._lost))
-                self._set_reachable(True)
-                return
-            finally:
-                lasting.cancel()
-
-    def _give_up(self, error: KafkaError) -> None:
-        """Fail all batches, because the broker cannot be used and waiting would not change that."""
+    def fail_all(self, error: KafkaError) -> None:
+        """Fail all batches, because the broker cannot be used and waiting does not change that."""
         for queue in list(self.queues):
             for batch in list(queue.batches()):
                 self._accumulator.fail(batch, error)
         self._ready.clear()
         self._awaited.clear()
-
-    def _lost(self, connection: BrokerConnection, reason: KafkaError | None) -> None:
-        if connection is not self._connection:
-            return
-        self._connection = None
-        for queue in self.queues:
-            queue.sequences.distrust()
-        waiting = [queue for queue in self.queues if queue.oldest() is not None]
-        if reason is not None and not self._closed:
-            self._set_reachable(not waiting)
-        for queue in waiting:
-            self.ready(queue)

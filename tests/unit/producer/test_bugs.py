@@ -15,7 +15,8 @@ from aiokclient.errors import KafkaError, NotEnoughReplicasError, RecordTooLarge
 from aiokclient.producer.batching.accumulator import Accumulator
 from aiokclient.producer.batching.queue import PartitionQueue
 from aiokclient.producer.sending.expiry import Expiry
-from aiokclient.producer.sending.leaders import Routing
+from aiokclient.producer.sending.leaders import Leaders
+from aiokclient.producer.sending.produce_connection import ProduceConnection
 from aiokclient.producer.sending.responses import Responses
 from aiokclient.producer.sending.sender import Sender
 from aiokclient.protocol import ApiKey
@@ -30,16 +31,16 @@ CALLBACKS = [
     (Sender, "pump"),
     (Sender, "_answered"),
     (Sender, "_transmit"),
-    (Sender, "_listen"),
-    (Sender, "_lost"),
+    (ProduceConnection, "_listen"),
+    (ProduceConnection, "_lost"),
     (PartitionQueue, "unblock"),
     (Responses, "_split_done"),
     (Accumulator, "_lingered"),
     (Accumulator, "_compressed"),
     (Accumulator, "succeed"),
     (Expiry, "expire"),
-    (Routing, "_learn"),
-    (Routing, "_designate"),
+    (Leaders, "_learn"),
+    (Leaders, "_designate"),
     (PartitionQueue, "next"),
     (PartitionQueue, "remove"),
 ]

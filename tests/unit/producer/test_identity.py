@@ -20,7 +20,7 @@ from aiokclient.errors import (
     UnknownProducerIdError,
     UnknownTopicOrPartitionError,
 )
-from aiokclient.producer.sending.sender import Sender
+from aiokclient.producer.sending.produce_connection import ProduceConnection
 from aiokclient.protocol import ApiKey
 
 NEWEST, BY_NAME = 13, 12
@@ -428,14 +428,14 @@ def test_no_broker_is_connected_to_for_partitions_that_it_does_not_lead(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     attempts = 0
-    connect = Sender._connect
+    connect = ProduceConnection._connect
 
-    async def counted(sender: Sender) -> None:
+    async def counted(connection: ProduceConnection) -> None:
         nonlocal attempts
         attempts += 1
-        await connect(sender)
+        await connect(connection)
 
-    monkeypatch.setattr(Sender, "_connect", counted)
+    monkeypatch.setattr(ProduceConnection, "_connect", counted)
 
     async def scenario(world: World) -> None:
         async with world.producer(linger_ms=0, max_block_ms=60_000) as producer:

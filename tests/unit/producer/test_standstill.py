@@ -175,7 +175,7 @@ def test_a_connection_that_takes_nothing_in_is_given_up() -> None:
         async with world.producer(**options) as producer:
             await producer.send("t", b"x")
             (sender,) = producer._engine.senders.values()  # type: ignore[union-attr]
-            connection: Any = sender._connection
+            connection: Any = sender._connection.current
             world.network.part(["client"], [world.place(1)])
             for _ in range(80):
                 producer.send("t", bytes(9_000))
