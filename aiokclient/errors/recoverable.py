@@ -37,8 +37,8 @@ class InvalidProducerEpochError(
 ):
     what = "A newer producer with the same id has replaced this one, or the transaction timed out."
     hint = (
-        "Close this producer and create a new one. Check that no two processes use the same "
-        "transactional id, and that transactions end within transaction_timeout_ms."
+        "Await restart(), or close this producer and create a new one. Check that no two processes "
+        "use the same transactional id, and that transactions end within transaction_timeout_ms."
     )
 
 
@@ -47,8 +47,8 @@ class InvalidPidMappingError(
 ):
     what = "The coordinator has expired this transactional id, or given it another producer id."
     hint = (
-        "Close this producer and create a new one. Brokers expire an id that is unused for "
-        "transactional.id.expiration.ms (a week)."
+        "Await restart(), or close this producer and create a new one. Brokers expire an id that "
+        "is unused for transactional.id.expiration.ms (a week)."
     )
 
 

@@ -55,7 +55,9 @@ class Drain:
 
     def restart(self) -> None:
         """Drop all batches. Requests of the old epoch will be refused."""
-        self._drop(_dropped("the producer was restarted"), in_flight=True)
+        dropped = _dropped("the producer was restarted")
+        dropped.hint = "Send the record again in a new transaction."
+        self._drop(dropped, in_flight=True)
 
     def refuse(self, queue: PartitionQueue, error: KafkaError) -> None:
         """Fail the batches of a partition that cannot be added to the transaction."""
