@@ -70,7 +70,10 @@ class PendingResponse(Generic[T_co]):
 
 
 class _Call(Generic[T_co]):
-    """A callback with its handle. Equal ones are the same callback for the future."""
+    """A callback of the application, which gets the handle instead of the future.
+
+    Two of them are equal if handle and callback are the same, so that the future can remove one.
+    """
 
     __slots__ = ("callback", "response")
 

@@ -35,7 +35,7 @@ class MemberHandler(GroupHandler, Protocol):
         ...
 
     def report(self, error: Exception) -> None:
-        """Take an error for the application. Synchronous."""
+        """Store an error that the next call of the application raises. Synchronous."""
         ...
 
     def close(self) -> None:

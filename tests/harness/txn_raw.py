@@ -96,7 +96,7 @@ class Txn:
         return named(answer.error_code), self.number(answer.producer_id), answer.producer_epoch
 
     def add(self, *places, version=3, wait=True, **fields):
-        """Send AddPartitionsToTxn, again while the last transaction ends."""
+        """Send AddPartitionsToTxn, and repeat it until the previous transaction has ended."""
         topics = {}
         for topic, index in places:
             topics.setdefault(topic, []).append(index)

@@ -30,7 +30,7 @@ class Markable(Protocol):
     def is_transactional(self) -> bool: ...
 
     def control_type(self) -> int:
-        """Return 0 for the marker that ends an aborted transaction."""
+        """Return the type of a control batch: 0 for an abort, 1 for a commit."""
         ...
 
 
