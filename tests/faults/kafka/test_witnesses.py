@@ -134,7 +134,9 @@ def confluent_read(bootstrap: str, topic: str, count: int) -> list[Any]:
 async def test_records_of_confluent_kafka_are_read(kafka: ExternalKafka, codec: str) -> None:
     topic = kafka.create_topic()
     await asyncio.to_thread(confluent_write, kafka.bootstrap, topic, codec)
-    assert await codecs_in(kafka.bootstrap, topic) == {Compression[codec.upper()]}
+    # librdkafka leaves a batch as it is if compression would not make it smaller.
+    found = await codecs_in(kafka.bootstrap, topic) - {Compression.NONE}
+    assert found == {Compression[codec.upper()]} - {Compression.NONE}
     records = await read_here(kafka.bootstrap, topic)
     assert as_items(records) == wanted()
     assert [record.offset for record in records] == list(range(len(ITEMS)))
