@@ -36,7 +36,7 @@ BLOCKING_THREADS = 32
 """Number of threads for blocking calls. Idle threads cost only memory."""
 
 
-class _Call(Future[Any]):
+class _ThreadCall(Future[Any]):
     """A call of a function, and its outcome."""
 
     def __init__(self, function: Callable[[], Any]) -> None:
@@ -76,12 +76,12 @@ class _Pool(Executor):
     def forget(self) -> None:
         """Discard all threads in a forked process, where they do not exist."""
         self._lock = threading.Lock()
-        self._calls: SimpleQueue[_Call] = SimpleQueue()
+        self._calls: SimpleQueue[_ThreadCall] = SimpleQueue()
         self._idle = threading.Semaphore(0)
         self._threads = 0
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        call = _Call(lambda: fn(*args, **kwargs))
+        call = _ThreadCall(lambda: fn(*args, **kwargs))
         self._calls.put(call)
         if not self._idle.acquire(blocking=False):
             self._add_thread()

@@ -30,7 +30,7 @@ from aiokclient.consumer.delivery.iterators import ArrowBatches, RecordBatches, 
 from aiokclient.consumer.delivery.reader import MAX_BYTES, Reader
 from aiokclient.consumer.delivery.tracked import TrackedRecords
 from aiokclient.consumer.engine import ConsumerEngine
-from aiokclient.consumer.membership.group_calls import GroupCalls
+from aiokclient.consumer.membership.group_calls import ConsumerGroupCalls
 from aiokclient.consumer.records import Records
 from aiokclient.consumer.state.offset_reset import EARLIEST, LATEST, Reset
 from aiokclient.consumer.state.subscribed_topics import matching
@@ -247,7 +247,7 @@ class Consumer(Lifecycle, Generic[K, V]):
             self._engine.in_progress.ask()
         return self._running.reader
 
-    def _group(self, call: str) -> GroupCalls:
+    def _group(self, call: str) -> ConsumerGroupCalls:
         group = self._running.group_calls
         if group is None:
             raise IllegalStateError(

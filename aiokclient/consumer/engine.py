@@ -23,7 +23,7 @@ from aiokclient.consumer.fetching.manager import FetchManager
 from aiokclient.consumer.fetching.position_resolver import PositionResolver
 from aiokclient.consumer.lookups import Lookups
 from aiokclient.consumer.membership.coordinator import ConsumerCoordinator
-from aiokclient.consumer.membership.group_calls import GroupCalls
+from aiokclient.consumer.membership.group_calls import ConsumerGroupCalls
 from aiokclient.consumer.membership.listener import ListenerCalls
 from aiokclient.consumer.meters import ConsumerGauges
 from aiokclient.consumer.positions import PositionWaits
@@ -88,7 +88,7 @@ class ConsumerEngine:
         )
         self.group: ConsumerCoordinator | None = None
         self._follower: TopicFollower | None = None
-        self.group_calls: GroupCalls | None = None
+        self.group_calls: ConsumerGroupCalls | None = None
         self._source = self._make_source(config, offsets)
         self.positions = PositionWaits(subscription, self._source, self.reports, died, config)
         self.lookups = Lookups(cluster, subscription, offsets, self.positions.located)
@@ -129,7 +129,7 @@ class ConsumerEngine:
             callbacks=self._supervisor.callbacks,
             check=self._supervisor.check,
         )
-        self.group_calls = GroupCalls(self.group, self._subscription)
+        self.group_calls = ConsumerGroupCalls(self.group, self._subscription)
         return self.group
 
     def _make_reader(

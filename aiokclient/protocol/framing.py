@@ -289,7 +289,7 @@ class ClientPipeline:
         return self._in_flight.popleft()
 
 
-class ReceivedRequest(NamedTuple):
+class DecodedRequest(NamedTuple):
     """A request that the broker received.
 
     request: None if the API or its version is not known
@@ -302,7 +302,7 @@ class ReceivedRequest(NamedTuple):
 class ServerFraming:
     """The broker's side: decodes requests and encodes responses."""
 
-    def decode_request(self, frame: Buffer) -> ReceivedRequest:
+    def decode_request(self, frame: Buffer) -> DecodedRequest:
         """Read header and request. Raises ProtocolError if they are malformed.
 
         If the API or its version is not known, only the header fields that all
@@ -318,13 +318,13 @@ class ServerFraming:
             known = False
         if not known:
             header, _ = RequestHeader.decode_from(frame, 0, RequestHeader.min_version)
-            return ReceivedRequest(header, None)
+            return DecodedRequest(header, None)
         header, position = RequestHeader.decode_from(frame, 0, cls.header_version(version))
         request, _ = cls.decode_from(frame, position, version)
-        return ReceivedRequest(header, request)
+        return DecodedRequest(header, request)
 
     def encode_response(
-        self, received: ReceivedRequest, response: Response, *, version: int | None = None
+        self, received: DecodedRequest, response: Response, *, version: int | None = None
     ) -> list[Buffer]:
         """Return the segments of the frame with the response to a request.
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from aiokclient.clock import Clock, SystemClock
 from aiokclient.errors import IllegalStateError
-from aiokclient.testing.broker.broker import Broker
+from aiokclient.testing.broker.broker import EmbeddedBroker
 from aiokclient.testing.broker.codes import Refused
 from aiokclient.testing.broker.groups.coordinator import GroupCoordinator, groups_of
 from aiokclient.testing.broker.groups.group import GroupView
@@ -123,7 +123,7 @@ class EmbeddedCluster:
             GroupCoordinator,
             TransactionCoordinator,
         )
-        self._brokers: dict[int, Broker] = {}
+        self._brokers: dict[int, EmbeddedBroker] = {}
         self._state.clock = clock or SystemClock()
         self._state.groups.resync = resync
         self._state.groups.persist = persist_groups
@@ -147,7 +147,7 @@ class EmbeddedCluster:
             defaults["log.retention.bytes"] = str(retention_bytes)
         self._state.static_configs.change(defaults)
         for index in range(brokers):
-            broker = self._brokers[index + 1] = Broker(
+            broker = self._brokers[index + 1] = EmbeddedBroker(
                 self._state,
                 index + 1,
                 advertised_host or host,

@@ -11,10 +11,10 @@ from aiokclient.consumer.membership.rewind.requests import plain
 from aiokclient.consumer.state.subscription import SubscriptionState
 from aiokclient.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
-__all__ = ["GroupCalls"]
+__all__ = ["ConsumerGroupCalls"]
 
 
-class GroupCalls:
+class ConsumerGroupCalls:
     """The calls of a consumer with a group. `Consumer` documents them."""
 
     def __init__(self, group: ConsumerCoordinator, subscription: SubscriptionState) -> None:

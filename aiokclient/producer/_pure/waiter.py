@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from aiokclient.errors import WrongLoopError, WrongThreadError
 
-__all__ = ["Call", "Owner", "OwnerHooks", "Waiter", "refuse_caller"]
+__all__ = ["DeliveryCallback", "Owner", "OwnerHooks", "Waiter", "refuse_caller"]
 
 WRONG_LOOP = (
     "This delivery belongs to a producer that was started in another event loop. Await it there; "
@@ -79,7 +79,7 @@ class Waiter:
         self.owner._line.pop(self, None)
 
 
-class Call:
+class DeliveryCallback:
     """A callback of a delivery."""
 
     __slots__ = ("callback", "context", "delivery")
@@ -106,9 +106,9 @@ class Owner:
         self.done = False
         self.calls = 0
         """Callbacks that have not run yet."""
-        self._line: dict[Waiter | Call, None] = {}
+        self._line: dict[Waiter | DeliveryCallback, None] = {}
         """Waiters and callbacks, in the order in which they were added."""
-        self._callbacks: dict[int, list[Call]] = {}
+        self._callbacks: dict[int, list[DeliveryCallback]] = {}
         """The callbacks that wait for the outcome, by the index of their record."""
 
     def demand(self) -> None:
@@ -121,7 +121,7 @@ class Owner:
             self._hooks.calling[self] = None
         line, self._line, self._callbacks = self._line, {}, {}
         for entry in line:
-            if isinstance(entry, Call):
+            if isinstance(entry, DeliveryCallback):
                 self._schedule(entry)
             elif not entry.future.done():
                 entry.future.set_result(None)
@@ -143,7 +143,7 @@ class Owner:
             if target is self:
                 continue
             del self._line[entry]
-            if isinstance(entry, Call):
+            if isinstance(entry, DeliveryCallback):
                 self.calls -= 1
                 target._add(entry, index)
             elif not target.done:
@@ -153,10 +153,10 @@ class Owner:
             elif not entry.future.done():
                 entry.future.set_result(None)
 
-    def _schedule(self, call: Call) -> None:
+    def _schedule(self, call: DeliveryCallback) -> None:
         self._hooks.loop.call_soon(self._run, call, context=call.context)
 
-    def _run(self, call: Call) -> None:
+    def _run(self, call: DeliveryCallback) -> None:
         try:
             call.callback(call.delivery)
         finally:
@@ -213,9 +213,9 @@ class Owner:
             refuse_caller(self._hooks, loop is None)
         if context is None:
             context = contextvars.copy_context()
-        self._add(Call(delivery, callback, context), index)
+        self._add(DeliveryCallback(delivery, callback, context), index)
 
-    def _add(self, call: Call, index: int) -> None:
+    def _add(self, call: DeliveryCallback, index: int) -> None:
         self.calls += 1
         if self.done:
             self._hooks.calling[self] = None

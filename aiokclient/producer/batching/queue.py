@@ -25,7 +25,7 @@ from aiokclient.producer.batching.stages import BatchStage, InLog
 from aiokclient.producer.batching.topic_status import TopicStatus
 from aiokclient.types import TopicPartition
 
-__all__ = ["Leader", "PartitionQueue", "QueuedBatch"]
+__all__ = ["PartitionLeader", "PartitionQueue", "QueuedBatch"]
 
 UNDESIGNATED_BATCH = 32 * 1024
 """The largest size in bytes of a batch whose partitions are not known.
@@ -40,7 +40,7 @@ STEP = 1023
 """The expected size of the next batch is rounded up to a multiple of `STEP + 1` bytes."""
 
 
-class Leader(Protocol):
+class PartitionLeader(Protocol):
     """The methods of a broker's sender that the queue of a partition uses."""
 
     node_id: int
@@ -101,7 +101,7 @@ class PartitionQueue(Account):
         self.overflow: deque[QueuedBatch] = deque()
         """Closed batches in the overflow queue."""
         self.sequences = PartitionSequences()
-        self.sender: Leader | None = None
+        self.sender: PartitionLeader | None = None
         self.leader_epoch = -1
         self.likely = 0
         """The expected size of the next batch in bytes, which is that of the previous one."""
@@ -189,7 +189,7 @@ class PartitionQueue(Account):
         self.follow(None)
         self.absent_since = now
 
-    def follow(self, leader: Leader | None, epoch: int | None = None) -> None:
+    def follow(self, leader: PartitionLeader | None, epoch: int | None = None) -> None:
         """Send to this leader from now on; `epoch` is its leader epoch."""
         if self.sender is not None and self.sender is not leader:
             self.sender.lose(self)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from aiokclient.testing.broker.state import ClusterState
 
 
-class Broker(Node):
+class EmbeddedBroker(Node):
     """A broker that is either listening or stopped."""
 
     def __init__(

@@ -91,7 +91,7 @@ class _Slices(Generic[T]):
         return part
 
 
-class Owner(Protocol):
+class RequestConnection(Protocol):
     """The connection of a request."""
 
     authentication: Authentication
@@ -132,7 +132,7 @@ class Call:
         version: int,
         request: Any,
         client_id: str | None,
-        owner: Owner,
+        owner: RequestConnection,
         faults: list[Fault],
     ) -> None:
         self.cluster = cluster

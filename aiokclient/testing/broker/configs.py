@@ -14,7 +14,7 @@ _MOST_INT = (1 << 31) - 1
 _FOREVER = (1 << 63) - 1
 
 
-class ConfigType(IntEnum):
+class BrokerConfigType(IntEnum):
     """The type of a value in DescribeConfigs, with Kafka's numbers."""
 
     UNKNOWN = 0
@@ -26,7 +26,7 @@ class ConfigType(IntEnum):
     LIST = 7
 
 
-class ConfigSource(IntEnum):
+class BrokerConfigSource(IntEnum):
     """The source of a value, with Kafka's numbers."""
 
     TOPIC = 1
@@ -46,29 +46,29 @@ class ConfigOperation(IntEnum):
     SUBTRACT = 3
 
 
-class Option(NamedTuple):
+class BrokerOption(NamedTuple):
     default: str
-    type: ConfigType
+    type: BrokerConfigType
     valid: Callable[[str], bool]
     fixed: bool = False
     """Whether the value can only be set at a broker's start."""
 
 
-class Synonym(NamedTuple):
+class ConfigSynonym(NamedTuple):
     """One source of a value. The first one that has a value determines it."""
 
     name: str
     value: str
-    source: ConfigSource
+    source: BrokerConfigSource
 
 
-class ConfigError(ValueError):
+class ConfigValueError(ValueError):
     """An unknown name, or a value that is not allowed."""
 
     code = Code.INVALID_CONFIG
 
 
-class ConfigRequestError(ConfigError):
+class ConfigRequestError(ConfigValueError):
     """A change that is never valid.
 
     For example, it has no value, names an option twice, or changes a read-only option of a broker.
@@ -99,19 +99,19 @@ def _truth(value: str) -> bool:
     return value.strip().lower() in ("true", "false")
 
 
-def _boolean(default: bool) -> Option:
-    return Option(str(default).lower(), ConfigType.BOOLEAN, _truth)
+def _boolean(default: bool) -> BrokerOption:
+    return BrokerOption(str(default).lower(), BrokerConfigType.BOOLEAN, _truth)
 
 
-def _int(default: int, least: int, most: int = _MOST_INT) -> Option:
-    return Option(str(default), ConfigType.INT, _between(least, most))
+def _int(default: int, least: int, most: int = _MOST_INT) -> BrokerOption:
+    return BrokerOption(str(default), BrokerConfigType.INT, _between(least, most))
 
 
-def _long(default: int, least: int) -> Option:
-    return Option(str(default), ConfigType.LONG, _between(least, _FOREVER))
+def _long(default: int, least: int) -> BrokerOption:
+    return BrokerOption(str(default), BrokerConfigType.LONG, _between(least, _FOREVER))
 
 
-def _fixed(option: Option) -> Option:
+def _fixed(option: BrokerOption) -> BrokerOption:
     return option._replace(fixed=True)
 
 
@@ -126,15 +126,15 @@ def _gzip_level(value: str) -> bool:
 
 
 _CODECS = ("producer", "uncompressed", *CODEC_NAMES[1:])
-_THROTTLED = Option("", ConfigType.LIST, _replicas)
+_THROTTLED = BrokerOption("", BrokerConfigType.LIST, _replicas)
 
 # These have an effect here: cleanup.policy (a compacted topic refuses records without a key),
 # max.message.bytes, message.timestamp.*, min.insync.replicas, retention.bytes, segment.bytes.
-TOPIC_OPTIONS: Mapping[str, Option] = {
-    "cleanup.policy": Option("delete", ConfigType.LIST, _list_of("delete", "compact")),
-    "compression.gzip.level": Option("-1", ConfigType.INT, _gzip_level),
+TOPIC_OPTIONS: Mapping[str, BrokerOption] = {
+    "cleanup.policy": BrokerOption("delete", BrokerConfigType.LIST, _list_of("delete", "compact")),
+    "compression.gzip.level": BrokerOption("-1", BrokerConfigType.INT, _gzip_level),
     "compression.lz4.level": _int(9, 1, 17),
-    "compression.type": Option("producer", ConfigType.STRING, _one_of(*_CODECS)),
+    "compression.type": BrokerOption("producer", BrokerConfigType.STRING, _one_of(*_CODECS)),
     "compression.zstd.level": _int(3, -(1 << 17), 22),
     "delete.retention.ms": _long(86_400_000, 0),
     "file.delete.delay.ms": _long(60_000, 0),
@@ -149,17 +149,19 @@ TOPIC_OPTIONS: Mapping[str, Option] = {
     "max.message.bytes": _int(1_048_588, 0),
     "message.timestamp.after.max.ms": _long(3_600_000, 0),
     "message.timestamp.before.max.ms": _long(_FOREVER, 0),
-    "message.timestamp.type": Option(
-        "CreateTime", ConfigType.STRING, _one_of("CreateTime", "LogAppendTime")
+    "message.timestamp.type": BrokerOption(
+        "CreateTime", BrokerConfigType.STRING, _one_of("CreateTime", "LogAppendTime")
     ),
-    "min.cleanable.dirty.ratio": Option("0.5", ConfigType.DOUBLE, _between(0, 1, float)),
+    "min.cleanable.dirty.ratio": BrokerOption(
+        "0.5", BrokerConfigType.DOUBLE, _between(0, 1, float)
+    ),
     "min.compaction.lag.ms": _long(0, 0),
     "min.insync.replicas": _int(1, 1),
     "preallocate": _boolean(False),
     "remote.log.copy.disable": _boolean(False),
     "remote.log.delete.on.disable": _boolean(False),
     # It cannot be true, because there is no remote storage.
-    "remote.storage.enable": Option("false", ConfigType.BOOLEAN, _one_of("false")),
+    "remote.storage.enable": BrokerOption("false", BrokerConfigType.BOOLEAN, _one_of("false")),
     "retention.bytes": _long(256 << 20, -1),
     "retention.ms": _long(604_800_000, -1),
     "segment.bytes": _int(16 << 20, 14),
@@ -201,7 +203,7 @@ _BEHIND_TOPICS: Mapping[str, str] = {
     "unclean.leader.election.enable": "unclean.leader.election.enable",
 }
 
-BROKER_OPTIONS: Mapping[str, Option] = {
+BROKER_OPTIONS: Mapping[str, BrokerOption] = {
     **{behind: TOPIC_OPTIONS[name] for name, behind in _BEHIND_TOPICS.items()},
     "auto.create.topics.enable": _fixed(_boolean(False)),
     "background.threads": _int(10, 1),
@@ -209,15 +211,15 @@ BROKER_OPTIONS: Mapping[str, Option] = {
     # The default in Kafka is 1000.
     "group.consumer.assignment.interval.ms": _int(0, 0),
     "group.consumer.assignors": _fixed(
-        Option("uniform,range", ConfigType.LIST, _list_of("uniform", "range"))
+        BrokerOption("uniform,range", BrokerConfigType.LIST, _list_of("uniform", "range"))
     ),
     # The default in Kafka is 5000.
     "group.consumer.heartbeat.interval.ms": _fixed(_int(500, 1)),
     "group.consumer.max.size": _fixed(_int((1 << 31) - 1, 1)),
     "group.consumer.migration.policy": _fixed(
-        Option(
+        BrokerOption(
             "bidirectional",
-            ConfigType.STRING,
+            BrokerConfigType.STRING,
             _one_of("bidirectional", "upgrade", "downgrade", "disabled"),
         )
     ),
@@ -244,7 +246,7 @@ BROKER_OPTIONS: Mapping[str, Option] = {
 }
 
 # The options of one group that uses the consumer protocol.
-GROUP_OPTIONS: Mapping[str, Option] = {
+GROUP_OPTIONS: Mapping[str, BrokerOption] = {
     name.removeprefix("group."): BROKER_OPTIONS[name]._replace(fixed=False)
     for name in (
         "group.consumer.assignment.interval.ms",
@@ -261,8 +263,8 @@ BEHIND: Mapping[str, str] = {
 
 # A running broker accepts options that it does not know, for its plug-ins, but never returns their
 # values.
-_FOREIGN = Option("", ConfigType.UNKNOWN, lambda value: True)
-_RUNNING = (ConfigSource.DYNAMIC_BROKER, ConfigSource.DYNAMIC_DEFAULT_BROKER)
+_FOREIGN = BrokerOption("", BrokerConfigType.UNKNOWN, lambda value: True)
+_RUNNING = (BrokerConfigSource.DYNAMIC_BROKER, BrokerConfigSource.DYNAMIC_DEFAULT_BROKER)
 
 
 class Configs:
@@ -273,8 +275,8 @@ class Configs:
 
     def __init__(
         self,
-        options: Mapping[str, Option],
-        source: ConfigSource,
+        options: Mapping[str, BrokerOption],
+        source: BrokerConfigSource,
         parent: Configs | None = None,
         values: Mapping[str, str] = {},
     ) -> None:
@@ -284,14 +286,14 @@ class Configs:
         self._parent = parent
         self.change(dict(values))
 
-    def option(self, name: str) -> Option:
+    def option(self, name: str) -> BrokerOption:
         """Return the option with this name. Raises ConfigError if it is unknown."""
         option = self.options.get(name)
         if option is not None:
             return option
         if self.source in _RUNNING:
             return _FOREIGN
-        raise ConfigError(f"There is no config {name!r}.")
+        raise ConfigValueError(f"There is no config {name!r}.")
 
     def names(self) -> list[str]:
         """Return the names of all options, and of unknown ones that were set."""
@@ -313,11 +315,11 @@ class Configs:
                 return parent[behind]
         return self.option(name).default
 
-    def synonyms(self, name: str) -> list[Synonym]:
+    def synonyms(self, name: str) -> list[ConfigSynonym]:
         """Return the sources of the value, in order of precedence."""
-        chain: list[Synonym] = []
+        chain: list[ConfigSynonym] = []
         if name in self.values:
-            chain.append(Synonym(name, self.values[name], self.source))
+            chain.append(ConfigSynonym(name, self.values[name], self.source))
         parent = self._parent
         if name not in self.options:
             return chain if parent is None else chain + parent.synonyms(name)
@@ -328,11 +330,11 @@ class Configs:
             return chain + parent.synonyms(behind)
         if not behind:
             return chain
-        return [*chain, Synonym(name, self.options[name].default, ConfigSource.DEFAULT)]
+        return [*chain, ConfigSynonym(name, self.options[name].default, BrokerConfigSource.DEFAULT)]
 
-    def source_of(self, name: str) -> ConfigSource:
+    def source_of(self, name: str) -> BrokerConfigSource:
         """Return the source of the value."""
-        return next((each.source for each in self.synonyms(name)), ConfigSource.DEFAULT)
+        return next((each.source for each in self.synonyms(name)), BrokerConfigSource.DEFAULT)
 
     def is_set(self, name: str) -> bool:
         """Return whether a value was set, here or in the parent."""
@@ -347,7 +349,7 @@ class Configs:
         """Raise ConfigError if the name is unknown or the value is not allowed."""
         option = self.option(name)
         if value is not None and not option.valid(value):
-            error = ConfigRequestError if self.source in _RUNNING else ConfigError
+            error = ConfigRequestError if self.source in _RUNNING else ConfigValueError
             raise error(f"{value!r} is not allowed for the config {name!r}.")
 
     def change(self, changes: Mapping[str, str | None]) -> None:
@@ -370,10 +372,12 @@ class Configs:
                 continue
             self.check(name, None)
             if operation not in ConfigOperation.__members__.values():
-                raise ConfigError(f"There is no operation {operation} for the config {name!r}.")
-            is_list = self.option(name).type is ConfigType.LIST
+                raise ConfigValueError(
+                    f"There is no operation {operation} for the config {name!r}."
+                )
+            is_list = self.option(name).type is BrokerConfigType.LIST
             if operation in (ConfigOperation.APPEND, ConfigOperation.SUBTRACT) and not is_list:
-                raise ConfigError(f"The config {name!r} is not a list.")
+                raise ConfigValueError(f"The config {name!r} is not a list.")
             result[name] = self._operate(self[name], ConfigOperation(operation), value)
         return result
 

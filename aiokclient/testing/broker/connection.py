@@ -31,12 +31,12 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from aiokclient import threads
 from aiokclient.errors import KafkaError
-from aiokclient.protocol.framing import FrameReader, ReceivedRequest, ServerFraming
+from aiokclient.protocol.framing import DecodedRequest, FrameReader, ServerFraming
 from aiokclient.segments import write_segments
 from aiokclient.testing.broker.call import Answer, Call
 from aiokclient.testing.broker.faults import Alter, Delay, Drop, Fault, Throttle
 from aiokclient.testing.broker.handlers import handler_of
-from aiokclient.testing.broker.sasl import Authentication, Step
+from aiokclient.testing.broker.sasl import Authentication, AuthenticationStep
 from aiokclient.testing.disposal import discard_messages
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         self._registry = registry
         self._cluster = cluster
         self.authentication = Authentication(cluster.mechanisms)
-        known = self.authentication.step is Step.DONE
+        known = self.authentication.step is AuthenticationStep.DONE
         self._frames = FrameReader(_MAX_FRAME if known else _MAX_UNKNOWN_FRAME, kept=0)
         self._closes = False
         """Whether the connection ends with the response to the request being handled."""
@@ -242,7 +242,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         else:
             self._park(threads.run(_decoded, frame), partial(self._decoded, frame))
 
-    def _decoded(self, frame: Buffer, received: ReceivedRequest | KafkaError) -> None:
+    def _decoded(self, frame: Buffer, received: DecodedRequest | KafkaError) -> None:
         cluster = self._cluster
         if isinstance(received, KafkaError):
             # Like Kafka, cut off a client whose request cannot be read or has a version that was
@@ -264,12 +264,12 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         elif not self._dropped(faults, "before"):
             self._after(_seconds(faults, "before"), lambda: self._handle(received, faults))
 
-    def _allowed(self, received: ReceivedRequest) -> bool:
+    def _allowed(self, received: DecodedRequest) -> bool:
         """Return whether the client's step of authentication allows this request."""
         api = self._cluster.api_of(received.header.request_api_key)
         return self.authentication.allows(api)
 
-    def _handle(self, received: ReceivedRequest, faults: list[Fault]) -> None:
+    def _handle(self, received: DecodedRequest, faults: list[Fault]) -> None:
         header = received.header
         api = self._cluster.api_of(header.request_api_key)
         call = Call(
@@ -292,7 +292,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         self,
         handling: Coroutine[Any, Any, Answer],
         call: Call,
-        received: ReceivedRequest,
+        received: DecodedRequest,
         faults: list[Fault],
     ) -> None:
         """Run a handler until it yields, waits or ends."""
@@ -314,7 +314,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
     def _replied(
         self,
         answer: Answer,
-        received: ReceivedRequest,
+        received: DecodedRequest,
         faults: list[Fault],
         *,
         large: bool = False,
@@ -339,7 +339,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
     def _finish(
         self,
         response: Response | None,
-        received: ReceivedRequest,
+        received: DecodedRequest,
         faults: list[Fault],
         large: bool,
     ) -> None:
@@ -359,7 +359,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
     def _answer(
         self,
         response: Response | None,
-        received: ReceivedRequest,
+        received: DecodedRequest,
         faults: list[Fault],
         large: bool,
     ) -> None:
@@ -437,7 +437,7 @@ def _is_produce(frame: Buffer) -> bool:
     return bytes(frame[:2]) == b"\0\0"
 
 
-def _decoded(frame: Buffer) -> ReceivedRequest | KafkaError:
+def _decoded(frame: Buffer) -> DecodedRequest | KafkaError:
     """Decode a request. The error of a request that cannot be read is returned, not raised."""
     try:
         return _framing.decode_request(frame)
@@ -445,7 +445,7 @@ def _decoded(frame: Buffer) -> ReceivedRequest | KafkaError:
         return error
 
 
-def _encoded(received: ReceivedRequest, response: Response) -> list[Buffer]:
+def _encoded(received: DecodedRequest, response: Response) -> list[Buffer]:
     version = 0 if received.request is None else None
     return _framing.encode_response(received, response, version=version)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from aiokclient.testing.broker.configs import BROKER_OPTIONS, Configs, ConfigSource
+from aiokclient.testing.broker.configs import BROKER_OPTIONS, BrokerConfigSource, Configs
 from aiokclient.testing.broker.sessions import FetchSessions
 
 
@@ -34,7 +34,7 @@ class Node:
         self.alive = False
         """Whether the broker listens."""
         self.paused = False
-        self.configs = Configs(BROKER_OPTIONS, ConfigSource.DYNAMIC_BROKER, defaults)
+        self.configs = Configs(BROKER_OPTIONS, BrokerConfigSource.DYNAMIC_BROKER, defaults)
         self.sessions = FetchSessions(self.configs, rng, time)
 
     def __repr__(self) -> str:

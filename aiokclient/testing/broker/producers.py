@@ -35,7 +35,7 @@ class WrittenBatch(NamedTuple):
     timestamp: int
 
 
-class AbortedTransaction(NamedTuple):
+class AbortedTxn(NamedTuple):
     """An aborted transaction. `last_stable_offset` is that of the log at the transaction's end."""
 
     producer_id: int
@@ -100,7 +100,7 @@ class ProducerStates:
         self._producers: dict[int, ProducerState] = {}
         self._open: dict[int, int] = {}
         self._verifications: dict[int, Verification] = {}
-        self.aborted: list[AbortedTransaction] = []
+        self.aborted: list[AbortedTxn] = []
 
     def __iter__(self) -> Iterator[tuple[int, ProducerState]]:
         return iter(self._producers.items())
@@ -240,7 +240,7 @@ class ProducerStates:
         first = self._open.pop(producer_id, None)
         if first is not None and not committed:
             stable = self.first_open(offset + 1)
-            self.aborted.append(AbortedTransaction(producer_id, first, offset, stable))
+            self.aborted.append(AbortedTxn(producer_id, first, offset, stable))
         pending = self._verifications.get(producer_id)
         if pending is not None and not (pending.bumps and pending.epoch == epoch):
             # Otherwise the next transaction is being verified already.
@@ -264,7 +264,7 @@ class ProducerStates:
         state = self._producers.get(producer_id)
         return -1 if state is None else state.epoch
 
-    def aborted_in(self, start: int, end: int) -> list[AbortedTransaction]:
+    def aborted_in(self, start: int, end: int) -> list[AbortedTxn]:
         """Return the aborted transactions that have batches between offsets `start` and `end`."""
         found = []
         for each in self.aborted:

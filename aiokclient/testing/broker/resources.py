@@ -7,12 +7,12 @@ from enum import IntEnum
 
 from aiokclient.testing.broker.call import Call
 from aiokclient.testing.broker.codes import Code, brief
-from aiokclient.testing.broker.configs import ConfigError, ConfigRequestError, Configs
+from aiokclient.testing.broker.configs import ConfigRequestError, Configs, ConfigValueError
 from aiokclient.testing.broker.state import ClusterState, Refused
 from aiokclient.types import is_topic_name
 
 
-class ResourceType(IntEnum):
+class ConfigResourceType(IntEnum):
     """The type of a resource that has configs, with Kafka's numbers."""
 
     TOPIC = 2
@@ -27,16 +27,16 @@ def find_configs(
 
     `keep` creates the configs of a group that has none, so that they can be changed.
     """
-    if resource_type == ResourceType.TOPIC:
+    if resource_type == ConfigResourceType.TOPIC:
         if not is_topic_name(name):
             raise Refused(Code.INVALID_TOPIC_EXCEPTION, f"{name!r} is not a legal topic name.")
         topic = cluster.topics.get(name)
         if topic is None:
             raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {name!r}.")
         return topic.configs
-    if resource_type == ResourceType.GROUP and name:
+    if resource_type == ConfigResourceType.GROUP and name:
         return cluster.groups.configs_of(name, keep=keep)
-    if resource_type != ResourceType.BROKER:
+    if resource_type != ConfigResourceType.BROKER:
         raise Refused(Code.INVALID_REQUEST, f"Resources of type {resource_type} have no configs.")
     if not name:
         return cluster.configs
@@ -75,7 +75,7 @@ def change_configs(
             configs.change(wanted)
     except Refused as refused:
         return refused.code, refused.message
-    except ConfigError as error:
+    except ConfigValueError as error:
         return error.code, brief(str(error))
     return Code.NONE, None
 
@@ -83,7 +83,7 @@ def change_configs(
 def _changeable(call: Call, resource_type: int, name: str) -> Configs:
     if call.times[resource_type, name] > 1:
         raise Refused(Code.INVALID_REQUEST, "Each resource must appear at most once.")
-    if resource_type == ResourceType.TOPIC and not name:
+    if resource_type == ConfigResourceType.TOPIC and not name:
         raise Refused(Code.INVALID_REQUEST, "Default topic resources are not allowed.")
     return find_configs(call.cluster, resource_type, name, keep=True)
 

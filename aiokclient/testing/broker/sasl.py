@@ -23,7 +23,7 @@ __all__ = [
     "Authentication",
     "Challenge",
     "ServerMechanism",
-    "Step",
+    "AuthenticationStep",
 ]
 
 
@@ -49,7 +49,7 @@ MECHANISMS: dict[str, Callable[[], ServerMechanism]] = {}
 """Mechanisms by Kafka's names. A listener offers those that it is configured with."""
 
 
-class Step(Enum):
+class AuthenticationStep(Enum):
     """The steps of a connection's authentication."""
 
     HANDSHAKE = "handshake"
@@ -58,9 +58,9 @@ class Step(Enum):
 
 
 ALLOWED: Final = {
-    Step.HANDSHAKE: frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE}),
-    Step.CONVERSATION: frozenset({ApiKey.SASL_AUTHENTICATE}),
-    Step.DONE: frozenset(ApiKey),
+    AuthenticationStep.HANDSHAKE: frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE}),
+    AuthenticationStep.CONVERSATION: frozenset({ApiKey.SASL_AUTHENTICATE}),
+    AuthenticationStep.DONE: frozenset(ApiKey),
 }
 """The requests that a connection may send at each step."""
 
@@ -71,7 +71,7 @@ class Authentication:
     __slots__ = ("_mechanism", "_offered", "step")
 
     def __init__(self, offered: Sequence[str]) -> None:
-        self.step = Step.HANDSHAKE if offered else Step.DONE
+        self.step = AuthenticationStep.HANDSHAKE if offered else AuthenticationStep.DONE
         self._offered = offered
         self._mechanism: ServerMechanism | None = None
 
@@ -84,18 +84,18 @@ class Authentication:
 
         Raises Refused if the mechanism is not offered or this step does not expect a handshake.
         """
-        if self.step is not Step.HANDSHAKE:
+        if self.step is not AuthenticationStep.HANDSHAKE:
             raise Refused(Code.ILLEGAL_SASL_STATE, "SaslHandshake was not expected now.")
         if name not in self._offered:
             raise Refused(Code.UNSUPPORTED_SASL_MECHANISM, f"The broker does not offer {name}.")
         self._mechanism = MECHANISMS[name]()
-        self.step = Step.CONVERSATION
+        self.step = AuthenticationStep.CONVERSATION
 
     def take(self, message: bytes) -> bytes:
         """Return the response to a message of the mechanism. Raises Refused."""
-        if self.step is not Step.CONVERSATION or self._mechanism is None:
+        if self.step is not AuthenticationStep.CONVERSATION or self._mechanism is None:
             raise Refused(Code.ILLEGAL_SASL_STATE, "SaslAuthenticate was not expected now.")
         challenge = self._mechanism.step(message)
         if challenge.done:
-            self.step, self._mechanism = Step.DONE, None
+            self.step, self._mechanism = AuthenticationStep.DONE, None
         return challenge.message

@@ -94,7 +94,7 @@ class FetchCall(Protocol):
     def each(self, items: Iterable[T]) -> AsyncIterator[T]: ...
 
 
-class FetchSession:
+class BrokerFetchSession:
     """The partitions of one client on one broker. A session with id 0 lasts for one request."""
 
     __slots__ = ("by_id", "epoch", "id", "partitions", "used_at")
@@ -139,7 +139,7 @@ class FetchSession:
 class FetchContext(NamedTuple):
     """The way to answer one fetch. `code` refuses the whole request."""
 
-    session: FetchSession
+    session: BrokerFetchSession
     incremental: bool
     code: Code = Code.NONE
 
@@ -151,7 +151,7 @@ class FetchSessions:
         self._configs = configs
         self._rng = rng
         self._time = time
-        self._sessions: dict[int, FetchSession] = {}
+        self._sessions: dict[int, BrokerFetchSession] = {}
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -160,7 +160,7 @@ class FetchSessions:
         """Remove all sessions, as if others had needed the space."""
         self._sessions.clear()
 
-    def remove(self, session: FetchSession) -> None:
+    def remove(self, session: BrokerFetchSession) -> None:
         """Forget a session."""
         self._sessions.pop(session.id, None)
 
@@ -172,7 +172,7 @@ class FetchSessions:
         if request.session_epoch in (FIRST_EPOCH, FINAL_EPOCH):
             # A client that starts again, or fetches without a session, closes its old session.
             self._sessions.pop(request.session_id, None)
-            session = FetchSession(NO_SESSION, by_id, now)
+            session = BrokerFetchSession(NO_SESSION, by_id, now)
             try:
                 await session.update(call)
             except GeneratorExit:
@@ -192,11 +192,11 @@ class FetchSessions:
         await kept.update(call)
         if not kept.partitions:
             self._sessions.pop(kept.id, None)
-            return FetchContext(FetchSession(NO_SESSION, by_id, now), incremental=False)
+            return FetchContext(BrokerFetchSession(NO_SESSION, by_id, now), incremental=False)
         kept.epoch = 1 if kept.epoch == _LAST_EPOCH else kept.epoch + 1
         return FetchContext(kept, incremental=True)
 
-    def _admit(self, session: FetchSession) -> int:
+    def _admit(self, session: BrokerFetchSession) -> int:
         slots = self._configs.number("max.incremental.fetch.session.cache.slots")
         partitions = sum(len(each.partitions) for each in self._sessions.values())
         if partitions + len(session.partitions) > _MOST_PARTITIONS:
@@ -210,7 +210,7 @@ class FetchSessions:
         self._sessions[session_id] = session
         return session_id
 
-    def _make_room(self, session: FetchSession) -> bool:
+    def _make_room(self, session: BrokerFetchSession) -> bool:
         if not self._sessions:
             return False
         oldest = min(self._sessions.values(), key=lambda each: each.used_at)
@@ -225,4 +225,4 @@ class FetchSessions:
 
 
 def _refused(now: float, code: Code) -> FetchContext:
-    return FetchContext(FetchSession(NO_SESSION, True, now), incremental=True, code=code)
+    return FetchContext(BrokerFetchSession(NO_SESSION, True, now), incremental=True, code=code)

@@ -21,15 +21,15 @@ from aiokclient.testing.broker.codes import Refused as Refused
 from aiokclient.testing.broker.configs import (
     BROKER_OPTIONS,
     TOPIC_OPTIONS,
-    ConfigError,
+    BrokerConfigSource,
     Configs,
-    ConfigSource,
+    ConfigValueError,
 )
 from aiokclient.testing.broker.faults import Faults
 from aiokclient.testing.broker.node import Node
 from aiokclient.testing.broker.placement import string_hash
 from aiokclient.testing.broker.requests import RequestLog
-from aiokclient.testing.broker.topics import Partition, Topic
+from aiokclient.testing.broker.topics import BrokerTopic, Partition
 from aiokclient.testing.broker.views import ClusterView, HeldCluster
 from aiokclient.testing.runner import Watch
 from aiokclient.types import is_topic_name
@@ -101,13 +101,13 @@ class ClusterState:
         self._new_groups = new_groups
         self._new_transactions = new_transactions
         self.cluster_id = self._new_cluster_id()
-        self.static_configs = Configs(BROKER_OPTIONS, ConfigSource.STATIC_BROKER)
+        self.static_configs = Configs(BROKER_OPTIONS, BrokerConfigSource.STATIC_BROKER)
         self.configs = Configs(
-            BROKER_OPTIONS, ConfigSource.DYNAMIC_DEFAULT_BROKER, self.static_configs
+            BROKER_OPTIONS, BrokerConfigSource.DYNAMIC_DEFAULT_BROKER, self.static_configs
         )
         self.brokers: dict[int, Node] = {}
-        self.topics: dict[str, Topic] = {}
-        self.topics_by_id: dict[UUID, Topic] = {}
+        self.topics: dict[str, BrokerTopic] = {}
+        self.topics_by_id: dict[UUID, BrokerTopic] = {}
         self.topology = 0
         """The number of changes of topics and their partitions so far."""
         self.faults = Faults(post)
@@ -256,7 +256,7 @@ class ClusterState:
     def api_of(self, key: int) -> ApiKey:
         return ApiKey(key)
 
-    def accepts(self, broker: Node, received: framing.ReceivedRequest) -> bool:
+    def accepts(self, broker: Node, received: framing.DecodedRequest) -> bool:
         """Return whether a broker accepts a request; it answers ApiVersions in any version."""
         header = received.header
         if header.request_api_key == ApiKey.API_VERSIONS:
@@ -289,8 +289,8 @@ class ClusterState:
             raise Refused(Code.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
         self.check_replicas(assignment)
         try:
-            Configs(TOPIC_OPTIONS, ConfigSource.TOPIC, self.configs, configs)
-        except ConfigError as error:
+            Configs(TOPIC_OPTIONS, BrokerConfigSource.TOPIC, self.configs, configs)
+        except ConfigValueError as error:
             raise Refused(Code.INVALID_CONFIG, str(error)) from None
 
     def check_replicas(self, assignment: Sequence[Sequence[int]]) -> None:
@@ -329,25 +329,27 @@ class ClusterState:
 
     def create_topic(
         self, name: str, assignment: Sequence[Sequence[int]], configs: Mapping[str, str] = {}
-    ) -> Topic:
+    ) -> BrokerTopic:
         """Create a topic with these replicas of each partition. Raises Refused."""
         self.check_new_topic(name, assignment, configs)
-        topic = Topic(
-            name, self.new_id(), Configs(TOPIC_OPTIONS, ConfigSource.TOPIC, self.configs, configs)
+        topic = BrokerTopic(
+            name,
+            self.new_id(),
+            Configs(TOPIC_OPTIONS, BrokerConfigSource.TOPIC, self.configs, configs),
         )
         self.topics[name] = topic
         self.topics_by_id[topic.topic_id] = topic
         self.add_partitions(topic, assignment)
         return topic
 
-    def add_partitions(self, topic: Topic, assignment: Iterable[Sequence[int]]) -> None:
+    def add_partitions(self, topic: BrokerTopic, assignment: Iterable[Sequence[int]]) -> None:
         for replicas in assignment:
             topic.add_partition(replicas)
             self.settle(topic.partitions[-1])
         self.topology += 1
         self.changed()
 
-    def delete_topic(self, topic: Topic) -> None:
+    def delete_topic(self, topic: BrokerTopic) -> None:
         del self.topics[topic.name], self.topics_by_id[topic.topic_id]
         self.topology += 1
         topic.deleted()
@@ -357,7 +359,7 @@ class ClusterState:
 
     # -- observation by tests ------------------------------------------------------------------
 
-    def received(self, broker: Node, received: framing.ReceivedRequest, frame: Buffer) -> None:
+    def received(self, broker: Node, received: framing.DecodedRequest, frame: Buffer) -> None:
         """Store a request for tests to inspect."""
         self.requests.add(
             received.header, received.request, frame, broker.node_id, self.loop.time()

@@ -48,7 +48,7 @@ class Appended(NamedTuple):
 class Partition:
     """One partition. `leader` is a broker id, or -1 while there is none."""
 
-    def __init__(self, topic: Topic, index: int, replicas: Iterable[int]) -> None:
+    def __init__(self, topic: BrokerTopic, index: int, replicas: Iterable[int]) -> None:
         self.topic = topic
         self.index = index
         self.replicas = list(replicas)
@@ -252,7 +252,7 @@ class Partition:
                 watcher.changed(added)
 
 
-class Topic:
+class BrokerTopic:
     """A topic. One that is created again under the same name is a new topic with a new id."""
 
     def __init__(self, name: str, topic_id: UUID, configs: Configs) -> None:

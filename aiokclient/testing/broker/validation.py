@@ -23,7 +23,7 @@ from aiokclient.record.header import (
 from aiokclient.record.stream import RecordStream
 from aiokclient.testing.broker.codes import Code
 from aiokclient.testing.broker.configs import TOPIC_OPTIONS
-from aiokclient.testing.broker.topics import Appended, Topic
+from aiokclient.testing.broker.topics import Appended, BrokerTopic
 
 MAGIC = 2
 _LENGTH = slice(8, 12)
@@ -56,7 +56,7 @@ def the_batch(records: bytes | memoryview | None) -> RecordBatch | Appended:
     return batches[0]
 
 
-def check_batch(batch: RecordBatch, topic: Topic, version: int, now_ms: int) -> Appended:
+def check_batch(batch: RecordBatch, topic: BrokerTopic, version: int, now_ms: int) -> Appended:
     """Return whether a broker accepts this batch of a client for this topic."""
     configs = topic.configs
     try:
@@ -78,7 +78,7 @@ def check_batch(batch: RecordBatch, topic: Topic, version: int, now_ms: int) -> 
     return _check_records(batch, topic, now_ms)
 
 
-def stored_batch(batch: RecordBatch, topic: Topic) -> RecordBatch | Appended:
+def stored_batch(batch: RecordBatch, topic: BrokerTopic) -> RecordBatch | Appended:
     """Return a batch in the codec in which its topic is stored, or the reason to refuse it."""
     name = topic.configs["compression.type"]
     if name == "producer":
@@ -100,7 +100,7 @@ def stored_batch(batch: RecordBatch, topic: Topic) -> RecordBatch | Appended:
     return RecordBatch(bytes(data))
 
 
-def _check_records(batch: RecordBatch, topic: Topic, now_ms: int) -> Appended:
+def _check_records(batch: RecordBatch, topic: BrokerTopic, now_ms: int) -> Appended:
     compact = "compact" in topic.configs["cleanup.policy"]
     times = _times(topic, now_ms)
     if not compact and times.start <= 0 and batch.max_timestamp < times.stop:
@@ -138,7 +138,7 @@ def _invalid(message: str) -> Appended:
     return Appended(Code.INVALID_RECORD, message=message)
 
 
-def _times(topic: Topic, now_ms: int) -> range:
+def _times(topic: BrokerTopic, now_ms: int) -> range:
     """Return the range of accepted timestamps."""
     if topic.log_append_time:
         return range(-1 << 63, 1 << 63)

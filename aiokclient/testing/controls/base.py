@@ -7,9 +7,9 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
-    from aiokclient.testing.broker.broker import Broker
+    from aiokclient.testing.broker.broker import EmbeddedBroker
     from aiokclient.testing.broker.state import ClusterState
-    from aiokclient.testing.broker.topics import Partition, Topic
+    from aiokclient.testing.broker.topics import BrokerTopic, Partition
     from aiokclient.testing.runner import Runner
 
 
@@ -37,18 +37,20 @@ class Controls:
     The controls run in the event loop of the cluster.
     """
 
-    def __init__(self, state: ClusterState, brokers: Mapping[int, Broker], runner: Runner) -> None:
+    def __init__(
+        self, state: ClusterState, brokers: Mapping[int, EmbeddedBroker], runner: Runner
+    ) -> None:
         self._state = state
         self._brokers = brokers
         self._runner = runner
 
-    def broker(self, node_id: int) -> Broker:
+    def broker(self, node_id: int) -> EmbeddedBroker:
         broker = self._brokers.get(node_id)
         if broker is None:
             raise ValueError(f"There is no broker {node_id}. Brokers: {list(self._brokers)}.")
         return broker
 
-    def topic(self, name: str) -> Topic:
+    def topic(self, name: str) -> BrokerTopic:
         topic = self._state.topics.get(name)
         if topic is None:
             raise ValueError(f"There is no topic {name!r}. Topics: {list(self._state.topics)}.")

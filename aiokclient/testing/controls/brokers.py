@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from aiokclient.testing.broker.broker import Broker
+from aiokclient.testing.broker.broker import EmbeddedBroker
 from aiokclient.testing.broker.listener import Listener
 from aiokclient.testing.broker.state import ClusterState
 from aiokclient.testing.broker.views import held
@@ -19,7 +19,7 @@ class BrokerControls(Controls):
     def __init__(
         self,
         state: ClusterState,
-        brokers: Mapping[int, Broker],
+        brokers: Mapping[int, EmbeddedBroker],
         runner: Runner,
         listener: Listener,
         listen_host: str,
@@ -50,7 +50,7 @@ class BrokerControls(Controls):
 
         self._runner.call(stop)
 
-    def _failover(self, broker: Broker) -> None:
+    def _failover(self, broker: EmbeddedBroker) -> None:
         if not broker.alive:
             self._state.left(broker.node_id)
 

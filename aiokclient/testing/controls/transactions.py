@@ -12,8 +12,8 @@ from aiokclient.testing.broker.transactions.coordinator import (
     TransactionView,
     transactions_of,
 )
-from aiokclient.testing.broker.transactions.states import TransactionState
-from aiokclient.testing.broker.transactions.transaction import Transaction
+from aiokclient.testing.broker.transactions.states import CoordinatorTransactionState
+from aiokclient.testing.broker.transactions.transaction import TransactionMetadata
 from aiokclient.testing.controls.base import Controls
 from aiokclient.types import OffsetAndMetadata, TopicPartition
 
@@ -83,8 +83,8 @@ class TransactionControls(Controls):
         The epoch is increased. Raises ValueError if no transaction is open.
         """
 
-        def time_out(transaction: Transaction) -> None:
-            if transaction.state is not TransactionState.ONGOING:
+        def time_out(transaction: TransactionMetadata) -> None:
+            if transaction.state is not CoordinatorTransactionState.ONGOING:
                 raise ValueError(f"{transaction!r} has no open transaction.")
             self._coordinator.revoke(transactional_id)
 
@@ -96,8 +96,8 @@ class TransactionControls(Controls):
         Raises ValueError while a transaction is open or ends.
         """
 
-        def forget(transaction: Transaction) -> None:
-            if transaction.busy or transaction.state is TransactionState.ONGOING:
+        def forget(transaction: TransactionMetadata) -> None:
+            if transaction.busy or transaction.state is CoordinatorTransactionState.ONGOING:
                 raise ValueError(f"{transaction!r} is in use.")
             self._coordinator.expire(transactional_id)
 
@@ -125,7 +125,7 @@ class TransactionControls(Controls):
     def _coordinator(self) -> TransactionCoordinator:
         return transactions_of(self._state)
 
-    def _change(self, transactional_id: str, change: Callable[[Transaction], None]) -> None:
+    def _change(self, transactional_id: str, change: Callable[[TransactionMetadata], None]) -> None:
         def run() -> None:
             found = self._coordinator.find(transactional_id)
             if found is None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from aiokclient.protocol.api import ApiKey
-from aiokclient.protocol.framing import ReceivedRequest, ServerFraming
+from aiokclient.protocol.framing import DecodedRequest, ServerFraming
 from aiokclient.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from aiokclient.protocol.messages.metadata import (
     MetadataResponse,
@@ -46,7 +46,7 @@ class ScriptedBroker(Server):
         self.brokers: dict[int, int] = {}
         self.topics: dict[str, list[int]] = {}
         self.epoch = 1
-        self.seen: list[ReceivedRequest] = []
+        self.seen: list[DecodedRequest] = []
         self.handlers: dict[ApiKey, Callable[[Any, int], Answer]] = {
             ApiKey.API_VERSIONS: self.api_versions,
             ApiKey.METADATA: self.metadata,
@@ -122,12 +122,12 @@ class ScriptedBroker(Server):
                 writer.write(self._bytes(received, answer))
                 await writer.drain()
 
-    def _answer(self, received: ReceivedRequest) -> Answer:
+    def _answer(self, received: DecodedRequest) -> Answer:
         header = received.header
         handler = self.handlers[ApiKey(header.request_api_key)]
         return handler(received.request, header.request_api_version)
 
-    def _bytes(self, received: ReceivedRequest, answer: Answer) -> bytes:
+    def _bytes(self, received: DecodedRequest, answer: Answer) -> bytes:
         if isinstance(answer, bytes):
             return answer
         api = received.header.request_api_key

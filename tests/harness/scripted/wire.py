@@ -4,7 +4,7 @@ import asyncio
 import struct
 from typing import Any
 
-from aiokclient.protocol.framing import ReceivedRequest, ServerFraming
+from aiokclient.protocol.framing import DecodedRequest, ServerFraming
 from aiokclient.protocol.messages.header import RequestHeader
 
 
@@ -20,7 +20,7 @@ def response_frame(correlation_id: int, response: Any, version: int) -> bytes:
         correlation_id=correlation_id,
         client_id="",
     )
-    segments = ServerFraming().encode_response(ReceivedRequest(header, None), response)
+    segments = ServerFraming().encode_response(DecodedRequest(header, None), response)
     return b"".join(bytes(segment) for segment in segments)
 
 

@@ -221,17 +221,17 @@ async def test_an_unauthenticated_connection_may_send_frames_up_to_a_mebibyte(
     await writer.wait_closed()
 
 
-@pytest.mark.parametrize("step", server.Step)
-def test_a_step_allows_only_the_requests_in_its_table(step: server.Step) -> None:
+@pytest.mark.parametrize("step", server.AuthenticationStep)
+def test_a_step_allows_only_the_requests_in_its_table(step: server.AuthenticationStep) -> None:
     authentication = server.Authentication(("NULL",))
     authentication.step = step
     taken = {api for api in ApiKey if authentication.allows(api)}
     assert taken == server.ALLOWED[step]
-    if step is not server.Step.CONVERSATION:
+    if step is not server.AuthenticationStep.CONVERSATION:
         with pytest.raises(Refused) as caught:
             authentication.take(b"")
         assert caught.value.code == Code.ILLEGAL_SASL_STATE
-    if step is not server.Step.HANDSHAKE:
+    if step is not server.AuthenticationStep.HANDSHAKE:
         with pytest.raises(Refused) as caught:
             authentication.choose("NULL")
         assert caught.value.code == Code.ILLEGAL_SASL_STATE

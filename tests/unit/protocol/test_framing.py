@@ -12,8 +12,8 @@ from aiokclient.errors import ProtocolError, UnsupportedVersionError
 from aiokclient.protocol import messages
 from aiokclient.protocol.framing import (
     ClientPipeline,
+    DecodedRequest,
     FrameReader,
-    ReceivedRequest,
     ServerFraming,
 )
 from aiokclient.protocol.messages.fetch import FetchableTopicResponse, PartitionData
@@ -250,6 +250,6 @@ def test_a_broker_answers_an_unknown_version_of_api_versions_in_version_0() -> N
 
 def test_an_unknown_api_has_a_header_but_no_request() -> None:
     received = ServerFraming().decode_request(b"\x03\xe8\0\1\0\0\0\5\0\2me and whatever follows")
-    assert isinstance(received, ReceivedRequest)
+    assert isinstance(received, DecodedRequest)
     assert received.request is None
     assert (received.header.request_api_key, received.header.correlation_id) == (1000, 5)

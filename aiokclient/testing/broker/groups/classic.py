@@ -23,7 +23,7 @@ from aiokclient.protocol.messages.leave_group import MemberIdentity, MemberRespo
 from aiokclient.testing.broker.codes import Code
 from aiokclient.testing.broker.groups.group import GroupView, MemberView
 from aiokclient.testing.broker.groups.members import ClassicMember, protocols_of
-from aiokclient.testing.broker.groups.rebalancing import GroupState, RebalancingGroup, cancel
+from aiokclient.testing.broker.groups.rebalancing import ClassicGroupState, RebalancingGroup, cancel
 
 if TYPE_CHECKING:
     from aiokclient.testing.broker.call import Call, Reply
@@ -63,16 +63,16 @@ class ClassicGroup(RebalancingGroup):
     def _room_for(self, member_id: str) -> bool:
         most = self.cluster.configs.number("group.max.size")
         known = self.members.get(member_id)
-        if self.phase is GroupState.EMPTY:
+        if self.phase is ClassicGroupState.EMPTY:
             return True
-        if self.phase is GroupState.PREPARING:
+        if self.phase is ClassicGroupState.PREPARING:
             waits = known is not None and known.joining is not None
             return waits or len(self.members.joining()) < most
         return known is not None or len(self.members) < most
 
     def _agrees(self, request: JoinGroupRequest) -> bool:
         """Return whether the member supports a protocol that all other members support."""
-        if self.phase is GroupState.EMPTY:
+        if self.phase is ClassicGroupState.EMPTY:
             return bool(request.protocol_type and request.protocols)
         if request.protocol_type != self.type:
             return False
@@ -136,11 +136,11 @@ class ClassicGroup(RebalancingGroup):
         """Handle a repeated join: answer with the current generation, or begin a rebalance."""
         unchanged = member.protocols == protocols_of(call.request)
         leads = self.leads(member)
-        if self.phase is GroupState.EMPTY:
+        if self.phase is ClassicGroupState.EMPTY:
             return _refused(Code.UNKNOWN_MEMBER_ID, member.member_id)
-        if self.phase is GroupState.COMPLETING and unchanged:
+        if self.phase is ClassicGroupState.COMPLETING and unchanged:
             return self.join_answer(member, with_members=leads)
-        if self.phase is GroupState.STABLE and unchanged and not leads:
+        if self.phase is ClassicGroupState.STABLE and unchanged and not leads:
             return self.join_answer(member, with_members=False)
         member.wants(call.request, call.version)
         future = member.park_join(call)
@@ -161,7 +161,7 @@ class ClassicGroup(RebalancingGroup):
             self.leader = member_id
         new.wants(call.request, call.version)
         self.keep(new)
-        if self.phase is GroupState.STABLE and self.members.choose() == self.protocol:
+        if self.phase is ClassicGroupState.STABLE and self.members.choose() == self.protocol:
             # Nothing changes for the other members.
             self.persist()
             skips = call.version >= _SKIPS_ASSIGNMENT
@@ -184,7 +184,7 @@ class ClassicGroup(RebalancingGroup):
             return SyncGroupResponse(error_code=code)
         member = self.members[request.member_id]
         given = {each.member_id: bytes(each.assignment) for each in request.assignments}
-        if self.phase is GroupState.STABLE:
+        if self.phase is ClassicGroupState.STABLE:
             if not self._resyncs(member, given):
                 self.synced(member)
                 return self.sync_answer(member)
@@ -202,7 +202,7 @@ class ClassicGroup(RebalancingGroup):
         return future
 
     def _check_sync(self, request: SyncGroupRequest) -> Code:
-        if self.phase is GroupState.EMPTY:
+        if self.phase is ClassicGroupState.EMPTY:
             return Code.UNKNOWN_MEMBER_ID
         code = self._check_member(request.member_id, request.group_instance_id)
         if code:
@@ -215,7 +215,9 @@ class ClassicGroup(RebalancingGroup):
             request.protocol_name != self.protocol
         ):
             return Code.INCONSISTENT_GROUP_PROTOCOL
-        return Code.REBALANCE_IN_PROGRESS if self.phase is GroupState.PREPARING else Code.NONE
+        return (
+            Code.REBALANCE_IN_PROGRESS if self.phase is ClassicGroupState.PREPARING else Code.NONE
+        )
 
     def _resyncs(self, member: ClassicMember, given: dict[str, bytes]) -> bool:
         """Return whether a leader sends a different assignment, and not a retry of the same one."""
@@ -233,7 +235,7 @@ class ClassicGroup(RebalancingGroup):
         if not code:
             self.keep(self.members[request.member_id])
             asked_anew = self.given is not None and request.member_id in self.unsynced
-            if self.phase is GroupState.PREPARING or asked_anew:
+            if self.phase is ClassicGroupState.PREPARING or asked_anew:
                 code = Code.REBALANCE_IN_PROGRESS
         return HeartbeatResponse(error_code=code)
 
@@ -280,7 +282,7 @@ class ClassicGroup(RebalancingGroup):
         *,
         transactional: bool = False,
     ) -> Code:
-        if epoch < 0 and self.phase is GroupState.EMPTY:
+        if epoch < 0 and self.phase is ClassicGroupState.EMPTY:
             return Code.NONE
         if epoch < 0 and not member_id and instance_id is None:
             return Code.NONE if transactional else Code.UNKNOWN_MEMBER_ID
@@ -290,7 +292,7 @@ class ClassicGroup(RebalancingGroup):
         if epoch != self.generation:
             return Code.ILLEGAL_GENERATION
         gives_up = self.given is not None and member_id in self.unsynced
-        if self.phase is GroupState.COMPLETING and not gives_up and not transactional:
+        if self.phase is ClassicGroupState.COMPLETING and not gives_up and not transactional:
             return Code.REBALANCE_IN_PROGRESS
         return Code.NONE
 
@@ -300,7 +302,7 @@ class ClassicGroup(RebalancingGroup):
             self.keep(member)
 
     def check_delete_offsets(self) -> Code:
-        if self.phase is GroupState.EMPTY or self.type == _CONSUMER:
+        if self.phase is ClassicGroupState.EMPTY or self.type == _CONSUMER:
             return Code.NONE
         return Code.NON_EMPTY_GROUP
 
@@ -316,7 +318,7 @@ class ClassicGroup(RebalancingGroup):
         return self.type or ""
 
     def describe(self) -> DescribedGroup:
-        stable = self.phase is GroupState.STABLE
+        stable = self.phase is ClassicGroupState.STABLE
         members = [
             DescribedGroupMember(
                 member_id=each.member_id,

@@ -29,7 +29,11 @@ from aiokclient.testing.broker.groups.classic_wire import (
     read_subscription,
     version_of,
 )
-from aiokclient.testing.broker.groups.consumer_member import ClassicSide, Member, MemberState
+from aiokclient.testing.broker.groups.consumer_member import (
+    ClassicSide,
+    ConsumerMember,
+    ConsumerMemberState,
+)
 from aiokclient.testing.broker.groups.members import protocols_of
 
 if TYPE_CHECKING:
@@ -92,15 +96,15 @@ class ClassicMembers:
         if request.protocol_type != "consumer" or not names:
             raise Refused(Code.INCONSISTENT_GROUP_PROTOCOL, "The members have no common protocol.")
 
-    def _joining(self, request: JoinGroupRequest, member_id: str) -> Member:
+    def _joining(self, request: JoinGroupRequest, member_id: str) -> ConsumerMember:
         instance_id = request.group_instance_id
         if instance_id is None:
-            return self._group.members.get(member_id) or Member(member_id=member_id)
+            return self._group.members.get(member_id) or ConsumerMember(member_id=member_id)
         before = self._group.static(instance_id)
         if request.member_id:
             return self._known(member_id, instance_id)
         if before is None:
-            return Member(member_id=member_id)
+            return ConsumerMember(member_id=member_id)
         return self._group.replace(before, member_id)
 
     # -- SyncGroup, Heartbeat --------------------------------------------------------------
@@ -111,7 +115,7 @@ class ClassicMembers:
             member, side = self._member(request)
             self._check_protocol(request, side)
             behind = self._group.epoch > member.epoch
-            if behind and member.state is not MemberState.UNREVOKED_PARTITIONS:
+            if behind and member.state is not ConsumerMemberState.UNREVOKED_PARTITIONS:
                 raise self._rebalancing(member)
         except Refused as refused:
             return SyncGroupResponse(error_code=refused.code)
@@ -141,19 +145,24 @@ class ClassicMembers:
             return HeartbeatResponse(error_code=refused.code)
         return HeartbeatResponse()
 
-    def _has_to_rejoin(self, member: Member) -> bool:
+    def _has_to_rejoin(self, member: ConsumerMember) -> bool:
         self._group.bump(subscription_changed=False)
-        if member.epoch < self._group.epoch or member.state is MemberState.UNREVOKED_PARTITIONS:
+        if (
+            member.epoch < self._group.epoch
+            or member.state is ConsumerMemberState.UNREVOKED_PARTITIONS
+        ):
             return True
-        unreleased = member.state is MemberState.UNRELEASED_PARTITIONS
+        unreleased = member.state is ConsumerMemberState.UNRELEASED_PARTITIONS
         return unreleased and not self._group.waits_for_others(member)
 
-    def _rebalancing(self, member: Member) -> Refused:
+    def _rebalancing(self, member: ConsumerMember) -> Refused:
         if ("join", member.member_id) not in self._group.timers:
             self._group.start_timer("join", member.member_id, member.rebalance_timeout_ms)
         return Refused(Code.REBALANCE_IN_PROGRESS, "The member must join again.")
 
-    def _member(self, request: SyncGroupRequest | HeartbeatRequest) -> tuple[Member, ClassicSide]:
+    def _member(
+        self, request: SyncGroupRequest | HeartbeatRequest
+    ) -> tuple[ConsumerMember, ClassicSide]:
         member = self._known(request.member_id, request.group_instance_id)
         if member.classic is None:
             raise Refused(Code.UNKNOWN_MEMBER_ID, "The member uses the consumer protocol.")
@@ -161,7 +170,7 @@ class ClassicMembers:
             raise Refused(Code.ILLEGAL_GENERATION, "This is not the epoch of the member.")
         return member, member.classic
 
-    def _known(self, member_id: str, instance_id: str | None) -> Member:
+    def _known(self, member_id: str, instance_id: str | None) -> ConsumerMember:
         """Return the member, whichever protocol it uses. Raises Refused if there is none."""
         if instance_id is None:
             member = self._group.members.get(member_id)
@@ -176,7 +185,7 @@ class ClassicMembers:
     # -- LeaveGroup ------------------------------------------------------------------------
 
     def leave(self, identities: list[MemberIdentity]) -> Reply:
-        leaving: list[Member] = []
+        leaving: list[ConsumerMember] = []
         answers = []
         for each in identities:
             code, member_id = Code.NONE, each.member_id
@@ -199,11 +208,11 @@ class ClassicMembers:
 
 
 def _joined(
-    member: Member,
+    member: ConsumerMember,
     request: JoinGroupRequest,
     call: Call,
     subscription: ConsumerProtocolSubscription,
-) -> Member:
+) -> ConsumerMember:
     """Return the member with the contents of its JoinGroup request."""
     timeout_ms = request.rebalance_timeout_ms if call.version >= 1 else request.session_timeout_ms
     return replace(

@@ -19,11 +19,11 @@ from uuid import UUID
 from aiokclient.testing.broker.codes import Code
 from aiokclient.testing.broker.groups.classic_wire import assignment_bytes
 from aiokclient.testing.broker.groups.consumer_classic import ClassicMembers
-from aiokclient.testing.broker.groups.consumer_heartbeat import Heartbeats
+from aiokclient.testing.broker.groups.consumer_heartbeat import ConsumerGroupHeartbeats
 from aiokclient.testing.broker.groups.consumer_member import (
     NOTHING,
-    Member,
-    MemberState,
+    ConsumerMember,
+    ConsumerMemberState,
     reconciled,
 )
 from aiokclient.testing.broker.groups.group import Group, GroupType, GroupView, MemberView
@@ -49,7 +49,7 @@ _SINCE_VERSION = 9
 """The first version of OffsetCommit that members of the consumer protocol use."""
 
 
-class Holding(NamedTuple):
+class PartitionOwner(NamedTuple):
     """The owner of a partition, and its epoch when it got the partition."""
 
     member_id: str
@@ -73,16 +73,16 @@ class ConsumerGroup(Group):
         self._downgraded = downgraded
         self.epoch = epoch
         self.target_epoch = epoch
-        self.members: dict[str, Member] = {}
+        self.members: dict[str, ConsumerMember] = {}
         self.targets: dict[str, Places] = {}
         self.timers = Timers(cluster)
-        self._holdings: dict[tuple[UUID, int], Holding] = {}
+        self._owners: dict[tuple[UUID, int], PartitionOwner] = {}
         self._sizes: Sizes = {}
         self._assigned_at = float("-inf")
         self._topology = -1
         self._asked: dict[tuple[frozenset[str], str], frozenset[UUID]] = {}
         """The topics of each subscription, for the current version of the topics."""
-        self._heartbeats = Heartbeats(self)
+        self._heartbeats = ConsumerGroupHeartbeats(self)
         self._classic = ClassicMembers(self)
 
     # -- what it is ------------------------------------------------------------------------
@@ -135,7 +135,7 @@ class ConsumerGroup(Group):
             members,
         )
 
-    def static(self, instance_id: str | None) -> Member | None:
+    def static(self, instance_id: str | None) -> ConsumerMember | None:
         """Return the member with this instance id."""
         if instance_id is None:
             return None
@@ -154,30 +154,30 @@ class ConsumerGroup(Group):
 
     # -- members ---------------------------------------------------------------------------
 
-    def put(self, member: Member) -> None:
+    def put(self, member: ConsumerMember) -> None:
         """Store a member, or its new state."""
         before = self.members.get(member.member_id)
         for place in NOTHING if before is None else before.has - member.has:
-            self._holdings.pop(place, None)
+            self._owners.pop(place, None)
         for place in member.has:
-            holding = self._holdings.get(place)
+            holding = self._owners.get(place)
             if holding is None or holding.member_id != member.member_id:
-                self._holdings[place] = Holding(member.member_id, member.epoch)
+                self._owners[place] = PartitionOwner(member.member_id, member.epoch)
         self.members[member.member_id] = member
         self.cluster.changed()
 
-    def remove(self, member: Member) -> None:
+    def remove(self, member: ConsumerMember) -> None:
         """Remove a member with all its partitions. The epoch does not change."""
         known = self.members.pop(member.member_id, None)
         if known is not None:
             for place in known.has:
-                self._holdings.pop(place, None)
+                self._owners.pop(place, None)
         self.targets.pop(member.member_id, None)
         for kind in ("session", "rebalance", "join", "sync"):
             self.timers.cancel((kind, member.member_id))
         self.cluster.changed()
 
-    def replace(self, old: Member, member_id: str) -> Member:
+    def replace(self, old: ConsumerMember, member_id: str) -> ConsumerMember:
         """Replace a static member that joins under a new id, which keeps the partitions."""
         target = self.targets.get(old.member_id, NOTHING)
         self.remove(old)
@@ -192,7 +192,7 @@ class ConsumerGroup(Group):
         if member is not None:
             self.expel([member])
 
-    def expel(self, members: Iterable[Member]) -> None:
+    def expel(self, members: Iterable[ConsumerMember]) -> None:
         """Remove members.
 
         If all remaining ones use the classic protocol, the group becomes a classic group.
@@ -213,7 +213,7 @@ class ConsumerGroup(Group):
 
     # -- topics and targets ----------------------------------------------------------------
 
-    def topics_of(self, member: Member) -> frozenset[UUID]:
+    def topics_of(self, member: ConsumerMember) -> frozenset[UUID]:
         """Return the existing topics to which a member is subscribed."""
         if self._topology != self.cluster.topology:
             self._topology = self.cluster.topology
@@ -233,7 +233,7 @@ class ConsumerGroup(Group):
             self.epoch += 1
             self._sizes = sizes
 
-    def begin(self, epoch: int, members: Iterable[Member]) -> None:
+    def begin(self, epoch: int, members: Iterable[ConsumerMember]) -> None:
         """Start with the epoch and the members of a classic group."""
         self.epoch = self.target_epoch = epoch
         for member in members:
@@ -263,14 +263,14 @@ class ConsumerGroup(Group):
         self.targets = assign(subscribers, self._sizes)
         self.target_epoch, self._assigned_at = self.epoch, now
 
-    def step(self, member: Member, owned: Places | None) -> Member:
+    def step(self, member: ConsumerMember, owned: Places | None) -> ConsumerMember:
         """Bring a member one step closer to its target, and store the result."""
         topics = self.topics_of(member)
         target = self.targets.get(member.member_id, NOTHING)
         target = frozenset(place for place in target if place.topic_id in topics)
 
         def free(places: Places) -> Places:
-            holders = {place: self._holdings.get(place) for place in places}
+            holders = {place: self._owners.get(place) for place in places}
             mine = (None, member.member_id)
             return frozenset(
                 place for place, held in holders.items() if (held and held.member_id) in mine
@@ -278,16 +278,16 @@ class ConsumerGroup(Group):
 
         new = reconciled(member, self.target_epoch, target, free, owned)
         self.put(new)
-        if new.state is not MemberState.UNREVOKED_PARTITIONS or new.classic is not None:
+        if new.state is not ConsumerMemberState.UNREVOKED_PARTITIONS or new.classic is not None:
             self.timers.cancel(("rebalance", member.member_id))
         elif new != member:
             self._await_revocation(new)
         return new
 
-    def waits_for_others(self, member: Member) -> bool:
+    def waits_for_others(self, member: ConsumerMember) -> bool:
         """Return whether other members still own partitions of this member's target."""
         wanted = self.targets.get(member.member_id, NOTHING) - member.assigned
-        return any(place in self._holdings for place in wanted)
+        return any(place in self._owners for place in wanted)
 
     # -- timers ----------------------------------------------------------------------------
 
@@ -296,14 +296,14 @@ class ConsumerGroup(Group):
         if self.node is not None:
             self.timers.start((kind, member_id), ms, lambda: self.fence(member_id))
 
-    def keep(self, member: Member) -> None:
+    def keep(self, member: ConsumerMember) -> None:
         """Restart the session timeout of a member."""
         ms = self.option("session.timeout.ms")
         if member.classic is not None:
             ms = member.classic.session_timeout_ms
         self.start_timer("session", member.member_id, ms)
 
-    def _await_revocation(self, member: Member) -> None:
+    def _await_revocation(self, member: ConsumerMember) -> None:
         self.start_timer("rebalance", member.member_id, member.rebalance_timeout_ms)
 
     def unload(self) -> None:
@@ -312,7 +312,7 @@ class ConsumerGroup(Group):
     def load(self) -> None:
         for member in self.members.values():
             self.keep(member)
-            if member.state is MemberState.UNREVOKED_PARTITIONS and member.classic is None:
+            if member.state is ConsumerMemberState.UNREVOKED_PARTITIONS and member.classic is None:
                 self._await_revocation(member)
 
     def rebalance(self) -> None:
@@ -347,7 +347,7 @@ class ConsumerGroup(Group):
         if member is None or epoch == member.epoch:
             return Code.NONE
         topic = self.cluster.topics.get(place.topic)
-        holding = topic and self._holdings.get((topic.topic_id, place.partition))
+        holding = topic and self._owners.get((topic.topic_id, place.partition))
         mine = holding and holding.member_id == member_id and holding.since <= epoch
         return Code.NONE if mine else _STALE
 
@@ -383,7 +383,7 @@ class ConsumerGroup(Group):
 _STALE = Code.STALE_MEMBER_EPOCH
 
 
-def _asks_for(member: Member, topic: str) -> bool:
+def _asks_for(member: ConsumerMember, topic: str) -> bool:
     if topic in member.topics:
         return True
     return bool(member.regex) and matches(member.regex, topic)

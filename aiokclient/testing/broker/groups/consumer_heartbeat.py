@@ -23,7 +23,7 @@ from aiokclient.protocol.messages import (
 )
 from aiokclient.protocol.messages.consumer_group_heartbeat import Assignment, TopicPartitions
 from aiokclient.testing.broker.codes import Code, Refused
-from aiokclient.testing.broker.groups.consumer_member import AWAY, LEAVING, Member
+from aiokclient.testing.broker.groups.consumer_member import AWAY, LEAVING, ConsumerMember
 from aiokclient.testing.broker.groups.regex import check_pattern
 from aiokclient.testing.broker.groups.server_assignors import Place, Places
 
@@ -84,7 +84,7 @@ def _check_join(request: ConsumerGroupHeartbeatRequest) -> None:
         )
 
 
-class Heartbeats:
+class ConsumerGroupHeartbeats:
     """The handling of heartbeats for one group."""
 
     def __init__(self, group: ConsumerGroup) -> None:
@@ -108,7 +108,7 @@ class Heartbeats:
         return self._response(request, before, member)
 
     def _response(
-        self, request: ConsumerGroupHeartbeatRequest, before: Member, member: Member
+        self, request: ConsumerGroupHeartbeatRequest, before: ConsumerMember, member: ConsumerMember
     ) -> ConsumerGroupHeartbeatResponse:
         given = (request.subscribed_topic_names, request.topic_partitions)
         full = request.member_epoch == 0 or (
@@ -126,7 +126,7 @@ class Heartbeats:
 
     def _member(
         self, request: ConsumerGroupHeartbeatRequest, member_id: str, owned: Places | None
-    ) -> Member:
+    ) -> ConsumerMember:
         """Return the member that sent this request. If it joins, it may be a new one."""
         if request.member_epoch == 0:
             return self._joining(member_id, request.instance_id)
@@ -140,17 +140,17 @@ class Heartbeats:
             raise self._fenced("smaller", epoch, member)
         return member
 
-    def _fenced(self, how: str, epoch: int, member: Member) -> Refused:
+    def _fenced(self, how: str, epoch: int, member: ConsumerMember) -> Refused:
         return Refused(
             Code.FENCED_MEMBER_EPOCH,
             f"The consumer group member has a {how} member epoch ({epoch}) than the one known by "
             f"the group coordinator ({member.epoch}). {_FENCED}",
         )
 
-    def _joining(self, member_id: str, instance_id: str | None) -> Member:
+    def _joining(self, member_id: str, instance_id: str | None) -> ConsumerMember:
         before = self._group.static(instance_id)
         if before is None:
-            return self._group.members.get(member_id) or Member(member_id=member_id)
+            return self._group.members.get(member_id) or ConsumerMember(member_id=member_id)
         if before.classic is None and before.epoch != AWAY:
             raise Refused(
                 Code.UNRELEASED_INSTANCE_ID,
@@ -159,7 +159,7 @@ class Heartbeats:
             )
         return self._group.replace(before, member_id)
 
-    def _known(self, member_id: str, instance_id: str | None) -> Member:
+    def _known(self, member_id: str, instance_id: str | None) -> ConsumerMember:
         if instance_id is None:
             member = self._group.members.get(member_id)
             if member is None:
@@ -209,7 +209,9 @@ def _check_regex(text: str) -> None:
         raise Refused(Code.INVALID_REGULAR_EXPRESSION, f"{message}: RE2 has no such syntax.")
 
 
-def _updated(member: Member, request: ConsumerGroupHeartbeatRequest, call: Call) -> Member:
+def _updated(
+    member: ConsumerMember, request: ConsumerGroupHeartbeatRequest, call: Call
+) -> ConsumerMember:
     """Return the member, updated with the contents of the request."""
     names, regex = request.subscribed_topic_names, request.subscribed_topic_regex
     timeout_ms = request.rebalance_timeout_ms

@@ -25,7 +25,7 @@ AWAY = -2
 """The epoch of a static member that has left and may return under another member id."""
 
 
-class MemberState(Enum):
+class ConsumerMemberState(Enum):
     STABLE = "stable"
     UNREVOKED_PARTITIONS = "unrevoked"
     UNRELEASED_PARTITIONS = "unreleased"
@@ -40,13 +40,13 @@ class ClassicSide:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
+class ConsumerMember:
     """One member as the coordinator knows it."""
 
     member_id: str
     epoch: int = 0
     previous_epoch: int = -1
-    state: MemberState = MemberState.STABLE
+    state: ConsumerMemberState = ConsumerMemberState.STABLE
     instance_id: str | None = None
     rack: str | None = None
     rebalance_timeout_ms: int = -1
@@ -70,16 +70,16 @@ class Member:
 
     def settled(self, epoch: int) -> bool:
         """Return whether the member has its target of that epoch."""
-        return self.state is MemberState.STABLE and self.epoch == epoch
+        return self.state is ConsumerMemberState.STABLE and self.epoch == epoch
 
 
 def reconciled(
-    member: Member,
+    member: ConsumerMember,
     epoch: int,
     target: Places,
     free: Callable[[Places], Places],
     owned: Places | None,
-) -> Member:
+) -> ConsumerMember:
     """Return the member one step closer to its target of `epoch`.
 
     `free` returns those of some partitions that no other member owns. `owned` is what the member
@@ -87,12 +87,12 @@ def reconciled(
     """
     if member.settled(epoch) and member.assigned <= target:
         return member
-    if member.state is MemberState.UNREVOKED_PARTITIONS and _owns(owned, member.revoking):
+    if member.state is ConsumerMemberState.UNREVOKED_PARTITIONS and _owns(owned, member.revoking):
         return member
     kept = member.assigned & target
     revoking = member.assigned - kept
     if revoking and _owns(owned, revoking):
-        state = MemberState.UNREVOKED_PARTITIONS
+        state = ConsumerMemberState.UNREVOKED_PARTITIONS
         return replace(member, state=state, assigned=kept, revoking=revoking)
     wanted = target - kept
     available = free(wanted)
@@ -100,7 +100,11 @@ def reconciled(
         member,
         epoch=epoch,
         previous_epoch=member.previous_epoch if epoch == member.epoch else member.epoch,
-        state=(MemberState.STABLE if available == wanted else MemberState.UNRELEASED_PARTITIONS),
+        state=(
+            ConsumerMemberState.STABLE
+            if available == wanted
+            else ConsumerMemberState.UNRELEASED_PARTITIONS
+        ),
         assigned=kept | available,
         revoking=NOTHING,
     )

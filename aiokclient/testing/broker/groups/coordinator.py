@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from aiokclient.testing.broker.codes import Code
-from aiokclient.testing.broker.configs import GROUP_OPTIONS, Configs, ConfigSource
+from aiokclient.testing.broker.configs import GROUP_OPTIONS, BrokerConfigSource, Configs
 from aiokclient.testing.broker.groups.classic import ClassicGroup
 from aiokclient.testing.broker.groups.consumer_group import ConsumerGroup
 from aiokclient.testing.broker.groups.group import Group
@@ -86,7 +86,7 @@ class GroupCoordinator:
         """Return the configs of a group, which need not exist; with `keep`, create them."""
         configs = self._configs.get(group_id)
         if configs is None:
-            configs = Configs(GROUP_OPTIONS, ConfigSource.GROUP, self._cluster.configs)
+            configs = Configs(GROUP_OPTIONS, BrokerConfigSource.GROUP, self._cluster.configs)
             if keep:
                 self._configs[group_id] = configs
         return configs

@@ -19,9 +19,9 @@ from aiokclient.testing.broker.groups.classic_wire import (
     read_subscription,
     version_of,
 )
-from aiokclient.testing.broker.groups.consumer_member import ClassicSide, Member
+from aiokclient.testing.broker.groups.consumer_member import ClassicSide, ConsumerMember
 from aiokclient.testing.broker.groups.members import ClassicMember
-from aiokclient.testing.broker.groups.rebalancing import GroupState, RebalancingGroup
+from aiokclient.testing.broker.groups.rebalancing import ClassicGroupState, RebalancingGroup
 
 if TYPE_CHECKING:
     from aiokclient.testing.broker.groups.consumer_group import ConsumerGroup
@@ -47,9 +47,9 @@ def upgrade(old: RebalancingGroup, new: ConsumerGroup) -> None:
     new.begin(old.generation, members)
 
 
-def _upgraded(group: RebalancingGroup, member: ClassicMember) -> Member:
+def _upgraded(group: RebalancingGroup, member: ClassicMember) -> ConsumerMember:
     subscription = read_subscription(member.metadata(group.protocol))
-    return Member(
+    return ConsumerMember(
         member_id=member.member_id,
         epoch=group.generation,
         previous_epoch=group.generation,
@@ -80,13 +80,13 @@ def downgrade(old: ConsumerGroup, new: RebalancingGroup) -> None:
     new.type, new.protocol = "consumer", new.members.choose()
     new.generation = old.epoch
     new.leader = next(iter(old.members))
-    new.phase = new.before = GroupState.STABLE
+    new.phase = new.before = ClassicGroupState.STABLE
     new.persist()
     for member in new.members:
         new.keep(member)
 
 
-def _downgraded(cluster: ClusterState, member: Member) -> ClassicMember:
+def _downgraded(cluster: ClusterState, member: ConsumerMember) -> ClassicMember:
     side = member.classic
     assert side is not None
     classic = ClassicMember(

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from aiokclient.testing.broker.state import ClusterState
 
 
-class GroupState(Enum):
+class ClassicGroupState(Enum):
     """The states, under Kafka's names."""
 
     EMPTY = "Empty"
@@ -67,11 +67,11 @@ class GroupState(Enum):
 
 
 _SHORTEST_WAIT_MS = 100
-_WITH_GENERATION = (GroupState.COMPLETING, GroupState.STABLE)
+_WITH_GENERATION = (ClassicGroupState.COMPLETING, ClassicGroupState.STABLE)
 
 
 class _Persisted(NamedTuple):
-    state: GroupState
+    state: ClassicGroupState
     generation: int
     protocol_type: str | None
     protocol: str | None
@@ -95,7 +95,7 @@ class RebalancingGroup(Group):
         """Member ids that were assigned and have not joined yet (KIP-394)."""
         self.unsynced: dict[str, None] = {}
         """Members of this generation that have not sent their SyncGroup."""
-        self.phase = self.before = GroupState.EMPTY
+        self.phase = self.before = ClassicGroupState.EMPTY
         self.generation = 0
         self.type: str | None = None
         self.protocol: str | None = None
@@ -112,9 +112,9 @@ class RebalancingGroup(Group):
 
     @property
     def is_empty(self) -> bool:
-        return self.phase is GroupState.EMPTY
+        return self.phase is ClassicGroupState.EMPTY
 
-    def _to(self, phase: GroupState) -> None:
+    def _to(self, phase: ClassicGroupState) -> None:
         self.before, self.phase = self.phase, phase
 
     # -- loading and unloading ---------------------------------------------------------------
@@ -143,7 +143,7 @@ class RebalancingGroup(Group):
             member = each.renamed(each.member_id)
             self.members.add(member)
             self.keep(member)
-        if self.phase is GroupState.COMPLETING:
+        if self.phase is ClassicGroupState.COMPLETING:
             self._await_syncs()
 
     def persist(self) -> None:
@@ -206,20 +206,20 @@ class RebalancingGroup(Group):
 
     def joined(self) -> None:
         """Begin a rebalance, or continue the current one, after a member joined or changed."""
-        if self.phase is GroupState.PREPARING:
+        if self.phase is ClassicGroupState.PREPARING:
             self.maybe_complete()
         else:
             self.prepare()
 
     def prepare(self) -> None:
         """Begin a rebalance. That of an empty group waits for more members to join."""
-        if self.phase is GroupState.COMPLETING:
+        if self.phase is ClassicGroupState.COMPLETING:
             for member in self.members:
                 member.assignment = b""
                 self._answer_sync(member, Code.REBALANCE_IN_PROGRESS)
         self._synced()
-        first = self.phase is GroupState.EMPTY
-        self._to(GroupState.PREPARING)
+        first = self.phase is ClassicGroupState.EMPTY
+        self._to(ClassicGroupState.PREPARING)
         if first:
             delay = self.cluster.configs.number("group.initial.rebalance.delay.ms")
             left = max(self.members.rebalance_timeout_ms - delay, 0)
@@ -231,7 +231,7 @@ class RebalancingGroup(Group):
 
     def grew(self) -> None:
         """Extend the wait of the group's first rebalance after a new member joined."""
-        if self.phase is GroupState.PREPARING and self.before is GroupState.EMPTY:
+        if self.phase is ClassicGroupState.PREPARING and self.before is ClassicGroupState.EMPTY:
             self._grown = True
 
     def _first(self, delay: int, left: int) -> None:
@@ -248,8 +248,8 @@ class RebalancingGroup(Group):
 
         The first rebalance of a group is completed only by its timer.
         """
-        first = self.before is GroupState.EMPTY
-        if self.phase is GroupState.PREPARING and not first and self._all_joined():
+        first = self.before is ClassicGroupState.EMPTY
+        if self.phase is ClassicGroupState.PREPARING and not first and self._all_joined():
             self._complete()
 
     def _all_joined(self) -> bool:
@@ -275,7 +275,7 @@ class RebalancingGroup(Group):
         self._grown = False
         self.leader = self.cluster.rng.choice(candidates).member_id if candidates else None
         self.protocol = self.members.choose()
-        self._to(GroupState.COMPLETING if candidates else GroupState.EMPTY)
+        self._to(ClassicGroupState.COMPLETING if candidates else ClassicGroupState.EMPTY)
         self.persist()
         for member in self.members:
             member.is_new = False
@@ -337,7 +337,7 @@ class RebalancingGroup(Group):
         for member in self.members:
             member.assignment = assignments.get(member.member_id, b"")
         self.given = None
-        self._to(GroupState.STABLE)
+        self._to(ClassicGroupState.STABLE)
         self.persist()
         for member in self.members:
             if self._answer_sync(member, Code.NONE):
@@ -346,7 +346,7 @@ class RebalancingGroup(Group):
     def resync(self, assignments: dict[str, bytes]) -> None:
         """Handle different assignments within the generation: all members must ask for theirs."""
         self.given = assignments
-        self._to(GroupState.COMPLETING)
+        self._to(ClassicGroupState.COMPLETING)
         self._await_syncs()
 
     def _answer_sync(self, member: ClassicMember, code: Code) -> bool:

@@ -63,7 +63,7 @@ def _described(call: Call, group_id: str) -> DescribedGroup:
     return described
 
 
-def _member(group: ConsumerGroup, member: consumer_member.Member) -> Member:
+def _member(group: ConsumerGroup, member: consumer_member.ConsumerMember) -> Member:
     target = group.targets.get(member.member_id, consumer_member.NOTHING)
     return Member(
         member_id=member.member_id,

@@ -17,7 +17,7 @@ from aiokclient.protocol.messages.create_partitions import (
 from aiokclient.testing.broker.call import Answer, Call
 from aiokclient.testing.broker.codes import Code
 from aiokclient.testing.broker.state import ClusterState, Refused
-from aiokclient.testing.broker.topics import Topic
+from aiokclient.testing.broker.topics import BrokerTopic
 
 
 async def handle(call: Call) -> Answer:
@@ -68,7 +68,7 @@ def _create(call: Call, wanted: CreatePartitionsTopic) -> CreatePartitionsTopicR
 
 
 def _assignment(
-    cluster: ClusterState, topic: Topic, wanted: CreatePartitionsTopic
+    cluster: ClusterState, topic: BrokerTopic, wanted: CreatePartitionsTopic
 ) -> list[list[int]]:
     have = len(topic.partitions)
     if wanted.count <= have:

@@ -21,7 +21,7 @@ from aiokclient.protocol.messages.create_topics import (
 )
 from aiokclient.testing.broker.call import Answer, Call
 from aiokclient.testing.broker.codes import Code
-from aiokclient.testing.broker.configs import TOPIC_OPTIONS, Configs, ConfigSource
+from aiokclient.testing.broker.configs import TOPIC_OPTIONS, BrokerConfigSource, Configs
 from aiokclient.testing.broker.state import MOST_PARTITIONS, ClusterState, Refused
 
 
@@ -82,7 +82,7 @@ def _create(cluster: ClusterState, wanted: CreatableTopic, only_look: bool) -> C
         assignment = _assignment(cluster, wanted)
         if only_look:
             cluster.check_new_topic(wanted.name, assignment, values)
-            configs = Configs(TOPIC_OPTIONS, ConfigSource.TOPIC, cluster.configs, values)
+            configs = Configs(TOPIC_OPTIONS, BrokerConfigSource.TOPIC, cluster.configs, values)
             result.topic_id = cluster.new_id()
         else:
             topic = cluster.create_topic(wanted.name, assignment, values)

@@ -41,9 +41,9 @@ from aiokclient.protocol.messages.fetch import (
 from aiokclient.testing.broker.call import Answer, Call
 from aiokclient.testing.broker.codes import Code
 from aiokclient.testing.broker.sessions import (
+    BrokerFetchSession,
     FetchContext,
     FetchedPartition,
-    FetchSession,
     PartitionKey,
     TopicKey,
 )
@@ -83,7 +83,7 @@ class _Fetch:
     def __init__(self, call: Call, context: FetchContext) -> None:
         self.call = call
         self.request: FetchRequest = call.request
-        self.session: FetchSession = context.session
+        self.session: BrokerFetchSession = context.session
         self._wanted = list(context.session.partitions.values())
         self._many = len(self._wanted) >= MANY
         self._settled = not self._wanted

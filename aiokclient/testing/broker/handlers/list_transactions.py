@@ -18,10 +18,12 @@ from aiokclient.testing.broker.call import Answer, Call
 from aiokclient.testing.broker.codes import Code
 from aiokclient.testing.broker.transactions import states
 from aiokclient.testing.broker.transactions.coordinator import transactions_of
-from aiokclient.testing.broker.transactions.transaction import Transaction
+from aiokclient.testing.broker.transactions.transaction import TransactionMetadata
 
 # Kafka has one more state, in which no transactional id is ever seen.
-_STATES = frozenset({each.value for each in states.TransactionState} | {"PrepareEpochFence"})
+_STATES = frozenset(
+    {each.value for each in states.CoordinatorTransactionState} | {"PrepareEpochFence"}
+)
 
 
 async def handle(call: Call) -> Answer:
@@ -50,7 +52,7 @@ async def handle(call: Call) -> Answer:
     )
 
 
-def _selected(call: Call, transaction: Transaction) -> bool:
+def _selected(call: Call, transaction: TransactionMetadata) -> bool:
     request: ListTransactionsRequest = call.request
     ids, states_, least = (
         request.producer_id_filters,

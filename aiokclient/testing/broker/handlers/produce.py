@@ -46,7 +46,7 @@ from aiokclient.protocol.messages.produce import (
 from aiokclient.record.header import ATTRIBUTES_AT, MAGIC_AT, TRANSACTIONAL
 from aiokclient.testing.broker.call import Answer, Call
 from aiokclient.testing.broker.codes import Code
-from aiokclient.testing.broker.topics import Appended, Partition, Topic
+from aiokclient.testing.broker.topics import Appended, BrokerTopic, Partition
 from aiokclient.testing.broker.transactions.produce import ProduceVerification
 from aiokclient.testing.broker.validation import MAGIC, check_batch, stored_batch, the_batch
 
@@ -144,7 +144,7 @@ class _Produce:
 
     def _partition(
         self,
-        topic: Topic | None,
+        topic: BrokerTopic | None,
         named: TopicProduceData,
         data: PartitionProduceData,
         unknown: Code,

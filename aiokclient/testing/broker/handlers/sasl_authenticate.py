@@ -10,7 +10,7 @@ from __future__ import annotations
 from aiokclient.protocol.messages import SaslAuthenticateRequest, SaslAuthenticateResponse
 from aiokclient.testing.broker.call import Call, Reply
 from aiokclient.testing.broker.codes import Refused
-from aiokclient.testing.broker.sasl import Step
+from aiokclient.testing.broker.sasl import AuthenticationStep
 
 
 def handle(call: Call) -> Reply:
@@ -19,7 +19,7 @@ def handle(call: Call) -> Reply:
     if code := call.refused():
         owner.close_after_response()
         return SaslAuthenticateResponse(error_code=code)
-    begun = owner.authentication.step is Step.CONVERSATION
+    begun = owner.authentication.step is AuthenticationStep.CONVERSATION
     try:
         answer = owner.authentication.take(request.auth_bytes)
     except Refused as refused:
@@ -27,7 +27,7 @@ def handle(call: Call) -> Reply:
             owner.close_after_response()
         return SaslAuthenticateResponse(error_code=refused.code, error_message=str(refused))
     lifetime_ms = 0
-    if owner.authentication.step is Step.DONE:
+    if owner.authentication.step is AuthenticationStep.DONE:
         owner.authenticated()
         lifetime_ms = call.cluster.session_lifetime_ms
     return SaslAuthenticateResponse(auth_bytes=answer, session_lifetime_ms=lifetime_ms)

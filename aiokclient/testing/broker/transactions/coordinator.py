@@ -17,8 +17,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from aiokclient.testing.broker.codes import Code, Refused
 from aiokclient.testing.broker.groups.timers import Timers
 from aiokclient.testing.broker.transactions.offsets import OFFSETS_TOPIC, OffsetsPartitions
-from aiokclient.testing.broker.transactions.states import ENDING, TransactionState
-from aiokclient.testing.broker.transactions.transaction import ProducerIdAndEpoch, Transaction
+from aiokclient.testing.broker.transactions.states import ENDING, CoordinatorTransactionState
+from aiokclient.testing.broker.transactions.transaction import (
+    ProducerIdAndEpoch,
+    TransactionMetadata,
+)
 from aiokclient.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -53,18 +56,18 @@ class TransactionCoordinator:
         self.level = 2
         self.offsets = OffsetsPartitions(cluster)
         self._cluster = cluster
-        self._transactions: dict[str, Transaction] = {}
+        self._transactions: dict[str, TransactionMetadata] = {}
         self._timers = Timers(cluster)
         self._loading: dict[str, int] = {}
         self._held: dict[str | None, int] = {}
 
-    def __iter__(self) -> Iterator[Transaction]:
+    def __iter__(self) -> Iterator[TransactionMetadata]:
         return iter(list(self._transactions.values()))
 
-    def find(self, transactional_id: str) -> Transaction | None:
+    def find(self, transactional_id: str) -> TransactionMetadata | None:
         return self._transactions.get(transactional_id)
 
-    def on(self, broker: Node) -> list[Transaction]:
+    def on(self, broker: Node) -> list[TransactionMetadata]:
         """Return the transactional ids that a broker has loaded."""
         self.settle()
         return [each for each in self if each.node == broker.node_id]
@@ -115,11 +118,11 @@ class TransactionCoordinator:
         found = self._transactions.get(transactional_id)
         if found is None:
             new_id = self._cluster.new_producer_id()
-            found = Transaction(transactional_id, new_id, timeout_ms)
+            found = TransactionMetadata(transactional_id, new_id, timeout_ms)
             found.node = broker.node_id
             self._transactions[transactional_id] = found
         found.check_init(expected)
-        if found.state is TransactionState.ONGOING:
+        if found.state is CoordinatorTransactionState.ONGOING:
             self._revoke(found)
             raise Refused(Code.CONCURRENT_TRANSACTIONS, "The open transaction is aborted first.")
         new_id_of = self._cluster.new_producer_id
@@ -168,7 +171,7 @@ class TransactionCoordinator:
         self._changed(found)
         return given
 
-    def _get(self, broker: Node | None, transactional_id: str) -> Transaction:
+    def _get(self, broker: Node | None, transactional_id: str) -> TransactionMetadata:
         if not transactional_id:
             raise Refused(Code.INVALID_REQUEST, "The transactional id is empty.")
         self.check(broker, transactional_id)
@@ -179,10 +182,10 @@ class TransactionCoordinator:
 
     # -- changes ---------------------------------------------------------------------------
 
-    def _changed(self, transaction: Transaction) -> None:
+    def _changed(self, transaction: TransactionMetadata) -> None:
         """Start the timers that the state of a transactional id needs, and stop the others."""
         key = ("timeout", transaction.transactional_id)
-        if transaction.state is not TransactionState.ONGOING or transaction.node is None:
+        if transaction.state is not CoordinatorTransactionState.ONGOING or transaction.node is None:
             self._timers.cancel(key)
         elif key not in self._timers:
             remaining = transaction.started_ms + transaction.timeout_ms - self._now()
@@ -190,12 +193,12 @@ class TransactionCoordinator:
         if transaction.state in ENDING:
             self._mark_soon(transaction)
 
-    def _time_out(self, transaction: Transaction) -> None:
+    def _time_out(self, transaction: TransactionMetadata) -> None:
         node = self._cluster.alive.get(-1 if transaction.node is None else transaction.node)
         if node is not None and not node.paused:
             self._revoke(transaction)
 
-    def _revoke(self, transaction: Transaction) -> None:
+    def _revoke(self, transaction: TransactionMetadata) -> None:
         transaction.revoke(self._now(), self.level)
         self._changed(transaction)
 
@@ -220,11 +223,11 @@ class TransactionCoordinator:
 
     # -- markers ---------------------------------------------------------------------------
 
-    def _mark_soon(self, transaction: Transaction) -> None:
+    def _mark_soon(self, transaction: TransactionMetadata) -> None:
         key = ("markers", transaction.transactional_id)
         self._timers.start(key, 0, lambda: self._mark(transaction))
 
-    def _mark(self, transaction: Transaction) -> None:
+    def _mark(self, transaction: TransactionMetadata) -> None:
         """Write the markers of a transaction that ends, as far as they can be written now."""
         held = None in self._held or transaction.transactional_id in self._held
         if transaction.state not in ENDING or transaction.node is None or held:
@@ -243,7 +246,7 @@ class TransactionCoordinator:
                 return
             self._cluster.changed()
 
-    def _mark_partition(self, transaction: Transaction, place: TopicPartition) -> bool:
+    def _mark_partition(self, transaction: TransactionMetadata, place: TopicPartition) -> bool:
         """Write one marker, and return whether the partition needs none any more."""
         level, coordinator_epoch = transaction.client_level, transaction.coordinator_epoch
         producer = transaction.current
@@ -282,7 +285,7 @@ class TransactionCoordinator:
             )
         return code
 
-    def retry(self, transaction: Transaction) -> None:
+    def retry(self, transaction: TransactionMetadata) -> None:
         """Handle that a marker that waited may be written now."""
         if transaction.state in ENDING:
             self._mark_soon(transaction)
@@ -339,7 +342,7 @@ class _Waiting(NamedTuple):
 
     partition: Partition
     coordinator: TransactionCoordinator
-    transaction: Transaction
+    transaction: TransactionMetadata
 
     def changed(self, added: int) -> None:
         """Try again, whatever changed."""

@@ -27,7 +27,7 @@ from typing import TypeAlias
 from aiokclient.testing.broker.codes import Code
 
 
-class TransactionState(Enum):
+class CoordinatorTransactionState(Enum):
     """The states of a transactional id, under Kafka's names."""
 
     EMPTY = "Empty"
@@ -39,7 +39,7 @@ class TransactionState(Enum):
     DEAD = "Dead"
 
 
-class TransactionEvent(Enum):
+class CoordinatorTransactionEvent(Enum):
     """What happens to a transactional id."""
 
     INIT = "InitProducerId"
@@ -55,15 +55,15 @@ class TransactionEvent(Enum):
     EXPIRE = "the id was not used for long"
 
 
-_S, _E = TransactionState, TransactionEvent
-Next: TypeAlias = TransactionState | Code
+_S, _E = CoordinatorTransactionState, CoordinatorTransactionEvent
+Next: TypeAlias = CoordinatorTransactionState | Code
 """The next state, or the error code of a response that changes nothing."""
 
 _INVALID = Code.INVALID_TXN_STATE
 _FENCED = Code.PRODUCER_FENCED
 _CONCURRENT = Code.CONCURRENT_TRANSACTIONS
 
-_ENDING: Mapping[TransactionEvent, Next] = {
+_ENDING: Mapping[CoordinatorTransactionEvent, Next] = {
     _E.INIT: _CONCURRENT,
     _E.ADD: _CONCURRENT,
     _E.COMMIT: _CONCURRENT,
@@ -75,7 +75,7 @@ _ENDING: Mapping[TransactionEvent, Next] = {
     _E.REVOKE: _CONCURRENT,
 }
 
-TABLE: Mapping[TransactionState, Mapping[TransactionEvent, Next]] = {
+TABLE: Mapping[CoordinatorTransactionState, Mapping[CoordinatorTransactionEvent, Next]] = {
     _S.EMPTY: {
         _E.INIT: _S.EMPTY,
         _E.ADD: _S.ONGOING,

@@ -27,8 +27,8 @@ from aiokclient.testing.broker.producers import BUMPS_AT
 from aiokclient.testing.broker.transactions.states import (
     ENDING,
     TABLE,
-    TransactionEvent,
-    TransactionState,
+    CoordinatorTransactionEvent,
+    CoordinatorTransactionState,
 )
 from aiokclient.types import TopicPartition
 
@@ -49,12 +49,12 @@ class ProducerIdAndEpoch(NamedTuple):
 NO_PRODUCER_ID_AND_EPOCH = ProducerIdAndEpoch(NO_PRODUCER, NO_EPOCH)
 
 
-class Transaction:
+class TransactionMetadata:
     """The state of one transactional id. Its methods raise Refused."""
 
     def __init__(self, transactional_id: str, producer_id: int, timeout_ms: int) -> None:
         self.transactional_id = transactional_id
-        self.state = TransactionState.EMPTY
+        self.state = CoordinatorTransactionState.EMPTY
         self.producer_id = producer_id
         self.epoch = NO_EPOCH
         self.timeout_ms = timeout_ms
@@ -89,7 +89,7 @@ class Transaction:
     @property
     def commits(self) -> bool:
         """Whether the transaction that ends commits."""
-        return self.state is TransactionState.PREPARE_COMMIT
+        return self.state is CoordinatorTransactionState.PREPARE_COMMIT
 
     def load(self) -> None:
         """Handle that a coordinator has read what was stored."""
@@ -116,7 +116,7 @@ class Transaction:
         level: int,
     ) -> ProducerIdAndEpoch:
         """Give a producer the next epoch, after `check_init`."""
-        state = self._next(TransactionEvent.INIT)
+        state = self._next(CoordinatorTransactionEvent.INIT)
         producer_id, epoch, last = self.producer_id, self.epoch, NO_EPOCH
         if self.epoch >= _LAST_GIVEN and (expected is None or expected.epoch == self.epoch):
             last = NO_EPOCH if expected is None else self.epoch
@@ -150,8 +150,8 @@ class Transaction:
         """Add partitions to the transaction, which begins with the first of them."""
         self._check_idle()
         self._check_producer(producer)
-        state = self._next(TransactionEvent.ADD)
-        ongoing = self.state is TransactionState.ONGOING
+        state = self._next(CoordinatorTransactionEvent.ADD)
+        ongoing = self.state is CoordinatorTransactionState.ONGOING
         if ongoing and all(each in self.partitions for each in partitions):
             return
         self._write(level, client_level)
@@ -181,7 +181,9 @@ class Transaction:
         """Decide the outcome, as EndTxn up to version 4 requests it."""
         self._check_producer(producer)
         self._check_idle()
-        state = self._next(TransactionEvent.COMMIT if commit else TransactionEvent.ABORT)
+        state = self._next(
+            CoordinatorTransactionEvent.COMMIT if commit else CoordinatorTransactionEvent.ABORT
+        )
         if state is not self.state:
             self._write(level, 0)
             self._become(state, *self.current, self._last_epoch, now_ms)
@@ -218,14 +220,14 @@ class Transaction:
             return self.current
         next_id = new_id() if self.epoch >= _LAST_GIVEN else NO_PRODUCER
         self._write(level, BUMPS_AT)
-        if self.state is not TransactionState.ONGOING:
+        if self.state is not CoordinatorTransactionState.ONGOING:
             self.started_ms = now_ms
         self._bump(state, next_id, now_ms)
         return self.current if next_id == NO_PRODUCER else ProducerIdAndEpoch(next_id, 0)
 
     def revoke(self, now_ms: int, level: int) -> None:
         """Abort the open transaction on the coordinator's own decision, and fence its producer."""
-        state = self._next(TransactionEvent.REVOKE)
+        state = self._next(CoordinatorTransactionEvent.REVOKE)
         if level >= BUMPS_AT:
             self._bump(state, NO_PRODUCER, now_ms)
             return
@@ -239,7 +241,7 @@ class Transaction:
 
     def complete(self, now_ms: int, level: int) -> None:
         """Complete the end of the transaction, after all markers were written."""
-        state = self._next(TransactionEvent.MARKED)
+        state = self._next(CoordinatorTransactionEvent.MARKED)
         self._write(level, self.client_level)
         producer = self.current
         if self.client_level >= BUMPS_AT and self._next_id != NO_PRODUCER:
@@ -251,7 +253,7 @@ class Transaction:
     def expire(self) -> None:
         """Handle that the transactional id is forgotten."""
         self._check_idle()
-        self.state = self._next(TransactionEvent.EXPIRE)
+        self.state = self._next(CoordinatorTransactionEvent.EXPIRE)
 
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch, at the request of a test."""
@@ -269,10 +271,10 @@ class Transaction:
         if producer.epoch != self.epoch:
             raise Refused(Code.PRODUCER_FENCED, "Another epoch is in use.")
 
-    def _next(self, event: TransactionEvent) -> TransactionState:
+    def _next(self, event: CoordinatorTransactionEvent) -> CoordinatorTransactionState:
         """Return the state after an event, which is the same one if nothing is to be done."""
         after = TABLE[self.state][event]
-        if isinstance(after, TransactionState):
+        if isinstance(after, CoordinatorTransactionState):
             return after
         if after:
             raise Refused(after, f"{self.state.value}: {event.value}.")
@@ -284,14 +286,19 @@ class Transaction:
             raise Refused(Code.UNSUPPORTED_VERSION, "Level 0 cannot store a change of level 2.")
 
     def _become(
-        self, state: TransactionState, producer_id: int, epoch: int, last_epoch: int, now_ms: int
+        self,
+        state: CoordinatorTransactionState,
+        producer_id: int,
+        epoch: int,
+        last_epoch: int,
+        now_ms: int,
     ) -> None:
         self._previous_id = self.producer_id
         self.state, self.producer_id, self.epoch = state, producer_id, epoch
         self._last_epoch = last_epoch
         self.updated_ms = now_ms
 
-    def _bump(self, state: TransactionState, next_id: int, now_ms: int) -> None:
+    def _bump(self, state: CoordinatorTransactionState, next_id: int, now_ms: int) -> None:
         epoch = min(self.epoch + 1, _LAST_EPOCH)
         self._become(state, self.producer_id, epoch, self.epoch, now_ms)
         self._next_id = next_id
@@ -299,8 +306,8 @@ class Transaction:
 
 
 _ENDS = {
-    (True, False): TransactionEvent.COMMIT_BUMPED,
-    (False, False): TransactionEvent.ABORT_BUMPED,
-    (True, True): TransactionEvent.COMMIT_REPEATED,
-    (False, True): TransactionEvent.ABORT_REPEATED,
+    (True, False): CoordinatorTransactionEvent.COMMIT_BUMPED,
+    (False, False): CoordinatorTransactionEvent.ABORT_BUMPED,
+    (True, True): CoordinatorTransactionEvent.COMMIT_REPEATED,
+    (False, True): CoordinatorTransactionEvent.ABORT_REPEATED,
 }
