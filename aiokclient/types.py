@@ -39,6 +39,7 @@ __all__ = [
     "TimestampType",
     "TopicPartition",
     "is_integer",
+    "is_offset",
     "is_topic_name",
 ]
 
@@ -84,6 +85,11 @@ def is_topic_name(name: str) -> bool:
 def is_integer(value: Any) -> bool:
     """Return whether a value is an int and not a bool."""
     return isinstance(value, int) and not isinstance(value, bool)
+
+
+def is_offset(value: Any) -> bool:
+    """Return whether a value is an integer in the range of offsets and timestamps."""
+    return is_integer(value) and 0 <= value < 2**63
 
 
 def seconds(given: Any, name: str = "timeout") -> float:

@@ -14,6 +14,7 @@ from aiokclient.types import (
     OffsetAndMetadata,
     TopicPartition,
     is_integer,
+    is_offset,
     is_topic_name,
 )
 
@@ -24,13 +25,9 @@ __all__ = [
     "as_partitions",
     "as_position",
     "as_topics",
-    "is_offset",
     "require_count",
     "require_record",
 ]
-
-LARGEST: Final = 2**63 - 1
-"""The largest offset or time that the protocol has room for."""
 
 LISTENING: Final = ("on_assigned", "on_revoked", "on_lost")
 
@@ -125,11 +122,6 @@ def as_position(
             f"{position!r} is not an offset. See also seek_to_beginning() and seek_to_end()."
         )
     return as_partition(to), position, epoch
-
-
-def is_offset(value: Any) -> bool:
-    """Return whether a value is an integer in the range of offsets and times."""
-    return is_integer(value) and 0 <= value <= LARGEST
 
 
 def require_count(name: str, value: Any) -> None:

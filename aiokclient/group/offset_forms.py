@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any
 
 from aiokclient.errors.local import ArgumentTypeError
-from aiokclient.types import ConsumerRecord, OffsetAndMetadata, TopicPartition, is_integer
+from aiokclient.types import (
+    ConsumerRecord,
+    OffsetAndMetadata,
+    TopicPartition,
+    is_integer,
+    is_offset,
+)
 
 __all__ = ["Offsets", "after_records", "as_offset", "as_offsets"]
 
 Offsets = dict[TopicPartition, OffsetAndMetadata]
-
-LARGEST: Final = 2**63 - 1
-"""The largest offset that the protocol has room for."""
 
 
 def as_offsets(what: Any) -> Offsets:
@@ -48,7 +51,7 @@ def after_records(records: Iterable[ConsumerRecord[Any, Any]]) -> Offsets:
 def as_offset(value: Any) -> OffsetAndMetadata:
     """Return a value as an OffsetAndMetadata. Raise ArgumentTypeError if it is not an offset."""
     to = value if isinstance(value, OffsetAndMetadata) else OffsetAndMetadata(value)
-    if not is_integer(to.offset) or not 0 <= to.offset <= LARGEST:
+    if not is_offset(to.offset):
         raise ArgumentTypeError(
             f"{value!r} is not an offset to commit. Use an integer from 0 or an OffsetAndMetadata."
         )

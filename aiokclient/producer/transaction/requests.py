@@ -25,6 +25,7 @@ from aiokclient.errors import (
     UnsupportedVersionError,
 )
 from aiokclient.network.pool import Purpose
+from aiokclient.network.setup import SOFTWARE_NAME, SOFTWARE_VERSION
 from aiokclient.policy import Decision, Scope, classify
 from aiokclient.producer.transaction.status import CurrentTransaction, ProducerIdentity
 from aiokclient.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -114,7 +115,7 @@ class TransactionRequests:
         self._level_read = now
         with contextlib.suppress(KafkaError):
             request = ApiVersionsRequest(
-                client_software_name="aiokclient", client_software_version="0.1.0"
+                client_software_name=SOFTWARE_NAME, client_software_version=SOFTWARE_VERSION
             )
             response = await connection.send(request, timeout_s=self._request_s)
             if not response.error_code:

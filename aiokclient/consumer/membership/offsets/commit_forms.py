@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from aiokclient.consumer.arguments import as_partitions, as_topics, is_offset
+from aiokclient.consumer.arguments import as_partitions, as_topics
 from aiokclient.errors import IllegalStateError
 from aiokclient.errors.local import ArgumentTypeError
-from aiokclient.types import ConsumerRecord, OffsetAndMetadata, TopicPartition
+from aiokclient.group.offset_forms import Offsets, after_records, as_offset
+from aiokclient.types import ConsumerRecord, TopicPartition
 
 __all__ = ["covered", "to_commit"]
-
-Offsets = dict[TopicPartition, OffsetAndMetadata]
 
 
 def to_commit(what: Any, consumed: Offsets) -> tuple[Offsets, list[TopicPartition]]:
@@ -24,10 +23,10 @@ def to_commit(what: Any, consumed: Offsets) -> tuple[Offsets, list[TopicPartitio
     if what is None:
         return consumed, []
     if isinstance(what, ConsumerRecord):
-        return _after([what]), []
+        return after_records([what]), []
     if isinstance(what, Mapping):
         tps = as_partitions(what)
-        return dict(zip(tps, map(_offset, what.values()), strict=True)), []
+        return dict(zip(tps, map(as_offset, what.values()), strict=True)), []
     if isinstance(what, str):
         return _of_topics([what], consumed), []
     if isinstance(what, TopicPartition) or not isinstance(what, Iterable):
@@ -51,7 +50,7 @@ def covered(what: Any) -> Callable[[TopicPartition], bool]:
 
 def _of_many(items: list[Any], consumed: Offsets) -> tuple[Offsets, list[TopicPartition]]:
     if all(isinstance(item, ConsumerRecord) for item in items):
-        return _after(items), []
+        return after_records(items), []
     if all(isinstance(item, str) for item in items):
         return _of_topics(items, consumed), []
     if any(isinstance(item, ConsumerRecord | str) for item in items):
@@ -62,28 +61,9 @@ def _of_many(items: list[Any], consumed: Offsets) -> tuple[Offsets, list[TopicPa
     ]
 
 
-def _after(records: list[ConsumerRecord[Any, Any]]) -> Offsets:
-    """Return for each partition the offset after its last record. Records may have any order."""
-    offsets: Offsets = {}
-    for record in records:
-        tp = TopicPartition(record.topic, record.partition)
-        if tp not in offsets or offsets[tp].offset <= record.offset:
-            offsets[tp] = OffsetAndMetadata(record.offset + 1, "", record.leader_epoch)
-    return offsets
-
-
 def _of_topics(topics: list[str], consumed: Offsets) -> Offsets:
     wanted = dict.fromkeys(as_topics(topics))
     return {tp: offset for tp, offset in consumed.items() if tp.topic in wanted}
-
-
-def _offset(value: Any) -> OffsetAndMetadata:
-    to = value if isinstance(value, OffsetAndMetadata) else OffsetAndMetadata(value)
-    if not is_offset(to.offset):
-        raise ArgumentTypeError(
-            f"{value!r} is not an offset to commit. Use an integer from 0 or an OffsetAndMetadata."
-        )
-    return to
 
 
 def _refusal(what: Any) -> IllegalStateError:
