@@ -103,14 +103,19 @@ def run(scenario: Callable[[World], Any], level: int) -> None:
     simulate(scenario, topics={"t": 2}, transaction_version=level)
 
 
-async def lose_commit(world: World, producer: Producer[Any, Any]) -> None:
-    """Commit a transaction, which ends without a response."""
+def last_outcome(producer: Producer[Any, Any]) -> TransactionOutcome | None:
+    assert producer.last_transaction is not None
+    return producer.last_transaction.outcome
+
+
+async def lose_commit(world: World, producer: Producer[Any, Any], fault: Fault) -> None:
+    """Commit a transaction, which ends without a response because of the fault."""
     await producer.begin_transaction()
     await write(world, producer, FIRST)
     with pytest.raises(AbortableError):
         await producer.commit_transaction()
-    assert producer.last_transaction is not None
-    assert producer.last_transaction.outcome is UNKNOWN
+    assert fault.hits > 0
+    assert last_outcome(producer) is UNKNOWN
 
 
 @pytest.mark.fault(50)
@@ -120,20 +125,18 @@ def test_an_abort_finds_out_what_happened_to_a_commit(name: str, level: int) -> 
         outcome = OUTCOMES[name, level]
         async with world.producer(**OPTIONS) as producer:
             with LostCommit(world, name).fault as fault:
-                await lose_commit(world, producer)
-                assert fault.hits > 0
+                await lose_commit(world, producer, fault)
                 if outcome is ABORTED:
                     await producer.abort_transaction()
                 else:
                     with pytest.raises(ApplicationRecoverableError):
                         await producer.abort_transaction()
-            assert producer.last_transaction is not None
-            assert producer.last_transaction.outcome is outcome
+            assert last_outcome(producer) is outcome
             if outcome is not ABORTED:
                 with pytest.raises(ApplicationRecoverableError):
                     await producer.begin_transaction()
                 await producer.restart()
-            assert producer.last_transaction.outcome is outcome
+            assert last_outcome(producer) is outcome
             await commit_next(world, producer)
         await check_readers(world, outcome)
 
@@ -147,11 +150,9 @@ def test_a_restart_finds_out_what_happened_to_a_commit(name: str, level: int) ->
         outcome = OUTCOMES[name, level]
         async with world.producer(**OPTIONS) as producer:
             with LostCommit(world, name).fault as fault:
-                await lose_commit(world, producer)
-                assert fault.hits > 0
+                await lose_commit(world, producer, fault)
                 await producer.restart()
-            assert producer.last_transaction is not None
-            assert producer.last_transaction.outcome is outcome
+            assert last_outcome(producer) is outcome
             await commit_next(world, producer)
         await check_readers(world, outcome)
 
@@ -299,8 +300,8 @@ def test_a_commit_that_arrives_late_does_not_end_the_next_transaction(
             return request.committed
 
         async with world.producer(**OPTIONS) as producer, world.client() as client:
-            with world.cluster.drop(ApiKey.END_TXN, when="before", where=keep):
-                await lose_commit(world, producer)
+            with world.cluster.drop(ApiKey.END_TXN, when="before", where=keep) as fault:
+                await lose_commit(world, producer, fault)
             await (producer.abort_transaction() if leave == "abort" else producer.restart())
             async with producer.transaction() as tx:
                 tx.send("t", NEXT[0], partition=0)

@@ -8,7 +8,7 @@ import math
 from typing import Any
 
 import pytest
-from kip848_member import change, until, until_assigned
+from kip848_member import Member, change, until, until_assigned
 from kip848_world import ALL, HEARTBEAT, Group, run
 from world import World, simulate
 
@@ -25,6 +25,13 @@ from aiokclient.errors import (
     UnknownServerError,
 )
 from aiokclient.protocol import ApiKey
+
+
+async def subscribe_both(first: Member, second: Member) -> None:
+    """Subscribe two members to the topic, and wait until each has half of its partitions."""
+    for each in (first, second):
+        await each.subscribe("t")
+    await until_assigned([first, second], 4)
 
 
 def test_a_lone_member_owns_and_acknowledges_all_partitions() -> None:
@@ -50,9 +57,7 @@ def test_a_lone_member_owns_and_acknowledges_all_partitions() -> None:
 def test_partitions_have_one_owner_while_members_come_and_go() -> None:
     async def scenario(group: Group) -> None:
         async with group.member() as first, group.member() as second:
-            for each in (first, second):
-                await each.subscribe("t")
-            await until_assigned([first, second], 4)
+            await subscribe_both(first, second)
             async with group.member() as third:
                 await third.subscribe("t")
                 await until_assigned([first, second, third], 4)
@@ -191,9 +196,7 @@ def test_a_member_whose_session_ended_meanwhile() -> None:
     async def scenario(group: Group) -> None:
         network = group.world.network
         async with group.member(connector=network.connector("far")) as far, group.member() as near:
-            for each in (far, near):
-                await each.subscribe("t")
-            await until_assigned([far, near], 4)
+            await subscribe_both(far, near)
             network.part(["far"], [group.world.place(1)])
             await until_assigned([near], 4)
             assert far.membership.confirmed_until <= group.world.now
@@ -271,9 +274,7 @@ def test_a_member_recovers_from_lost_requests_and_responses(when: str) -> None:
 def test_a_member_survives_a_moved_and_a_dead_coordinator() -> None:
     async def scenario(group: Group) -> None:
         async with group.member() as first, group.member() as second:
-            for each in (first, second):
-                await each.subscribe("t")
-            await until_assigned([first, second], 4)
+            await subscribe_both(first, second)
             group.cluster.move_coordinator("g")
             async with group.member() as third:
                 await third.subscribe("t")
@@ -291,9 +292,7 @@ def test_a_member_survives_a_moved_and_a_dead_coordinator() -> None:
 def test_a_coordinator_that_has_forgotten_the_group() -> None:
     async def scenario(group: Group) -> None:
         async with group.member() as first, group.member() as second:
-            for each in (first, second):
-                await each.subscribe("t")
-            await until_assigned([first, second], 4)
+            await subscribe_both(first, second)
             group.cluster.move_coordinator("g")
             await until(lambda: first.reading.log[-1] > ("lose", []), [first])
             await until_assigned([first, second], 4)
@@ -328,9 +327,7 @@ def test_a_member_that_still_processes_records_stays_a_member() -> None:
 
     async def scenario(group: Group) -> None:
         async with group.member() as first, group.member() as second:
-            for each in (first, second):
-                await each.subscribe("t")
-            await until_assigned([first, second], 4)
+            await subscribe_both(first, second)
             first.reading.hold.clear()
             await first.subscribe()
             await first.reading.revoking.wait()
@@ -369,9 +366,7 @@ def test_a_member_is_fenced_while_it_waits_to_leave() -> None:
 def test_a_member_leaves_when_the_program_does_not_come_back() -> None:
     async def scenario(group: Group) -> None:
         async with group.member() as first, group.member() as second:
-            for each in (first, second):
-                await each.subscribe("t")
-            await until_assigned([first, second], 4)
+            await subscribe_both(first, second)
             first.membership.poll_overdue("a handler takes too long")
             await until(lambda: (first.has, second.has) == ([], ALL), [first, second])
             assert first.reading.log[-1][0] == "lose"
@@ -385,9 +380,7 @@ def test_a_member_leaves_when_the_program_does_not_come_back() -> None:
 def test_who_is_closed_while_it_says_farewell_has_said_it() -> None:
     async def scenario(group: Group) -> None:
         async with group.member() as first, group.member() as second:
-            for each in (first, second):
-                await each.subscribe("t")
-            await until_assigned([first, second], 4)
+            await subscribe_both(first, second)
             with group.cluster.drop(HEARTBEAT, times=1, where=lambda m: m.member_epoch == -1):
                 first.membership.poll_overdue("a handler takes too long")
                 await first.until(lambda: any(m.member_epoch == -1 for m in group.beats()))
