@@ -1,4 +1,4 @@
-"""What a consumer reads in one transaction of a producer: `tx.add(consumer)` (KIP-98, KIP-447).
+"""The reads of a consumer in one transaction of a producer: `tx.add(consumer)` (KIP-98, KIP-447).
 
 Theory of operation. The offsets of a transaction are what the consumer has consumed when the
 transaction is committed. They are sent with the identity of the consumer in its group, so that the
@@ -44,7 +44,7 @@ class ReadPosition(NamedTuple):
 
 
 class TransactionalReads:
-    """What one consumer reads in one transaction that began at `began`, on the monotonic clock."""
+    """The reads of a consumer in one transaction, which began at `began` on the monotonic clock."""
 
     def __init__(
         self, engine: ConsumerEngine, subscription: SubscriptionState, began: float

@@ -37,9 +37,9 @@ class KafkaError(Exception):
     name: str | None = None
     """Kafka's name for the code, for example `NOT_LEADER_OR_FOLLOWER`."""
     what: str = ""
-    """What the error means, as one sentence."""
+    """The meaning of the error, as one sentence."""
     hint: str = ""
-    """What to do about the error."""
+    """Advice to the application about the error."""
     retriable: bool = False
     """Whether the same call may succeed later. The client retries on its own until the deadline."""
     fatal: bool = False

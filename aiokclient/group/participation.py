@@ -1,4 +1,4 @@
-"""The wish of the application that a member is in its group, or is not."""
+"""The application's wish about the membership: to be in the group, or not."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ __all__ = ["Participation"]
 
 
 class Participation:
-    """Whether the member is to be in its group.
+    """The application's wish that the member is in its group, or is not.
 
-    `reason` says why it is not. After `close`, it is never to be in the group again.
+    `reason` says why it is not. After `close`, the member never joins again.
     """
 
     __slots__ = ("_changed", "closed", "reason", "wanted")

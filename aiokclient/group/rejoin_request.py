@@ -6,10 +6,10 @@ __all__ = ["RejoinRequest"]
 
 
 class RejoinRequest:
-    """What a member requests when it joins again, and the reason that the brokers log (KIP-800).
+    """The request of a member that joins again, with a reason, which the brokers log (KIP-800).
 
-    `reason` is None if there is no request. `new_generation` tells that JoinGroup must lead to a
-    new generation, and `reassigns` that the leader is to call `assign` again.
+    `reason` is None if there is no request. `new_generation` is true if JoinGroup must lead to a
+    new generation, and `reassigns` if the leader must call `assign` again.
     """
 
     __slots__ = ("new_generation", "reason", "reassigns")

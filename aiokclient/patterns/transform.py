@@ -40,7 +40,7 @@ V = TypeVar("V")
 
 
 class Step(Enum):
-    """What makes the producer usable again after an error."""
+    """The call that makes the producer usable again after an error."""
 
     ABORT = auto()
     RESTART = auto()

@@ -1,4 +1,4 @@
-"""What a user can observe of a running client: metrics, lists, health, and representations."""
+"""The view of a running client for its user: metrics, lists, health, and representations."""
 
 import asyncio
 import json

@@ -9,7 +9,7 @@ import anyio
 
 
 class Interrupted(NamedTuple):
-    """How often the call was suspended, whether it was cancelled, and otherwise how it ended."""
+    """The result of a call: its suspensions, whether it was cancelled, and its error, if any."""
 
     suspensions: int
     cancelled: bool

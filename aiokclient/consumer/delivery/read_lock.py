@@ -61,7 +61,7 @@ class ReadLock:
         self._read_by: Callable[[], asyncio.Task[Any] | None] = _nobody
         self._is_cancelled = False
         self._death: str | None = None
-        """How the last reading task has ended, if it has failed or was cancelled."""
+        """A description of the end of the last reading task, if it has failed or was cancelled."""
         self.away_since: float | None = time()
         """The time at which the last request ended; None during a request."""
 

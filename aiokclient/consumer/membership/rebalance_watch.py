@@ -100,7 +100,7 @@ class RebalanceWatch:
 
     @property
     def trouble(self) -> str | None:
-        """How long the group has been rebalancing, and which members it waits for, as text."""
+        """A description of a long rebalance: its duration and what the group waits for; or None."""
         since = self._since()
         lasted = -math.inf if since is None else self._cluster.clock.monotonic() - since
         if lasted < SHOWN_S:

@@ -66,7 +66,7 @@ class BatchStage(Enum):
 
 
 class InLog(Enum):
-    """Whether an earlier request has written the batch, as far as the producer knows."""
+    """The producer's knowledge of whether an earlier request has written the batch."""
 
     __hash__ = object.__hash__
 

@@ -43,7 +43,7 @@ __all__ = ["Sender"]
 
 
 class BatchIds(Protocol):
-    """What gives batches their producer id, epoch, and sequence."""
+    """The source of the producer id, epoch, and sequence of each batch."""
 
     def identify(self, queue: PartitionQueue, batch: QueuedBatch, *, by_name: bool) -> bool:
         """Set the identity of a batch that is about to be sent. Return False if it must wait."""

@@ -1,4 +1,4 @@
-"""How the batches of a transactional producer get their producer id, epoch, and sequences.
+"""The producer id, epoch, and sequences of the batches of a transactional producer.
 
 All partitions have the producer id and the epoch that the coordinator returned. If they have
 changed since the last batch of a partition, its sequences begin at 0. Within one epoch, sequences

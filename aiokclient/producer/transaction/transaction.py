@@ -35,7 +35,7 @@ ABORTED_FROM = frozenset(
 
 
 class ConsumerReads(Protocol):
-    """What a consumer has read in a transaction."""
+    """The reads of a consumer in a transaction."""
 
     def offsets(self) -> Offsets:
         """Return the offsets to commit."""

@@ -1,4 +1,4 @@
-"""Which offsets commits cover: by hand, automatically, at close, and with `tracked`."""
+"""The offsets that commits cover: by hand, automatically, at close, and with `tracked`."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""When a batch is sent: if it is full, after linger, or if it is awaited and none is in flight."""
+"""The time of sending: a full batch, after linger, or awaited while none is in flight."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""Where an embedded cluster runs: threads, loops, pytest, the command line, the simulation."""
+"""The surroundings of an embedded cluster: threads, loops, pytest, command line, simulation."""
 
 import asyncio
 import os

@@ -15,7 +15,7 @@ ACTIONS = {
     "flood": 1,
     "ebb": 1,
 }
-"""How often each action occurs in a schedule."""
+"""The number of times that each action occurs in a schedule."""
 
 
 async def churn(crowd: Crowd) -> None:

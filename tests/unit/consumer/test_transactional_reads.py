@@ -1,4 +1,4 @@
-"""What a consumer adds to a transaction: offsets, identity, and the way back after an abort."""
+"""The part of a consumer in a transaction: offsets, identity, and the way back after an abort."""
 
 import asyncio
 from typing import Any

@@ -35,9 +35,9 @@ class Kip848Member:
         self.memberships = 0
         """Number of memberships that have ended. Responses to their heartbeats are ignored."""
         self.must_leave = False
-        """Whether the heartbeat by which the member leaves has still to be sent."""
+        """Whether the heartbeat by which the member leaves must still be sent."""
         self.lost_by = ""
-        """Why the last membership ended, for the log."""
+        """The reason for the end of the last membership, for the log."""
         self._group_id = group_id
         self._instance_id = instance_id
         self._waiting_since: float | None = None

@@ -40,7 +40,7 @@ class CoordinatorTransactionState(Enum):
 
 
 class CoordinatorTransactionEvent(Enum):
-    """What happens to a transactional id."""
+    """The events of a transactional id."""
 
     INIT = "InitProducerId"
     ADD = "a partition or a group is added"

@@ -1,8 +1,8 @@
-"""What the leader of a partition asks the transaction's coordinator before the first append.
+"""The request of a partition's leader to the transaction's coordinator before the first append.
 
-Up to version 11 of Produce, and version 4 of TxnOffsetCommit, it asks whether the partition was
-added to the transaction (KIP-890). A partition that was not is TRANSACTION_ABORTABLE, or
-INVALID_TXN_STATE for versions that do not know that code. In later versions, it adds the partition
+Up to version 11 of Produce, and version 4 of TxnOffsetCommit, the leader asks whether the partition
+was added to the transaction (KIP-890). For a partition that was not, the error is
+TRANSACTION_ABORTABLE, or INVALID_TXN_STATE in versions without that code. In later versions, the leader adds the partition
 itself. Brokers ask each other with AddPartitionsToTxn; here, it is a call.
 """
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Support(Enum):
-    """What a client supports, as the version of its request says."""
+    """The abilities of a client, as the version of its request shows."""
 
     OLD_ERRORS = "only INVALID_TXN_STATE"
     ABORTABLE = "TRANSACTION_ABORTABLE"
