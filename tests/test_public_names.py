@@ -34,6 +34,7 @@ PLACES = (
     "aiokclient.admin",
     "aiokclient.consumer",
     "aiokclient.errors",
+    "aiokclient.events",
     "aiokclient.group",
     "aiokclient.patterns",
     "aiokclient.policy",
@@ -46,16 +47,16 @@ PLACES = (
 )
 
 PLAIN: dict[type, str] = {
-    Client: "send health metrics from_properties",
-    Producer: "send send_many send_threadsafe health metrics from_properties",
+    Client: "send events health metrics from_properties",
+    Producer: "send send_many send_threadsafe events health metrics from_properties",
     Delivery: "done result exception add_done_callback",
     PendingResponse: "done result exception add_done_callback",
     Consumer: "subscribe unsubscribe assign assignment seek seek_to_beginning seek_to_end pause "
     "resume paused group_metadata consumed stop until_end batches arrow_batches subscription "
     "mark_processed partitions_for_topic highwater "
-    "health metrics from_properties",
-    Admin: "health metrics from_properties",
-    GroupMember: "generations rejoin group_metadata health metrics from_properties",
+    "events health metrics from_properties",
+    Admin: "events health metrics from_properties",
+    GroupMember: "generations rejoin group_metadata events health metrics from_properties",
     EmbeddedCluster: "fail drop delay stop start move_leader move_coordinator produce records "
     "committed rebalance wait_for reset",
     Simulation: "run cluster",

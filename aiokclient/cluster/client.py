@@ -27,7 +27,7 @@ from aiokclient.cluster.attempts import (
 from aiokclient.cluster.bootstrap import Bootstrap, connect_first, servers_of
 from aiokclient.cluster.brokers import Brokers, one_line, patience_s
 from aiokclient.cluster.coordinator import CoordinatorLocator
-from aiokclient.cluster.metadata import ClusterMetadata, differ
+from aiokclient.cluster.metadata import ClusterMetadata, differ, moved_leaders
 from aiokclient.cluster.outages import Outages
 from aiokclient.cluster.pending import PendingResponse
 from aiokclient.cluster.routing import Router
@@ -43,6 +43,8 @@ from aiokclient.errors import (
     RebootstrapRequiredError,
     error_for,
 )
+from aiokclient.event_hub import EventHub
+from aiokclient.events import LeaderMoved
 from aiokclient.log import ClientLog
 from aiokclient.metrics import Metrics
 from aiokclient.network.connection import BrokerConnection
@@ -74,17 +76,19 @@ class ClusterClient:
 
     It can be created anywhere, and must be used in the event loop in which `start` was awaited.
     Producers, consumers, and other parts of the library that use it also use its attributes
-    `config`, `clock`, `connector`, `metrics`, `supervisor`, and `updater`.
+    `config`, `clock`, `connector`, `events`, `metrics`, `supervisor`, and `updater`.
     """
 
-    def __init__(self, config: ClientConfig) -> None:
+    def __init__(self, config: ClientConfig, events: EventHub | None = None) -> None:
         self.config = config
         self.clock: Clock = config.clock if config.clock is not None else SystemClock()
+        self.events = EventHub(self.clock) if events is None else events
         self.connector: Connector = (
             config.connector if config.connector is not None else TcpConnector()
         )
         self.metrics = Metrics()
-        self._traffic = Traffic(self.metrics, config.client_id, getattr(config, "group_id", None))
+        group_id = getattr(config, "group_id", None)
+        self._traffic = Traffic(self.metrics, config.client_id, group_id, self.events)
         self.supervisor = Supervisor("client", self.log(""))
         self.updater = MetadataUpdater(config, self.clock, self._fetch_or_bootstrap)
         self.supervisor.on_failure(self.updater.fail)
@@ -236,6 +240,7 @@ class ClusterClient:
             group_id=getattr(config, "group_id", None),
             request_s=config.request_timeout_ms / 1000,
             sasl=Sasl.of(config.security),
+            events=self.events,
         )
 
     def _follow(self, old: ClusterMetadata, new: ClusterMetadata) -> None:
@@ -246,6 +251,9 @@ class ClusterClient:
             self._traffic.keep({*new.brokers})
         if old.topics is not new.topics:
             self.metrics.keep_topics(new.exists)
+            if self.events.heard:
+                for moved in moved_leaders(old, new):
+                    self.events.emit(LeaderMoved, **moved._asdict())
 
     @property
     def brokers(self) -> Brokers:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 import anyio
 
 from aiokclient.background import ended, new_task
+from aiokclient.clock import SystemClock
 from aiokclient.cluster.callers import wrong_caller
 from aiokclient.cluster.client import ClusterClient
 from aiokclient.cluster.health import Health, described
@@ -41,6 +42,8 @@ from aiokclient.errors import (
     ClosedError,
     IllegalStateError,
 )
+from aiokclient.event_hub import EventHub, EventReader, EventSource
+from aiokclient.events import Failed
 from aiokclient.hints.names import missing_attribute
 from aiokclient.log import ClientLog
 from aiokclient.protocol.messages.get_telemetry_subscriptions import (
@@ -110,6 +113,8 @@ class Lifecycle:
         self._close_scope: anyio.CancelScope | None = None
         self._close_bound = math.inf
         self._client_instance_id: uuid.UUID | None = None
+        self._hub = EventHub(config.clock or SystemClock()) if client is None else client.hub
+        self._events = EventSource(self._hub, None if client is None else self._anchor)
 
     # -- for subclasses ---------------------------------------------------------------------
 
@@ -185,6 +190,18 @@ class Lifecycle:
         """Return the metrics whose names begin with `prefix` as tuples. Synchronous."""
         self._check()
         return self._cluster.metrics.values(prefix)
+
+    def events(self) -> EventReader:
+        """Return an asynchronous iterator of `aiokclient.events`, from now on. Synchronous.
+
+        Objects that share a client get the events of its connections and their own; the client
+        gets all events. There may be any number of readers. Each keeps at most 1,000 unread
+        events, and counts those that it drops in `dropped`. It may be called before the start. The
+        iterator ends when this object has closed. Raises ClosedError after that.
+        """
+        if self._phase is LifecyclePhase.CLOSED:
+            self._refuse()
+        return self._events.read()
 
     def __repr__(self) -> str:
         owner: object = self if self._client is None else self._client
@@ -274,6 +291,7 @@ class Lifecycle:
         self._failure, self._failure_seen = error, False
         self._supervisor.adopt(error)
         self._on(LifecycleEvent.FAILED)
+        self._events.emit(Failed, cause=error)
         self._failed(error)
 
     def _on(self, event: LifecycleEvent) -> tuple[Effect, ...]:
@@ -354,7 +372,7 @@ class Lifecycle:
             await self._supervisor.start()
             deadline = asyncio.get_running_loop().time() + self._seconds(None)
             if self._client is None:
-                self._own_cluster = ClusterClient(for_background(self._config))
+                self._own_cluster = ClusterClient(for_background(self._config), self._hub)
                 await self._own_cluster.start()
             else:
                 self._client.adopt(self._anchor)
@@ -451,6 +469,7 @@ class Lifecycle:
                 await self._undo(graceful and self._failure is None, timeout=None)
         finally:
             self._on(LifecycleEvent.ENDED)
+            self._events.end()
             self._anchor.let_go(self)
 
     async def _undo(self, graceful: bool, timeout: float | None) -> None:

@@ -15,7 +15,7 @@ learn of changes later than others, so a response can be outdated. Therefore:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
@@ -39,6 +39,7 @@ __all__ = [
     "hinted",
     "learned",
     "merged",
+    "moved_leaders",
     "partitions_in",
 ]
 
@@ -130,6 +131,27 @@ class ClusterMetadata:
         """Return the leader epoch of a partition, or -1 if it is unknown."""
         info = self.partition(topic, partition)
         return -1 if info is None else info.leader_epoch
+
+
+class MovedLeader(NamedTuple):
+    """A partition whose leader has changed, with the ids of the brokers, or None for none."""
+
+    topic: str
+    partition: int
+    old_broker: int | None
+    broker: int | None
+
+
+def moved_leaders(old: ClusterMetadata, new: ClusterMetadata) -> Iterator[MovedLeader]:
+    """Yield the partitions of both snapshots that have different leaders."""
+    for name, topic in new.topics.items():
+        known = old.topic(name)
+        if known is None or known is topic:
+            continue
+        for before, after in zip(known.partitions, topic.partitions, strict=False):
+            if before.leader != after.leader:
+                ids = (one if one >= 0 else None for one in (before.leader, after.leader))
+                yield MovedLeader(name, after.index, *ids)
 
 
 def differ(one: str | None, other: str | None) -> bool:

@@ -10,6 +10,7 @@ from aiokclient.cluster.client import ClusterClient
 from aiokclient.cluster.lifecycle import Lifecycle
 from aiokclient.cluster.ownership import Anchor
 from aiokclient.config import ClientConfig
+from aiokclient.event_hub import EventHub
 
 __all__ = ["Parent"]
 
@@ -34,6 +35,11 @@ class Parent(Lifecycle):
         if self._own_cluster is None:
             self._refuse()
         return self._cluster
+
+    @property
+    def hub(self) -> EventHub:
+        """The events of this client and its children."""
+        return self._hub
 
     def adopt(self, child: Anchor[Lifecycle]) -> None:
         """Register a child, which this client closes before itself. Synchronous.

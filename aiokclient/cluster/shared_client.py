@@ -8,6 +8,7 @@ from aiokclient.cluster.client import ClusterClient
 from aiokclient.cluster.ownership import Anchor
 from aiokclient.config import ClientConfig
 from aiokclient.errors import ConfigError
+from aiokclient.event_hub import EventHub
 
 __all__ = ["ClientLike", "config_of"]
 
@@ -22,6 +23,11 @@ class ClientLike(Protocol):
 
     @property
     def config(self) -> ClientConfig: ...
+
+    @property
+    def hub(self) -> EventHub:
+        """The events of this client and its children."""
+        ...
 
     def adopt(self, child: Anchor[Any]) -> None:
         """Register a child, which is closed with the client if it still exists then."""

@@ -161,6 +161,7 @@ class Consumer(Lifecycle, Generic[K, V]):
             self._deserializers,
             self._supervisor,
             self._anchor.call("_died"),
+            self._events.emit,
         )
         if self._stopped:
             self._engine.reader.mark_stopped()

@@ -52,11 +52,13 @@ class ConsumerEngine:
         deserializers: Deserializers,
         supervisor: Supervisor,
         died: Callable[..., BaseException | None],
+        emit: Callable[..., None],
     ) -> None:
         config = for_background(config)
         self.cluster = cluster
         self._subscription = subscription
         self._supervisor = supervisor
+        self._emit = emit
         log = cluster.log("consumer", config.group_id)
         subscription.measure(cluster.metrics, log, cluster.clock.monotonic)
         arrived = Wakeup()
@@ -128,6 +130,7 @@ class ConsumerEngine:
             spawn=self._supervisor.spawn,
             callbacks=self._supervisor.callbacks,
             check=self._supervisor.check,
+            emit=self._emit,
         )
         self.group_calls = ConsumerGroupCalls(self.group, self._subscription)
         return self.group

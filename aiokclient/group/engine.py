@@ -51,7 +51,8 @@ class GroupEngine:
     """A member that joins its group, stays in it, and leaves. `run` is started once.
 
     `report(error)` is called with errors for the application: refusals by the group, failed
-    assignments, and fencing. `confirmed_changed(confirmed)` is called when `confirmed` has changed.
+    assignments, and fencing. `confirmed_changed(confirmed)` is called when `confirmed` has changed,
+    and `began()` when a generation begins.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class GroupEngine:
         callbacks: Callbacks,
         report: Callable[[Exception], None],
         confirmed_changed: Callable[[bool], None] = lambda confirmed: None,
+        began: Callable[[], None] = lambda: None,
     ) -> None:
         self.settings = settings
         self.state = MemberState.OUT
@@ -71,6 +73,7 @@ class GroupEngine:
         self._log = cluster.log("group", settings.group_id)
         self._handler = handler
         self._report = report
+        self._began = began
         self._heartbeats = Heartbeats(
             cluster,
             settings,
@@ -255,6 +258,7 @@ class GroupEngine:
         reason = REASONS.get(event, event.value)
         if row.state is MemberState.BEGINNING:
             self._cluster.metrics.counter("group.generations", group=self._id).add()
+            self._began()
         if MemberEffect.LOSE in row.effects:
             self._request.replace_reason(reason)
             self._cluster.metrics.counter("group.losses", group=self._id).add()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar, Protocol
 
 import anyio
 
 from aiokclient.cluster.lifecycle import Lifecycle
 from aiokclient.cluster.shared_client import ClientLike
+from aiokclient.events import Rebalanced
 from aiokclient.group.engine import GroupEngine
 from aiokclient.group.handler import GroupHandler
 from aiokclient.group.loop_watch import LoopWatch
@@ -97,6 +99,7 @@ class MemberLifecycle(Lifecycle):
             callbacks=self._supervisor.callbacks,
             report=handler.report,
             confirmed_changed=handler.confirmed_changed,
+            began=partial(self._events.emit, Rebalanced, group_id=self._config.group_id),
         )
         self._membership = MembershipTask(self._engine, handler, self._anchor.call("_fail"))
         self._supervisor.spawn(self._membership.run, name="membership")

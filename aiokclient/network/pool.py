@@ -23,6 +23,7 @@ from typing import Any, Protocol
 
 import aiokclient.network.diagnosis as diagnosis
 from aiokclient.errors import ClosedError, DisconnectedError, KafkaError, ProtocolError
+from aiokclient.events import Connected, Disconnected, Event
 from aiokclient.log import ClientLog
 from aiokclient.network.connection import BrokerConnection
 from aiokclient.network.setup import ConnectionSettings, open_connection
@@ -218,6 +219,7 @@ class ConnectionPool:
             self.refused = True
             refused = isinstance(error, diagnosis.NotConnectedError)
             self._not_connected = self._not_connected + 1 if refused else 0
+            self._emit(Disconnected, connected=False, cause=error)
             self._failed(error)
         except Exception as error:
             outcome = error  # A bug: all callers get the error.
@@ -264,6 +266,7 @@ class ConnectionPool:
         self.answered()
         self._not_connected = 0
         connection.on_close(lambda closed, reason: self._lost(slot, reason))
+        self._emit(Connected)
         return connection
 
     def answered(self) -> None:
@@ -275,6 +278,7 @@ class ConnectionPool:
         slot.connection = None
         if self._slots.get(slot.key) is slot and not slot.connecting:
             del self._slots[slot.key]
+        self._emit(Disconnected, connected=True, cause=reason)
         if reason is not None and not self._closed:
             self._failed(reason)
         if not self._closed and not self._retired:
@@ -304,6 +308,12 @@ class ConnectionPool:
         if isinstance(error, diagnosis.ClosedEarlyError):
             self._rung += 1
         self._on_failure()
+
+    def _emit(self, kind: type[Event], **fields: Any) -> None:
+        events = self._settings.events
+        if events is not None and events.heard:
+            broker = self.node_id if self.node_id >= 0 else None
+            events.emit(kind, broker=broker, address=f"{self.host}:{self.port}", **fields)
 
     # -- closing -----------------------------------------------------------------------------
 

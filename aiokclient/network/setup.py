@@ -27,6 +27,7 @@ from aiokclient.errors import (
     UnsupportedVersionError,
     error_for,
 )
+from aiokclient.event_hub import EventHub
 from aiokclient.network.authentication import authenticate
 from aiokclient.network.connection import BrokerConnection
 from aiokclient.network.probe import find_mismatch
@@ -73,6 +74,7 @@ class ConnectionSettings:
     request_s: float = 30.0
     """Seconds until a request that sets up a connection times out."""
     sasl: Sasl | None = None
+    events: EventHub | None = None
 
 
 async def open_connection(

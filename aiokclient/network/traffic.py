@@ -12,6 +12,8 @@ from logging import DEBUG
 from typing import TYPE_CHECKING, Any, Final
 
 from aiokclient.errors import error_for
+from aiokclient.event_hub import EventHub
+from aiokclient.events import Throttled
 from aiokclient.log import ClientLog
 from aiokclient.metrics import Histogram, Metrics
 from aiokclient.protocol.schema import Struct
@@ -84,6 +86,7 @@ class Meter:
         self._received.value += size
         if throttle_ms > 0:
             self._throttle.observe(throttle_ms / 1000)
+            self.traffic.throttled(self.node_id, sent.api, throttle_ms)
         if self._enabled(DEBUG):
             version = sent.version or 0
             self.traffic.log_response(broker, sent.api, version, size, seconds, response)
@@ -98,8 +101,15 @@ class Meter:
 class Traffic:
     """The metrics and the wire log of all connections of one client."""
 
-    def __init__(self, metrics: Metrics, client_id: str, group_id: str | None = None) -> None:
+    def __init__(
+        self,
+        metrics: Metrics,
+        client_id: str,
+        group_id: str | None = None,
+        events: EventHub | None = None,
+    ) -> None:
         self._metrics = metrics
+        self._events = events
         self._log = ClientLog("aiokclient.wire", client_id, group_id)
         self.enabled = self._log.logger.isEnabledFor
         """The check whether the wire log is enabled for a level."""
@@ -117,6 +127,12 @@ class Traffic:
         for node_id in [node_id for node_id in self._meters if node_id not in brokers]:
             del self._meters[node_id]
             self._metrics.remove(broker=_named(node_id))
+
+    def throttled(self, node_id: int, api: str, throttle_ms: int) -> None:
+        """Emit an event for a response that tells of a quota."""
+        if self._events is not None:
+            broker = node_id if node_id >= 0 else None
+            self._events.emit(Throttled, broker=broker, api=api, throttle_ms=throttle_ms)
 
     # -- the log
 

@@ -26,6 +26,7 @@ from aiokclient.consumer.membership.rewind.rewind import Bounds, GroupRewinder
 from aiokclient.consumer.state.subscribed_topics import SubscribedTopics
 from aiokclient.consumer.state.wakeup import Wakeup
 from aiokclient.errors import IllegalStateError, UnsupportedVersionError
+from aiokclient.events import Rebalanced
 from aiokclient.group.loop_watch import LoopWatch
 from aiokclient.types import TopicPartition
 
@@ -69,6 +70,7 @@ class ConsumerCoordinator:
         spawn: Callable[..., None],
         callbacks: Callbacks,
         check: Callable[[], None],
+        emit: Callable[..., None],
     ) -> None:
         self._subscription = subscription
         self._in_progress, self._read_lock = in_progress, read_lock
@@ -112,6 +114,7 @@ class ConsumerCoordinator:
             released=self._released,
             report=self._report,
             overdue=self._overdue,
+            rebalanced=partial(emit, Rebalanced, group_id=config.group_id),
         )
         self._rewinder = self._make_rewinder(bounds, interval_s, check)
         parts = self._membership_parts(config, callbacks)

@@ -52,7 +52,8 @@ class PartitionReconciler:
 
     `calls` marks the calls of the listener. `released(states, lost)` is called before partitions
     are removed. `overdue(text)` is called when the application does not finish the records that it
-    is processing in time.
+    is processing in time. `rebalanced(assigned=...)`, with
+    the names of the metrics, is called before partitions are added or removed.
     """
 
     _told_idle = Weakly()
@@ -70,6 +71,7 @@ class PartitionReconciler:
         released: Callable[[Sequence[PartitionState], bool], None],
         report: Callable[[Exception], None],
         overdue: Callable[[str], None],
+        rebalanced: Callable[..., None],
     ) -> None:
         self._cluster = cluster
         self._subscription = subscription
@@ -79,6 +81,7 @@ class PartitionReconciler:
         self._released = released
         self._report = report
         self._overdue = overdue
+        self._rebalanced = rebalanced
         self._log = LimitedLog(subscription.client_log, cluster.clock.monotonic)
         self._turn = asyncio.Lock()
         self._bound = math.inf
@@ -191,6 +194,7 @@ class PartitionReconciler:
         event = f"partitions_{how}"
         text = "Partitions were %s: %s"
         self._log.write(logging.INFO, (how, names), text, how, names, extra={"event": event})
+        self._rebalanced(**{how: frozenset(tps)})
 
     def _withhold(self, tps: Collection[TopicPartition]) -> list[PartitionState]:
         owned = dict.fromkeys(self.owned())
