@@ -584,11 +584,10 @@ class Consumer(Lifecycle, Generic[K, V]):
         commits. The call returns when all partitions are rewound. The result has the offset at
         which each partition really continues: an offset outside the log is moved to its nearest
         end, and a request that arrives together with a later one continues at the offset of that
-        one. Each partition is rewound once,
-        even if its owner, the leader, or the coordinator changes in the meantime. This works only
-        with the classic protocol, and only if all members use this library. If several rewind
-        requests reach an owner together, the latest one by the clocks of the callers applies. A
-        request that arrives later is executed when it arrives.
+        one. Each partition is rewound once, even if its owner, the leader, or the coordinator
+        changes in the meantime. This works only with the classic protocol, and only if all members
+        use this library. If several rewind requests reach an owner together, the latest one by the
+        clocks of the callers applies. A request that arrives later is executed when it arrives.
 
         The task that reads may call this, too. The records that it is processing then do not count
         as processed, and are delivered again to the owner of their partition.

@@ -2,8 +2,9 @@
 
 Up to version 11 of Produce, and version 4 of TxnOffsetCommit, the leader asks whether the partition
 was added to the transaction (KIP-890). For a partition that was not, the error is
-TRANSACTION_ABORTABLE, or INVALID_TXN_STATE in versions without that code. In later versions, the leader adds the partition
-itself. Brokers ask each other with AddPartitionsToTxn; here, it is a call.
+TRANSACTION_ABORTABLE, or INVALID_TXN_STATE in versions without that code. In later versions, the
+leader adds the partition itself. Brokers ask each other with AddPartitionsToTxn; here, it is a
+call.
 """
 
 from __future__ import annotations
