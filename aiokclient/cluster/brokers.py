@@ -246,7 +246,7 @@ class Brokers:
             return self.pool(next(islice(names, chosen - len(untried), None)))
         if connected:
             return min(connected, key=_silent_for)
-        # For a broker that hangs, the end of its reconnect backoff means nothing.
+        # Brokers that hang come last, even if their reconnect backoff has ended.
         return min(prompt or others, key=lambda pool: pool.not_before)
 
     def _eligible(self) -> list[ConnectionPool]:
@@ -374,7 +374,7 @@ def patience_s(in_vain: int, longest_s: float) -> float:
 
 
 def _silent_for(pool: ConnectionPool) -> float:
-    """Return the seconds for which the oldest request on its control connection is unanswered."""
+    """Return the seconds since the oldest unanswered request was sent on the control connection."""
     connection = pool.ready(Purpose.CONTROL)
     return 0.0 if connection is None else connection.unanswered_for()
 

@@ -617,7 +617,7 @@ class Consumer(Lifecycle, Generic[K, V]):
     def _for_transaction(self, began: float | None = None) -> TransactionalReads:
         """Return what this consumer reads in a transaction, for the producer. Synchronous.
 
-        `began` is the time of the transaction's begin, on the monotonic clock; None means now.
+        `began` is the time at which the transaction began, on the monotonic clock; None means now.
         """
         if self._config.group_id is None:
             raise IllegalStateError(

@@ -39,7 +39,7 @@ class ReadPosition(NamedTuple):
 
     jumps: int
     offset: int
-    """The position at the transaction's begin, or a lower one if that is not known."""
+    """The position when the transaction began, or a lower one if that is not known."""
     processed: int
 
 
@@ -64,7 +64,7 @@ class TransactionalReads:
         }
 
     def _position_at_begin(self, state: PartitionState) -> int:
-        """Return the position at the transaction's begin, or the origin if it may have moved."""
+        """Return the position when the transaction began, or the origin if it may have moved."""
         last_request = self._engine.read_lock.away_since
         if last_request is None:
             return state.origin
@@ -113,7 +113,7 @@ class TransactionalReads:
     async def go_back(self, timeout: float) -> None:
         """Return the partitions that were read to their committed offsets, after an abort.
 
-        A partition without one returns to its position at the transaction's begin. The call waits
+        A partition without one returns to its position when the transaction began. The call waits
         at most `timeout` seconds for the committed offsets. If they are not known by then, or if it
         is cancelled, they are still looked up, and no record is delivered before they are found.
         """
@@ -134,7 +134,7 @@ class TransactionalReads:
         start = self._at_begin.get(state)
         if start is None:
             return state.origin
-        # Records that were being processed at the begin belong to the transaction.
+        # Records that were being processed when it began belong to the transaction.
         processed = start.processed if start.jumps != state.jumps else state.processed
         return min(start.offset, processed)
 

@@ -127,7 +127,7 @@ class CoordinatorConnection:
             except UnsupportedVersionError:
                 continue
             except Exception as error:
-                # Even if the client has failed. The session timeout removes the member anyway.
+                # Leaving is optional: the session timeout removes the member anyway.
                 text, extra = "Could not leave the group: %s", {"event": "group_leave_failed"}
                 self._log.write(logging.INFO, "leave", text, error, extra=extra)
                 return

@@ -1,4 +1,4 @@
-"""The application's wish about the membership: to be in the group, or not."""
+"""The decision of the application that a member is in its group, or is not."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["Participation"]
 
 
 class Participation:
-    """The application's wish that the member is in its group, or is not.
+    """The decision of the application that the member is in its group, or is not.
 
     `reason` says why it is not. After `close`, the member never joins again.
     """

@@ -47,7 +47,7 @@ class ConnectionEnd(Generic[C]):
             self._released.set_result(None)
 
     async def wait(self) -> None:
-        """Wait for `released`."""
+        """Wait until the transport has released the socket and every buffer."""
         await asyncio.shield(self._released)
 
     def failure(self, api: str, node_id: int) -> DisconnectedError:

@@ -42,7 +42,7 @@ def weights(loads: Sequence[int]) -> list[int]:
 
 
 class Partitioner:
-    """Chooses partitions by key, by stickiness, or by the application's function."""
+    """The choice of partitions: by key, by stickiness, or by the application's function."""
 
     def __init__(self, config: ProducerConfig, rng: random.Random) -> None:
         self.function: PartitionerFunction | None = config.partitioner

@@ -68,7 +68,7 @@ class _GenerationData(Message, versions="0", flexible="none"):
 
 
 def sticky_data(holding: Holding) -> bytes:
-    """Return the user data of `sticky`."""
+    """Return the user data that a member with the `sticky` assignor sends."""
     topics: dict[str, list[int]] = {}
     for topic, index in holding.partitions:
         topics.setdefault(topic, []).append(index)

@@ -28,9 +28,9 @@ class EndOffsets:
     The iteration also ends when its iterator is garbage collected or another request is made. A
     partition that is revoked and assigned again during the iteration keeps its end offset.
 
-    Each hold makes other objects examine every partition, and so does `_look`. So if there are
-    thousands of partitions, several are held together, and between changes only partitions that
-    have moved are examined.
+    To hold a partition is expensive, because other objects then examine every partition, and so is
+    `_look`. So if there are thousands of partitions, several are held together, and between changes
+    only partitions that have moved are examined.
     """
 
     def __init__(self, subscription: SubscriptionState) -> None:

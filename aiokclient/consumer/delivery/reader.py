@@ -45,7 +45,7 @@ YIELD_INTERVAL_S: Final = 0.010
 
 
 class Reader:
-    """Delivers the records of one consumer to the application."""
+    """The delivery of one consumer's records to the application."""
 
     def __init__(
         self,

@@ -163,7 +163,7 @@ class Chunk:
 
 
 class Unpacker:
-    """Unpacks the parts of a buffer in order. `wake` is called when a thread has finished."""
+    """The unpacking of a buffer's parts, in order. `wake` is called when a thread has finished."""
 
     def __init__(
         self,

@@ -18,7 +18,7 @@ __all__ = ["BrokerRequests"]
 
 
 class BrokerRequests:
-    """Sends fetch requests to one broker, and counts them."""
+    """The fetch requests to one broker, and counters of them."""
 
     def __init__(
         self, node_id: int, cluster: ClusterClient, config: ConsumerConfig, routes: Routes

@@ -252,7 +252,7 @@ class ConsumerCoordinator:
             raise IllegalStateError(
                 "Only a member of the group can call rewind_group(). Call subscribe() first."
             )
-        # Otherwise a task that calls this while it processes records would wait for itself.
+        # A task that calls this while it processes records would otherwise wait for itself.
         aside = self._in_progress.set_aside() if self._read_lock.is_reader() else nullcontext()
         with aside:
             return await self._rewinder.request(offsets, timeout, self.membership.rejoin)

@@ -135,7 +135,7 @@ class InitialOffsets:
     def _matters(self, state: PartitionState) -> bool:
         """Return whether commits of other partitions affect the initial offset of this one."""
         if not self._follows or self._subscription.reset == EARLIEST:
-            return False  # The result is the same, and a topic may have many partitions.
+            return False  # The offset is the same either way, and this saves many lookups.
         return not self._topics.has_appeared(state.tp, self._cluster.metadata)
 
     async def _ask_for_siblings(

@@ -15,7 +15,7 @@ __all__ = ["DeadlineTimer"]
 
 
 class DeadlineTimer:
-    """Calls `expire(now)`, which fails late batches and returns when to call it next, or None.
+    """A timer of `expire(now)`, which fails late batches and returns when to call it next, or None.
 
     `interval_s` is the longest time from the start of a batch to the first call for it.
     """

@@ -36,7 +36,7 @@ RECHECK_S = 1.0
 
 
 class ProducerIds:
-    """Requests producer ids when they are needed, and gives batches their identity.
+    """The producer ids, which are requested when needed, and the identities of batches.
 
     `request` requests an id. `look` requests new metadata of a topic and returns whether the topic
     exists. `has_sent` returns whether a topic has batches that were sent and have no outcome.

@@ -75,7 +75,7 @@ class Report:
 
 
 class Failures:
-    """Reports each failure, and counts those that were never retrieved."""
+    """The reports of failures, and the number of those that were never retrieved."""
 
     def __init__(
         self,

@@ -33,7 +33,7 @@ AGES = 10
 
 
 class Expiry:
-    """Fails the batches whose deadline has passed."""
+    """The expiry of batches whose deadline has passed."""
 
     def __init__(self, config: ProducerConfig, clock: Clock, accumulator: Accumulator) -> None:
         self._delivery_s = config.delivery_timeout_ms / 1000

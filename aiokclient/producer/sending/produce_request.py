@@ -132,7 +132,7 @@ class OneBatch:
 
 
 class ProduceRequests:
-    """Makes the produce requests to one broker."""
+    """A factory of the produce requests to one broker."""
 
     def __init__(self, acks: int, timeout_ms: int, transactional_id: str | None = None) -> None:
         self._acks = acks
@@ -177,7 +177,7 @@ class ProduceRequests:
 
 
 class TransactionalProduceRequests(ProduceRequests):
-    """Makes the produce requests of a transactional producer to one broker.
+    """A factory of the produce requests of a transactional producer to one broker.
 
     `highest()` returns the highest version for the open transaction, or None for any.
     """

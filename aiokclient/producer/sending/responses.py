@@ -66,7 +66,7 @@ NO_PARTITION = frozenset({UnknownTopicOrPartitionError.code})
 
 
 class Responses:
-    """Completes batches, returns them to their queues, splits them, or fails them."""
+    """The handling of responses: batches are completed, queued again, split, or failed."""
 
     def __init__(
         self,

@@ -24,7 +24,7 @@ RECHECK_S = 0.1
 
 
 class Drain:
-    """Drops the batches of the current transaction."""
+    """The removal of the current transaction's batches."""
 
     def __init__(self, accumulator: Accumulator, status: TransactionStatus) -> None:
         self._accumulator = accumulator

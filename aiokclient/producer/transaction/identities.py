@@ -22,7 +22,7 @@ OLD_PRODUCE = 11
 
 
 class TransactionalIds:
-    """Gives the batches of a transactional producer their identity."""
+    """The source of identities for the batches of a transactional producer."""
 
     def __init__(self, status: TransactionStatus, partitions: TransactionPartitions) -> None:
         self._status = status

@@ -41,7 +41,7 @@ Errors = dict[TopicPartition, KafkaError]
 
 
 class TransactionOffsets:
-    """Sends offsets to the coordinators of their groups, as part of the open transaction."""
+    """The offsets of the open transaction, which are sent to the coordinators of their groups."""
 
     def __init__(
         self,

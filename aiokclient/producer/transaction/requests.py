@@ -75,7 +75,7 @@ BLOCKED = (
 
 
 class TransactionRequests:
-    """Sends the requests of a transactional producer to its coordinator."""
+    """The requests of a transactional producer to its coordinator."""
 
     def __init__(self, config: ProducerConfig, cluster: ClusterClient) -> None:
         assert config.transactional_id is not None

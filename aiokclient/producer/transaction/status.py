@@ -74,7 +74,7 @@ class CurrentTransaction:
         self.level = level
         """The level of `transaction.version` whose requests this transaction uses."""
         self.begun = begun
-        """The time of its begin, on the monotonic clock; None before the first transaction."""
+        """The time at which it began, on the monotonic clock; None before the first transaction."""
         self.outcome: TransactionOutcome | None = None
         self.error: KafkaError | None = None
         """The first of its most severe errors, as the application sees it."""

@@ -56,7 +56,7 @@ class TransactionalConsumer(Protocol):
     def _for_transaction(self, began: float | None = None) -> ConsumerReads:
         """Begin to observe what is read. Raise IllegalStateError if that cannot be committed.
 
-        `began` is the time of the transaction's begin, on the monotonic clock.
+        `began` is the time at which the transaction began, on the monotonic clock.
         """
 
 

@@ -75,7 +75,7 @@ class RecordBatch:
     producer_id: int
     producer_epoch: int
     base_sequence: int
-    """The sequence of the first record. Without a producer id, id, epoch and sequence are -1."""
+    """The sequence of the first record. All three are -1 without a producer id."""
 
     def __init__(self, buffer: Buffer) -> None:
         """Read the header of the batch. Raises CorruptRecordError if `buffer` is not a batch."""

@@ -243,7 +243,7 @@ class ProducerStates:
             self.aborted.append(AbortedTxn(producer_id, first, offset, stable))
         pending = self._verifications.get(producer_id)
         if pending is not None and not (pending.bumps and pending.epoch == epoch):
-            # Otherwise the next transaction is being verified already.
+            # In the other case, the next transaction is being verified already.
             del self._verifications[producer_id]
 
     # -- reading ---------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from aiokclient.testing.broker.producers import TRUSTED, Verification
 NO_LEADER = -1
 INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 ANYTHING = 1 << 62
-"""The `added` argument for a watcher when anything may have changed."""
+"""The value of a watcher's `added` argument if anything may have changed."""
 
 
 class Watcher(Protocol):

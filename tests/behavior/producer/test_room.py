@@ -324,7 +324,7 @@ class TestWhatCannotBeSent:
     async def test_unsendable_partitions_hold_at_most_a_quarter_each_and_half_together(
         self, make: Make, cluster: EmbeddedCluster
     ) -> None:
-        """A partition that cannot be sent may hold a quarter of each pool, and all of them half.
+        """One partition that cannot be sent may use a quarter of each pool, and all of them half.
 
         This covers topics that do not exist and partitions that have no leader.
         """

@@ -72,7 +72,7 @@ async def write_here(bootstrap: str, topic: str, plans: list[Planned], **options
             await producer.begin_transaction()
             for index, value in enumerate(each.values):
                 producer.send(topic, value.encode(), partition=partition_of(index))
-            # So that the records of the aborted transactions are in the log, too.
+            # The records of aborted transactions must be in the log, too.
             await producer.flush()
             if each.committed:
                 await producer.commit_transaction()

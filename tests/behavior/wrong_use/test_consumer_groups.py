@@ -240,28 +240,28 @@ class Mine(Assignor):
 
 
 class TooMany(Mine):
-    """Assigns a partition that does not exist."""
+    """An assignor that assigns a partition which does not exist."""
 
     def give(self, cluster: AssignmentCluster, topic: str, names: list[str]) -> Any:
         return {names[0]: MemberAssignment((TopicPartition(topic, 7),))}
 
 
 class ToAll(Mine):
-    """Assigns each partition to every member, and does not declare that."""
+    """An assignor that assigns each partition to every member, and does not declare that."""
 
     def give(self, cluster: AssignmentCluster, topic: str, names: list[str]) -> Any:
         return {name: MemberAssignment(tuple(cluster.partitions(topic))) for name in names}
 
 
 class Lists(Mine):
-    """Returns something other than assignments."""
+    """An assignor that returns something other than assignments."""
 
     def give(self, cluster: AssignmentCluster, topic: str, names: list[str]) -> Any:
         return {name: cluster.partitions(topic) for name in names}
 
 
 class Broken(Mine):
-    """Raises an exception."""
+    """An assignor that raises an exception."""
 
     def give(self, cluster: AssignmentCluster, topic: str, names: list[str]) -> Any:
         raise ZeroDivisionError("no members with weight")

@@ -114,7 +114,7 @@ def test_a_suspended_process_delivers_nothing_before_a_heartbeat_response(strate
             before = len(offsets)
             await asyncio.sleep(0)
             await asyncio.sleep(0)
-            # At most the record that was being delivered at the suspension is delivered.
+            # Only the record whose delivery had begun before the suspension may be delivered.
             assert len(offsets) <= before + 1
             await diary.until(lambda: ("lost", [0, 1]) in diary.pages)
             async with member(world, other, **options):

@@ -14,7 +14,7 @@ FAST = {
     "log.initial.task.delay.ms": 86400000,
     # Groups that are briefly empty must not be deleted.
     "offsets.retention.check.interval.ms": 86400000,
-    # Otherwise leaders would move every five minutes, during any test.
+    # Without this, leaders would move every five minutes, during any test.
     "auto.leader.rebalance.enable": "false",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": 200,
     "group.initial.rebalance.delay.ms": 0,

@@ -31,7 +31,7 @@ def _element(field: Json) -> Json:
 
 
 class Interpreter:
-    """Encodes and decodes samples of one message in one version."""
+    """An encoder and decoder of samples of one message in one version."""
 
     def __init__(self, definition: Definition, version: int) -> None:
         self.definition = definition

@@ -20,7 +20,7 @@ from aiokclient.record.batch import Compression, RecordBatchBuilder
 def held() -> Iterator[list[float]]:
     """Yield the CPU times of all callbacks of event loops in this thread."""
     with contextlib.suppress(ImportError):
-        # Otherwise, the first consumer that reads tables would import it.
+        # Without this, the first consumer that reads tables would import it.
         importlib.import_module("pyarrow")
     with held_times() as times:
         yield times

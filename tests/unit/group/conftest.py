@@ -21,10 +21,7 @@ def group_id(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def make(cluster_servers: Any, group_id: str) -> Callable[..., Life]:
-    """Return a function that makes a member, which describes itself as `says`.
-
-    `living` starts the member.
-    """
+    """Return a function that makes a member with the metadata `says`, and does not start it."""
 
     def make(says: str = "a", *protocols: Sharing, **options: Any) -> Life:
         offered = protocols or (Sharing(says),)

@@ -26,7 +26,7 @@ from aiokclient.testing.broker.resources import find_configs
 from aiokclient.testing.broker.state import Refused
 
 REPEATS = 10
-"""The number of times that one request may name a resource, because responses are much larger."""
+"""The number of times that a request may name a resource. It limits the size of responses."""
 
 
 async def handle(call: Call) -> Answer:

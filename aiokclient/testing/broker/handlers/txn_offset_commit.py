@@ -44,7 +44,7 @@ async def handle(call: Call) -> Answer:
     response = TxnOffsetCommitResponse(
         topics=[await commit.topic(each) async for each in call.each(request.topics)]
     )
-    # As in Kafka, what does not exist comes first.
+    # Kafka lists partitions that do not exist first.
     response.topics.sort(key=lambda topic: all(map(_exists, topic.partitions)))
     if commit.wanted:
         try:

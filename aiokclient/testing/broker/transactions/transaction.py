@@ -277,7 +277,7 @@ class TransactionMetadata:
         if isinstance(after, CoordinatorTransactionState):
             return after
         if after:
-            raise Refused(after, f"{self.state.value}: {event.value}.")
+            raise Refused(after, f"{self.state.value} does not permit this: {event.value}.")
         return self.state
 
     def _write(self, level: int, client_level: int) -> None:

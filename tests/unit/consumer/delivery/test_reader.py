@@ -101,9 +101,9 @@ def test_until_end_follows_a_seek_back() -> None:
 
 
 def test_a_thousand_partitions_to_their_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The iteration looks at all partitions a few times, not once for each of them.
+    """The number of passes over all partitions does not grow with the number of partitions.
 
-    One partition is set back and is read again.
+    One partition is rewound during the iteration, and is read again.
     """
     partitions = 1_000
     looks = 0
