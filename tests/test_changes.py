@@ -212,9 +212,12 @@ class Null:
         before='\n__all__ = ["MECHANISMS"',
     )
     # The counterpart in the embedded cluster.
-    rows = "MECHANISMS: dict[str, Callable[[], ServerMechanism]] = {"
+    rows = "MECHANISMS: dict[str, Callable[[Accounts], ServerMechanism]] = {"
     server = """
 class ServerNull:
+    def __init__(self, accounts):
+        pass
+
     def step(self, message):
         if message != b"alice":
             raise Refused(Code.SASL_AUTHENTICATION_FAILED, "This is not Alice.")
@@ -223,14 +226,14 @@ class ServerNull:
 
 """
     checkout.insert("testing/broker/sasl.py", server.lstrip("\n"), before=rows)
-    checkout.insert("testing/broker/sasl.py", '"NULL": ServerNull', after=rows)
+    checkout.insert("testing/broker/sasl.py", '"NULL": ServerNull,', after=rows)
     printed = checkout.run(
         "-c",
         """
 import asyncio, dataclasses
 from aiokclient import Admin, Plaintext
 from aiokclient.errors import AuthenticationError
-from aiokclient.testing import EmbeddedCluster
+from aiokclient.testing import BrokerListener, EmbeddedCluster
 
 @dataclasses.dataclass(frozen=True)
 class Named(Plaintext):
@@ -238,10 +241,9 @@ class Named(Plaintext):
     sasl_mechanism = "NULL"
 
 async def main():
-    cluster = EmbeddedCluster(topics=["orders"])
-    cluster._state.mechanisms = ("NULL",)
-    async with cluster:
-        servers = cluster.bootstrap_servers
+    listeners = {"SASL": BrokerListener(mechanisms=("NULL",))}
+    async with EmbeddedCluster(topics=["orders"], listeners=listeners) as cluster:
+        servers = cluster.bootstrap_servers_for("SASL")
         async with Admin(bootstrap_servers=servers, security=Named()) as admin:
             print(await admin.list_topics())
         try:

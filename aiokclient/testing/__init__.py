@@ -16,13 +16,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from aiokclient.testing.broker.faults import Fault
     from aiokclient.testing.broker.requests import ReceivedRequest
+    from aiokclient.testing.broker.security.listeners import BrokerListener
+    from aiokclient.testing.certificates import ClientCertificate
     from aiokclient.testing.cluster import EmbeddedCluster
     from aiokclient.testing.proxy import FaultProxy, ProxyConnector, ProxyFaults
     from aiokclient.testing.simulation.loop import SimulationError
     from aiokclient.testing.simulation.network import NameFault, Weather
     from aiokclient.testing.simulation.simulation import Simulation
+    from aiokclient.testing.tokens import TokenIssuer, unsecured_token
 
 __all__ = [
+    "BrokerListener",
+    "ClientCertificate",
     "EmbeddedCluster",
     "Fault",
     "FaultProxy",
@@ -32,10 +37,14 @@ __all__ = [
     "ReceivedRequest",
     "Simulation",
     "SimulationError",
+    "TokenIssuer",
     "Weather",
+    "unsecured_token",
 ]
 
 _MODULES = {
+    "BrokerListener": "broker.security.listeners",
+    "ClientCertificate": "certificates",
     "EmbeddedCluster": "cluster",
     "Fault": "broker.faults",
     "FaultProxy": "proxy",
@@ -45,7 +54,9 @@ _MODULES = {
     "ReceivedRequest": "broker.requests",
     "Simulation": "simulation.simulation",
     "SimulationError": "simulation.loop",
+    "TokenIssuer": "tokens",
     "Weather": "simulation.network",
+    "unsecured_token": "tokens",
 }
 
 

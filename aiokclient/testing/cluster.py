@@ -24,7 +24,9 @@ from aiokclient.testing.broker.groups.coordinator import GroupCoordinator, group
 from aiokclient.testing.broker.groups.group import GroupView
 from aiokclient.testing.broker.handlers import announced
 from aiokclient.testing.broker.listener import Listener, TcpListener
+from aiokclient.testing.broker.node import Endpoint
 from aiokclient.testing.broker.requests import ReceivedRequest
+from aiokclient.testing.broker.security.listeners import DEFAULT, BrokerListener
 from aiokclient.testing.broker.state import ClusterState
 from aiokclient.testing.broker.transactions.coordinator import (
     TransactionCoordinator,
@@ -37,11 +39,14 @@ from aiokclient.testing.controls.data import DataControls
 from aiokclient.testing.controls.faults import FaultControls
 from aiokclient.testing.controls.groups import GroupControls
 from aiokclient.testing.controls.leaders import LeaderControls
+from aiokclient.testing.controls.security import SecurityControls
 from aiokclient.testing.controls.transactions import TransactionControls, checked_level
 from aiokclient.testing.runner import Runner
 
 if TYPE_CHECKING:
     from types import TracebackType
+
+    from aiokclient.config.security import Tls
 
 T = TypeVar("T")
 
@@ -82,6 +87,9 @@ class EmbeddedCluster:
         `set_transaction_version` changes it.
     persist_groups: Whether a coordinator that takes over a group finds its generation and members.
     seed: The seed for ids and all other random choices, which makes them the same in each run.
+    listeners: More listeners of each broker by name, for TLS and logins (`BrokerListener`). The
+        default listener, PLAINTEXT, has neither. Clients use the addresses of
+        `bootstrap_servers_for(name)`.
     clock: The wall clock of the brokers.
     listener: The source of connections. The default is TCP.
 
@@ -106,6 +114,7 @@ class EmbeddedCluster:
         persist_groups: bool = True,
         transaction_version: int = 2,
         seed: int | None = None,
+        listeners: Mapping[str, BrokerListener] = {},
         clock: Clock | None = None,
         listener: Listener | None = None,
     ) -> None:
@@ -137,6 +146,7 @@ class EmbeddedCluster:
         self._data = DataControls(self._state, self._brokers, self._runner)
         self._groups = GroupControls(self._state, self._brokers, self._runner)
         self._transactions = TransactionControls(self._state, self._brokers, self._runner)
+        self._security = SecurityControls(self._state.security, listeners, advertised_host or host)
         self._used = False
         defaults = {
             "auto.create.topics.enable": str(auto_create_topics).lower(),
@@ -150,14 +160,22 @@ class EmbeddedCluster:
             broker = self._brokers[index + 1] = EmbeddedBroker(
                 self._state,
                 index + 1,
-                advertised_host or host,
-                port + index if port else 0,
+                self._endpoints(advertised_host or host, port, index),
                 racks[index] if racks else None,
             )
             self._state.brokers[broker.node_id] = broker
         if isinstance(topics, str):
             topics = (topics,)
         self._topics = dict(topics) if isinstance(topics, Mapping) else dict.fromkeys(topics, 1)
+
+    def _endpoints(self, host: str, port: int, index: int) -> dict[str, Endpoint]:
+        """Return the addresses of a broker, the first of which has the index 0."""
+        listeners = self._state.security.listeners
+        ports = {name: each.port for name, each in listeners.items()} | {DEFAULT: port}
+        return {
+            name: Endpoint(each.host or host, ports[name] + index if ports[name] else 0)
+            for name, each in listeners.items()
+        }
 
     # -- running ---------------------------------------------------------------------------
 
@@ -266,7 +284,15 @@ class EmbeddedCluster:
 
         Raises IllegalStateError before the start.
         """
-        return ",".join(f"{host}:{port}" for host, port in map(self.address, self.brokers))
+        return self.bootstrap_servers_for(DEFAULT)
+
+    def bootstrap_servers_for(self, listener: str) -> str:
+        """Return the addresses of all brokers at one of the `listeners`.
+
+        Raises ValueError if there is no such listener, and IllegalStateError before the start.
+        """
+        found = [self.address(broker, listener) for broker in self.brokers]
+        return ",".join(f"{host}:{port}" for host, port in found)
 
     @property
     def brokers(self) -> list[int]:
@@ -278,18 +304,32 @@ class EmbeddedCluster:
         """The cluster id that the brokers report: 22 characters of base64url."""
         return self._state.cluster_id
 
-    def address(self, broker: int) -> tuple[str, int]:
+    def address(self, broker: int, listener: str = DEFAULT) -> tuple[str, int]:
         """Return the host and the port of a broker, which stay the same when it restarts.
 
-        Raises IllegalStateError before the cluster is started, because it has no ports until then.
+        Raises ValueError if there is no such broker or listener, and IllegalStateError before the
+        cluster is started, because it has no ports until then.
         """
-        found = self._nodes.broker(broker)
+        endpoints = self._nodes.broker(broker).endpoints
+        if listener not in endpoints:
+            known = ", ".join(endpoints)
+            raise ValueError(f"The cluster has no listener {listener!r}. It has {known}.")
+        found = endpoints[listener]
         if not found.port:
             raise IllegalStateError(
                 "The embedded cluster has no ports before its start. Use it in a `with` or an "
                 "`async with` block, or call start()."
             )
         return found.host, found.port
+
+    @property
+    def client_tls(self) -> Tls:
+        """The option `security` of a client that trusts the certificates of the brokers.
+
+        With SASL, it is the argument `tls` of the credentials. Raises ValueError if none of the
+        `listeners` has TLS.
+        """
+        return self._security.client_tls
 
     @property
     def requests(self) -> list[ReceivedRequest]:
@@ -434,6 +474,8 @@ class EmbeddedCluster:
     committed = control("_groups", GroupControls.committed)
     rebalance = control("_groups", GroupControls.rebalance)
     hold_loading = control("_groups", GroupControls.hold_loading)
+
+    client_certificate = control("_security", SecurityControls.client_certificate)
 
     set_transaction_version = control("_transactions", TransactionControls.set_transaction_version)
     hold_markers = control("_transactions", TransactionControls.hold_markers)

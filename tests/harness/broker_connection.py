@@ -39,7 +39,7 @@ class FakeTransport(asyncio.Transport):
 def connection_of(cluster: EmbeddedCluster, node_id: int = 1) -> BrokerProtocol:
     """Return a new connection to a broker, without a transport."""
     broker = cluster._brokers[node_id]
-    return BrokerProtocol(broker, cluster._state, broker)
+    return BrokerProtocol(broker, cluster._state, broker, "PLAINTEXT")
 
 
 def frame(request: Any, version: int | None = None, correlation_ids: int = 1) -> bytes:

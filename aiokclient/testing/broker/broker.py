@@ -1,11 +1,13 @@
-"""One broker of the embedded cluster, with its listener and its connections."""
+"""One broker of the embedded cluster, with its listeners and its connections."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from aiokclient.testing.broker.connection import BrokerProtocol
-from aiokclient.testing.broker.node import Node
+from aiokclient.testing.broker.node import Endpoint, Node
 
 if TYPE_CHECKING:
     from aiokclient.testing.broker.listener import Listener, Listening
@@ -16,19 +18,22 @@ class EmbeddedBroker(Node):
     """A broker that is either listening or stopped."""
 
     def __init__(
-        self, cluster: ClusterState, node_id: int, host: str, port: int, rack: str | None
+        self,
+        cluster: ClusterState,
+        node_id: int,
+        endpoints: Mapping[str, Endpoint],
+        rack: str | None,
     ) -> None:
         super().__init__(
             node_id,
-            host,
-            port,
+            endpoints,
             rack,
             defaults=cluster.configs,
             rng=cluster.rng,
             time=lambda: cluster.loop.time(),
         )
         self._cluster = cluster
-        self._listening: Listening | None = None
+        self._listening: list[Listening] = []
         self._connections: dict[BrokerProtocol, None] = {}
 
     @property
@@ -36,28 +41,43 @@ class EmbeddedBroker(Node):
         return len(self._connections)
 
     def listen(self, listener: Listener, host: str) -> None:
-        """Open the listener at `host`; `serve` accepts its connections.
+        """Open all listeners at `host`; `serve` accepts their connections.
 
-        Raises OSError if the port is not free.
+        Raises OSError if a port is not free.
         """
-        self._listening = listener.listen(host, self.port, self._accept)
-        self.port = self._listening.port
+        try:
+            for name, endpoint in self.endpoints.items():
+                accept = partial(self._accept, name)
+                tls = self._cluster.security.server_context(name)
+                listening = (
+                    listener.listen(host, endpoint.port, accept)
+                    if tls is None
+                    else listener.listen(host, endpoint.port, accept, tls)
+                )
+                self._listening.append(listening)
+                self.endpoints[name] = endpoint._replace(port=listening.port)
+        except BaseException:
+            self._stop_listening()
+            raise
         self.alive = True
 
     async def serve(self) -> None:
         """Accept connections, unless the broker was stopped meanwhile."""
-        if self._listening is not None:
-            await self._listening.serve()
+        for each in list(self._listening):
+            await each.serve()
 
     def shut(self) -> None:
         """Stop immediately, as if killed: cut all connections and forget all fetch sessions."""
-        if self._listening is not None:
-            self._listening.close()
-            self._listening = None
+        self._stop_listening()
         self.alive = False
         self.disconnect()
         self.sessions.evict()
         self.paused = False
+
+    def _stop_listening(self) -> None:
+        for each in self._listening:
+            each.close()
+        self._listening.clear()
 
     def disconnect(self) -> None:
         """Cut all connections. New ones are accepted."""
@@ -72,8 +92,8 @@ class EmbeddedBroker(Node):
         for connection in list(self._connections):
             connection.pump()
 
-    def _accept(self) -> BrokerProtocol:
-        return BrokerProtocol(self, self._cluster, self)
+    def _accept(self, listener: str) -> BrokerProtocol:
+        return BrokerProtocol(self, self._cluster, self, listener)
 
     def connected(self, connection: BrokerProtocol) -> None:
         self._connections[connection] = None

@@ -95,6 +95,8 @@ class RequestConnection(Protocol):
     """The connection of a request."""
 
     authentication: Authentication
+    listener: str
+    """The name of the broker's listener that accepted the connection."""
 
     @property
     def client_host(self) -> str: ...

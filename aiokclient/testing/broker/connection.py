@@ -25,7 +25,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -34,9 +34,10 @@ from aiokclient.errors import KafkaError
 from aiokclient.protocol.framing import DecodedRequest, FrameReader, ServerFraming
 from aiokclient.segments import write_segments
 from aiokclient.testing.broker.call import Answer, Call
+from aiokclient.testing.broker.codes import Refused
 from aiokclient.testing.broker.faults import Alter, Delay, Drop, Fault, Throttle
 from aiokclient.testing.broker.handlers import handler_of
-from aiokclient.testing.broker.sasl import Authentication, AuthenticationStep
+from aiokclient.testing.broker.sasl import AuthenticationStep
 from aiokclient.testing.disposal import discard_messages
 
 if TYPE_CHECKING:
@@ -97,13 +98,17 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         "_writable",
         "authentication",
         "broker",
+        "listener",
     )
 
-    def __init__(self, broker: Node, cluster: ClusterState, registry: Registry) -> None:
+    def __init__(
+        self, broker: Node, cluster: ClusterState, registry: Registry, listener: str
+    ) -> None:
         self.broker = broker
+        self.listener = listener
         self._registry = registry
         self._cluster = cluster
-        self.authentication = Authentication(cluster.mechanisms)
+        self.authentication = cluster.security.authentication(listener)
         known = self.authentication.step is AuthenticationStep.DONE
         self._frames = FrameReader(_MAX_FRAME if known else _MAX_UNKNOWN_FRAME, kept=0)
         self._closes = False
@@ -126,6 +131,9 @@ class BrokerProtocol(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        certificate = transport.get_extra_info("peercert")
+        if certificate and self.authentication.step is AuthenticationStep.DONE:
+            self.authentication.certified(_common_name(certificate))
         self._registry.connected(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -235,12 +243,27 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         self._busy = True
         self._current = len(frame)
         self._queued -= self._current
-        if self._current <= _INLINE_BYTES or (
+        if self.authentication.raw:
+            self._take_token(frame)
+        elif self._current <= _INLINE_BYTES or (
             self._current <= _INLINE_PRODUCE_BYTES and _is_produce(frame)
         ):
             self._decoded(frame, _decoded(frame))
         else:
             self._park(threads.run(_decoded, frame), partial(self._decoded, frame))
+
+    def _take_token(self, frame: Buffer) -> None:
+        """Handle a message of a SASL mechanism that has no header, after a handshake 0."""
+        authentication = self.authentication
+        try:
+            message = authentication.take(bytes(frame))
+        except Refused as refused:
+            _log.debug("%r closes a connection: %s", self.broker, refused)
+            self.abort()
+            return
+        if authentication.step is AuthenticationStep.DONE:
+            self.authenticated()
+        self._write([len(message).to_bytes(4, "big") + message], 0.0)
 
     def _decoded(self, frame: Buffer, received: DecodedRequest | KafkaError) -> None:
         cluster = self._cluster
@@ -431,6 +454,12 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         self._timer = None
         self._guarded(step)
         self.pump()
+
+
+def _common_name(certificate: Mapping[str, Any]) -> str:
+    """Return the common name of a client's certificate, or "" if it has none."""
+    names = [pair for part in certificate["subject"] for pair in part]
+    return next((value for kind, value in names if kind == "commonName"), "")
 
 
 def _is_produce(frame: Buffer) -> bool:

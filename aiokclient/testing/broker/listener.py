@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import ssl
 from collections.abc import Callable
 from typing import Protocol
 
@@ -29,7 +30,8 @@ class Listening(Protocol):
 class Listener(Protocol):
     """A factory of listening addresses.
 
-    `port` 0 selects a free port, which a later call may use again for the same broker.
+    `port` 0 selects a free port, which a later call may use again for the same broker. With `tls`,
+    connections are encrypted; a listener that cannot do that raises ValueError.
     """
 
     def listen(
@@ -37,6 +39,7 @@ class Listener(Protocol):
         host: str,
         port: int,
         protocol_factory: Callable[[], asyncio.BufferedProtocol],
+        tls: ssl.SSLContext | None = None,
     ) -> Listening: ...
 
 
@@ -55,6 +58,7 @@ class TcpListener:
         host: str,
         port: int,
         protocol_factory: Callable[[], asyncio.BufferedProtocol],
+        tls: ssl.SSLContext | None = None,
     ) -> Listening:
         if (host, port) not in self._kept:
             kept = _bind(host, port)
@@ -62,7 +66,7 @@ class TcpListener:
             self._kept[host, port] = kept
         place = _bind(host, port)
         place.listen(BACKLOG)
-        return _Sockets(place, protocol_factory)
+        return _Sockets(place, protocol_factory, tls)
 
     def close(self) -> None:
         """Release all ports. Sockets that still listen do so until they are closed themselves."""
@@ -78,17 +82,21 @@ class _Sockets:
     """
 
     def __init__(
-        self, place: socket.socket, protocol_factory: Callable[[], asyncio.BufferedProtocol]
+        self,
+        place: socket.socket,
+        protocol_factory: Callable[[], asyncio.BufferedProtocol],
+        tls: ssl.SSLContext | None,
     ) -> None:
         self.port: int = place.getsockname()[1]
         self._place: socket.socket | None = place
         self._protocol_factory = protocol_factory
+        self._tls = tls
         self._acceptor: Acceptor | None = None
 
     async def serve(self) -> None:
         place, self._place = self._place, None
         if place is not None:
-            self._acceptor = Acceptor(place, self._protocol_factory)
+            self._acceptor = Acceptor(place, self._protocol_factory, self._tls)
 
     def close(self) -> None:
         if self._place is not None:
@@ -107,12 +115,16 @@ class Acceptor:
     """
 
     def __init__(
-        self, listening: socket.socket, protocol_factory: Callable[[], asyncio.BaseProtocol]
+        self,
+        listening: socket.socket,
+        protocol_factory: Callable[[], asyncio.BaseProtocol],
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self._listening = listening
         self._protocol_factory = protocol_factory
+        self._tls = tls
         self._loop = asyncio.get_running_loop()
-        self._opening: set[asyncio.Task[None]] = set()
+        self._opening: dict[asyncio.Task[None], socket.socket] = {}
         self._retry: asyncio.TimerHandle | None = None
         listening.setblocking(False)
         self._watch()
@@ -129,6 +141,9 @@ class Acceptor:
         if not self._loop.is_closed():
             self._loop.remove_reader(self._listening)
         self._listening.close()
+        if self._tls is not None:
+            for connection in self._opening.values():
+                _end(connection)
 
     def _listens(self) -> bool:
         return self._listening.fileno() >= 0
@@ -150,17 +165,31 @@ class Acceptor:
                 self._retry = self._loop.call_later(RETRY_S, self._watch)
                 return
             task = self._loop.create_task(self._open(connection))
-            self._opening.add(task)
-            task.add_done_callback(self._opening.discard)
+            self._opening[task] = connection
+            task.add_done_callback(self._opening.pop)
 
     async def _open(self, connection: socket.socket) -> None:
         if not self._listens():
             connection.close()
             return
         connection.setblocking(False)
-        transport, _ = await self._loop.connect_accepted_socket(self._protocol_factory, connection)
+        try:
+            transport, _ = await self._loop.connect_accepted_socket(
+                self._protocol_factory, connection, ssl=self._tls
+            )
+        except OSError as error:  # It includes ssl.SSLError and TimeoutError.
+            _log.debug("An embedded broker could not open a connection: %s.", error)
+            return
         if not self._listens():
             transport.abort()
+
+
+def _end(connection: socket.socket) -> None:
+    """End a connection in its TLS handshake, which then fails."""
+    try:
+        connection.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        pass  # The client has ended it.
 
 
 def _bind(host: str, port: int) -> socket.socket:

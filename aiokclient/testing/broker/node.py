@@ -3,24 +3,33 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from aiokclient.testing.broker.configs import BROKER_OPTIONS, BrokerConfigSource, Configs
+from aiokclient.testing.broker.security.listeners import DEFAULT
 from aiokclient.testing.broker.sessions import FetchSessions
+
+
+class Endpoint(NamedTuple):
+    """The address of one listener that clients receive. The port is 0 until the first start."""
+
+    host: str
+    port: int
 
 
 class Node:
     """The state of one broker in the cluster.
 
-    `host` and `port` are the address that clients receive (KIP-103's advertised listener). The port
-    stays the same after the first start. A paused node accepts connections and answers nothing.
+    `endpoints` has the address of each listener by its name. A client receives the addresses of the
+    listener that it is connected to (KIP-103). Ports stay the same after the first start. A paused
+    node accepts connections and answers nothing.
     """
 
     def __init__(
         self,
         node_id: int,
-        host: str,
-        port: int,
+        endpoints: Mapping[str, Endpoint],
         rack: str | None,
         *,
         defaults: Configs,
@@ -28,14 +37,23 @@ class Node:
         time: Callable[[], float],
     ) -> None:
         self.node_id = node_id
-        self.host = host
-        self.port = port
+        self.endpoints = dict(endpoints)
         self.rack = rack
         self.alive = False
         """Whether the broker listens."""
         self.paused = False
         self.configs = Configs(BROKER_OPTIONS, BrokerConfigSource.DYNAMIC_BROKER, defaults)
         self.sessions = FetchSessions(self.configs, rng, time)
+
+    @property
+    def host(self) -> str:
+        """The host name of the default listener."""
+        return self.endpoints[DEFAULT].host
+
+    @property
+    def port(self) -> int:
+        """The port of the default listener."""
+        return self.endpoints[DEFAULT].port
 
     def __repr__(self) -> str:
         return f"<broker {self.node_id} at {self.host}:{self.port}>"

@@ -1,64 +1,77 @@
 """The broker's side of a connection's authentication: a table of steps and a table of mechanisms.
 
-    HANDSHAKE ──SaslHandshake──▶ CONVERSATION ──SaslAuthenticate, the last one──▶ DONE
+    VERSIONS ──ApiVersions──▶ HANDSHAKE ──SaslHandshake──▶ CONVERSATION ──the last message──▶ DONE
+        └───────────────SaslHandshake────────────────────────▲                                │
+                                                             └─SaslHandshake, once more (KIP-368)
 
 A connection to a listener without mechanisms is DONE from the beginning. Before that step the
 broker answers only ApiVersions, SaslHandshake, and SaslAuthenticate (`ALLOWED`), and closes a
-connection that sends anything else, as Kafka does. A refusal is answered, and then the connection
-is closed.
+connection that sends anything else. A refusal is answered, and then the connection is closed.
+
+After a handshake in version 0, the messages of the mechanism are frames without headers (`raw`).
+The broker answers them in the same way, and closes the connection instead of refusing.
+
+A session that ends (`max_reauth_ms`, or a token that expires) can be renewed: a handshake begins
+another authentication, with the same mechanism and the same principal. The next request after the
+end of a session closes the connection.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import Final, NamedTuple, Protocol
+from functools import partial
+from typing import Final
 
 from aiokclient.protocol import ApiKey
 from aiokclient.testing.broker.codes import Code, Refused
+from aiokclient.testing.broker.security.mechanism import (
+    Accounts,
+    Challenge,
+    Login,
+    ServerMechanism,
+)
+from aiokclient.testing.broker.security.oauthbearer import OAuthBearer
+from aiokclient.testing.broker.security.plain import Plain
+from aiokclient.testing.broker.security.principal import ANONYMOUS, USER, Principal
+from aiokclient.testing.broker.security.scram import Scram
 
 __all__ = [
     "ALLOWED",
     "MECHANISMS",
+    "Accounts",
     "Authentication",
-    "Challenge",
-    "ServerMechanism",
     "AuthenticationStep",
+    "Challenge",
+    "Login",
+    "ServerMechanism",
 ]
 
 
-class Challenge(NamedTuple):
-    """The broker's message to the client, and whether the client is now authenticated."""
-
-    message: bytes
-    done: bool
-
-
-class ServerMechanism(Protocol):
-    """The broker's side of one authentication."""
-
-    def step(self, message: bytes) -> Challenge:
-        """Return the response to a message of the client.
-
-        Raises Refused with SASL_AUTHENTICATION_FAILED if the credentials are wrong.
-        """
-        ...
-
-
-MECHANISMS: dict[str, Callable[[], ServerMechanism]] = {}
+MECHANISMS: dict[str, Callable[[Accounts], ServerMechanism]] = {
+    "PLAIN": Plain,
+    "SCRAM-SHA-256": partial(Scram, "SCRAM-SHA-256"),
+    "SCRAM-SHA-512": partial(Scram, "SCRAM-SHA-512"),
+    "OAUTHBEARER": OAuthBearer,
+}
 """Mechanisms by Kafka's names. A listener offers those that it is configured with."""
+
+_REAUTHENTICATION_INTERVAL_S: Final = 1.0
+"""A handshake within this time after the previous one does not begin another authentication."""
 
 
 class AuthenticationStep(Enum):
     """The steps of a connection's authentication."""
 
+    VERSIONS = "versions"
     HANDSHAKE = "handshake"
     CONVERSATION = "conversation"
     DONE = "done"
 
 
 ALLOWED: Final = {
-    AuthenticationStep.HANDSHAKE: frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE}),
+    AuthenticationStep.VERSIONS: frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE}),
+    AuthenticationStep.HANDSHAKE: frozenset({ApiKey.SASL_HANDSHAKE}),
     AuthenticationStep.CONVERSATION: frozenset({ApiKey.SASL_AUTHENTICATE}),
     AuthenticationStep.DONE: frozenset(ApiKey),
 }
@@ -66,36 +79,143 @@ ALLOWED: Final = {
 
 
 class Authentication:
-    """The authentication of one connection."""
+    """The authentication of one connection, and its principal.
 
-    __slots__ = ("_mechanism", "_offered", "step")
+    `now` is the broker's monotonic clock in seconds, and `time_ms` its wall clock.
+    """
 
-    def __init__(self, offered: Sequence[str]) -> None:
-        self.step = AuthenticationStep.HANDSHAKE if offered else AuthenticationStep.DONE
-        self._offered = offered
+    __slots__ = (
+        "_accounts",
+        "_begun_at",
+        "_ends_at",
+        "_max_ms",
+        "_mechanism",
+        "_name",
+        "_now",
+        "_time_ms",
+        "lifetime_ms",
+        "offered",
+        "principal",
+        "raw",
+        "step",
+    )
+
+    def __init__(
+        self,
+        offered: Sequence[str],
+        accounts: Accounts,
+        now: Callable[[], float],
+        time_ms: Callable[[], int],
+        max_reauth_ms: int = 0,
+    ) -> None:
+        self.step = AuthenticationStep.VERSIONS if offered else AuthenticationStep.DONE
+        self.principal = ANONYMOUS
+        self.raw = False
+        """Whether the next frames are messages of the mechanism without headers."""
+        self.lifetime_ms = 0
+        """The session lifetime that the last authentication resulted in; 0 for no limit."""
+        self.offered = offered
+        self._accounts = accounts
+        self._now, self._time_ms = now, time_ms
+        self._max_ms = max_reauth_ms
+        self._name: str | None = None
+        """The mechanism of the first authentication, which a later one cannot change."""
         self._mechanism: ServerMechanism | None = None
+        self._ends_at: float | None = None
+        self._begun_at: float | None = None
 
     def allows(self, api: ApiKey) -> bool:
         """Return whether the connection may send this request now."""
-        return api in ALLOWED[self.step]
+        if api not in ALLOWED[self.step]:
+            return False
+        if (
+            self.step is not AuthenticationStep.DONE
+            or self._ends_at is None
+            or api is ApiKey.SASL_HANDSHAKE
+        ):
+            return True
+        return self._now() <= self._ends_at
 
-    def choose(self, name: str) -> None:
+    def told_versions(self) -> None:
+        """Handle that an ApiVersions request was answered without an error."""
+        if self.step is AuthenticationStep.VERSIONS:
+            self.step = AuthenticationStep.HANDSHAKE
+
+    def certified(self, name: str) -> None:
+        """Take the principal from the client's certificate."""
+        self.principal = Principal(USER, name)
+
+    def choose(self, name: str, *, raw: bool = False) -> None:
         """Select a mechanism.
 
         Raises Refused if the mechanism is not offered or this step does not expect a handshake.
         """
-        if self.step is not AuthenticationStep.HANDSHAKE:
+        if self.step is AuthenticationStep.CONVERSATION or (
+            self.step is AuthenticationStep.DONE and not self._may_renew()
+        ):
             raise Refused(Code.ILLEGAL_SASL_STATE, "SaslHandshake was not expected now.")
-        if name not in self._offered:
+        again = self.step is AuthenticationStep.DONE
+        # A refusal ends the connection, so the step changes in any case.
+        self.step = AuthenticationStep.HANDSHAKE
+        if name not in self.offered:
             raise Refused(Code.UNSUPPORTED_SASL_MECHANISM, f"The broker does not offer {name}.")
-        self._mechanism = MECHANISMS[name]()
+        if again and name != self._name:
+            self._mechanism = _OtherMechanism(name, self._name or "")
+        else:
+            self._mechanism = MECHANISMS[name](self._accounts)
+            self._name = name
+        self.raw = raw
         self.step = AuthenticationStep.CONVERSATION
+
+    def _may_renew(self) -> bool:
+        """Return whether a handshake begins another authentication now."""
+        if self._ends_at is None:
+            return False
+        now, begun = self._now(), self._begun_at
+        if begun is not None and now - begun < _REAUTHENTICATION_INTERVAL_S:
+            return False
+        self._begun_at = now
+        return True
 
     def take(self, message: bytes) -> bytes:
         """Return the response to a message of the mechanism. Raises Refused."""
         if self.step is not AuthenticationStep.CONVERSATION or self._mechanism is None:
-            raise Refused(Code.ILLEGAL_SASL_STATE, "SaslAuthenticate was not expected now.")
+            raise Refused(
+                Code.ILLEGAL_SASL_STATE,
+                "SaslAuthenticate request received after successful authentication",
+            )
         challenge = self._mechanism.step(message)
         if challenge.done:
-            self.step, self._mechanism = AuthenticationStep.DONE, None
+            self._complete(challenge.login)
         return challenge.message
+
+    def _complete(self, login: Login | None) -> None:
+        principal = ANONYMOUS if login is None else Principal(USER, login.user, login.token)
+        if self._ends_at is not None and principal != self.principal:
+            old = self.principal
+            raise Refused(
+                Code.SASL_AUTHENTICATION_FAILED,
+                f"Cannot change principals during re-authentication from {old.type}.{old.name}: "
+                f"{principal.type}.{principal.name}",
+            )
+        self.principal = principal
+        limits = [self._max_ms] if self._max_ms else []
+        if login is not None and login.expires_at_ms is not None:
+            limits.append(max(0, login.expires_at_ms - self._time_ms()))
+        if limits:
+            self.lifetime_ms = min(limits)
+            self._ends_at = self._now() + self.lifetime_ms / 1000
+        self.step, self._mechanism, self.raw = AuthenticationStep.DONE, None, False
+
+
+class _OtherMechanism:
+    """The refusal of a client that tries to log in again by another mechanism."""
+
+    def __init__(self, name: str, expected: str) -> None:
+        self._text = (
+            f"SASL mechanism '{name}' requested by client is not supported for re-authentication "
+            f"of mechanism '{expected}'"
+        )
+
+    def step(self, message: bytes) -> Challenge:
+        raise Refused(Code.SASL_AUTHENTICATION_FAILED, self._text)

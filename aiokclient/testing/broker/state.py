@@ -29,6 +29,7 @@ from aiokclient.testing.broker.faults import Faults
 from aiokclient.testing.broker.node import Node
 from aiokclient.testing.broker.placement import string_hash
 from aiokclient.testing.broker.requests import RequestLog
+from aiokclient.testing.broker.security.state import Security
 from aiokclient.testing.broker.topics import BrokerTopic, Partition
 from aiokclient.testing.broker.views import ClusterView, HeldCluster
 from aiokclient.testing.runner import Watch
@@ -117,10 +118,9 @@ class ClusterState:
         self.transactions = new_transactions(self)
         self.features_epoch = 0
         """The number of changes of the finalized features."""
-        self.mechanisms: tuple[str, ...] = ()
-        """The SASL mechanisms of the listeners. Without any, the brokers authenticate no client."""
-        self.session_lifetime_ms = 0
-        """The session lifetime in SaslAuthenticate responses, in milliseconds; 0 for no limit."""
+        self.security = Security(
+            rng, now=lambda: self.loop.time(), time_ms=lambda: self.clock.time_ms()
+        )
         self.bug: Exception | None = None
         """The exception of a handler: a bug in the embedded cluster, not in the tested client."""
         self.held: dict[int, HeldCluster] = {}

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
+from aiokclient.testing.broker.node import Endpoint
+
 
 class BrokerView(Protocol):
     """A broker in metadata."""
@@ -13,9 +15,7 @@ class BrokerView(Protocol):
     @property
     def node_id(self) -> int: ...
     @property
-    def host(self) -> str: ...
-    @property
-    def port(self) -> int: ...
+    def endpoints(self) -> Mapping[str, Endpoint]: ...
     @property
     def rack(self) -> str | None: ...
 
@@ -65,8 +65,7 @@ class ClusterView(Protocol):
 
 class HeldBroker(NamedTuple):
     node_id: int
-    host: str
-    port: int
+    endpoints: Mapping[str, Endpoint]
     rack: str | None
 
 
@@ -114,7 +113,10 @@ def held(cluster: ClusterView) -> HeldCluster:
     return HeldCluster(
         cluster.cluster_id,
         cluster.controller,
-        {b.node_id: HeldBroker(b.node_id, b.host, b.port, b.rack) for b in cluster.alive.values()},
+        {
+            broker.node_id: HeldBroker(broker.node_id, dict(broker.endpoints), broker.rack)
+            for broker in cluster.alive.values()
+        },
         topics,
         {topic.topic_id: topic for topic in topics.values()},
     )

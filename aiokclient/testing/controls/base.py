@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 P = ParamSpec("P")
-C = TypeVar("C", bound="Controls")
+C = TypeVar("C")
 R = TypeVar("R")
 
 

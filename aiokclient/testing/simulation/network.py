@@ -105,12 +105,21 @@ class VirtualNetwork:
     # -- for brokers and clients
 
     def listen(
-        self, host: str, port: int, protocol_factory: Callable[[], asyncio.BaseProtocol]
+        self,
+        host: str,
+        port: int,
+        protocol_factory: Callable[[], asyncio.BaseProtocol],
+        tls: ssl.SSLContext | None = None,
     ) -> VirtualServer:
         """Listen at an address; with port 0, at a port that was never used.
 
-        Raises OSError if the port is in use.
+        Raises OSError if the port is in use, and ValueError for TLS.
         """
+        if tls is not None:
+            raise ValueError(
+                "The simulated network does not support TLS, because its bytes are different in "
+                "each run. Use BrokerListener(tls=False) in a simulation."
+            )
         if not port:
             port = self._next_port
             self._next_port += 1

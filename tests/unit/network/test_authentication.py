@@ -27,7 +27,7 @@ from aiokclient.network.setup import ConnectionSettings, open_connection
 from aiokclient.network.transport import TcpConnector
 from aiokclient.protocol import ApiKey
 from aiokclient.protocol.messages import ListGroupsRequest, MetadataRequest
-from aiokclient.testing import EmbeddedCluster
+from aiokclient.testing import BrokerListener, EmbeddedCluster
 from aiokclient.testing.broker import sasl as server
 from aiokclient.testing.broker.codes import Code, Refused
 
@@ -45,6 +45,8 @@ class Null:
 
 
 class ServerNull:
+    def __init__(self, accounts: server.Accounts) -> None: ...
+
     def step(self, message: bytes) -> server.Challenge:
         if message == b"again":
             return server.Challenge(b"done", done=True)
@@ -67,17 +69,16 @@ def null(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def cluster() -> Iterator[EmbeddedCluster]:
-    made = EmbeddedCluster()
-    made._state.mechanisms = ("NULL",)
-    with made:
+    listener = BrokerListener(mechanisms=("NULL",), max_reauth_ms=60_000)
+    with EmbeddedCluster(listeners={"SASL": listener}) as made:
         yield made
 
 
 async def connect(
-    cluster: EmbeddedCluster, sasl: Sasl | None, timeout_s: float = 30
+    cluster: EmbeddedCluster, sasl: Sasl | None, timeout_s: float = 30, listener: str = "SASL"
 ) -> BrokerConnection:
     settings = ConnectionSettings(TcpConnector(), "test", None, 1 << 20, None, sasl=sasl)
-    host, port = cluster.address(1)
+    host, port = cluster.address(1, listener)
     return await open_connection(1, host, port, settings, timeout_s=timeout_s, rung=0)
 
 
@@ -92,7 +93,6 @@ def asked(cluster: EmbeddedCluster) -> list[tuple[ApiKey, int]]:
 async def test_a_mechanism_goes_between_api_versions_and_the_first_request(
     cluster: EmbeddedCluster,
 ) -> None:
-    cluster._state.session_lifetime_ms = 60_000
     connection = await connect(cluster, given())
     assert connection.broker.session_lifetime_ms == 60_000
     await connection.send(MetadataRequest(topics=[]), timeout_s=30)
@@ -108,7 +108,9 @@ async def test_a_mechanism_goes_between_api_versions_and_the_first_request(
 
 async def test_a_client_authenticates_each_of_its_connections(cluster: EmbeddedCluster) -> None:
     security: Any = NullSecurity()
-    async with Client(bootstrap_servers=cluster.bootstrap_servers, security=security) as client:
+    async with Client(
+        bootstrap_servers=cluster.bootstrap_servers_for("SASL"), security=security
+    ) as client:
         assert (await client.request(ListGroupsRequest(), AnyBroker())).groups == []
 
 
@@ -130,7 +132,7 @@ async def test_a_refused_message_raises_what_the_broker_says(cluster: EmbeddedCl
 async def test_a_client_with_wrong_credentials_does_not_start(cluster: EmbeddedCluster) -> None:
     security: Any = NullSecurity(b"wrong")
     client = Client(
-        bootstrap_servers=cluster.bootstrap_servers,
+        bootstrap_servers=cluster.bootstrap_servers_for("SASL"),
         security=security,
         default_api_timeout_ms=3_000,
     )
@@ -151,7 +153,7 @@ async def test_a_mechanism_that_is_not_offered_raises_the_mechanisms_that_are(
 async def test_a_listener_without_sasl_raises_illegal_sasl_state() -> None:
     async with EmbeddedCluster() as plain:
         with pytest.raises(IllegalSaslStateError):
-            await connect(plain, given())
+            await connect(plain, given(), listener="PLAINTEXT")
 
 
 async def test_a_broker_that_does_not_answer_in_time_counts_as_not_connected(
@@ -214,7 +216,7 @@ async def test_an_unauthenticated_connection_that_sends_anything_else_is_closed(
 async def test_an_unauthenticated_connection_may_send_frames_up_to_a_mebibyte(
     cluster: EmbeddedCluster,
 ) -> None:
-    reader, writer = await asyncio.open_connection(*cluster.address(1))
+    reader, writer = await asyncio.open_connection(*cluster.address(1, "SASL"))
     writer.write(((1 << 20) + 1).to_bytes(4, "big"))
     assert await reader.read() == b""
     writer.close()
@@ -223,7 +225,8 @@ async def test_an_unauthenticated_connection_may_send_frames_up_to_a_mebibyte(
 
 @pytest.mark.parametrize("step", server.AuthenticationStep)
 def test_a_step_allows_only_the_requests_in_its_table(step: server.AuthenticationStep) -> None:
-    authentication = server.Authentication(("NULL",))
+    accounts: Any = None
+    authentication = server.Authentication(("NULL",), accounts, lambda: 0.0, lambda: 0)
     authentication.step = step
     taken = {api for api in ApiKey if authentication.allows(api)}
     assert taken == server.ALLOWED[step]
@@ -231,7 +234,7 @@ def test_a_step_allows_only_the_requests_in_its_table(step: server.Authenticatio
         with pytest.raises(Refused) as caught:
             authentication.take(b"")
         assert caught.value.code == Code.ILLEGAL_SASL_STATE
-    if step is not server.AuthenticationStep.HANDSHAKE:
+    if step not in (server.AuthenticationStep.VERSIONS, server.AuthenticationStep.HANDSHAKE):
         with pytest.raises(Refused) as caught:
             authentication.choose("NULL")
         assert caught.value.code == Code.ILLEGAL_SASL_STATE

@@ -62,6 +62,7 @@ def handle(call: Call) -> Reply:
     code = call.refused() or _check(call, call.request)
     if code:
         return ApiVersionsResponse(error_code=code)
+    call.owner.authentication.told_versions()
     answer = ApiVersionsResponse(
         api_keys=[
             ApiVersion(api_key=api, min_version=low, max_version=high)

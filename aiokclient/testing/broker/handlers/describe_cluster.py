@@ -18,7 +18,7 @@ _BROKERS, _CONTROLLERS = 1, 2
 
 def handle(call: Call) -> Reply:
     request: DescribeClusterRequest = call.request
-    cluster = call.cluster
+    cluster, listener = call.cluster, call.owner.listener
     code, message = call.refused(), None
     if not code and request.endpoint_type != _BROKERS:
         mismatched = request.endpoint_type == _CONTROLLERS
@@ -32,8 +32,8 @@ def handle(call: Call) -> Reply:
         brokers=[
             DescribeClusterBroker(
                 broker_id=broker.node_id,
-                host=broker.host,
-                port=broker.port,
+                host=broker.endpoints[listener].host,
+                port=broker.endpoints[listener].port,
                 rack=broker.rack,
                 is_fenced=not broker.alive and call.version >= 2,
             )

@@ -324,10 +324,15 @@ class _Fetch:
             self._gave.append(key)
 
     def _endpoints(self) -> list[NodeEndpoint]:
-        alive = self.call.cluster.alive
+        alive, listener = self.call.cluster.alive, self.call.owner.listener
         named = [alive[node] for node in self._hints if node in alive]
         return [
-            NodeEndpoint(node_id=each.node_id, host=each.host, port=each.port, rack=each.rack)
+            NodeEndpoint(
+                node_id=each.node_id,
+                host=each.endpoints[listener].host,
+                port=each.endpoints[listener].port,
+                rack=each.rack,
+            )
             for each in named
         ]
 

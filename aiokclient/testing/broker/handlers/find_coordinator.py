@@ -49,7 +49,8 @@ def _find(call: Call, key: str) -> Coordinator:
         return Coordinator(
             key=key, node_id=-1, host="", port=-1, error_code=code, error_message=message
         )
-    return Coordinator(key=key, node_id=broker.node_id, host=broker.host, port=broker.port)
+    host, port = broker.endpoints[call.owner.listener]
+    return Coordinator(key=key, node_id=broker.node_id, host=host, port=port)
 
 
 def _names_share_partition(key: str) -> bool:

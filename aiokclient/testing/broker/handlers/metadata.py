@@ -39,11 +39,14 @@ _NO_ID = UUID(int=0)
 
 
 async def handle(call: Call) -> Answer:
-    cluster = call.cluster.view(call.broker.node_id)
+    cluster, listener = call.cluster.view(call.broker.node_id), call.owner.listener
     response = MetadataResponse(
         brokers=[
             MetadataResponseBroker(
-                node_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack
+                node_id=broker.node_id,
+                host=broker.endpoints[listener].host,
+                port=broker.endpoints[listener].port,
+                rack=broker.rack,
             )
             for broker in cluster.alive.values()
         ],

@@ -215,10 +215,15 @@ class _Produce:
         return partition.append(stored, now_ms, verification)
 
     def endpoints(self) -> list[NodeEndpoint]:
-        alive = self.call.cluster.alive
+        alive, listener = self.call.cluster.alive, self.call.owner.listener
         named = [alive[node] for node in self._hints if node in alive]
         return [
-            NodeEndpoint(node_id=each.node_id, host=each.host, port=each.port, rack=each.rack)
+            NodeEndpoint(
+                node_id=each.node_id,
+                host=each.endpoints[listener].host,
+                port=each.endpoints[listener].port,
+                rack=each.rack,
+            )
             for each in named
         ]
 

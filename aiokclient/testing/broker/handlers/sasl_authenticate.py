@@ -2,7 +2,8 @@
 
 If the mechanism refuses it, the result is SASL_AUTHENTICATION_FAILED, and the connection is closed
 afterwards. A message before the handshake or after the last message is ILLEGAL_SASL_STATE. From
-version 1 on, the last response has the session lifetime. A connection cannot authenticate again.
+version 1 on, the last response has the session lifetime. A connection whose session ends can
+authenticate again (KIP-368).
 """
 
 from __future__ import annotations
@@ -19,15 +20,16 @@ def handle(call: Call) -> Reply:
     if code := call.refused():
         owner.close_after_response()
         return SaslAuthenticateResponse(error_code=code)
-    begun = owner.authentication.step is AuthenticationStep.CONVERSATION
+    authentication = owner.authentication
+    begun = authentication.step is AuthenticationStep.CONVERSATION
     try:
-        answer = owner.authentication.take(request.auth_bytes)
+        answer = authentication.take(request.auth_bytes)
     except Refused as refused:
         if begun:
             owner.close_after_response()
         return SaslAuthenticateResponse(error_code=refused.code, error_message=str(refused))
     lifetime_ms = 0
-    if owner.authentication.step is AuthenticationStep.DONE:
+    if authentication.step is AuthenticationStep.DONE:
         owner.authenticated()
-        lifetime_ms = call.cluster.session_lifetime_ms
+        lifetime_ms = authentication.lifetime_ms
     return SaslAuthenticateResponse(auth_bytes=answer, session_lifetime_ms=lifetime_ms)

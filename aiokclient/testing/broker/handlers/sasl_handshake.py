@@ -1,9 +1,9 @@
 """SaslHandshake 0 to 1: the client selects its mechanism.
 
 A mechanism that the listener does not offer is UNSUPPORTED_SASL_MECHANISM, with a list of those
-that it offers. A listener without SASL answers ILLEGAL_SASL_STATE. The connection is closed after a
-refusal, unless the listener has no SASL. Version 0, which is followed by messages without a header,
-is not accepted.
+that it offers, and the connection is closed. On a connection that needs no authentication (again),
+the result is ILLEGAL_SASL_STATE, and the connection stays open. After version 0, messages have no
+headers.
 """
 
 from __future__ import annotations
@@ -11,21 +11,24 @@ from __future__ import annotations
 from aiokclient.protocol.messages import SaslHandshakeRequest, SaslHandshakeResponse
 from aiokclient.testing.broker.call import Call, Reply
 from aiokclient.testing.broker.codes import Code, Refused
+from aiokclient.testing.broker.sasl import AuthenticationStep
 
-VERSIONS = (1, 1)
-ANNOUNCED_FROM = 0
+_HEADERS_SINCE = 1
 
 
 def handle(call: Call) -> Reply:
     request: SaslHandshakeRequest = call.request
-    offered = list(call.cluster.mechanisms)
+    authentication = call.owner.authentication
+    offered = list(authentication.offered)
     code = call.refused()
+    begun = authentication.step is not AuthenticationStep.DONE
     try:
         if not code:
-            call.owner.authentication.choose(request.mechanism)
+            raw = call.version < _HEADERS_SINCE
+            authentication.choose(request.mechanism, raw=raw)
     except Refused as refused:
         code = refused.code
-    if code and offered:
+    if code and (begun or authentication.step is not AuthenticationStep.DONE):
         call.owner.close_after_response()
     named = offered if code in (Code.NONE, Code.UNSUPPORTED_SASL_MECHANISM) else []
     return SaslHandshakeResponse(error_code=code, mechanisms=named)

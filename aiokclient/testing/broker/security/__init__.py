@@ -1,0 +1,1 @@
+"""The security of the embedded cluster: listeners, logins, authorization, and quotas."""

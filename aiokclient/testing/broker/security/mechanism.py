@@ -1,0 +1,96 @@
+"""What each SASL mechanism of the broker has: its steps, and the accounts that it checks."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, Protocol
+
+from aiokclient.testing.broker.codes import Code, Refused
+
+__all__ = [
+    "Accounts",
+    "Bearer",
+    "Challenge",
+    "Login",
+    "ScramAccounts",
+    "ScramCredential",
+    "ServerMechanism",
+    "invalid_credentials",
+]
+
+
+class Login(NamedTuple):
+    """The result of an authentication."""
+
+    user: str
+    expires_at_ms: int | None = None
+    """The time at which the credentials expire, in milliseconds since the epoch."""
+    token: bool = False
+    """Whether the client used a delegation token."""
+
+
+class Challenge(NamedTuple):
+    """The broker's message to the client, and whether the client is now authenticated."""
+
+    message: bytes
+    done: bool
+    login: Login | None = None
+    """The client, if it is authenticated. Without it, the client stays anonymous."""
+
+
+class ServerMechanism(Protocol):
+    """The broker's side of one authentication."""
+
+    def step(self, message: bytes) -> Challenge:
+        """Return the response to a message of the client.
+
+        Raises Refused with SASL_AUTHENTICATION_FAILED if the credentials are wrong.
+        """
+        ...
+
+
+class ScramCredential(NamedTuple):
+    """What a broker stores of a password (RFC 5802)."""
+
+    salt: bytes
+    stored_key: bytes
+    server_key: bytes
+    iterations: int
+
+
+class ScramAccounts(Protocol):
+    """The users of SCRAM, which are the same on all listeners."""
+
+    def credential_of(self, mechanism: str, user: str) -> ScramCredential | None: ...
+
+    def token_login(self, mechanism: str, token_id: str) -> tuple[ScramCredential, Login] | None:
+        """Return the credential and the owner of a delegation token that is valid now."""
+        ...
+
+
+class Bearer(NamedTuple):
+    """The valid token of a client: its principal, and its expiry in milliseconds."""
+
+    user: str
+    expires_at_ms: int
+
+
+class Accounts(NamedTuple):
+    """Everything that the mechanisms of one listener check credentials against."""
+
+    passwords: Mapping[str, str]
+    """The passwords of PLAIN, by user."""
+    scram: ScramAccounts
+    bearer: Callable[[str], Bearer]
+    """A function that checks a token. It raises ValueError if the token is not valid."""
+    rng: random.Random
+
+
+def invalid_credentials(mechanism: str) -> Refused:
+    """Return the refusal that does not tell what is wrong, in Kafka's words."""
+    return Refused(
+        Code.SASL_AUTHENTICATION_FAILED,
+        "Authentication failed during authentication due to invalid credentials with SASL "
+        f"mechanism {mechanism}",
+    )

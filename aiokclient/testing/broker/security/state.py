@@ -1,0 +1,71 @@
+"""The security of a cluster: its listeners, and who may log in to each of them."""
+
+from __future__ import annotations
+
+import random
+import ssl
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from aiokclient.testing.broker.sasl import Accounts, Authentication, Login
+from aiokclient.testing.broker.security.jwt import checked
+from aiokclient.testing.broker.security.listeners import DEFAULT, BrokerListener
+from aiokclient.testing.broker.security.mechanism import Bearer, ScramCredential
+from aiokclient.testing.broker.security.scram import HASHES
+from aiokclient.testing.broker.security.scram_users import ScramUsers
+
+
+class Security:
+    """The listeners of a cluster by name, and the accounts of its users.
+
+    `server_context` returns the TLS context of a listener.
+    """
+
+    def __init__(
+        self, rng: random.Random, now: Callable[[], float], time_ms: Callable[[], int]
+    ) -> None:
+        self._rng, self._now, self._time_ms = rng, now, time_ms
+        self.listeners: dict[str, BrokerListener] = {DEFAULT: BrokerListener()}
+        self.scram = ScramUsers(rng)
+        self._contexts: dict[str, ssl.SSLContext] = {}
+
+    def add_listeners(
+        self,
+        listeners: Mapping[str, BrokerListener],
+        context_of: Callable[[BrokerListener], ssl.SSLContext],
+    ) -> None:
+        """Add listeners with their users. `context_of` makes the TLS context of one of them."""
+        for name, listener in listeners.items():
+            self.listeners[name] = listener
+            for mechanism in listener.mechanisms:
+                if mechanism in HASHES:
+                    for user, password in listener.users.items():
+                        self.scram.add(mechanism, user, password, listener.iterations)
+            if listener.tls:
+                self._contexts[name] = context_of(listener)
+
+    def server_context(self, listener: str) -> ssl.SSLContext | None:
+        """Return the TLS context of a listener, or None for a listener without TLS."""
+        return self._contexts.get(listener)
+
+    def authentication(self, listener: str) -> Authentication:
+        """Return the authentication of a new connection."""
+        settings = self.listeners[listener]
+        return Authentication(
+            tuple(settings.mechanisms),
+            Accounts(settings.users, self, partial(self._bearer, settings), self._rng),
+            self._now,
+            self._time_ms,
+            settings.max_reauth_ms,
+        )
+
+    def _bearer(self, settings: BrokerListener, token: str) -> Bearer:
+        return checked(token, settings.token_rules, self._time_ms())
+
+    # -- the accounts of SCRAM -----------------------------------------------------------------
+
+    def credential_of(self, mechanism: str, user: str) -> ScramCredential | None:
+        return self.scram.find(user, mechanism)
+
+    def token_login(self, mechanism: str, token_id: str) -> tuple[ScramCredential, Login] | None:
+        return None

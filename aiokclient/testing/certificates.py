@@ -1,0 +1,101 @@
+"""The certificates of an embedded cluster, made by trustme when the cluster is created."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import ssl
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from aiokclient.config.security import Tls
+
+__all__ = ["Certificates", "ClientCertificate"]
+
+
+@dataclass(frozen=True)
+class ClientCertificate:
+    """A certificate of the cluster's authority for a client, with its private key, as PEM text.
+
+    `authority` is the certificate that clients trust. Other clients than aiokclient take these
+    texts as well: librdkafka as `ssl.ca.pem`, `ssl.certificate.pem`, and `ssl.key.pem`, and Java as
+    `ssl.truststore.certificates`, `ssl.keystore.certificate.chain`, and `ssl.keystore.key`.
+    """
+
+    name: str
+    certificate: str = field(repr=False)
+    key: str = field(repr=False)
+    authority: str = field(repr=False)
+
+    @property
+    def tls(self) -> Tls:
+        """The option `security` of a client that presents this certificate."""
+        from aiokclient.config.security import Tls
+
+        context = ssl.create_default_context(cadata=self.authority)
+        with tempfile.TemporaryDirectory() as folder:
+            # The module ssl loads certificates from files only.
+            path = os.path.join(folder, "client.pem")
+            with open(path, "w", opener=_private) as file:
+                file.write(self.key + self.certificate)
+            context.load_cert_chain(path)
+        return Tls(context=context)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+class Certificates:
+    """A certificate authority, and the certificates of the brokers.
+
+    Raises ImportError if trustme is not installed.
+    """
+
+    def __init__(self, hosts: Iterable[str]) -> None:
+        try:
+            import trustme
+        except ImportError as error:
+            raise ImportError(
+                "A listener with TLS needs the package trustme, which makes its certificates. "
+                "Install it by `pip install aiokclient[testing]`."
+            ) from error
+        self._authority: Any = trustme.CA()
+        self._leaf: Any = self._authority.issue_cert(*hosts)
+        self.authority: str = self._authority.cert_pem.bytes().decode()
+        """The certificate of the authority, as PEM text."""
+
+    def server_context(self, *, client_certificate: bool) -> ssl.SSLContext:
+        """Return a context for the brokers."""
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        self._leaf.configure_cert(context)
+        if client_certificate:
+            self._authority.configure_trust(context)
+            context.verify_mode = ssl.CERT_REQUIRED
+        return context
+
+    def issue(self, name: str, *, expired: bool = False) -> ClientCertificate:
+        """Return a certificate with this common name."""
+        now = datetime.datetime.now(datetime.UTC)
+        limits = {"not_after": now - datetime.timedelta(days=1)} if expired else {}
+        # OpenSSL refuses a certificate without any alternative name.
+        leaf = self._authority.issue_cert("localhost", common_name=name, **limits)
+        chain = "".join(each.bytes().decode() for each in leaf.cert_chain_pems)
+        key = _pkcs8(leaf.private_key_pem.bytes())
+        return ClientCertificate(name, chain, key, self.authority)
+
+
+def _pkcs8(pem: bytes) -> str:
+    """Return a private key in the form that Java reads."""
+    from cryptography.hazmat.primitives import serialization
+
+    key = serialization.load_pem_private_key(pem, None)
+    text: bytes = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    return text.decode()
