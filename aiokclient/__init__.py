@@ -21,7 +21,14 @@ if TYPE_CHECKING:
     from aiokclient.admin import Admin, ConfigResource, NewPartitions, NewTopic
     from aiokclient.client import Client
     from aiokclient.cluster.targets import AnyBroker, Broker, Controller, Coordinator, Leader
-    from aiokclient.config.security import Plaintext, Tls
+    from aiokclient.config.security import (
+        OAuthToken,
+        Plaintext,
+        SaslOAuthBearer,
+        SaslPlain,
+        SaslScram,
+        Tls,
+    )
     from aiokclient.consumer import Consumer, Records
     from aiokclient.consumer.assignors import (
         AssignmentCluster,
@@ -72,6 +79,7 @@ __all__ = [
     "MemberSubscription",
     "NewPartitions",
     "NewTopic",
+    "OAuthToken",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
     "Plaintext",
@@ -80,6 +88,9 @@ __all__ = [
     "RecordMetadata",
     "Records",
     "SKIP",
+    "SaslOAuthBearer",
+    "SaslPlain",
+    "SaslScram",
     "State",
     "TimestampType",
     "Tls",
@@ -119,9 +130,13 @@ _PLACES = {
     "MemberSubscription": "consumer.assignors",
     "NewPartitions": "admin",
     "NewTopic": "admin",
+    "OAuthToken": "config.security",
     "Plaintext": "config.security",
     "Producer": "producer",
     "Records": "consumer",
+    "SaslOAuthBearer": "config.security",
+    "SaslPlain": "config.security",
+    "SaslScram": "config.security",
     "Tls": "config.security",
     "Transaction": "producer.transaction.transaction",
     "TransactionOutcome": "producer.transaction.status",

@@ -36,6 +36,7 @@ class Client(Parent):
     """
 
     def __init__(self, *wrong: Never, **options: Unpack[ClientOptions]) -> None:
+        ClientConfig.hide(options)
         refuse_positional("Client", wrong)
         super().__init__(ClientConfig.build(options))
 

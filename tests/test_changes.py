@@ -197,19 +197,19 @@ def test_a_sasl_mechanism_is_one_module_and_one_row(checkout: Checkout) -> None:
         "network/sasl/null.py",
         """\
 class Null:
-    def __init__(self, credentials):
-        self.name = credentials.name
+    def __init__(self, login):
+        self.name = login.credentials.name
 
     def step(self, challenge):
         return None if challenge else self.name.encode()
 """,
     )
-    rows = "MECHANISMS: dict[str, Callable[[Any], Mechanism]] = {"
-    checkout.insert("network/sasl/__init__.py", '"NULL": Null', after=rows)
+    rows = "MECHANISMS: dict[str, Callable[[Login], Mechanism]] = {"
+    checkout.insert("network/sasl/__init__.py", '"NULL": Null, ', after=rows)
     checkout.insert(
         "network/sasl/__init__.py",
         "from aiokclient.network.sasl.null import Null\n",
-        before='\n__all__ = ["MECHANISMS"',
+        before="\n__all__ = [",
     )
     # The counterpart in the embedded cluster.
     rows = "MECHANISMS: dict[str, Callable[[Accounts], ServerMechanism]] = {"

@@ -62,6 +62,7 @@ class Admin(Lifecycle):
     def __init__(
         self, *wrong: Never, client: ClientLike | None = None, **options: Unpack[AdminOptions]
     ) -> None:
+        AdminConfig.hide(options)
         refuse_positional("Admin", wrong)
         shared = config_of(client)
         super().__init__(AdminConfig.build(options, client=shared), client)

@@ -48,8 +48,8 @@ from aiokclient.events import LeaderMoved
 from aiokclient.log import ClientLog
 from aiokclient.metrics import Metrics
 from aiokclient.network.connection import BrokerConnection
+from aiokclient.network.login import Sasl, token_source
 from aiokclient.network.pool import Purpose
-from aiokclient.network.sasl import Sasl
 from aiokclient.network.setup import ConnectionSettings
 from aiokclient.network.traffic import Traffic
 from aiokclient.network.transport import Connector, TcpConnector
@@ -239,9 +239,17 @@ class ClusterClient:
             traffic=self._traffic,
             group_id=getattr(config, "group_id", None),
             request_s=config.request_timeout_ms / 1000,
-            sasl=Sasl.of(config.security),
+            sasl=self._sasl(),
             events=self.events,
         )
+
+    def _sasl(self) -> Sasl | None:
+        config = self.config
+        spawn, log = self.supervisor.spawn, self.log("")
+        sasl = Sasl.of(config.security, token_source(config, self.clock, spawn, log))
+        if sasl is not None:
+            sasl.warn(log)
+        return sasl
 
     def _follow(self, old: ClusterMetadata, new: ClusterMetadata) -> None:
         if differ(old.cluster_id, new.cluster_id):

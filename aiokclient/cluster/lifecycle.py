@@ -83,7 +83,9 @@ class Lifecycle:
         `options` are additional keyword options, such as functions, which a text cannot express.
         Raises ConfigError, which lists all mistakes.
         """
-        config = cls.config_type.from_properties(source, **options)
+        hidden = cls.config_type.hide_properties(source, options)
+        del source
+        config = cls.config_type.from_properties(hidden, **options)
         made: Self = cast(Any, cls)(**config.given())
         return made
 

@@ -16,6 +16,7 @@ from aiokclient.config.kinds import (
     CLOCK,
     CONNECTOR,
     NOT_NEGATIVE,
+    OPTIONAL_SECRET,
     OPTIONAL_TEXT,
     POSITIVE,
     SECURITY,
@@ -23,12 +24,15 @@ from aiokclient.config.kinds import (
     Addresses,
     Choice,
     Integer,
+    Number,
 )
 from aiokclient.config.option import ABSENT, REQUIRED, declared, option
 from aiokclient.config.problems import Problems, together, unknown
 from aiokclient.config.properties import read_properties
-from aiokclient.config.rules import fold_security, order_backoffs, settle
+from aiokclient.config.rules import order_backoffs, settle
+from aiokclient.config.secret import Secret, hide_secrets
 from aiokclient.config.security import Plaintext, Security
+from aiokclient.config.security.fold import fold_security
 from aiokclient.errors import ConfigError
 
 __all__ = ["ClientConfig", "ClientOptions"]
@@ -75,15 +79,16 @@ class ClientConfig:
     security: Security = option(
         SECURITY,
         Plaintext(),
-        "The security of connections: Plaintext(), Tls(...), or an ssl.SSLContext.",
+        "The security of connections: Plaintext(), Tls(...), an ssl.SSLContext, or SASL with "
+        "SaslPlain(...), SaslScram(...), or SaslOAuthBearer(...).",
         accepts="Security | ssl.SSLContext",
         java=ABSENT,
     )
     security_protocol: str | None = option(
         OPTIONAL_TEXT,
         None,
-        "PLAINTEXT or SSL. In properties files, this option and the ssl_ options replace "
-        "security=.",
+        "PLAINTEXT, SSL, SASL_PLAINTEXT, or SASL_SSL. In properties files, this option and the "
+        "ssl_ and sasl_ options replace security=.",
         java="PLAINTEXT",
     )
     ssl_truststore_type: str | None = option(
@@ -98,10 +103,11 @@ class ClientConfig:
         "The path of a PEM file with the trusted certificates. By default, the certificates of "
         "the operating system are trusted.",
     )
-    ssl_truststore_certificates: str | None = option(
-        OPTIONAL_TEXT,
+    ssl_truststore_certificates: Secret | None = option(
+        OPTIONAL_SECRET,
         None,
         "The trusted certificates themselves, in PEM format.",
+        accepts="str | None",
         secret=True,
     )
     ssl_keystore_type: str | None = option(
@@ -115,8 +121,26 @@ class ClientConfig:
         None,
         "The path of a PEM file with the client's certificate and private key.",
     )
-    ssl_key_password: str | None = option(
-        OPTIONAL_TEXT, None, "The password of an encrypted private key.", secret=True
+    ssl_keystore_certificate_chain: Secret | None = option(
+        OPTIONAL_SECRET,
+        None,
+        "The client's certificate itself, in PEM format, with those of intermediate authorities.",
+        accepts="str | None",
+        secret=True,
+    )
+    ssl_keystore_key: Secret | None = option(
+        OPTIONAL_SECRET,
+        None,
+        "The client's private key itself, in PEM format.",
+        accepts="str | None",
+        secret=True,
+    )
+    ssl_key_password: Secret | None = option(
+        OPTIONAL_SECRET,
+        None,
+        "The password of an encrypted private key.",
+        accepts="str | None",
+        secret=True,
     )
     ssl_endpoint_identification_algorithm: str | None = option(
         Choice(((None, (None,)), ("https", ("https",)), ("", ("",)))),
@@ -124,6 +148,55 @@ class ClientConfig:
         "The verification that the certificate of a broker contains its host name. An empty text "
         "disables it. None and https leave it enabled.",
         java="https",
+    )
+    sasl_mechanism: str | None = option(
+        OPTIONAL_TEXT,
+        None,
+        "The SASL mechanism: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, or OAUTHBEARER.",
+        java="GSSAPI",
+    )
+    sasl_jaas_config: Secret | None = option(
+        OPTIONAL_SECRET,
+        None,
+        "The credentials, in the form of Java's clients: a login module, the word required, and "
+        "the options of the module.",
+        accepts="str | None",
+        secret=True,
+    )
+    sasl_kerberos_service_name: str | None = option(
+        OPTIONAL_TEXT, None, "The service name of the brokers in Kerberos, usually kafka."
+    )
+    sasl_login_refresh_window_factor: float = option(
+        Number(0.5, 1.0),
+        0.8,
+        "The part of a token's lifetime after which the client requests a new one.",
+    )
+    sasl_login_refresh_window_jitter: float = option(
+        Number(0.0, 0.25),
+        0.05,
+        "The largest random part of a token's lifetime that is added to "
+        "sasl_login_refresh_window_factor.",
+    )
+    sasl_login_refresh_min_period_seconds: int = option(
+        Integer(0, 900),
+        60,
+        "The shortest time between two requests for a token, in seconds. It does not apply to "
+        "tokens that expire earlier.",
+    )
+    sasl_login_refresh_buffer_seconds: int = option(
+        Integer(0, 3600),
+        300,
+        "The time before the expiry of a token at which the client requests a new one at the "
+        "latest, in seconds. It does not apply to tokens that expire earlier.",
+    )
+    sasl_login_retry_backoff_ms: int = option(
+        NOT_NEGATIVE,
+        100,
+        "The delay before the client requests a token again, in milliseconds. It doubles with "
+        "each consecutive failure.",
+    )
+    sasl_login_retry_backoff_max_ms: int = option(
+        NOT_NEGATIVE, 10_000, "The highest delay between two requests for a token, in milliseconds."
     )
 
     request_timeout_ms: int = option(
@@ -246,6 +319,8 @@ class ClientConfig:
         lists all unknown names, values that are not allowed, and options that only `client` can
         have.
         """
+        options = dict(options)
+        cls.hide(options)
         known, shared = _fields(cls), {}
         if client is not None:
             shared = {name: getattr(client, name) for name in _fields(ClientConfig)}
@@ -266,14 +341,17 @@ class ClientConfig:
 
     @classmethod
     def from_properties(
-        cls, source: Mapping[str, Any] | str | os.PathLike[str], **options: Any
+        cls, source: Mapping[str, Any] | str | os.PathLike[str] | Exception, **options: Any
     ) -> Self:
         """Return the configuration of options with Kafka's dotted names and texts as values.
 
         `source` is a mapping, or the path of a properties file. `options` are additional keyword
-        options, such as functions. Raises ConfigError, which lists all unknown names and texts
-        that are not allowed.
+        options, such as functions. Both may be what `hide_properties` returns. Raises ConfigError,
+        which lists all unknown names and texts that are not allowed.
         """
+        source = cls.hide_properties(source, options)
+        if isinstance(source, Exception):
+            raise source
         fields = {name.replace("_", "."): field for name, field in _fields(cls).items()}
         problems = Problems()
         known = _fields(cls)
@@ -283,7 +361,7 @@ class ClientConfig:
                 continue
             with problems:
                 _checked(known[name], value, name)
-        for name, text in _properties(source).items():
+        for name, text in source.items():
             field = fields.get(name)
             if field is None:
                 problems.add(unknown(name, fields, cls.kind()))
@@ -300,6 +378,28 @@ class ClientConfig:
                 problems.add(names.sub(lambda m: m[0].replace("_", "."), said))
         problems.raise_any()
         raise AssertionError  # `raise_any` always raises here.
+
+    @classmethod
+    def hide(cls, options: Any, *others: type[ClientConfig]) -> None:
+        """Hide the secrets of a dict of keyword options, in place. Callers do that first.
+
+        The options are those of this class and of `others`.
+        """
+        hide_secrets(options, *_names(cls, *others))
+
+    @classmethod
+    def hide_properties(
+        cls,
+        source: Mapping[str, Any] | str | os.PathLike[str] | Exception,
+        options: dict[str, Any],
+    ) -> dict[str, Any] | Exception:
+        """Return the properties without visible secrets, and hide those of `options` in place.
+
+        If the properties cannot be read, the error is returned instead, so that the caller can
+        raise it where no secret is in a local variable.
+        """
+        cls.hide(options)
+        return source if isinstance(source, Exception) else _properties(source, cls)
 
     def given(self) -> dict[str, Any]:
         """Return the options that differ from their defaults."""
@@ -322,14 +422,38 @@ def _fields(cls: type[ClientConfig]) -> dict[str, dataclasses.Field[Any]]:
     return {field.name: field for field in dataclasses.fields(cls)}
 
 
-def _properties(source: Any) -> Mapping[str, Any]:
-    if isinstance(source, str | os.PathLike):
-        return read_properties(source)
+def _names(*kinds: type[ClientConfig]) -> tuple[list[str], list[str]]:
+    """Return the names of the secret options, and those of the others."""
+    fields = [item for kind in kinds for item in _fields(kind).items()]
+    return (
+        [name for name, field in fields if declared(field).secret],
+        [name for name, field in fields if not declared(field).secret],
+    )
+
+
+def _properties(source: Any, cls: type[ClientConfig]) -> dict[str, Any] | Exception:
+    """Return the properties with all secrets hidden, or the error. This does not raise."""
+    try:
+        if isinstance(source, str | os.PathLike):
+            source = read_properties(source)
+    except ConfigError as error:
+        return _bare(error)
     if not isinstance(source, Mapping) or not all(isinstance(name, str) for name in source):
-        raise TypeError(
-            f"{source!r} is neither a mapping of Kafka's dotted names nor the path of a file."
+        return TypeError(
+            f"A {type(source).__name__} is neither a mapping of Kafka's dotted names to texts nor "
+            "the path of a file."
         )
-    return source
+    found = dict(source)
+    hide_secrets(found, *([name.replace("_", ".") for name in names] for names in _names(cls)))
+    return found
+
+
+def _bare(error: ConfigError) -> ConfigError:
+    """Return the error without references to functions that have read secrets."""
+    error.__context__ = None
+    if error.__cause__ is not None:
+        error.__cause__ = error.__cause__.with_traceback(None)
+    return error.with_traceback(None)
 
 
 def _checked(field: dataclasses.Field[Any], value: Any, name: str, *, reading: bool = False) -> Any:
@@ -337,6 +461,8 @@ def _checked(field: dataclasses.Field[Any], value: Any, name: str, *, reading: b
     try:
         if reading and isinstance(value, str):
             return declaration.kind.read(value.strip())
+        if reading and isinstance(value, Secret):
+            value = value.stripped()
         return declaration.kind.check(value)
     except ValueError as error:
         shown = "this value" if declaration.secret else repr(value)
@@ -361,8 +487,19 @@ class ClientOptions(TypedDict, total=False):
     ssl_truststore_certificates: str | None
     ssl_keystore_type: str | None
     ssl_keystore_location: str | None
+    ssl_keystore_certificate_chain: str | None
+    ssl_keystore_key: str | None
     ssl_key_password: str | None
     ssl_endpoint_identification_algorithm: str | None
+    sasl_mechanism: str | None
+    sasl_jaas_config: str | None
+    sasl_kerberos_service_name: str | None
+    sasl_login_refresh_window_factor: float
+    sasl_login_refresh_window_jitter: float
+    sasl_login_refresh_min_period_seconds: int
+    sasl_login_refresh_buffer_seconds: int
+    sasl_login_retry_backoff_ms: int
+    sasl_login_retry_backoff_max_ms: int
     request_timeout_ms: int
     default_api_timeout_ms: int
     close_timeout_ms: int

@@ -12,6 +12,8 @@ import re
 from collections.abc import Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
+from aiokclient.config.secret import Secret
+
 __all__ = [
     "BOOLEAN",
     "CLOCK",
@@ -24,6 +26,7 @@ __all__ = [
     "POSITIVE",
     "SECURITY",
     "SERIALIZER",
+    "OPTIONAL_SECRET",
     "STRATEGIES",
     "TEXT",
     "Addresses",
@@ -31,6 +34,7 @@ __all__ = [
     "Choice",
     "Integer",
     "Kind",
+    "Number",
     "OffsetReset",
     "written",
 ]
@@ -80,6 +84,31 @@ class Integer:
     def read(self, text: str) -> int | None:
         try:
             return self.check(int(text))
+        except ValueError:
+            raise ValueError from None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Number:
+    """A float within inclusive bounds."""
+
+    least: float
+    most: float
+
+    @property
+    def allowed(self) -> str:
+        return f"a number from {self.least} to {self.most}"
+
+    def check(self, value: Any) -> float:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise ValueError
+        if not self.least <= value <= self.most:
+            raise ValueError
+        return float(value)
+
+    def read(self, text: str) -> float:
+        try:
+            return self.check(float(text))
         except ValueError:
             raise ValueError from None
 
@@ -151,6 +180,24 @@ class Text:
 
     def read(self, text: str) -> str | None:
         return self.check(text or None if self.optional else text)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SecretText:
+    """A string that is wrapped in a `Secret`, or None. An empty text means None."""
+
+    @property
+    def allowed(self) -> str:
+        return "a string or None"
+
+    def check(self, value: Any) -> Secret | None:
+        value = Secret.of(value)
+        if value is not None and not value.is_text:
+            raise ValueError
+        return value or None
+
+    def read(self, text: str) -> Secret | None:
+        return self.check(text)
 
 
 STRATEGIES = {
@@ -333,6 +380,7 @@ BOOLEAN = Boolean()
 OPTIONAL_BOOLEAN = Boolean(optional=True)
 TEXT = Text()
 OPTIONAL_TEXT = Text(optional=True)
+OPTIONAL_SECRET = SecretText()
 FUNCTION = Given("a function", synchronous=True)
 SERIALIZER = Given(
     "a function, or an object with serialize()", "serialize", or_function=True, synchronous=True
@@ -340,6 +388,8 @@ SERIALIZER = Given(
 DESERIALIZER = Given(
     "a function, or an object with deserialize()", "deserialize", or_function=True, synchronous=True
 )
-SECURITY = Given("Plaintext(), Tls(...) or an ssl.SSLContext", "__class__")
+SECURITY = Given(
+    "Plaintext(), Tls(...), an ssl.SSLContext, or SaslPlain(...) and its like", "__class__"
+)
 CONNECTOR = Given("an object with resolve() and connect()", "connect")
 CLOCK = Given("an object with monotonic(), time_ms() and rng", "monotonic")

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import ssl
 from typing import Any
 
 from aiokclient.codecs import Compression
-from aiokclient.config.security import Plaintext, Tls
 from aiokclient.errors import ConfigError
 
 __all__ = [
     "LEVELS",
     "check_delivery_timeout",
-    "fold_security",
     "order_backoffs",
     "settle",
     "settle_compression",
@@ -20,7 +17,6 @@ __all__ = [
     "written_levels",
 ]
 
-PROTOCOLS = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
 LEVELS = {codec.title: codec.traits.levels for codec in Compression if codec.traits.levels}
 
 
@@ -54,69 +50,6 @@ def check_delivery_timeout(config: Any) -> None:
             f"delivery_timeout_ms: {config.delivery_timeout_ms} is below linger_ms "
             f"({config.linger_ms}), so records would expire before they are sent."
         )
-
-
-def fold_security(config: Any) -> None:
-    """Convert the `ssl_` options to one `security` object. Nothing else reads these options."""
-    security: Any = config.security
-    if isinstance(security, ssl.SSLContext):
-        security = Tls(context=security)
-    if not isinstance(security, Plaintext | Tls):
-        raise ConfigError(
-            f"security: a {type(security).__name__} is not allowed. It must be Plaintext(), "
-            "Tls(...) or an ssl.SSLContext. For a text such as 'SSL' use security_protocol."
-        )
-    given = [name for name in type(config).__dataclass_fields__ if _is_tls_option(config, name)]
-    protocol = _protocol(config.security_protocol)
-    if protocol == "ssl":
-        if security != Plaintext():
-            raise ConfigError(
-                "security_protocol: Give either security or Kafka's ssl_ options, not both."
-            )
-        security = _tls(config)
-    elif given:
-        raise ConfigError(f"{given[0]} needs security_protocol=SSL.")
-    elif protocol == "plaintext" and security != Plaintext():
-        raise ConfigError(
-            "security_protocol: PLAINTEXT contradicts security. Leave one of them out."
-        )
-    settle(config, "security", security)
-    for name in ("security_protocol", *given):
-        settle(config, name, None)
-
-
-def _is_tls_option(config: Any, name: str) -> bool:
-    return name.startswith("ssl_") and getattr(config, name) is not None
-
-
-def _protocol(given: str | None) -> str | None:
-    if given is None:
-        return None
-    protocol = given.lower()
-    if protocol.startswith("sasl_") and protocol in PROTOCOLS:
-        raise ConfigError(
-            f"security_protocol: {given} is not available in this version. Use PLAINTEXT or SSL."
-        )
-    if protocol not in PROTOCOLS:
-        raise ConfigError(
-            f"security_protocol: {given!r} is not allowed. It must be PLAINTEXT or SSL."
-        )
-    return protocol
-
-
-def _tls(config: Any) -> Tls:
-    for name in ("ssl_truststore_type", "ssl_keystore_type"):
-        if (getattr(config, name) or "PEM").upper() != "PEM":
-            raise ConfigError(
-                f"{name}: Only PEM is supported. Convert the store with keytool or openssl."
-            )
-    return Tls(
-        cafile=config.ssl_truststore_location,
-        cadata=config.ssl_truststore_certificates,
-        certfile=config.ssl_keystore_location,
-        password=config.ssl_key_password,
-        check_hostname=config.ssl_endpoint_identification_algorithm != "",
-    )
 
 
 def settle_idempotence(config: Any) -> None:

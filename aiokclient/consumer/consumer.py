@@ -110,6 +110,7 @@ class Consumer(Lifecycle, Generic[K, V]):
         listener: Any = None,
         **options: Unpack[ConsumerOptions[K, V]],
     ) -> None:
+        ConsumerConfig.hide(options)
         refuse_positional("Consumer", [one for one in topics if isinstance(one, Mapping)])
         shared = config_of(client)
         config = ConsumerConfig.build(options, client=shared)
@@ -146,8 +147,10 @@ class Consumer(Lifecycle, Generic[K, V]):
         `source` is a mapping of the names to strings, or the file's path. See
         `Lifecycle.from_properties`.
         """
+        hidden = cls.config_type.hide_properties(source, options)
+        del source
         listener = options.pop("listener", None)
-        consumer = super().from_properties(source, **options)
+        consumer = super().from_properties(cast(Any, hidden), **options)
         consumer._subscribe_all(topics, listener)
         return consumer
 

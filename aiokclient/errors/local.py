@@ -40,6 +40,7 @@ __all__ = [
     "ProtocolError",
     "RecordError",
     "SerializationError",
+    "TokenProviderError",
     "TransactionFailedError",
     "UsageError",
     "WrongLoopError",
@@ -115,6 +116,13 @@ class BufferExhaustedError(RetriableError):
 
     what = "buffer_memory and the overflow queue are full."
     hint = "Await producer.drain() between sends, or use send_all(), which waits for room."
+
+
+class TokenProviderError(RetriableError):
+    """An error raised when there is no token for OAUTHBEARER. The provider's error is its cause."""
+
+    what = "The client has no token with which to log in."
+    hint = "Check the token provider and the server that it asks."
 
 
 class TransactionFailedError(ApplicationRecoverableError):

@@ -51,6 +51,7 @@ class GroupMember(MemberLifecycle):
         client: ClientLike | None = None,
         **options: Unpack[GroupMemberOptions],
     ) -> None:
+        GroupMemberConfig.hide(options)
         shared = config_of(client)
         every: dict[str, Any] = {**options, "group_id": group_id, "protocol_type": protocol_type}
         super().__init__(GroupMemberConfig.build(every, client=shared), client)
@@ -70,9 +71,11 @@ class GroupMember(MemberLifecycle):
         Raises ConfigError for an unknown name (the error suggests the most similar name) and for a
         value that is not allowed.
         """
+        hidden = GroupMemberConfig.hide_properties(source, options)
+        del source
         protocols = options.pop("protocols", ())
         client = options.pop("client", None)
-        config = GroupMemberConfig.from_properties(source, **options)
+        config = GroupMemberConfig.from_properties(hidden, **options)
         return cls(protocols=protocols, client=client, **config.given())
 
     def _make_handler(self) -> GenerationMailbox:

@@ -23,8 +23,6 @@ RENAMED: Mapping[str, str] = MappingProxyType(
 ABSENT: Mapping[str, str] = MappingProxyType({**librdkafka.ABSENT, **python.ABSENT, **java.ABSENT})
 """Options of other clients that do not exist here, each with a hint in whole sentences."""
 
-SASL = "SASL is not available in this version of aiokclient"
-
 
 def option_hint(name: str, *, dotted: bool = False) -> str | None:
     """Return a hint about an option of another client, or None if no table contains it.
@@ -39,8 +37,6 @@ def option_hint(name: str, *, dotted: bool = False) -> str | None:
     absent = ABSENT.get(plain)
     if absent is not None:
         return f"{name} is not an option here. {absent}"
-    if plain.startswith("sasl_"):
-        return f"{name}: {SASL}."
     return None
 
 

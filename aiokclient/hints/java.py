@@ -14,8 +14,10 @@ _SAMPLES = "The result of metrics() has totals and histograms. Compute rates fro
 _JVM = "There is no Java virtual machine. TLS uses Python's ssl module. Pass security=Tls(...)."
 _CONTEXT = "Pass security=Tls(context=...) with an ssl.SSLContext that has this setting."
 _PEM = "Keys must be in PEM format. Use ssl_key_password for an encrypted key."
-_KEYSTORE = "Set ssl_keystore_location to the path of a PEM file, or pass security=Tls(...)."
 _PUSH = "Client metrics are not pushed in this version. Call metrics() instead."
+_TOKEN = "Pass security=SaslOAuthBearer(token_provider=...), with an async function."
+_VALIDATION = "Only brokers use it, to validate tokens."
+_TICKET = "Kerberos (GSSAPI) is not available in this version."
 _SHARE = "Share consumers are not available in this version."
 
 ABSENT: Final = {
@@ -47,8 +49,44 @@ ABSENT: Final = {
     "internal_throw_on_fetch_stable_offset_unsupported": "Only Kafka Streams uses this option.",
     "ssl_keystore_password": _PEM,
     "ssl_truststore_password": "Trusted certificates must be in PEM format, which has no password.",
-    "ssl_keystore_key": _KEYSTORE,
-    "ssl_keystore_certificate_chain": _KEYSTORE,
+    "sasl_client_callback_handler_class": "There are no callback handlers. Pass security=.",
+    "sasl_kerberos_ticket_renew_window_factor": _TICKET,
+    "sasl_kerberos_ticket_renew_jitter": _TICKET,
+    "sasl_kerberos_kinit_cmd": _TICKET,
+    "sasl_kerberos_min_time_before_relogin": _TICKET,
+    "sasl_login_callback_handler_class": _TOKEN,
+    "sasl_login_class": _TOKEN,
+    "sasl_login_connect_timeout_ms": _TOKEN,
+    "sasl_login_read_timeout_ms": _TOKEN,
+    "sasl_oauthbearer_jwt_retriever_class": _TOKEN,
+    "sasl_oauthbearer_scope": _TOKEN,
+    "sasl_oauthbearer_client_credentials_client_id": _TOKEN,
+    "sasl_oauthbearer_client_credentials_client_secret": _TOKEN,
+    "sasl_oauthbearer_assertion_algorithm": _TOKEN,
+    "sasl_oauthbearer_assertion_claim_aud": _TOKEN,
+    "sasl_oauthbearer_assertion_claim_exp_seconds": _TOKEN,
+    "sasl_oauthbearer_assertion_claim_iss": _TOKEN,
+    "sasl_oauthbearer_assertion_claim_jti_include": _TOKEN,
+    "sasl_oauthbearer_assertion_claim_nbf_seconds": _TOKEN,
+    "sasl_oauthbearer_assertion_claim_sub": _TOKEN,
+    "sasl_oauthbearer_assertion_file": _TOKEN,
+    "sasl_oauthbearer_assertion_private_key_file": _TOKEN,
+    "sasl_oauthbearer_assertion_private_key_passphrase": _TOKEN,
+    "sasl_oauthbearer_assertion_template_file": _TOKEN,
+    "sasl_oauthbearer_scope_claim_name": _TOKEN,
+    "sasl_oauthbearer_sub_claim_name": _TOKEN,
+    "sasl_oauthbearer_token_endpoint_url": _TOKEN,
+    "sasl_oauthbearer_header_urlencode": _TOKEN,
+    "sasl_oauthbearer_jwt_validator_class": _VALIDATION,
+    "sasl_oauthbearer_jwks_endpoint_url": _VALIDATION,
+    "sasl_oauthbearer_jwks_endpoint_refresh_ms": _VALIDATION,
+    "sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms": _VALIDATION,
+    "sasl_oauthbearer_jwks_endpoint_retry_backoff_ms": _VALIDATION,
+    "sasl_oauthbearer_clock_skew_seconds": _VALIDATION,
+    "sasl_oauthbearer_allow_unverified_audience": _VALIDATION,
+    "sasl_oauthbearer_expected_audience": _VALIDATION,
+    "sasl_oauthbearer_allow_unverified_issuer": _VALIDATION,
+    "sasl_oauthbearer_expected_issuer": _VALIDATION,
     "ssl_protocol": _CONTEXT,
     "ssl_enabled_protocols": _CONTEXT,
     "ssl_cipher_suites": _CONTEXT,

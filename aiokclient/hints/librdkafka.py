@@ -8,6 +8,7 @@ __all__ = ["ABSENT", "RENAMED"]
 
 RENAMED: Final = {
     "metadata_broker_list": "bootstrap_servers",
+    "sasl_mechanisms": "sasl_mechanism",
     "message_max_bytes": "max_request_size",
     "max_in_flight": "max_in_flight_requests_per_connection",
     "topic_metadata_refresh_interval_ms": "metadata_max_age_ms",
@@ -39,7 +40,11 @@ _BATCHES = "Use batch_size, which limits a batch in bytes."
 _BUFFER = "Records beyond buffer_memory wait in an overflow queue. See producer.full and drain()."
 _PREFETCH = "The consumer buffers two responses per broker, each of at most fetch_max_bytes."
 _OFFSETS = "Only the brokers store offsets."
-_SASL = "SASL is not available in this version of aiokclient."
+_USER = (
+    "Pass security=SaslScram(user, password) or SaslPlain(user, password), or use sasl_jaas_config."
+)
+_TOKEN = "Pass security=SaslOAuthBearer(token_provider=...)."
+_TICKET = "Kerberos (GSSAPI) is not available in this version."
 _STORE = (
     "A record counts as processed when the next one is requested. Use tracked() and done(record)."
 )
@@ -108,11 +113,29 @@ ABSENT: Final = {
         "Pass security=Tls(context=...) with an ssl.SSLContext whose verify_mode is ssl.CERT_NONE."
     ),
     "ssl_certificate_verify_cb": _CONTEXT,
-    "https_ca_location": _SASL,
-    "https_ca_pem": _SASL,
-    "enable_sasl_oauthbearer_unsecure_jwt": _SASL,
-    "oauthbearer_token_refresh_cb": _SASL,
-    "oauth_cb": _SASL,
+    "https_ca_location": _TOKEN,
+    "https_ca_pem": _TOKEN,
+    "enable_sasl_oauthbearer_unsecure_jwt": _TOKEN,
+    "oauthbearer_token_refresh_cb": _TOKEN,
+    "oauth_cb": _TOKEN,
+    "sasl_username": _USER,
+    "sasl_password": _USER,
+    "sasl_oauthbearer_method": _TOKEN,
+    "sasl_oauthbearer_config": _TOKEN,
+    "sasl_oauthbearer_client_id": _TOKEN,
+    "sasl_oauthbearer_client_credentials_client_id": _TOKEN,
+    "sasl_oauthbearer_client_secret": _TOKEN,
+    "sasl_oauthbearer_client_credentials_client_secret": _TOKEN,
+    "sasl_oauthbearer_scope": _TOKEN,
+    "sasl_oauthbearer_extensions": _TOKEN,
+    "sasl_oauthbearer_token_endpoint_url": _TOKEN,
+    "sasl_oauthbearer_grant_type": _TOKEN,
+    "sasl_oauthbearer_metadata_authentication_type": _TOKEN,
+    "sasl_oauthbearer_assertion_jwt_template_file": _TOKEN,
+    "sasl_kerberos_principal": _TICKET,
+    "sasl_kerberos_keytab": _TICKET,
+    "sasl_kerberos_kinit_cmd": _TICKET,
+    "sasl_kerberos_min_time_before_relogin": _TICKET,
     "plugin_library_paths": "There are no plugins.",
     "interceptors": "There are no interceptors. Wrap send() or the loop over the consumer.",
     "group_protocol_type": (

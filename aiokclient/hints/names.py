@@ -59,7 +59,7 @@ _COMMON: Final = {
     "connect": _START,
     "bootstrap_connected": "Read the attribute state, or call health().",
     "client_id": "The client id is part of the repr.",
-    "set_sasl_credentials": "SASL is not available in this version.",
+    "set_sasl_credentials": "Pass security=SaslPlain(...) or SaslScram(...) to a new client.",
     "list_topics": "Use Admin.list_topics().",
     "create_topics": "Use Admin.create_topics().",
     "stats": "Call metrics().",

@@ -13,6 +13,10 @@ RENAMED: Final = {
 }
 
 _FILES = "Pass security=Tls(cafile=..., certfile=..., keyfile=..., password=...)."
+_USER = (
+    "Pass security=SaslScram(user, password) or SaslPlain(user, password), or use sasl_jaas_config."
+)
+_TICKET = "Kerberos (GSSAPI) is not available in this version."
 _CONTEXT = "Pass security=Tls(context=...) with an ssl.SSLContext that has this setting."
 _VERSIONS = "Versions are negotiated with each broker."
 _METRICS = "Metrics are always enabled. Call metrics()."
@@ -31,6 +35,11 @@ ABSENT: Final = {
     "ssl_cadata": "Pass security=Tls(cadata=...), or use ssl_truststore_certificates.",
     "ssl_certfile": _FILES,
     "ssl_keyfile": _FILES,
+    "sasl_plain_username": _USER,
+    "sasl_plain_password": _USER,
+    "sasl_oauth_token_provider": "Pass security=SaslOAuthBearer(token_provider=...).",
+    "sasl_kerberos_name": _TICKET,
+    "sasl_kerberos_domain_name": _TICKET,
     "ssl_crlfile": _CONTEXT,
     "ssl_ciphers": _CONTEXT,
     "rebalance_timeout_ms": "Use max_poll_interval_ms, which is also the rebalance timeout.",

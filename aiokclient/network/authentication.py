@@ -3,24 +3,43 @@
 SaslHandshake names the mechanism, then SaslAuthenticate carries its messages (KIP-152). All steps
 share one deadline. A broker that rejects the client closes the connection, with or without sending
 an error response before.
+
+A broker may limit the time for which it accepts an authentication. The client then repeats it on
+the same connection before that time is over (KIP-368). The broker answers the requests that were
+sent before, and expects nothing but SaslAuthenticate between SaslHandshake and the end. So the
+connection holds all other requests in the meantime (`BrokerConnection.suspend`).
+
+A message to the broker may contain a password or a token. No function that can raise an error has
+one in a local variable, because tracebacks would show it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import TypeVar
+from collections.abc import Awaitable, Mapping
+from typing import Any, Protocol, TypeVar
 
+import aiokclient.network.diagnosis as diagnosis
+from aiokclient import threads
 from aiokclient.errors import (
     ConfigError,
     DisconnectedError,
+    KafkaError,
     SaslAuthenticationError,
     UnsupportedVersionError,
     error_for,
 )
+from aiokclient.network.connected_broker import ConnectedBroker
 from aiokclient.network.connection import BrokerConnection
-from aiokclient.network.diagnosis import NotConnectedError
-from aiokclient.network.sasl import MECHANISMS, Mechanism, Sasl
+from aiokclient.network.login import Sasl
+from aiokclient.network.sasl import (
+    MAX_CHALLENGE,
+    MECHANISMS,
+    ChallengeError,
+    Compute,
+    Login,
+    Mechanism,
+)
 from aiokclient.network.traffic import size_of
 from aiokclient.protocol.api import ApiKey, negotiate
 from aiokclient.protocol.framing import ClientPipeline
@@ -28,7 +47,7 @@ from aiokclient.protocol.messages.sasl_authenticate import SaslAuthenticateReque
 from aiokclient.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from aiokclient.protocol.schema import Request, Response
 
-__all__ = ["authenticate"]
+__all__ = ["authenticate", "authenticate_again", "find_mechanisms"]
 
 R = TypeVar("R", bound=Response)
 
@@ -41,11 +60,18 @@ MOST_STEPS = 16
 Versions = Mapping[int, tuple[int, int]]
 
 
+class Ask(Protocol):
+    """A function that sends a request in a version, and returns the response."""
+
+    def __call__(self, request: Request[R], version: int, /) -> Awaitable[R]: ...
+
+
 async def authenticate(
     connection: BrokerConnection,
     pipeline: ClientPipeline,
     versions: Versions,
     sasl: Sasl,
+    login: Login,
     timeout_s: float,
 ) -> int:
     """Authenticate the client to the broker, in at most `timeout_s` seconds.
@@ -56,26 +82,107 @@ async def authenticate(
     the deadline, and DisconnectedError if the broker closes the connection. The connection cannot
     be used after an error or a cancellation.
     """
+
+    async def ask(request: Request[R], version: int, /) -> R:
+        return await _ask(connection, pipeline, request, version)
+
     broker = connection.broker
     try:
-        mechanism = MECHANISMS[sasl.mechanism](sasl.credentials)
-    except KeyError:
-        raise ConfigError(f"The SASL mechanism {sasl.mechanism!r} is not supported.") from None
-    try:
         async with asyncio.timeout(timeout_s):
-            await _choose(connection, pipeline, versions, sasl.mechanism)
-            return await _converse(connection, pipeline, versions, mechanism)
+            return await _converse(ask, broker, versions, sasl, login)
     except TimeoutError:
-        raise NotConnectedError(
+        raise diagnosis.NotConnectedError(
             f"{broker.address} did not complete the SASL authentication within {timeout_s:.1f} s.",
             broker=broker.node_id,
         ) from None
 
 
-async def _choose(
-    connection: BrokerConnection, pipeline: ClientPipeline, versions: Versions, mechanism: str
+async def authenticate_again(
+    connection: BrokerConnection, sasl: Sasl, login: Login, timeout_s: float
 ) -> None:
+    """Repeat the authentication of an open connection, amid its other requests.
+
+    Each response may take `timeout_s` seconds after the responses to earlier requests. If it
+    fails, the connection is closed with the error as the reason. A cancellation closes it, too.
+    """
+
+    async def ask(request: Request[R], version: int, /) -> R:
+        response: R = await connection.send_first(request, version=version, timeout_s=timeout_s)
+        return response
+
     broker = connection.broker
+    connection.suspend()
+    try:
+        lifetime_ms = await _converse(ask, broker, broker.api_versions, sasl, login)
+    except KafkaError as error:
+        connection.close(error)
+    except BaseException:
+        connection.abort()
+        raise
+    else:
+        broker.renew(lifetime_ms)
+        connection.resume()
+
+
+async def find_mechanisms(
+    connection: BrokerConnection, pipeline: ClientPipeline, versions: Versions, timeout_s: float
+) -> list[str]:
+    """Return the SASL mechanisms that a listener offers, or none if it does not use SASL.
+
+    Raises the errors of `authenticate`. The connection can be used afterwards if there are none.
+    """
+    if ApiKey.SASL_HANDSHAKE not in versions:
+        return []
+    request = SaslHandshakeRequest(mechanism="")
+    async with asyncio.timeout(timeout_s):
+        response = await _ask(connection, pipeline, request, HANDSHAKE_VERSION)
+    return response.mechanisms
+
+
+async def _converse(
+    ask: Ask, broker: ConnectedBroker, versions: Versions, sasl: Sasl, login: Login
+) -> int:
+    make = MECHANISMS.get(sasl.mechanism)
+    if make is None:
+        raise ConfigError(f"The SASL mechanism {sasl.mechanism!r} is not supported.")
+    mechanism = make(login)
+    await _choose(ask, broker, versions, sasl)
+    version = negotiate(SaslAuthenticateRequest, versions.get(ApiKey.SASL_AUTHENTICATE))
+    lifetime_ms, request = 0, await _next(mechanism, b"", broker)
+    for _ in range(MOST_STEPS):
+        if request is None:
+            return lifetime_ms
+        response = await ask(request, version)
+        if response.error_code:
+            raise _refusal(response.error_code, response.error_message, broker, sasl, login)
+        lifetime_ms = response.session_lifetime_ms
+        request = await _next(mechanism, response.auth_bytes, broker)
+    raise SaslAuthenticationError(
+        f"{broker.address} did not complete the authentication after {MOST_STEPS} messages.",
+        broker=broker.node_id,
+    )
+
+
+async def _next(
+    mechanism: Mechanism, challenge: bytes, broker: ConnectedBroker
+) -> SaslAuthenticateRequest | None:
+    """Return the request with the mechanism's next message, or None at the end."""
+    try:
+        if len(challenge) > MAX_CHALLENGE:
+            raise ChallengeError(
+                f"The message has {len(challenge)} bytes. At most {MAX_CHALLENGE} are accepted."
+            )
+        step = mechanism.step(challenge)
+        while isinstance(step, Compute):
+            run = threads.run_blocking if step.blocking else threads.run
+            step = step.then(await run(step.work))
+    except ChallengeError as error:
+        error.api, error.broker = "SaslAuthenticate", broker.node_id
+        raise
+    return None if step is None else SaslAuthenticateRequest(auth_bytes=step)
+
+
+async def _choose(ask: Ask, broker: ConnectedBroker, versions: Versions, sasl: Sasl) -> None:
     spoken = versions.get(ApiKey.SASL_HANDSHAKE)
     if negotiate(SaslHandshakeRequest, spoken) < HANDSHAKE_VERSION:
         raise UnsupportedVersionError(
@@ -83,12 +190,13 @@ async def _choose(
             api="SaslHandshake",
             broker=broker.node_id,
         )
-    request = SaslHandshakeRequest(mechanism=mechanism)
-    response = await _ask(connection, pipeline, request, HANDSHAKE_VERSION)
+    response = await ask(SaslHandshakeRequest(mechanism=sasl.mechanism), HANDSHAKE_VERSION)
     offered = ", ".join(response.mechanisms)
     error = error_for(
         response.error_code,
-        f"The client uses {mechanism}, but the broker offers {offered}." if offered else "",
+        f"The client uses {sasl.mechanism}, but {broker.address} offers {offered}."
+        if offered
+        else diagnosis.without_sasl(broker.address, tls=sasl.encrypted),
         api="SaslHandshake",
         broker=broker.node_id,
     )
@@ -96,47 +204,35 @@ async def _choose(
         raise error
 
 
-async def _converse(
-    connection: BrokerConnection,
-    pipeline: ClientPipeline,
-    versions: Versions,
-    mechanism: Mechanism,
-) -> int:
-    broker = connection.broker
-    version = negotiate(SaslAuthenticateRequest, versions.get(ApiKey.SASL_AUTHENTICATE))
-    lifetime_ms, message = 0, mechanism.step(b"")
-    for _ in range(MOST_STEPS):
-        if message is None:
-            return lifetime_ms
-        request = SaslAuthenticateRequest(auth_bytes=message)
-        response = await _ask(connection, pipeline, request, version)
-        error = error_for(
-            response.error_code,
-            response.error_message or "",
-            api="SaslAuthenticate",
-            broker=broker.node_id,
-        )
-        if error is not None:
-            raise error
-        lifetime_ms = response.session_lifetime_ms
-        message = mechanism.step(response.auth_bytes)
-    raise SaslAuthenticationError(
-        f"{broker.address} did not complete the authentication after {MOST_STEPS} messages.",
+def _refusal(
+    code: int, text: str | None, broker: ConnectedBroker, sasl: Sasl, login: Login
+) -> KafkaError:
+    """Return the error for a login that the broker refuses."""
+    user = sasl.user_of(login)
+    whose = f"the user {user!r}" if user else "the client"
+    said = sasl.scrub(text or "", login).strip()
+    error = error_for(
+        code,
+        f"{broker.address} refused {whose} with the mechanism {sasl.mechanism}"
+        f"{f': {said}' if said else '.'}",
+        api="SaslAuthenticate",
         broker=broker.node_id,
+        resource=user,
     )
+    assert error is not None
+    return error
 
 
 async def _ask(
     connection: BrokerConnection, pipeline: ClientPipeline, request: Request[R], version: int
 ) -> R:
     broker = connection.broker
-    _, segments = pipeline.send(request, version)
     api = type(request).__name__.removesuffix("Request")
     traffic, time = connection.traffic, asyncio.get_running_loop().time
-    traffic.log_request(broker, api, version, size_of(segments))
     began = time()
+    answer = _write(connection, pipeline, request, version)
     try:
-        frame = await connection.exchange(segments)
+        frame = await answer
     except DisconnectedError as error:
         raise DisconnectedError(
             f"{broker.address} closed the connection during the SASL authentication. Check that "
@@ -147,3 +243,17 @@ async def _ask(
     response: R = pipeline.match(frame).decode(frame)
     traffic.log_response(broker, api, version, len(frame), time() - began, response)
     return response
+
+
+def _write(
+    connection: BrokerConnection, pipeline: ClientPipeline, request: Request[Any], version: int
+) -> asyncio.Future[Any]:
+    """Write a request during the setup, and return the future of the next frame."""
+    _, segments = pipeline.send(request, version)
+    connection.traffic.log_request(
+        connection.broker,
+        type(request).__name__.removesuffix("Request"),
+        version,
+        size_of(segments),
+    )
+    return connection.exchange(segments)

@@ -57,6 +57,10 @@ class ConnectedBroker:
         self.session_lifetime_ms = session_lifetime_ms
         self._negotiated.clear()
 
+    def renew(self, session_lifetime_ms: int) -> None:
+        """Store the time for which the broker accepts a repeated authentication."""
+        self.session_lifetime_ms = session_lifetime_ms
+
     def learn_levels(self, features: Mapping[str, int]) -> None:
         """Store the levels of the finalized features, which may change while the broker runs."""
         self.features = features

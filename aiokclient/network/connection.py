@@ -198,6 +198,33 @@ class BrokerConnection(asyncio.BufferedProtocol):
         sent = CallbackRequest(done, message, version, now, timeout_s, expect_response)
         self._start(sent, now)
 
+    def send_first(
+        self, message: Request[Any], *, version: int, timeout_s: float
+    ) -> asyncio.Future[Any]:
+        """Send a request as `send` does, before all held ones, also while they are suspended.
+
+        Its timeout begins when the responses to all requests in flight have arrived at the latest.
+        """
+        now = self._now()
+        latest = max((sent.deadline for sent in self._in_flight), default=now)
+        ahead_s = max(latest, self._held.throttled_until) - now
+        sent = AwaitedRequest(message, version, now, timeout_s + max(ahead_s, 0.0), True)
+        if self.closed:
+            sent.fail(self._disconnected(sent))
+        else:
+            self._write(sent)
+            self._timer.wake_at(sent.deadline)
+        return sent.future
+
+    def suspend(self) -> None:
+        """Hold all requests except those of `send_first`, until `resume`."""
+        self._held.suspend(True)
+
+    def resume(self) -> None:
+        """Write the requests that were held since `suspend`."""
+        self._held.suspend(False)
+        self._write_held(self._now())
+
     def _start(self, sent: PendingRequest, now: float) -> None:
         if self.closed:
             sent.fail(self._disconnected(sent))
@@ -394,6 +421,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
                 self._fail(
                     sent, "The broker read nothing for {:.1f} s, and the connection was closed."
                 )
+            elif self._held.suspended:
+                self._fail(sent, "A repeated SASL authentication did not end within {:.1f} s.")
             else:
                 self._fail(
                     sent, "The broker's throttle time kept the client from sending for {:.1f} s."

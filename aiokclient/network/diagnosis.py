@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import ssl
+from collections.abc import Sequence
 
 from aiokclient.errors import ConnectionSetupError, DisconnectedError
 
@@ -13,9 +14,11 @@ __all__ = [
     "closed_early",
     "not_kafka",
     "plaintext_port",
+    "sasl_port",
     "tls_failure",
     "tls_port",
     "unusable_address",
+    "without_sasl",
 ]
 
 SIGNATURES: tuple[tuple[bytes, str], ...] = (
@@ -28,6 +31,7 @@ SIGNATURES: tuple[tuple[bytes, str], ...] = (
 )
 """First bytes of other protocols. Read as the length of a frame, all of them are too large."""
 
+USE_PLAINTEXT_ALONE = "security=Plaintext() (security_protocol='PLAINTEXT')"
 USE_TLS = "Set security=Tls() (security_protocol='SSL')"
 USE_PLAINTEXT = "Set security=Plaintext() (security_protocol='PLAINTEXT'), or use its TLS port"
 
@@ -67,6 +71,30 @@ def plaintext_port(address: str) -> ConnectionSetupError:
     """Return the error for a port that does not expect TLS."""
     return ConnectionSetupError(
         f"{address} is a plaintext port, but the client uses TLS. {USE_PLAINTEXT}."
+    )
+
+
+def without_sasl(address: str, *, tls: bool) -> str:
+    """Return the text for a port that does not use SASL."""
+    instead = "security=Tls() (security_protocol='SSL')" if tls else USE_PLAINTEXT_ALONE
+    return (
+        f"{address} does not use SASL, but the client does. Set {instead}, or use the port of a "
+        "SASL listener."
+    )
+
+
+def sasl_port(address: str, mechanisms: Sequence[str], *, tls: bool) -> ConnectionSetupError:
+    """Return the error for a port that requires SASL, which the client does not use.
+
+    `mechanisms` is empty if the broker does not name them.
+    """
+    offered = f" with {' or '.join(mechanisms)}" if mechanisms else ""
+    protocol, argument = ("SASL_SSL", ", tls=Tls()") if tls else ("SASL_PLAINTEXT", "")
+    return ConnectionSetupError(
+        f"{address} closes the connections of clients that do not use SASL. Set "
+        f"security=SaslScram(user, password{argument}), or the class of another mechanism "
+        f"(security_protocol='{protocol}', sasl_mechanism, sasl_jaas_config). "
+        f"{f'The listener requires SASL{offered}.' if offered else ''}".rstrip()
     )
 
 

@@ -12,26 +12,35 @@ __all__ = ["HeldRequests"]
 class HeldRequests:
     """The queue of held requests, in the order of sending.
 
-    The connection writes nothing while `paused` (the transport's buffer is full) and before
-    `throttled_until` (the broker has returned a throttle time). All times are on the loop's clock.
+    The connection writes nothing while `paused` (the transport's buffer is full, or the client
+    authenticates again) and before `throttled_until` (the broker has returned a throttle time). All
+    times are on the loop's clock.
     """
 
-    __slots__ = ("_paused_at", "paused", "requests", "throttled_until")
+    __slots__ = ("_full", "_paused_at", "paused", "requests", "suspended", "throttled_until")
 
     def __init__(self) -> None:
         self.requests: deque[PendingRequest] = deque()
         self.paused = False
         self.throttled_until = 0.0
+        self._full = False
+        self.suspended = False
         self._paused_at = 0.0
 
     def pause(self, now: float) -> None:
         """Write nothing until `resume`, because the transport's buffer is full."""
-        self.paused = True
+        self.paused = self._full = True
         self._paused_at = now
 
     def resume(self) -> None:
         """Note that the transport takes requests again."""
-        self.paused = False
+        self._full = False
+        self.paused = self.suspended
+
+    def suspend(self, on: bool) -> None:
+        """Write nothing until this is undone, because the client authenticates again."""
+        self.suspended = on
+        self.paused = on or self._full
 
     def throttle(self, until: float) -> None:
         """Write nothing before this time."""
@@ -61,7 +70,7 @@ class HeldRequests:
 
     def is_stuck(self, request: PendingRequest) -> bool:
         """Return whether the transport was full since the request, without a throttle time."""
-        return self.paused and max(self._paused_at, self.throttled_until) <= request.since
+        return self._full and max(self._paused_at, self.throttled_until) <= request.since
 
     def wake_times(self, now: float) -> list[float]:
         """Return the times at which the connection must look at the queue."""

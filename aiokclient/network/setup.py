@@ -30,8 +30,9 @@ from aiokclient.errors import (
 from aiokclient.event_hub import EventHub
 from aiokclient.network.authentication import authenticate
 from aiokclient.network.connection import BrokerConnection
+from aiokclient.network.login import Sasl
 from aiokclient.network.probe import find_mismatch
-from aiokclient.network.sasl import Sasl
+from aiokclient.network.sasl import Login
 from aiokclient.network.traffic import Traffic, size_of
 from aiokclient.network.transport import Address, Connector, TcpConnector
 from aiokclient.protocol.api import ApiKey, negotiate
@@ -94,6 +95,9 @@ async def open_connection(
         raise diagnosis.unusable_address(
             node_id, f"{host}:{port}", "the port must be from 1 to 65535"
         )
+    sasl = settings.sasl
+    # A token provider may take long, so it is called before there is a connection that waits.
+    login = None if sasl is None else await sasl.login(host, timeout_s)
     failures: list[DisconnectedError] = []
     for address in await _resolve(host, port, settings, timeout_s):
         connection = BrokerConnection(
@@ -105,7 +109,7 @@ async def open_connection(
             traffic=settings.traffic,
         )
         try:
-            await _open(connection, host, address, settings, timeout_s, rung)
+            await _open(connection, host, address, settings, login, timeout_s, rung)
         except DisconnectedError as error:
             failures.append(error)
         else:
@@ -121,6 +125,7 @@ async def _open(
     host: str,
     address: Address,
     settings: ConnectionSettings,
+    login: Login | None,
     timeout_s: float,
     rung: int,
 ) -> None:
@@ -129,9 +134,9 @@ async def _open(
         pipeline = ClientPipeline(settings.client_id)
         versions, features = await _negotiate(connection, pipeline, rung, settings.request_s)
         lifetime_ms = 0
-        if settings.sasl is not None:
+        if settings.sasl is not None and login is not None:
             lifetime_ms = await authenticate(
-                connection, pipeline, versions, settings.sasl, timeout_s
+                connection, pipeline, versions, settings.sasl, login, timeout_s
             )
         connection.ready(
             versions, settings.receive_max, features=features, session_lifetime_ms=lifetime_ms

@@ -10,7 +10,13 @@ from typing import Any, Unpack
 
 from aiokclient.cluster.shared_client import ClientLike
 from aiokclient.errors import ConfigError, ProtocolError
-from aiokclient.group import GroupGeneration, GroupMember, GroupMemberOptions, GroupProtocol
+from aiokclient.group import (
+    GroupGeneration,
+    GroupMember,
+    GroupMemberConfig,
+    GroupMemberOptions,
+    GroupProtocol,
+)
 from aiokclient.patterns.spread import Claim, spread
 
 __all__ = ["WorkItems", "work_pool"]
@@ -105,6 +111,7 @@ def work_pool(
     The options are those of `GroupMember`. Raises the errors of iterating over generations, and
     ConfigError for a weight that is not a positive number.
     """
+    GroupMemberConfig.hide(options)
     spreading = Spreading(weighed(items))
     member = GroupMember(
         group, protocol_type=PROTOCOL_TYPE, protocols=[spreading], client=client, **options

@@ -12,6 +12,7 @@ import anyio
 
 from aiokclient.client import Client
 from aiokclient.cluster.shared_client import ClientLike
+from aiokclient.config import ProducerConfig
 from aiokclient.errors import ClosedError, NotWriterError
 from aiokclient.group import Generation, GroupMemberConfig, MemberInfo, MemberLifecycle
 from aiokclient.patterns.options import WriterOptions, split
@@ -220,6 +221,7 @@ def single_writer(
     The options are those of `Producer` and of `GroupMember`. Raises the errors of iterating over
     the generations of a member.
     """
+    GroupMemberConfig.hide(options, ProducerConfig)
     parts = split(options, client)
     own = Client(**parts.client) if client is None else None
     shared: ClientLike = client or cast(ClientLike, own)

@@ -68,6 +68,7 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         client: ClientLike | None = None,
         **options: Unpack[ProducerOptions[K, V]],
     ) -> None:
+        ProducerConfig.hide(options)
         refuse_positional("Producer", wrong)
         shared = config_of(client)
         config = ProducerConfig.build(cast(dict[str, Any], options), client=shared)

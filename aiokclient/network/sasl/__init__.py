@@ -5,43 +5,39 @@ A mechanism is one module, with a sans-IO class that has the method `step`, and 
 
     SaslHandshake(mechanism) ─▶ step(b"") ─▶ SaslAuthenticate ─▶ step(challenge) ─▶ ... ─▶ None
 
-This version provides no mechanisms for applications.
+A step whose work would block the event loop returns a `Compute` instead of a message.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
 
-from aiokclient.config.security import Security
+from aiokclient.network.sasl.exchange import (
+    MAX_CHALLENGE,
+    ChallengeError,
+    Compute,
+    Login,
+    Mechanism,
+    Step,
+)
+from aiokclient.network.sasl.oauthbearer import OAuthBearer
+from aiokclient.network.sasl.plain import Plain
+from aiokclient.network.sasl.scram import Scram
 
-__all__ = ["MECHANISMS", "Mechanism", "Sasl"]
+__all__ = [
+    "MAX_CHALLENGE",
+    "MECHANISMS",
+    "ChallengeError",
+    "Compute",
+    "Login",
+    "Mechanism",
+    "Step",
+]
 
-
-class Mechanism(Protocol):
-    """The client's side of one authentication."""
-
-    def step(self, challenge: bytes) -> bytes | None:
-        """Return the next message to the broker, or None when the authentication is complete.
-
-        The first challenge is empty. Raises SaslAuthenticationError for a challenge that the
-        mechanism does not accept.
-        """
-        ...
-
-
-class Sasl(NamedTuple):
-    """The mechanism that a client uses, with its credentials."""
-
-    mechanism: str
-    credentials: Any
-
-    @classmethod
-    def of(cls, security: Security) -> Sasl | None:
-        """Return the mechanism of these security options, or None if they have none."""
-        name = security.sasl_mechanism
-        return None if name is None else cls(name, security)
-
-
-MECHANISMS: dict[str, Callable[[Any], Mechanism]] = {}
+MECHANISMS: dict[str, Callable[[Login], Mechanism]] = {
+    "PLAIN": Plain,
+    "SCRAM-SHA-256": Scram,
+    "SCRAM-SHA-512": Scram,
+    "OAUTHBEARER": OAuthBearer,
+}
 """Mechanisms by their names in Kafka. Each row makes an object for one authentication."""

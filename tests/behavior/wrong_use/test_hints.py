@@ -62,7 +62,7 @@ def test_an_option_of_another_client_as_an_argument_says_what_to_write(
         ("partitioner.class", "Pass a function as partitioner="),
         ("metadata.broker.list", r"is called bootstrap\.servers here"),
         ("queue.buffering.max.ms", r"is called linger\.ms here"),
-        ("sasl.username", "SASL is not available"),
+        ("sasl.username", r"Pass security=SaslScram\(user, password\)"),
         ("interceptor.classes", "There are no interceptors"),
         ("linger_ms", r"Did you mean linger\.ms"),
     ],

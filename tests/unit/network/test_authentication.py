@@ -22,7 +22,8 @@ from aiokclient.errors import (
 )
 from aiokclient.network.connection import BrokerConnection
 from aiokclient.network.diagnosis import NotConnectedError
-from aiokclient.network.sasl import MECHANISMS, Sasl
+from aiokclient.network.login import Sasl
+from aiokclient.network.sasl import MECHANISMS, Login
 from aiokclient.network.setup import ConnectionSettings, open_connection
 from aiokclient.network.transport import TcpConnector
 from aiokclient.protocol import ApiKey
@@ -37,8 +38,8 @@ SECRET = b"sesame"
 class Null:
     """A mechanism that sends one message, and a second one if the broker requests it."""
 
-    def __init__(self, credentials: NullSecurity) -> None:
-        self._messages = [credentials.message, b"again"]
+    def __init__(self, login: Login) -> None:
+        self._messages = [login.credentials.message, b"again"]
 
     def step(self, challenge: bytes) -> bytes | None:
         return self._messages.pop(0) if challenge in (b"", b"more") else None

@@ -1,0 +1,175 @@
+"""The conversion of Kafka's security options to one `security` object."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from aiokclient.config.rules import settle
+from aiokclient.config.security import Plaintext, Security, Tls
+from aiokclient.config.security.jaas import JaasEntry, parse_jaas
+from aiokclient.config.security.sasl import SaslOAuthBearer, SaslPlain, SaslScram
+from aiokclient.config.security.unsecured import PREFIX, UnsecuredTokens
+from aiokclient.errors import ConfigError
+
+__all__ = ["fold_security"]
+
+PROTOCOLS: Final = {"plaintext": "PLAINTEXT", "ssl": "SSL"} | {
+    "sasl_plaintext": "SASL_PLAINTEXT",
+    "sasl_ssl": "SASL_SSL",
+}
+LOGIN: Final = ("sasl_mechanism", "sasl_jaas_config", "sasl_kerberos_service_name")
+"""The options that become part of the `security` object."""
+
+USER_MODULES: Final = ("PlainLoginModule", "ScramLoginModule")
+"""Java's login modules with a user name and a password. Java lets both serve both mechanisms."""
+
+MODULES: Final[Mapping[str, str]] = {
+    "IAMLoginModule": (
+        "Pass security=SaslOAuthBearer(token_provider=...) with the tokens of the package "
+        "aws-msk-iam-sasl-signer-python."
+    ),
+}
+"""Login modules of other vendors, with what to use instead."""
+
+
+def fold_security(config: Any) -> None:
+    """Convert `ssl_` and `sasl_` options to a `security` object. Nothing else reads them."""
+    security: Any = config.security
+    if isinstance(security, ssl.SSLContext):
+        security = Tls(context=security)
+    if not isinstance(security, Security):
+        raise ConfigError(
+            f"security: a {type(security).__name__} is not allowed. It must be Plaintext(), "
+            "Tls(...), an ssl.SSLContext, SaslPlain(...), SaslScram(...), or "
+            "SaslOAuthBearer(...). For a text such as 'SSL' use security_protocol."
+        )
+    protocol = _protocol(config.security_protocol)
+    tls_options = [name for name in type(config).__dataclass_fields__ if _is_given(config, name)]
+    login_options = [name for name in LOGIN if getattr(config, name) is not None]
+    if protocol not in ("ssl", "sasl_ssl") and tls_options:
+        raise ConfigError(f"{tls_options[0]} needs security_protocol=SSL or SASL_SSL.")
+    if protocol not in ("sasl_plaintext", "sasl_ssl") and login_options:
+        raise ConfigError(f"{login_options[0]} needs security_protocol=SASL_SSL or SASL_PLAINTEXT.")
+    if protocol == "plaintext" and security != Plaintext():
+        raise ConfigError(
+            "security_protocol: PLAINTEXT contradicts security. Leave one of them out."
+        )
+    if protocol in ("ssl", "sasl_plaintext", "sasl_ssl"):
+        if security != Plaintext():
+            raise ConfigError(
+                "security_protocol: Give either security or Kafka's ssl_ and sasl_ options, not "
+                "both."
+            )
+        tls = None if protocol == "sasl_plaintext" else _tls(config)
+        security = tls if protocol == "ssl" else _login(config, tls)
+    settle(config, "security", security)
+    for name in ("security_protocol", *tls_options, *LOGIN):
+        settle(config, name, None)
+
+
+def _is_given(config: Any, name: str) -> bool:
+    return name.startswith("ssl_") and getattr(config, name) is not None
+
+
+def _protocol(given: str | None) -> str | None:
+    if given is None:
+        return None
+    protocol = given.lower()
+    if protocol not in PROTOCOLS:
+        *names, last = PROTOCOLS.values()
+        raise ConfigError(
+            f"security_protocol: {given!r} is not allowed. It must be {', '.join(names)}, or "
+            f"{last}."
+        )
+    return protocol
+
+
+def _tls(config: Any) -> Tls:
+    for name in ("ssl_truststore_type", "ssl_keystore_type"):
+        if (getattr(config, name) or "PEM").upper() != "PEM":
+            raise ConfigError(
+                f"{name}: Only PEM is supported. Convert the store with keytool or openssl."
+            )
+    texts = [
+        name
+        for name in ("ssl_keystore_certificate_chain", "ssl_keystore_key")
+        if getattr(config, name) is not None
+    ]
+    if texts and config.ssl_keystore_location is not None:
+        raise ConfigError(f"{texts[0]}: Give either it or ssl_keystore_location, not both.")
+    if len(texts) == 1:
+        raise ConfigError(
+            f"{texts[0]}: ssl_keystore_certificate_chain and ssl_keystore_key need each other."
+        )
+    return Tls(
+        cafile=config.ssl_truststore_location,
+        cadata=config.ssl_truststore_certificates,
+        certfile=config.ssl_keystore_location,
+        certdata=config.ssl_keystore_certificate_chain,
+        keydata=config.ssl_keystore_key,
+        password=config.ssl_key_password,
+        check_hostname=config.ssl_endpoint_identification_algorithm != "",
+    )
+
+
+def _login(config: Any, tls: Tls | None) -> Security:
+    given = config.sasl_mechanism
+    mechanism = (given or "GSSAPI").upper()
+    make = LOGINS.get(mechanism)
+    if make is None:
+        raise ConfigError(
+            f"sasl_mechanism: {given!r} is not allowed. It must be one of {', '.join(LOGINS)}."
+            if given and mechanism != "GSSAPI"
+            else "sasl_mechanism: GSSAPI, which is the default, is not available in this version. "
+            f"It must be one of {', '.join(LOGINS)}."
+        )
+    if config.sasl_jaas_config is None:
+        raise ConfigError(f"sasl_jaas_config: {mechanism} needs it, for its login module.")
+    entry = parse_jaas(config.sasl_jaas_config)
+    if entry.module in MODULES:
+        raise ConfigError(
+            f"sasl_jaas_config: {entry.module} is not available. {MODULES[entry.module]}"
+        )
+    return make(mechanism, entry, tls)
+
+
+def _user(mechanism: str, entry: JaasEntry, tls: Tls | None) -> SaslPlain | SaslScram:
+    _require(mechanism, entry, *USER_MODULES)
+    for name in ("username", "password"):
+        if not entry.options.get(name):
+            raise ConfigError(
+                f"sasl_jaas_config: The option {name} of the login module is missing."
+            )
+    user, password = entry.text("username") or "", entry.options["password"]
+    if mechanism == "PLAIN":
+        return SaslPlain(user, password, tls)
+    return SaslScram(user, password, mechanism, entry.has("tokenauth"), tls)
+
+
+def _token(mechanism: str, entry: JaasEntry, tls: Tls | None) -> SaslOAuthBearer:
+    _require(mechanism, entry, "OAuthBearerLoginModule")
+    if not any(name.startswith(PREFIX) for name in entry.options):
+        raise ConfigError(
+            "sasl_jaas_config: OAuthBearerLoginModule needs unsecuredLogin options here. For "
+            "signed tokens, pass security=SaslOAuthBearer(token_provider=...)."
+        )
+    return SaslOAuthBearer(UnsecuredTokens(entry.options), tls)
+
+
+def _require(mechanism: str, entry: JaasEntry, *modules: str) -> None:
+    if entry.module not in modules:
+        raise ConfigError(
+            f"sasl_jaas_config: The login module does not fit sasl_mechanism={mechanism}, which "
+            f"needs {' or '.join(modules)}."
+        )
+
+
+LOGINS: Final[Mapping[str, Callable[[str, JaasEntry, Tls | None], Security]]] = {
+    "PLAIN": _user,
+    "SCRAM-SHA-256": _user,
+    "SCRAM-SHA-512": _user,
+    "OAUTHBEARER": _token,
+}
+"""For each mechanism, a function that makes the `security` object from a JAAS entry."""

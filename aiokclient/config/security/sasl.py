@@ -1,0 +1,240 @@
+"""Authentication by SASL: one class for each mechanism, with its credentials."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import ssl
+from collections.abc import Awaitable, Callable, Mapping
+from types import MappingProxyType
+from typing import Any, ClassVar, Final, TypeAlias
+
+from aiokclient.config.secret import Secret
+from aiokclient.config.security.scram_keys import ScramKeyCache
+from aiokclient.config.security.tls import Tls
+from aiokclient.errors import ConfigError
+
+__all__ = [
+    "SCRAM_MECHANISMS",
+    "OAuthToken",
+    "SaslOAuthBearer",
+    "SaslPlain",
+    "SaslScram",
+    "TokenProvider",
+]
+
+SCRAM_MECHANISMS: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+
+_TOKEN = re.compile(r"[-_~+/.a-zA-Z0-9]+=*")
+_EXTENSION_NAME = re.compile(r"[A-Za-z]+")
+_EXTENSION_VALUE = re.compile(r"[\x21-\x7e \t\r\n]+")
+
+
+class _Sasl:
+    """What the classes of this module have in common."""
+
+    __slots__ = ()
+
+    tls: Tls | None
+
+    def ssl_context(self) -> ssl.SSLContext | None:
+        """Return a context for the client, or None without TLS. Blocking: call it in a thread.
+
+        Raises ConfigError, which names the file that is missing or cannot be used.
+        """
+        return None if self.tls is None else self.tls.ssl_context()
+
+    def _set(self, **values: Any) -> None:
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, init=False)
+class SaslPlain(_Sasl):
+    """The mechanism PLAIN, which sends the password to the broker.
+
+    Use it with `tls`. Without it, the password can be read in the network.
+    """
+
+    user: str
+    password: Secret = dataclasses.field(repr=False)
+    tls: Tls | None = None
+
+    sasl_mechanism: ClassVar[str] = "PLAIN"
+
+    def __init__(
+        self, user: str, password: str | Secret, tls: Tls | ssl.SSLContext | None = None
+    ) -> None:
+        password = Secret(password)
+        self._set(user=user, password=password, tls=_tls("SaslPlain", tls))
+        _check_credentials("SaslPlain", user, password)
+        if "\0" in user or _has_nul(password):
+            raise ConfigError("SaslPlain: The user and the password must not contain NUL.")
+
+    @property
+    def sasl_identity(self) -> str:
+        """The name of the user in error texts."""
+        return self.user
+
+    def scrub(self, text: str) -> str:
+        """Return a text of a broker without the password."""
+        return self.password.scrub(text)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, init=False)
+class SaslScram(_Sasl):
+    """The mechanism SCRAM-SHA-512 or SCRAM-SHA-256, which does not send the password.
+
+    With `token_auth=True`, the user is the id of a delegation token, and the password is its HMAC
+    in base64 (KIP-48).
+    """
+
+    user: str
+    password: Secret = dataclasses.field(repr=False)
+    mechanism: str = "SCRAM-SHA-512"
+    token_auth: bool = False
+    tls: Tls | None = None
+    keys: ScramKeyCache = dataclasses.field(
+        default_factory=ScramKeyCache, repr=False, compare=False
+    )
+
+    def __init__(
+        self,
+        user: str,
+        password: str | Secret,
+        mechanism: str = "SCRAM-SHA-512",
+        token_auth: bool = False,
+        tls: Tls | ssl.SSLContext | None = None,
+    ) -> None:
+        password = Secret(password)
+        name = mechanism.upper() if isinstance(mechanism, str) else mechanism
+        self._set(user=user, password=password, mechanism=name, token_auth=token_auth)
+        self._set(tls=_tls("SaslScram", tls), keys=ScramKeyCache())
+        _check_credentials("SaslScram", user, password)
+        if name not in SCRAM_MECHANISMS:
+            raise ConfigError(
+                f"SaslScram: mechanism: {mechanism!r} is not allowed. It must be one of "
+                f"{' and '.join(map(repr, SCRAM_MECHANISMS))}."
+            )
+        if not isinstance(token_auth, bool):
+            raise ConfigError("SaslScram: token_auth must be True or False.")
+
+    @property
+    def sasl_mechanism(self) -> str:
+        """The SASL mechanism."""
+        return self.mechanism
+
+    @property
+    def sasl_identity(self) -> str:
+        """The name of the user in error texts."""
+        return self.user
+
+    def scrub(self, text: str) -> str:
+        """Return a text of a broker without the password."""
+        return self.password.scrub(text)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, init=False)
+class OAuthToken:
+    """A token for OAUTHBEARER, which a token provider returns.
+
+    `expires_at_ms` is in milliseconds since the epoch. `principal` is a name for error texts.
+    `extensions` are sent to the broker with the token (KIP-342).
+    """
+
+    token: Secret = dataclasses.field(repr=False)
+    expires_at_ms: int
+    principal: str | None = None
+    extensions: Mapping[str, str] = dataclasses.field(
+        default_factory=lambda: MappingProxyType({}), repr=False
+    )
+
+    def __init__(
+        self,
+        token: str | Secret,
+        expires_at_ms: int,
+        principal: str | None = None,
+        extensions: Mapping[str, str] | None = None,
+    ) -> None:
+        token = Secret(token)
+        extensions = MappingProxyType(dict(extensions or {}))
+        for field in dataclasses.fields(self):
+            object.__setattr__(self, field.name, locals()[field.name])
+        if not (token.is_text and _matches(_TOKEN, token)):
+            raise ConfigError(
+                "OAuthToken: token must be a string of letters, digits, and the characters -._~+/, "
+                "perhaps with = at its end."
+            )
+        if isinstance(expires_at_ms, bool) or not isinstance(expires_at_ms, int):
+            raise ConfigError("OAuthToken: expires_at_ms must be an integer.")
+        if principal is not None and not isinstance(principal, str):
+            raise ConfigError("OAuthToken: principal must be a string or None.")
+        for name, value in extensions.items():
+            if name == "auth" or not (_is(_EXTENSION_NAME, name) and _is(_EXTENSION_VALUE, value)):
+                raise ConfigError(
+                    "OAuthToken: extensions must map names of letters, except 'auth', to printable "
+                    "texts."
+                )
+
+
+TokenProvider: TypeAlias = Callable[[], Awaitable[OAuthToken]]
+"""An async function that returns a token."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, init=False)
+class SaslOAuthBearer(_Sasl):
+    """The mechanism OAUTHBEARER, with the tokens that an async function returns.
+
+    The function `token_provider` is called without arguments and returns an `OAuthToken`. The
+    client calls it once for all its connections, and again before the token expires. If it fails
+    or takes long, the client tries again, and uses the old token until that has expired.
+    """
+
+    token_provider: TokenProvider
+    tls: Tls | None = None
+
+    sasl_mechanism: ClassVar[str] = "OAUTHBEARER"
+    sasl_identity: ClassVar[str | None] = None
+
+    def __init__(
+        self, token_provider: TokenProvider, tls: Tls | ssl.SSLContext | None = None
+    ) -> None:
+        self._set(token_provider=token_provider, tls=_tls("SaslOAuthBearer", tls))
+        if not callable(token_provider):
+            raise ConfigError("SaslOAuthBearer: token_provider must be an async function.")
+
+    def scrub(self, text: str) -> str:
+        """Return the text: this object has no secrets."""
+        return text
+
+
+def _tls(owner: str, given: object) -> Tls | None:
+    if isinstance(given, ssl.SSLContext):
+        return Tls(context=given)
+    if given is None or isinstance(given, Tls):
+        return given
+    raise ConfigError(f"{owner}: tls must be Tls(...), an ssl.SSLContext, or None.")
+
+
+def _check_credentials(owner: str, user: object, password: Secret) -> None:
+    if not (isinstance(user, str) and user and _is_unicode(Secret(user))):
+        raise ConfigError(f"{owner}: user must be a string that is not empty.")
+    if not (password.is_text and password and _is_unicode(password)):
+        raise ConfigError(f"{owner}: password must be a string that is not empty.")
+
+
+def _is(pattern: re.Pattern[str], text: object) -> bool:
+    return isinstance(text, str) and pattern.fullmatch(text) is not None
+
+
+def _matches(pattern: re.Pattern[str], text: Secret) -> bool:
+    return pattern.fullmatch(text.reveal()) is not None
+
+
+def _has_nul(text: Secret) -> bool:
+    return "\0" in text.reveal()
+
+
+def _is_unicode(text: Secret) -> bool:
+    """Return whether the text has no half of a surrogate pair, which UTF-8 cannot express."""
+    return not any("\ud800" <= character <= "\udfff" for character in text.reveal())

@@ -1,0 +1,58 @@
+"""The keys of SCRAM, which follow from a password, and the cache that keeps them."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from typing import Any, Final, TypeAlias
+
+__all__ = ["ScramKeyCache", "ScramKeys"]
+
+KEPT: Final = 16
+"""The maximum number of keys in a cache. The brokers of a cluster usually share one."""
+
+Derivation: TypeAlias = tuple[str, bytes, int]
+"""The hash, the salt, and the number of iterations by which keys follow from a password."""
+
+
+class ScramKeys:
+    """The client's and the broker's key of one user (RFC 5802). They are secrets."""
+
+    __slots__ = ("_client", "_hash", "_server", "_stored")
+
+    def __init__(self, hash_name: str, salted_password: bytes) -> None:
+        self._hash = hash_name
+        self._client = hmac.digest(salted_password, b"Client Key", hash_name)
+        self._stored = hashlib.new(hash_name, self._client).digest()
+        self._server = hmac.digest(salted_password, b"Server Key", hash_name)
+
+    def proof(self, messages: bytes) -> bytes:
+        """Return the client's proof for the messages of an authentication."""
+        signature = hmac.digest(self._stored, messages, self._hash)
+        return bytes(ours ^ theirs for ours, theirs in zip(self._client, signature, strict=True))
+
+    def signature(self, messages: bytes) -> bytes:
+        """Return the broker's signature for the messages of an authentication."""
+        return hmac.digest(self._server, messages, self._hash)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError("The keys of SCRAM cannot be pickled.")
+
+
+class ScramKeyCache:
+    """The keys of one password, by the parameters that a broker has sent."""
+
+    __slots__ = ("_keys",)
+
+    def __init__(self) -> None:
+        self._keys: dict[Derivation, ScramKeys] = {}
+
+    def get(self, derivation: Derivation) -> ScramKeys | None:
+        """Return the keys, or None if they must be computed."""
+        return self._keys.get(derivation)
+
+    def keep(self, derivation: Derivation, keys: ScramKeys) -> None:
+        """Store keys. The oldest ones are dropped when there are too many."""
+        self._keys[derivation] = keys
+        while len(self._keys) > KEPT:
+            del self._keys[next(iter(self._keys))]

@@ -1,0 +1,157 @@
+"""Connections without SASL: plaintext or TLS."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import ssl
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import ClassVar
+
+from aiokclient.config.secret import Secret
+from aiokclient.errors import ConfigError
+
+__all__ = ["Plaintext", "Tls"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Plaintext:
+    """No encryption and no authentication."""
+
+    sasl_mechanism: ClassVar[str | None] = None
+    """The SASL mechanism, for which this object has the credentials, or None."""
+    sasl_identity: ClassVar[str | None] = None
+    """The name of the user in error texts, or None without SASL or if it is not known."""
+
+    def ssl_context(self) -> None:
+        """Return None: connections are not encrypted."""
+
+    def scrub(self, text: str) -> str:
+        """Return a text of a broker without the secrets of this object."""
+        return text
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, init=False)
+class Tls:
+    """TLS, which by default trusts the certificates of the operating system.
+
+    `cafile` or `cadata` has other trusted certificates. `certfile` and `keyfile` authenticate the
+    client. They are PEM files, and `certfile` may also contain the key. `certdata` and `keydata`
+    have their contents instead. `password` decrypts the key. With `check_hostname=False`, the
+    certificate chain is still verified. A `context` replaces all other arguments.
+    """
+
+    cafile: str | None = None
+    cadata: Secret | None = dataclasses.field(default=None, repr=False)
+    certfile: str | None = None
+    keyfile: str | None = None
+    certdata: Secret | None = dataclasses.field(default=None, repr=False)
+    keydata: Secret | None = dataclasses.field(default=None, repr=False)
+    password: Secret | None = dataclasses.field(default=None, repr=False)
+    check_hostname: bool = True
+    context: ssl.SSLContext | None = None
+
+    sasl_mechanism: ClassVar[str | None] = None
+    """The SASL mechanism, as in `Plaintext`."""
+    sasl_identity: ClassVar[str | None] = None
+    """The name of the user, as in `Plaintext`."""
+
+    def __init__(
+        self,
+        *,
+        cafile: str | None = None,
+        cadata: str | Secret | None = None,
+        certfile: str | None = None,
+        keyfile: str | None = None,
+        certdata: str | Secret | None = None,
+        keydata: str | Secret | None = None,
+        password: str | Secret | None = None,
+        check_hostname: bool = True,
+        context: ssl.SSLContext | None = None,
+    ) -> None:
+        cadata, password = Secret.of(cadata), Secret.of(password)
+        certdata, keydata = Secret.of(certdata), Secret.of(keydata)
+        given = locals()
+        for field in dataclasses.fields(self):
+            object.__setattr__(self, field.name, given[field.name])
+        self._check()
+
+    def _check(self) -> None:
+        names = ("cafile", "cadata", "certfile", "keyfile", "certdata", "keydata", "password")
+        given = {name for name in names if getattr(self, name) is not None}
+        if self.context is not None and given:
+            raise ConfigError("Tls: Give either context or the files, not both.")
+        for name in ("cadata", "certdata", "keydata", "password"):
+            if name in given and not getattr(self, name).is_text:
+                raise ConfigError(f"Tls: {name} must be a string or None.")
+        if given >= {"certfile", "certdata"}:
+            raise ConfigError("Tls: Give either certfile or certdata, not both.")
+        if not given & {"certfile", "certdata"} and given & {"keyfile", "keydata", "password"}:
+            raise ConfigError(
+                "Tls: keyfile, keydata, and password need certfile or certdata, the client's "
+                "certificate."
+            )
+
+    def scrub(self, text: str) -> str:
+        """Return a text of a broker without the secrets of this object."""
+        return text
+
+    def ssl_context(self) -> ssl.SSLContext:
+        """Return a context for the client. Blocking, because it reads files: call it in a thread.
+
+        Raises ConfigError, which names the file that is missing or cannot be used.
+        """
+        if self.context is not None:
+            return self.context
+        context = self._trusting()
+        context.check_hostname = self.check_hostname
+        if self.certfile is not None or self.certdata is not None:
+            self._load_own_certificate(context)
+        return context
+
+    def _trusting(self) -> ssl.SSLContext:
+        try:
+            return ssl.create_default_context(
+                cafile=self.cafile, cadata=None if self.cadata is None else self.cadata.reveal()
+            )
+        except (OSError, ValueError) as error:  # OSError includes ssl.SSLError.
+            where = self.cafile or "cadata"
+            raise ConfigError(
+                f"The trusted certificates in {where} cannot be loaded ({error}). They must be "
+                "in a readable file in PEM format."
+            ) from error
+
+    def _load_own_certificate(self, context: ssl.SSLContext) -> None:
+        certificate = self.certfile or "certdata"
+        key = self.keyfile or ("keydata" if self.keydata is not None else certificate)
+        # Without this password, OpenSSL would prompt for one on the terminal and block.
+        password = self.password or Secret("")
+        try:
+            with ExitStack() as files:
+                certfile, keyfile = self.certfile, self.keyfile
+                if self.certdata is not None:
+                    certfile = files.enter_context(_file(self.certdata))
+                if self.keydata is not None:
+                    keyfile = files.enter_context(_file(self.keydata))
+                assert certfile is not None
+                context.load_cert_chain(certfile, keyfile, password.reveal)
+        except (OSError, ValueError) as error:
+            raise ConfigError(
+                f"The client's certificate in {certificate} or its key in "
+                f"{key} cannot be loaded ({error}). Both must be in PEM "
+                "format, and an encrypted key needs its password."
+            ) from error
+
+
+@contextmanager
+def _file(content: Secret) -> Iterator[str]:
+    """Write a secret to a file that only this user can read, because OpenSSL reads only files."""
+    descriptor, path = tempfile.mkstemp(prefix="aiokclient-", suffix=".pem")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content.encode())
+        yield path
+    finally:
+        os.unlink(path)

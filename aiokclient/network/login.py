@@ -1,0 +1,94 @@
+"""The SASL logins of one client: its mechanism, its credentials, and its token."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aiokclient.clock import Clock
+from aiokclient.config import ClientConfig
+from aiokclient.config.security import OAuthToken, SaslOAuthBearer, Security
+from aiokclient.log import ClientLog
+from aiokclient.network.sasl import Login
+from aiokclient.network.sasl.tokens import Refreshing, Spawn, TokenSource
+from aiokclient.policy import Backoff
+
+__all__ = ["Sasl", "token_source"]
+
+READABLE = {
+    "PLAIN": "the password",
+    "OAUTHBEARER": "the token",
+}
+"""Mechanisms that send a secret itself to the broker, with the secret."""
+
+
+class Sasl:
+    """The mechanism with which a client logs in to every broker."""
+
+    def __init__(self, mechanism: str, credentials: Any, tokens: TokenSource | None = None) -> None:
+        self.mechanism = mechanism
+        self.encrypted = getattr(credentials, "tls", None) is not None
+        """Whether the connections use TLS."""
+        self._credentials = credentials
+        self._tokens = tokens
+
+    @classmethod
+    def of(cls, security: Security, tokens: TokenSource | None = None) -> Sasl | None:
+        """Return the mechanism of these security options, or None if they have none."""
+        name = security.sasl_mechanism
+        return None if name is None else cls(name, security, tokens)
+
+    def warn(self, log: ClientLog) -> None:
+        """Log a warning if others in the network can read the credentials."""
+        secret = READABLE.get(self.mechanism)
+        if secret is not None and not self.encrypted:
+            log.warning(
+                "%s without TLS sends %s unencrypted. Use tls=Tls() (security_protocol=SASL_SSL).",
+                self.mechanism,
+                secret,
+                extra={"event": "credentials_unencrypted"},
+            )
+
+    async def login(self, host: str, timeout_s: float) -> Login:
+        """Return the inputs of one authentication, with a token if the mechanism needs one.
+
+        Raises TokenProviderError if there is no token within `timeout_s` seconds.
+        """
+        token = None if self._tokens is None else await self._tokens.get(timeout_s)
+        return Login(self._credentials, host, token)
+
+    def user_of(self, login: Login) -> str | None:
+        """Return the name of the user for error texts, or None if it is not known."""
+        token: OAuthToken | None = login.token
+        return self._credentials.sasl_identity if token is None else token.principal
+
+    def scrub(self, text: str, login: Login) -> str:
+        """Return a text of a broker without the secrets of the login."""
+        if login.token is not None:
+            text = login.token.token.scrub(text)
+        scrubbed: str = self._credentials.scrub(text)
+        return scrubbed
+
+
+def token_source(
+    config: ClientConfig, clock: Clock, spawn: Spawn, log: ClientLog
+) -> TokenSource | None:
+    """Return the source of tokens for the client with these options, or None without tokens."""
+    security = config.security
+    if not isinstance(security, SaslOAuthBearer):
+        return None
+    return TokenSource(
+        security.token_provider,
+        refreshing=Refreshing(
+            config.sasl_login_refresh_window_factor,
+            config.sasl_login_refresh_window_jitter,
+            config.sasl_login_refresh_min_period_seconds,
+            config.sasl_login_refresh_buffer_seconds,
+        ),
+        backoff=Backoff(
+            config.sasl_login_retry_backoff_ms / 1000, config.sasl_login_retry_backoff_max_ms / 1000
+        ),
+        attempt_s=config.request_timeout_ms / 1000,
+        clock=clock,
+        spawn=spawn,
+        log=log,
+    )

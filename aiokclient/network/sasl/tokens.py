@@ -1,0 +1,220 @@
+"""The tokens of OAUTHBEARER: one owner task fetches them for all connections of a client.
+
+    no token ──fetch──▶ token in use ──refresh time──▶ fetch, token still in use ──▶ token in use
+        ▲                                                   │ fails: again, with backoff
+        └───────────────── the token has expired ◀──────────┘
+
+The task begins when a connection needs the first token. From then on, it fetches the next token
+before the current one expires, at the time that the options `sasl_login_refresh_` determine. The
+provider is called once at a time. If it fails or does not return in time, it is called again, with
+backoff, and the current token remains in use until it expires.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, Protocol
+
+from aiokclient.background import new_task
+from aiokclient.clock import Clock
+from aiokclient.config.security import OAuthToken
+from aiokclient.config.security.sasl import TokenProvider
+from aiokclient.errors import TokenProviderError
+from aiokclient.log import ClientLog
+from aiokclient.policy import Backoff
+
+__all__ = ["Refreshing", "TokenSource"]
+
+RETRIEVED: Final = "The token provider did not return a token within {:.1f} s."
+
+
+class Spawn(Protocol):
+    """A function that starts a background task of a supervisor."""
+
+    def __call__(self, function: Any, *args: Any, name: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Refreshing:
+    """The times of refreshes, as in Kafka's Java clients. See the options of the same names."""
+
+    window_factor: float = 0.8
+    window_jitter: float = 0.05
+    min_period_s: float = 60
+    buffer_s: float = 300
+
+    def delay_s(self, life_s: float, random: float) -> float:
+        """Return the seconds until a token that lives for `life_s` seconds is to be refreshed.
+
+        `random` is between 0 and 1.
+        """
+        proposed_s = life_s * min(self.window_factor + self.window_jitter * random, 1.0)
+        if self.min_period_s + self.buffer_s > life_s:
+            return proposed_s  # The token lives too short for the two limits.
+        return max(self.min_period_s, min(proposed_s, life_s - self.buffer_s))
+
+
+class TokenSource:
+    """The token of one client, which `get` returns as long as it has not expired.
+
+    `attempt_s` is the time limit of one call of the provider, in seconds.
+    """
+
+    def __init__(
+        self,
+        provider: TokenProvider,
+        *,
+        refreshing: Refreshing,
+        backoff: Backoff,
+        attempt_s: float,
+        clock: Clock,
+        spawn: Spawn,
+        log: ClientLog,
+    ) -> None:
+        self._provider = provider
+        self._refreshing = refreshing
+        self._backoff = backoff
+        self._attempt_s = attempt_s
+        self._clock = clock
+        self._spawn = spawn
+        self._log = log
+        self._token: OAuthToken | None = None
+        self._running = False
+        self._needed = asyncio.Event()
+        self._waiters: list[asyncio.Future[OAuthToken]] = []
+        self._error: TokenProviderError | None = None
+        self._began: float | None = None
+        """The time at which the provider was called first without a result, or None."""
+
+    async def get(self, timeout_s: float) -> OAuthToken:
+        """Return a token that has not expired, perhaps after the provider has returned it.
+
+        Raises TokenProviderError if the next call of the provider fails, or if there is no token
+        within `timeout_s` seconds.
+        """
+        token = self._usable()
+        if token is not None:
+            return token
+        waiter: asyncio.Future[OAuthToken] = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        if not self._running:
+            self._running = True
+            self._spawn(self._own, name="tokens")
+        self._needed.set()
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await waiter
+        except TimeoutError:
+            raise TokenProviderError(RETRIEVED.format(timeout_s)) from self._error
+        finally:
+            if waiter in self._waiters:
+                self._waiters.remove(waiter)
+
+    @property
+    def problem(self) -> TokenProviderError | None:
+        """The reason why there is no token, or None if there is one or none was needed yet."""
+        if self._usable() is not None or self._began is None:
+            return None
+        if self._error is not None:
+            return self._error
+        return TokenProviderError(RETRIEVED.format(self._clock.monotonic() - self._began))
+
+    def _usable(self) -> OAuthToken | None:
+        token = self._token
+        return token if token is not None and self._life_s(token) > 0 else None
+
+    def _life_s(self, token: OAuthToken) -> float:
+        return (token.expires_at_ms - self._clock.time_ms()) / 1000
+
+    async def _own(self) -> None:
+        """Keep a token as long as the client is open."""
+        failures = 0
+        while True:
+            self._needed.clear()
+            if self._began is None:
+                self._began = self._clock.monotonic()
+            try:
+                token = await self._fetch()
+            except TokenProviderError as error:
+                self._failed(error)
+                delay_s = self._backoff.delay(failures, self._clock.rng)
+                failures += 1
+                await asyncio.sleep(delay_s)
+            else:
+                failures = 0
+                self._fetched(token)
+                random = self._clock.rng.random()
+                await self._pause(self._refreshing.delay_s(self._life_s(token), random))
+
+    async def _pause(self, delay_s: float) -> None:
+        """Wait until the next refresh, or until a connection needs a token that has not expired.
+
+        The second is the case after the machine was suspended, or its clock was corrected.
+        """
+        try:
+            async with asyncio.timeout(delay_s):
+                await self._needed.wait()
+        except TimeoutError:
+            pass
+
+    async def _fetch(self) -> OAuthToken:
+        loop = asyncio.get_running_loop()
+        call = new_task(loop, self._call(), name="token provider")
+        try:
+            await asyncio.wait([call], timeout=self._attempt_s)
+        finally:
+            done = call.done()
+            if not done:
+                # It is not awaited, because it may ignore the cancellation.
+                call.cancel()
+                call.add_done_callback(partial(_retrieve))
+        if not done:
+            raise TokenProviderError(RETRIEVED.format(self._attempt_s))
+        if call.cancelled():
+            raise TokenProviderError("The token provider was cancelled.")
+        error = call.exception()
+        if isinstance(error, Exception):
+            raise TokenProviderError(
+                f"The token provider raised {type(error).__name__}."
+            ) from error
+        return self._checked(call.result())
+
+    async def _call(self) -> Any:
+        return await self._provider()
+
+    def _checked(self, token: Any) -> OAuthToken:
+        if not isinstance(token, OAuthToken):
+            raise TokenProviderError(
+                f"The token provider returned a {type(token).__name__}, not an OAuthToken."
+            )
+        if self._life_s(token) <= 0:
+            raise TokenProviderError("The token provider returned a token that has expired.")
+        return token
+
+    def _fetched(self, token: OAuthToken) -> None:
+        self._token, self._error, self._began = token, None, None
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(token)
+
+    def _failed(self, error: TokenProviderError) -> None:
+        self._error = error
+        self._log.warning(
+            "%s%s",
+            error.message,
+            " The current token remains in use." if self._usable() else "",
+            extra={"event": "token_failed"},
+        )
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_exception(error)
+                waiter.exception()  # Mark it as retrieved, in case that nothing waits any more.
+
+
+def _retrieve(call: asyncio.Task[Any]) -> None:
+    if not call.cancelled():
+        call.exception()

@@ -1,0 +1,255 @@
+"""SCRAM: the examples of the standards, every check of the broker's messages, and random bytes."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import pickle
+from base64 import b64decode, b64encode
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiokclient import SaslScram
+from aiokclient.errors import SaslAuthenticationError
+from aiokclient.network.sasl import MECHANISMS, ChallengeError, Compute, Login
+from aiokclient.network.sasl import scram as module
+from aiokclient.network.sasl.saslprep import saslprep
+from aiokclient.network.sasl.scram import Scram
+
+NONCE = "rOprNGfwEbeRWgbNEkqO"
+SERVER_NONCE = f"{NONCE}%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
+SALT = "W22ZaJ0SNY7soEsUEjb6gQ=="
+FIRST = f"r={SERVER_NONCE},s={SALT},i=4096".encode()
+FINAL = b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
+
+
+def scram(security: Any = None, nonce: str = NONCE) -> Scram:
+    return Scram(Login(security or SaslScram("user", "pencil", "SCRAM-SHA-256")), nonce)
+
+
+def run(step: Any) -> Any:
+    """Do the work of a step in this thread, and return its message."""
+    while isinstance(step, Compute):
+        step = step.then(step.work())
+    return step
+
+
+def test_the_example_of_rfc_7677_is_reproduced() -> None:
+    client = scram()
+    assert client.step(b"") == f"n,,n=user,r={NONCE}".encode()
+    proof = run(client.step(FIRST)).decode()
+    assert proof == f"c=biws,r={SERVER_NONCE},p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
+    assert client.step(FINAL) is None
+
+
+def test_the_example_of_rfc_5802_is_reproduced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(module.HASHES, "SCRAM-SHA-256", "sha1")
+    nonce = "fyko+d2lbbFgONRv9qkxdawL"
+    both = f"{nonce}3rfcNHYJY1ZVvWVs7j"
+    client = scram(nonce=nonce)
+    assert client.step(b"") == f"n,,n=user,r={nonce}".encode()
+    answer = run(client.step(f"r={both},s=QSXCR+Q6sek8bf92,i=4096".encode())).decode()
+    assert answer == f"c=biws,r={both},p=v0X8v3Bz2T0CJGbJQyF0X+HI4Ts="
+    assert client.step(b"v=rmF9pqV8S7suAoZWja4dJRkFsKQ=") is None
+
+
+class Server:
+    """The other side, written from RFC 5802 alone."""
+
+    def __init__(self, password: str, hash_name: str, iterations: int = 4096) -> None:
+        self.salt, self.hash, self.iterations = b"salt of a user", hash_name, iterations
+        raw = password.encode()
+        self.salted = hashlib.pbkdf2_hmac(hash_name, raw, self.salt, iterations)
+        self.bare = self.first = ""
+
+    def challenge(self, message: bytes) -> bytes:
+        self.bare = message.decode().removeprefix("n,,")
+        nonce = self.bare.partition(",r=")[2].partition(",")[0]
+        salt = b64encode(self.salt).decode()
+        self.first = f"r={nonce}and-more,s={salt},i={self.iterations}"
+        return self.first.encode()
+
+    def mac(self, key: bytes, text: bytes) -> bytes:
+        return hmac.digest(key, text, self.hash)
+
+    def verify(self, message: bytes) -> bytes:
+        without, _, proof = message.decode().rpartition(",p=")
+        texts = f"{self.bare},{self.first},{without}".encode()
+        stored = hashlib.new(self.hash, self.mac(self.salted, b"Client Key")).digest()
+        signature = self.mac(stored, texts)
+        key = bytes(a ^ b for a, b in zip(b64decode(proof), signature, strict=True))
+        assert hashlib.new(self.hash, key).digest() == stored, "wrong password"
+        server = self.mac(self.mac(self.salted, b"Server Key"), texts)
+        return b"v=" + b64encode(server)
+
+
+TEXTS = st.text(st.characters(min_codepoint=32, max_codepoint=126), min_size=1, max_size=40)
+
+
+@given(user=TEXTS, password=TEXTS, name=st.sampled_from(sorted(module.HASHES)))
+def test_any_user_and_password_agree_with_the_other_side(
+    user: str, password: str, name: str
+) -> None:
+    client = Scram(Login(SaslScram(user, password, name)))
+    server = Server(password, module.HASHES[name])
+    first = client.step(b"")
+    assert isinstance(first, bytes)
+    named = server.challenge(first)
+    assert server.bare.split(",")[0][2:].replace("=2C", ",").replace("=3D", "=") == user
+    assert client.step(server.verify(run(client.step(named)))) is None
+
+
+def test_a_comma_and_an_equals_sign_in_the_user_are_escaped() -> None:
+    client = scram(SaslScram("a=b,c", "p", "SCRAM-SHA-256"))
+    assert client.step(b"") == f"n,,n=a=3Db=2Cc,r={NONCE}".encode()
+
+
+def test_a_delegation_token_is_marked_by_an_extension() -> None:
+    client = scram(SaslScram("id", "hmac", "SCRAM-SHA-256", token_auth=True))
+    assert client.step(b"") == f"n,,n=id,r={NONCE},tokenauth=true".encode()
+
+
+def test_the_keys_are_computed_once_for_a_salt_and_iterations() -> None:
+    security = SaslScram("user", "pencil", "SCRAM-SHA-256")
+    for expected in (Compute, bytes):
+        client = scram(security)
+        client.step(b"")
+        step = client.step(FIRST)
+        assert isinstance(step, expected)
+        run(step)
+        assert client.step(FINAL) is None
+    client = scram(security)
+    client.step(b"")
+    assert isinstance(client.step(FIRST.replace(b"4096", b"4097")), Compute)
+
+
+def test_kept_keys_are_bounded_and_hidden() -> None:
+    security = SaslScram("user", "pencil", "SCRAM-SHA-256")
+    for number in range(40):
+        security.keys.keep(("sha256", bytes([number]), 4096), module.ScramKeys("sha256", b"s"))
+    assert security.keys.get(("sha256", b"\0", 4096)) is None
+    keys = security.keys.get(("sha256", bytes([39]), 4096))
+    assert keys is not None
+    with pytest.raises(TypeError, match="cannot be pickled"):
+        pickle.dumps(keys)
+
+
+@pytest.mark.parametrize(
+    ("challenge", "text"),
+    [
+        (FIRST.replace(b"i=4096", b"i=4095"), "from 4096 to 1000000"),
+        (FIRST.replace(b"i=4096", b"i=1000001"), "from 4096 to 1000000"),
+        (FIRST.replace(b"i=4096", b"i=99999999999999999999"), "malformed"),
+        (FIRST.replace(b"i=4096", b"i=-1"), "malformed"),
+        (FIRST.replace(b"r=r", b"r=x"), "nonce"),
+        (f"r={NONCE},s={SALT},i=4096".encode(), "nonce"),
+        (f"r={SERVER_NONCE},s=====,i=4096".encode(), "base64"),
+        (f"r={SERVER_NONCE},s=a,i=4096".encode(), "base64"),
+        (b"m=ext," + FIRST, "malformed"),
+        (b"", "malformed"),
+        (b"\xff\xfe", "UTF-8"),
+        (b"e=unknown-user", "unknown-user"),
+    ],
+)
+def test_a_bad_first_message_of_the_broker_is_refused(challenge: bytes, text: str) -> None:
+    client = scram()
+    client.step(b"")
+    with pytest.raises(ChallengeError, match=text):
+        client.step(challenge)
+    with pytest.raises(ChallengeError, match="does not expect"):
+        client.step(FIRST)
+
+
+@pytest.mark.parametrize(
+    ("challenge", "text"),
+    [
+        (b"v=" + b64encode(b"\0" * 32), "does not know the password"),
+        (b"v=" + b64encode(b"short"), "does not know the password"),
+        (b"v=%%%", "malformed"),
+        (b"v=a", "base64"),
+        (b"", "malformed"),
+        (b"e=invalid-proof", "invalid-proof"),
+    ],
+)
+def test_a_bad_last_message_of_the_broker_is_refused(challenge: bytes, text: str) -> None:
+    client = scram()
+    client.step(b"")
+    run(client.step(FIRST))
+    with pytest.raises(ChallengeError, match=text):
+        client.step(challenge)
+
+
+def test_a_broker_that_skips_its_signature_is_refused() -> None:
+    client = scram()
+    client.step(b"")
+    run(client.step(FIRST))
+    assert client.step(FINAL) is None
+    with pytest.raises(ChallengeError, match="does not expect"):
+        client.step(b"")
+
+
+CHALLENGES = st.lists(
+    st.binary(max_size=200)
+    | st.sampled_from([b"", FIRST, FINAL])
+    | st.text(alphabet="rsievm=,0123456789+/abc", max_size=80).map(str.encode),
+    max_size=5,
+)
+
+
+@pytest.mark.fuzz
+@given(challenges=CHALLENGES, name=st.sampled_from(sorted(MECHANISMS)))
+def test_any_bytes_give_a_message_or_a_typed_error(challenges: list[bytes], name: str) -> None:
+    from aiokclient import OAuthToken
+
+    token = OAuthToken("a.b.c", 1)
+    credentials = SaslScram("user", "pencil", "SCRAM-SHA-256")
+    mechanism = MECHANISMS[name](Login(credentials, "host", token))
+    step: Any = b""
+    refused = None
+    for challenge in [b"", *challenges]:
+        try:
+            step = run(mechanism.step(challenge))
+        except SaslAuthenticationError as error:
+            refused = error
+            break
+        if step is None:
+            return
+        assert isinstance(step, bytes)
+    assert refused is None or len(str(refused)) < 2000
+
+
+# -- SASLprep ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "prepared"),
+    [
+        ("I\u00adX", "IX"),
+        ("user", "user"),
+        ("USER", "USER"),
+        ("\u00aa", "a"),
+        ("\u2168", "IX"),
+        ("a\u00a0b", "a b"),
+        ("", ""),
+        ("\U0001f600", "\U0001f600"),
+    ],
+)
+def test_saslprep_prepares_the_examples_of_rfc_4013(text: str, prepared: str) -> None:
+    assert saslprep(text) == prepared
+
+
+@pytest.mark.parametrize("text", ["\u0007", "\u0627\u0031", "\ue000", "\u0627a\u0627"])
+def test_saslprep_refuses_what_rfc_4013_prohibits(text: str) -> None:
+    with pytest.raises(ValueError, match=r"prohibited|mixed"):
+        saslprep(text)
+
+
+def test_a_password_is_prepared_unless_saslprep_prohibits_it() -> None:
+    for password, used in (("I\u00adX", "IX"), ("a\u0007b", "a\u0007b")):
+        client = Scram(Login(SaslScram("user", password)))
+        server = Server(used, "sha512")
+        challenge = server.challenge(run(client.step(b"")))
+        assert client.step(server.verify(run(client.step(challenge)))) is None

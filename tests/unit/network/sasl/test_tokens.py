@@ -1,0 +1,202 @@
+"""The owner of tokens: one fetch at a time, refreshes before the expiry, and failing providers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from aiokclient import OAuthToken
+from aiokclient.cluster.supervisor import Supervisor
+from aiokclient.errors import TokenProviderError
+from aiokclient.log import ClientLog
+from aiokclient.network.sasl.tokens import Refreshing, TokenSource
+from aiokclient.policy import Backoff
+from aiokclient.testing import Simulation
+
+Provider = Callable[[], Coroutine[Any, Any, Any]]
+
+
+class Provided:
+    """A token provider whose tokens live for `life_s` seconds, and that counts its calls."""
+
+    def __init__(self, sim: Any, life_s: float = 1000.0) -> None:
+        self.clock, self.life_s = sim.clock, life_s
+        self.times: list[float] = []
+        self.running = 0
+        self.failing: Provider | None = None
+
+    async def __call__(self) -> Any:
+        self.times.append(self.clock.monotonic())
+        self.running += 1
+        assert self.running == 1, "two calls at a time"
+        try:
+            await asyncio.sleep(0.1)
+            if self.failing is not None:
+                return await self.failing()
+            number, now = len(self.times), self.clock.time_ms()
+            return OAuthToken(f"t{number}", now + int(1000 * self.life_s))
+        finally:
+            self.running -= 1
+
+
+def simulate(main: Callable[[Provided, TokenSource], Coroutine[Any, Any, None]]) -> None:
+    async def run(sim: Any) -> None:
+        supervisor = Supervisor("test")
+        await supervisor.start()
+        provided = Provided(sim)
+        source = TokenSource(
+            provided,
+            refreshing=Refreshing(),
+            backoff=Backoff(0.1, 10.0),
+            attempt_s=5.0,
+            clock=sim.clock,
+            spawn=supervisor.spawn,
+            log=ClientLog("test", "test"),
+        )
+        try:
+            await main(provided, source)
+            assert supervisor.failure is None
+        finally:
+            await supervisor.stop()
+
+    Simulation(3).run(run)
+
+
+def name_of(token: OAuthToken) -> str:
+    return token.token.reveal()
+
+
+def test_all_connections_share_one_fetch() -> None:
+    async def main(provided: Provided, source: TokenSource) -> None:
+        tokens = await asyncio.gather(*(source.get(10) for _ in range(20)))
+        assert {name_of(token) for token in tokens} == {"t1"}
+        assert name_of(await source.get(10)) == "t1"
+        assert len(provided.times) == 1
+
+    simulate(main)
+
+
+def test_a_token_is_refreshed_before_it_expires() -> None:
+    async def main(provided: Provided, source: TokenSource) -> None:
+        await source.get(10)
+        await asyncio.sleep(640)
+        assert len(provided.times) == 1
+        await asyncio.sleep(61)  # 300 seconds before its end, although 80% are later.
+        assert name_of(await source.get(0)) == "t2"
+        await asyncio.sleep(7_000)
+        assert len(provided.times) == 11
+
+    simulate(main)
+
+
+@pytest.mark.parametrize(
+    ("life_s", "random", "delay_s"),
+    [
+        (1000, 0, 700),
+        (10_000, 0, 8000),
+        (10_000, 1, 8500),
+        (100, 0, 80),
+        (100, 1, 85),
+        (361, 0, 61),
+    ],
+)
+def test_refresh_times_are_those_of_javas_clients(
+    life_s: float, random: float, delay_s: float
+) -> None:
+    assert Refreshing().delay_s(life_s, random) == pytest.approx(delay_s)
+
+
+async def fails() -> Any:
+    raise ValueError("no server")
+
+
+async def hangs() -> Any:
+    await asyncio.sleep(10_000)
+
+
+async def ignores_cancellation() -> Any:
+    for _ in range(3):
+        try:
+            await asyncio.sleep(10_000)
+        except asyncio.CancelledError:
+            pass
+
+
+async def returns_garbage() -> Any:
+    return "a token"
+
+
+async def is_cancelled() -> Any:
+    raise asyncio.CancelledError
+
+
+async def returns_an_expired_token() -> Any:
+    return OAuthToken("old", 5)
+
+
+FAILURES = [
+    (fails, "raised ValueError"),
+    (hangs, "did not return a token within 5.0 s"),
+    (returns_garbage, "returned a str"),
+    (is_cancelled, "was cancelled"),
+    (returns_an_expired_token, "has expired"),
+]
+
+
+@pytest.mark.parametrize(("failing", "text"), FAILURES)
+def test_a_failing_provider_is_called_again_with_backoff(failing: Provider, text: str) -> None:
+    async def main(provided: Provided, source: TokenSource) -> None:
+        provided.failing = failing
+        for _ in range(3):
+            with pytest.raises(TokenProviderError, match=text) as caught:
+                await source.get(30)
+            assert caught.value.retriable
+        assert isinstance(caught.value.__cause__, ValueError) == (failing is fails)
+        assert source.problem is not None
+        assert text in str(source.problem)
+        await asyncio.sleep(200)
+        assert len(provided.times) < 50, "the provider is called in a hot loop"
+        provided.failing = None
+        assert name_of(await source.get(30))[0] == "t"
+        assert source.problem is None
+
+    simulate(main)
+
+
+def test_a_token_stays_in_use_until_it_expires_while_the_provider_fails() -> None:
+    async def main(provided: Provided, source: TokenSource) -> None:
+        await source.get(10)
+        provided.failing = fails
+        await asyncio.sleep(990)
+        assert len(provided.times) > 10
+        assert name_of(await source.get(10)) == "t1"
+        await asyncio.sleep(20)
+        with pytest.raises(TokenProviderError, match="raised ValueError"):
+            await source.get(30)
+
+    simulate(main)
+
+
+def test_a_connection_waits_no_longer_than_its_time_limit() -> None:
+    async def main(provided: Provided, source: TokenSource) -> None:
+        provided.failing = hangs
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        with pytest.raises(TokenProviderError, match=r"within 2\.0 s"):
+            await source.get(2)
+        assert loop.time() - began == pytest.approx(2)
+        assert source.problem is not None
+
+    simulate(main)
+
+
+def test_a_token_that_expired_unnoticed_is_replaced_at_once() -> None:
+    async def main(provided: Provided, source: TokenSource) -> None:
+        token = await source.get(10)
+        object.__setattr__(token, "expires_at_ms", 1)  # As if the clock had been corrected.
+        assert name_of(await source.get(10)) == "t2"
+
+    simulate(main)
