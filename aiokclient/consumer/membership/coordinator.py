@@ -14,20 +14,19 @@ import anyio
 from aiokclient.background import Callbacks
 from aiokclient.consumer.membership.base import Membership, MembershipParts
 from aiokclient.consumer.membership.classic import ClassicMembership
+from aiokclient.consumer.membership.health import MembershipHealth
 from aiokclient.consumer.membership.initial_offsets import InitialOffsets
 from aiokclient.consumer.membership.kip848.membership import Kip848Membership
 from aiokclient.consumer.membership.offsets.auto_commit import AutoCommit
 from aiokclient.consumer.membership.offsets.commits import Commits
 from aiokclient.consumer.membership.offsets.released import ReleasedOffsets
 from aiokclient.consumer.membership.poll_interval import PollIntervalWatch
-from aiokclient.consumer.membership.rebalance_watch import RebalanceWatch
 from aiokclient.consumer.membership.reconciler import PartitionReconciler
 from aiokclient.consumer.membership.rewind.rewind import Bounds, GroupRewinder
 from aiokclient.consumer.state.subscribed_topics import SubscribedTopics
 from aiokclient.consumer.state.wakeup import Wakeup
 from aiokclient.errors import IllegalStateError, UnsupportedVersionError
 from aiokclient.events import Rebalanced
-from aiokclient.group.loop_watch import LoopWatch
 from aiokclient.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -79,7 +78,6 @@ class ConsumerCoordinator:
         self._closed = False
         self._changes = Wakeup()
         self._poll_is_overdue = False
-        self._refusal: tuple[Exception, float] | None = None
         self._cluster = cluster
         self.topics = SubscribedTopics(cluster, config, report=self._report)
         self.commits = Commits(
@@ -119,9 +117,18 @@ class ConsumerCoordinator:
         self._rewinder = self._make_rewinder(bounds, interval_s, check)
         parts = self._membership_parts(config, callbacks)
         self.membership = MEMBERSHIPS[config.group_protocol](parts)
-        self._poll_watch = PollIntervalWatch(read_lock, in_progress, interval_s, self._overdue)
-        self._loop_watch = LoopWatch(cluster.metrics, self.commits.group_id, config.client_id)
-        self._rebalance_watch = RebalanceWatch(cluster, config, subscription, self.membership)
+        self._health = self._make_health(config, interval_s)
+
+    def _make_health(self, config: ConsumerConfig, interval_s: float) -> MembershipHealth:
+        return MembershipHealth(
+            self._cluster,
+            config,
+            self._subscription,
+            self.membership,
+            self.rebalancer,
+            PollIntervalWatch(self._read_lock, self._in_progress, interval_s, self._overdue),
+            self.commits.group_id,
+        )
 
     def _make_rewinder(
         self, bounds: Bounds, patience_s: float, check: Callable[[], None]
@@ -153,7 +160,7 @@ class ConsumerCoordinator:
         )
 
     def _membership_refused(self, error: Exception) -> None:
-        self._refusal = error, self._cluster.clock.monotonic()
+        self._health.refuse(error)
         self._report(error)
 
     def _report(self, error: Exception) -> None:
@@ -170,9 +177,7 @@ class ConsumerCoordinator:
             (self._live, "membership"),
             (self._initial_offsets.run, "initial offsets"),
             (self._auto_commit.run, "automatic commits"),
-            (self._poll_watch.run, "poll interval"),
-            (self._loop_watch.run, "event loop"),
-            (self._rebalance_watch.run, "rebalances"),
+            *self._health.tasks(),
         ):
             self._spawn(run, name=name)
 
@@ -218,26 +223,11 @@ class ConsumerCoordinator:
     def troubles(self) -> list[str]:
         """Return the problems of the membership as texts. Synchronous."""
         found = self.commits.troubles()
-        if self._subscription.subscription:
-            if self._refusal is not None and self._refusal[1] > self.membership.answered_at:
-                found.append(f"the group refuses this consumer: {self._refusal[0]}")
-            silence = self._cluster.clock.monotonic() - self.membership.confirmed_until
-            if self.rebalancer.owned() and 0 <= silence < math.inf:
-                found.append(
-                    f"the coordinator of group {self.commits.group_id} has not answered for the "
-                    f"session timeout and {silence:.0f} s more; no records of the group's "
-                    "partitions are delivered until it does"
-                )
-            mine = [self._poll_watch.trouble, *self.rebalancer.troubles()]
-            found += [text for text in (*mine, self._rebalance_watch.trouble) if text is not None]
-        return found
+        return [*found, *self._health.troubles()] if self._subscription.subscription else found
 
     def refused(self) -> Exception | None:
         """Return the error by which the group refuses this consumer, or None. Synchronous."""
-        refusal = self._refusal
-        if refusal is None or refusal[1] <= self.membership.answered_at:
-            return None
-        return refusal[0]
+        return self._health.refused()
 
     async def rewind(
         self, offsets: Mapping[TopicPartition, int], timeout: float
