@@ -422,7 +422,7 @@ class EmbeddedCluster:
         state.faults.clear()
         groups_of(state).release_all()
         transactions_of(state).release_all()
-        state.unlimited_versions()
+        state.versions.remove_limits()
         state.held.clear()
         state.requests.clear()
         for partition in state.partitions():

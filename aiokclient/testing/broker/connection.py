@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from aiokclient import threads
 from aiokclient.errors import KafkaError
+from aiokclient.protocol import ApiKey
 from aiokclient.protocol.framing import DecodedRequest, FrameReader, ServerFraming
 from aiokclient.segments import write_segments
 from aiokclient.testing.broker.call import Answer, Call
@@ -275,7 +276,9 @@ class BrokerProtocol(asyncio.BufferedProtocol):
             return
         if self._current > _INLINE_BYTES and received.request is not None:
             self._spent.append(received.request)
-        if not (cluster.accepts(self.broker, received) and self._allowed(received)):
+        if not (
+            cluster.versions.accepts(self.broker.node_id, received) and self._allowed(received)
+        ):
             self.abort()
             return
         cluster.received(self.broker, received, frame)
@@ -289,12 +292,12 @@ class BrokerProtocol(asyncio.BufferedProtocol):
 
     def _allowed(self, received: DecodedRequest) -> bool:
         """Return whether the client's step of authentication allows this request."""
-        api = self._cluster.api_of(received.header.request_api_key)
+        api = ApiKey(received.header.request_api_key)
         return self.authentication.allows(api)
 
     def _handle(self, received: DecodedRequest, faults: list[Fault]) -> None:
         header = received.header
-        api = self._cluster.api_of(header.request_api_key)
+        api = ApiKey(header.request_api_key)
         call = Call(
             self._cluster,
             self.broker,

@@ -31,6 +31,7 @@ from aiokclient.testing.broker.placement import string_hash
 from aiokclient.testing.broker.requests import RequestLog
 from aiokclient.testing.broker.security.state import Security
 from aiokclient.testing.broker.topics import BrokerTopic, Partition
+from aiokclient.testing.broker.versions import BrokerVersions
 from aiokclient.testing.broker.views import ClusterView, HeldCluster
 from aiokclient.testing.runner import Watch
 from aiokclient.types import is_topic_name
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-FIRST_PRODUCER_ID = 1000
 MOST_PARTITIONS = 10_000
 """The maximum number of partitions that one request creates, as in Kafka."""
 
@@ -52,6 +52,9 @@ class Groups(Protocol):
 
     persist: bool
     resync: bool
+
+    def replaced(self) -> Groups:
+        """Cancel all timers, and return an object without groups that has the same settings."""
 
     def settle(self) -> None:
         """Move each group to its coordinator, after brokers or coordinators changed."""
@@ -71,6 +74,9 @@ class Transactions(Protocol):
     """The transactional ids of a cluster, as seen by the rest of the brokers."""
 
     level: int
+
+    def replaced(self) -> Transactions:
+        """Cancel all timers, and return an object without ids that has the same level."""
 
     def settle(self) -> None:
         """Move each transactional id to its coordinator, and write markers that can be written."""
@@ -98,9 +104,7 @@ class ClusterState:
     ) -> None:
         """`post` schedules a function in the cluster's loop, from any thread."""
         self.rng = rng
-        self._announced = announced
-        self._new_groups = new_groups
-        self._new_transactions = new_transactions
+        self.versions = BrokerVersions(announced)
         self.cluster_id = self._new_cluster_id()
         self.static_configs = Configs(BROKER_OPTIONS, BrokerConfigSource.STATIC_BROKER)
         self.configs = Configs(
@@ -125,25 +129,16 @@ class ClusterState:
         """The exception of a handler: a bug in the embedded cluster, not in the tested client."""
         self.held: dict[int, HeldCluster] = {}
         """The metadata that a test has frozen, by broker id."""
-        self._next_producer_id = FIRST_PRODUCER_ID
         self._coordinators: dict[str, int] = {}
-        self._versions: dict[tuple[ApiKey, int | None], tuple[int, int] | None] = {}
 
     def wipe(self, *, same_id: bool) -> None:
         """Remove everything except the brokers and the configs."""
         for topic in list(self.topics.values()):
             self.delete_topic(topic)
-        resync, persist = self.groups.resync, self.groups.persist
-        self.groups.close()
-        self.groups = self._new_groups(self)
-        self.groups.resync, self.groups.persist = resync, persist
-        level = self.transactions.level
-        self.transactions.close()
-        self.transactions = self._new_transactions(self)
-        self.transactions.level = level
+        self.groups = self.groups.replaced()
+        self.transactions = self.transactions.replaced()
         self.held.clear()
         self._coordinators.clear()
-        self._next_producer_id = FIRST_PRODUCER_ID
         if not same_id:
             self.cluster_id = self._new_cluster_id()
         self.changed()
@@ -157,10 +152,6 @@ class ClusterState:
 
     def new_id(self) -> UUID:
         return UUID(int=self.rng.getrandbits(128), version=4)
-
-    def new_producer_id(self) -> int:
-        self._next_producer_id += 1
-        return self._next_producer_id - 1
 
     # -- brokers ---------------------------------------------------------------------------
 
@@ -227,44 +218,6 @@ class ClusterState:
         self.settle_coordinators()
         self.changed()
         return target
-
-    # -- API versions --------------------------------------------------------------------------
-
-    def versions(self, node_id: int) -> dict[ApiKey, tuple[int, int]]:
-        """Return the APIs and versions that a broker announces and accepts."""
-        spans = {api: self._span(api, node_id) for api in self._announced}
-        return {api: span for api, span in spans.items() if span is not None}
-
-    def _span(self, api: ApiKey, node_id: int) -> tuple[int, int] | None:
-        limits = self._versions
-        if limits:
-            for key in ((api, node_id), (api, None)):
-                if key in limits:
-                    return limits[key]
-        return self._announced.get(api)
-
-    def limit_versions(
-        self, limits: Mapping[ApiKey, tuple[int, int] | None], node_id: int | None
-    ) -> None:
-        """Announce and accept other versions, like an older broker; None removes an API."""
-        for api, span in limits.items():
-            self._versions[api, node_id] = span
-
-    def unlimited_versions(self) -> None:
-        self._versions.clear()
-
-    def api_of(self, key: int) -> ApiKey:
-        return ApiKey(key)
-
-    def accepts(self, broker: Node, received: framing.DecodedRequest) -> bool:
-        """Return whether a broker accepts a request; it answers ApiVersions in any version."""
-        header = received.header
-        if header.request_api_key == ApiKey.API_VERSIONS:
-            return True
-        if received.request is None:
-            return False
-        span = self._span(ApiKey(header.request_api_key), broker.node_id)
-        return span is not None and span[0] <= header.request_api_version <= span[1]
 
     # -- topics ----------------------------------------------------------------------------
 

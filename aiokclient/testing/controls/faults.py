@@ -127,7 +127,7 @@ class FaultControls(Controls):
         None stands for an API that the broker does not have. Connections stay open, and their
         clients still know the previous versions.
         """
-        self._runner.call(lambda: self._state.limit_versions(limits, broker))
+        self._runner.call(lambda: self._state.versions.limit(limits, broker))
 
     def disconnect(self, broker: int | None = None) -> None:
         """Cut all connections to a broker, or to all brokers. New ones are accepted immediately."""

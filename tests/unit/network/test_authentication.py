@@ -118,7 +118,7 @@ async def test_a_client_authenticates_each_of_its_connections(cluster: EmbeddedC
 async def test_an_older_version_of_sasl_authenticate_is_negotiated(
     cluster: EmbeddedCluster,
 ) -> None:
-    cluster._state.limit_versions({ApiKey.SASL_AUTHENTICATE: (0, 0)}, None)
+    cluster._state.versions.limit({ApiKey.SASL_AUTHENTICATE: (0, 0)}, None)
     connection = await connect(cluster, given())
     assert connection.broker.session_lifetime_ms == 0
     connection.close()

@@ -188,6 +188,13 @@ class GroupCoordinator:
         for group in self:
             group.offsets.delete_topic(topic)
 
+    def replaced(self) -> GroupCoordinator:
+        """Cancel all timers, and return an object without groups that has the same settings."""
+        self.close()
+        new = GroupCoordinator(self._cluster)
+        new.resync, new.persist = self.resync, self.persist
+        return new
+
     def close(self) -> None:
         """Cancel all timers at the end of the cluster."""
         for group in self:

@@ -54,7 +54,7 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 def handle(call: Call) -> Reply:
-    spans = call.cluster.versions(call.broker.node_id)
+    spans = call.cluster.versions.of(call.broker.node_id)
     first, last = spans[ApiKey.API_VERSIONS]
     if call.request is None or not first <= call.version <= last:
         own = ApiVersion(api_key=ApiKey.API_VERSIONS, min_version=first, max_version=last)
@@ -81,7 +81,7 @@ def _features(call: Call) -> list[Feature]:
     """Return the features of the cluster, as far as their requests are announced."""
     level = transactions_of(call.cluster).level
     features = [*_KAFKA, Feature(TRANSACTIONS, 0, 2, level)]
-    if ApiKey.CONSUMER_GROUP_HEARTBEAT not in call.cluster.versions(call.broker.node_id):
+    if ApiKey.CONSUMER_GROUP_HEARTBEAT not in call.cluster.versions.of(call.broker.node_id):
         features = [each for each in features if each.name != "group.version"]
     if groups_of(call.cluster).resync:
         features.append(_RESYNC)

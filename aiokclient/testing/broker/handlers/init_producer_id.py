@@ -44,7 +44,7 @@ def _init(call: Call) -> ProducerIdAndEpoch:
     if (expected.producer_id == -1) != (expected.epoch == NO_EPOCH):
         raise Refused(Code.INVALID_REQUEST, "A producer id and an epoch belong together.")
     if request.transactional_id is None:
-        return ProducerIdAndEpoch(call.cluster.new_producer_id(), 0)
+        return ProducerIdAndEpoch(transactions_of(call.cluster).new_producer_id(), 0)
     return transactions_of(call.cluster).init(
         call.broker,
         request.transactional_id,

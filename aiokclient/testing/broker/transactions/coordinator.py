@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from aiokclient.testing.broker.state import ClusterState
     from aiokclient.testing.broker.topics import Partition
 
+FIRST_PRODUCER_ID = 1000
 _BUMPING_VERSION = 5
 """The first version of EndTxn that increases the epoch."""
 
@@ -60,9 +61,14 @@ class TransactionCoordinator:
         self._timers = Timers(cluster)
         self._loading: dict[str, int] = {}
         self._held: dict[str | None, int] = {}
+        self._next_producer_id = FIRST_PRODUCER_ID
 
     def __iter__(self) -> Iterator[TransactionMetadata]:
         return iter(list(self._transactions.values()))
+
+    def new_producer_id(self) -> int:
+        self._next_producer_id += 1
+        return self._next_producer_id - 1
 
     def find(self, transactional_id: str) -> TransactionMetadata | None:
         return self._transactions.get(transactional_id)
@@ -117,7 +123,7 @@ class TransactionCoordinator:
         self.check(broker, transactional_id)
         found = self._transactions.get(transactional_id)
         if found is None:
-            new_id = self._cluster.new_producer_id()
+            new_id = self.new_producer_id()
             found = TransactionMetadata(transactional_id, new_id, timeout_ms)
             found.node = broker.node_id
             self._transactions[transactional_id] = found
@@ -125,7 +131,7 @@ class TransactionCoordinator:
         if found.state is CoordinatorTransactionState.ONGOING:
             self._revoke(found)
             raise Refused(Code.CONCURRENT_TRANSACTIONS, "The open transaction is aborted first.")
-        new_id_of = self._cluster.new_producer_id
+        new_id_of = self.new_producer_id
         given = found.init(timeout_ms, expected, new_id_of, self._now(), self.level)
         self._changed(found)
         return given
@@ -166,7 +172,7 @@ class TransactionCoordinator:
         if version < _BUMPING_VERSION:
             given = found.end(producer, commit, self._now(), self.level)
         else:
-            new_id = self._cluster.new_producer_id
+            new_id = self.new_producer_id
             given = found.end_and_bump(producer, commit, new_id, self._now(), self.level)
         self._changed(found)
         return given
@@ -331,6 +337,13 @@ class TransactionCoordinator:
     def topic_deleted(self, topic: str) -> None:
         """Handle that the partitions of a topic need no markers any more."""
         self.settle()
+
+    def replaced(self) -> TransactionCoordinator:
+        """Cancel all timers, and return an object without ids that has the same level."""
+        self.close()
+        new = TransactionCoordinator(self._cluster)
+        new.level = self.level
+        return new
 
     def close(self) -> None:
         """Cancel all timers at the end of the cluster."""

@@ -1,0 +1,52 @@
+"""The APIs and versions that the brokers announce and accept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from aiokclient.protocol import ApiKey
+
+if TYPE_CHECKING:
+    from aiokclient.protocol import framing
+
+__all__ = ["BrokerVersions"]
+
+
+class BrokerVersions:
+    """The version range of each API, which a test may limit for all brokers or for one."""
+
+    def __init__(self, announced: Mapping[ApiKey, tuple[int, int]]) -> None:
+        self._announced = announced
+        self._limits: dict[tuple[ApiKey, int | None], tuple[int, int] | None] = {}
+
+    def of(self, node_id: int) -> dict[ApiKey, tuple[int, int]]:
+        """Return the APIs and versions of a broker."""
+        spans = {api: self._span(api, node_id) for api in self._announced}
+        return {api: span for api, span in spans.items() if span is not None}
+
+    def accepts(self, node_id: int, received: framing.DecodedRequest) -> bool:
+        """Return whether a broker accepts a request; it answers ApiVersions in any version."""
+        header = received.header
+        if header.request_api_key == ApiKey.API_VERSIONS:
+            return True
+        if received.request is None:
+            return False
+        span = self._span(ApiKey(header.request_api_key), node_id)
+        return span is not None and span[0] <= header.request_api_version <= span[1]
+
+    def limit(self, limits: Mapping[ApiKey, tuple[int, int] | None], node_id: int | None) -> None:
+        """Announce and accept other versions, like an older broker; None removes an API."""
+        for api, span in limits.items():
+            self._limits[api, node_id] = span
+
+    def remove_limits(self) -> None:
+        self._limits.clear()
+
+    def _span(self, api: ApiKey, node_id: int) -> tuple[int, int] | None:
+        limits = self._limits
+        if limits:
+            for key in ((api, node_id), (api, None)):
+                if key in limits:
+                    return limits[key]
+        return self._announced.get(api)
