@@ -167,6 +167,8 @@ OVERRIDES: Mapping[Scope, Mapping[type[KafkaError], Decision]] = {
         RebootstrapRequiredError: REFRESH,
     },
     Scope.API_VERSIONS: {RebootstrapRequiredError: REFRESH},
+    # A bootstrap server, or another one, may know the brokers later.
+    Scope.CONNECTION: {RebootstrapRequiredError: RETRY},
     Scope.PRODUCE: {
         # These errors concern the records, not the state of the producer.
         RecordTooLargeError: FAIL,

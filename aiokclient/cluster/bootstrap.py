@@ -9,6 +9,7 @@ the deadline passes, or all servers have failed with errors that waiting cannot 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -25,6 +26,7 @@ from aiokclient.errors import (
     error_for,
 )
 from aiokclient.log import ClientLog
+from aiokclient.network.cluster_check import confirms, identifying_request
 from aiokclient.network.pool import ConnectionPool, Purpose
 from aiokclient.network.transport import Connector
 from aiokclient.policy import Backoff, Retry, Scope, classify
@@ -32,6 +34,8 @@ from aiokclient.protocol.wanted_topics import WantedTopicsRequest
 
 if TYPE_CHECKING:
     from aiokclient.cluster.brokers import Brokers
+    from aiokclient.network.cluster_check import ClusterCheck
+    from aiokclient.network.connection import BrokerConnection
     from aiokclient.protocol.messages.metadata import MetadataResponse
 
 __all__ = ["Bootstrap", "connect_first", "servers_of"]
@@ -43,10 +47,17 @@ NONE_CONNECTED = "None of the brokers could be reached at the address that it ad
 class Bootstrap:
     """One search for a bootstrap server that responds. `reach` is called once."""
 
-    def __init__(self, config: ClientConfig, clock: Clock, pools: list[ConnectionPool]) -> None:
+    def __init__(
+        self,
+        config: ClientConfig,
+        clock: Clock,
+        pools: list[ConnectionPool],
+        cluster: ClusterCheck | None = None,
+    ) -> None:
         self._config = config
         self._clock = clock
         self._pools = pools
+        self._cluster = cluster
         self._log = ClientLog.of("aiokclient", config)
         self._backoff = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
         self._outcomes: dict[str, KafkaError] = {}
@@ -113,7 +124,27 @@ class Bootstrap:
             raise InvalidMetadataError(
                 "The metadata response lists no broker.", broker=_address_of(pool)
             )
+        await self._confirm(pool, connection, answer)
         return answer
+
+    async def _confirm(
+        self, pool: ConnectionPool, connection: BrokerConnection, answer: MetadataResponse
+    ) -> None:
+        """Let a broker at an advertised address confirm its id, to use the connection for it.
+
+        An error changes nothing: then the connection is closed, and another one is opened.
+        """
+        cluster, cluster_id = self._cluster, answer.cluster_id
+        if cluster is None or not cluster.checks or cluster_id is None or not confirms(connection):
+            return
+        for broker in answer.brokers:
+            if (broker.host, broker.port) == (pool.host, pool.port) and broker.node_id >= 0:
+                request = identifying_request((cluster_id, broker.node_id))
+                with contextlib.suppress(KafkaError):
+                    timeout_s = self._config.request_timeout_ms / 1000
+                    response = await connection.send(request, timeout_s=timeout_s)
+                    if not response.error_code:
+                        pool.confirm()
 
     def _failed(self, pool: ConnectionPool, error: KafkaError, retry: Retry) -> float | None:
         address = _address_of(pool)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import random
 import re
-from collections.abc import Callable, Container, Hashable, Iterable, Mapping
+from collections.abc import Container, Hashable, Iterable, Mapping
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from aiokclient.cluster.metadata import BrokerInfo
 from aiokclient.cluster.reachability import Reachability
@@ -15,6 +15,7 @@ from aiokclient.config import ClientConfig
 from aiokclient.config.kinds import written
 from aiokclient.errors import InvalidMetadataError, KafkaError
 from aiokclient.log import ClientLog
+from aiokclient.network.cluster_check import confirms
 from aiokclient.network.connection import BrokerConnection
 from aiokclient.network.pool import ConnectionPool, Purpose, Spawn
 from aiokclient.network.setup import ConnectionSettings
@@ -23,7 +24,7 @@ from aiokclient.policy import Backoff
 if TYPE_CHECKING:
     from aiokclient.protocol.schema import Request
 
-__all__ = ["Brokers", "patience_s"]
+__all__ = ["Brokers", "BrokersListener", "patience_s"]
 
 HANGING_S = 1.0
 """Seconds without a response after which a broker is chosen only if there is no other."""
@@ -41,15 +42,34 @@ CLOSE_S = 1.0
 """Seconds that connections with unwritten data may take to close before they are aborted."""
 
 
+class BrokersListener(Protocol):
+    """What a client does when something happens to its connections. All methods are synchronous."""
+
+    def lost(self) -> None:
+        """Handle that the last broker became unreachable, or that the last connection was lost.
+
+        It must find out whether any broker is reachable.
+        """
+
+    def slow(self) -> None:
+        """Handle that an attempt to connect takes long. It is called repeatedly."""
+
+    def outage(self) -> None:
+        """Handle that the last open connection was lost or closed."""
+
+    def unavailable(self) -> None:
+        """Handle that each broker in the metadata has refused a connection (KIP-899)."""
+
+    def rebootstrap_required(self) -> None:
+        """Handle that a connection has reached another broker or cluster than intended."""
+
+
 class Brokers:
     """The connection pools of a client: one for each broker and each bootstrap server.
 
     A bootstrap server has a negative id until it is known which broker it is.
 
-    `on_loss` is called when the last reachable broker becomes unreachable, and when the last
-    connection is lost. It must find out whether any broker is reachable. `on_slow` is called
-    repeatedly while an attempt to connect takes long, and `on_outage` when the last open
-    connection is lost or closed.
+    `listener` is told what happens to the connections.
     """
 
     def __init__(
@@ -58,20 +78,18 @@ class Brokers:
         settings: ConnectionSettings,
         spawn: Spawn,
         rng: random.Random,
-        on_loss: Callable[[], None],
-        on_slow: Callable[[], None] = lambda: None,
-        on_outage: Callable[[], None] = lambda: None,
+        listener: BrokersListener,
     ) -> None:
         self._config = config
         self._settings = settings
         self._spawn = spawn
         self._rng = rng
-        self._on_loss = on_loss
+        self._listener = listener
         self.reachability = Reachability(ClientLog.of("aiokclient", config))
         self._watching = False
         """Whether the brokers are known. Before that, there are only bootstrap servers."""
-        self._on_slow = on_slow
-        self._on_outage = on_outage
+        self._outage_at = 0.0
+        """The time at which the last connection to a known broker ended, on the loop's clock."""
         self._avoided: int | None = None
         self._pools: dict[int, ConnectionPool] = {}
         self._retired: list[ConnectionPool] = []
@@ -85,13 +103,22 @@ class Brokers:
         Until the next snapshot, `choose` returns only these pools.
         """
         self._named = {}
+        for node_id in [node_id for node_id in self._pools if node_id < 0]:
+            self._drop(node_id)
         pools = []
         for index, (host, port) in enumerate(servers, start=1):
-            self._drop(-index)
             self._pools[-index] = pool = self._pool(-index, host, port)
             pools.append(pool)
         self._rng.shuffle(pools)
         return pools
+
+    def disconnect(self, why: KafkaError) -> None:
+        """Close all connections, to start again from the bootstrap servers.
+
+        Requests in flight fail as after any lost connection. The backoff of each broker stays.
+        """
+        for pool in [*self._pools.values(), *self._retired]:
+            pool.disconnect(why)
 
     def update(self, brokers: Mapping[int, BrokerInfo]) -> None:
         """Apply a new snapshot, with new addresses and the broker ids of bootstrap servers.
@@ -113,20 +140,30 @@ class Brokers:
                 self._identify(server, addresses)
         self._retired = [pool for pool in self._retired if pool.busy]
 
-    def leave(self) -> None:
-        """Replace all connections, because the open ones may lead to another cluster."""
-        for node_id in list(self._pools):
-            self._drop(node_id)
-
     def _identify(self, server: int, addresses: Mapping[tuple[str, int], int]) -> None:
         """Reuse the pool of a bootstrap server for the broker that it was identified as."""
         pool = self._pools[server]
         node_id = addresses.get((pool.host, pool.port))
-        if node_id is None or node_id in self._pools:
+        known = None if node_id is None else self._pools.get(node_id)
+        if node_id is None or not self._may_serve(pool) or (known is not None and known.busy):
             self._drop(server)
-        else:
-            self._pools[node_id] = self._pools.pop(server)
-            pool.rename(node_id)
+            return
+        if known is not None:
+            self._drop(node_id)
+        self._pools[node_id] = self._pools.pop(server)
+        pool.rename(node_id)
+
+    def _may_serve(self, pool: ConnectionPool) -> bool:
+        """Return whether requests for a broker may use the connection to a bootstrap server.
+
+        They may not if the broker could have confirmed its id and has not (KIP-1242): another
+        broker may respond at the same address.
+        """
+        cluster = self._settings.cluster
+        connection = pool.ready(Purpose.CONTROL)
+        if cluster is None or connection is None or pool.confirmed:
+            return True
+        return not (cluster.checks and confirms(connection))
 
     def _drop(self, node_id: int) -> None:
         pool = self._pools.pop(node_id, None)
@@ -152,22 +189,34 @@ class Brokers:
             spawn=self._spawn,
             on_failure=self._failed,
             on_success=self._found,
-            on_slow=self._on_slow,
+            on_slow=self._listener.slow,
             on_close=self._closed,
+            on_wrong_broker=self._listener.rebootstrap_required,
         )
 
     def _failed(self) -> None:
+        self._tell_failure()
+        if self._unavailable():
+            self._listener.unavailable()
+
+    def _unavailable(self) -> bool:
+        """Return whether each broker in the metadata is unavailable (KIP-899)."""
+        pools = [self._pools.get(node_id) for node_id in self._named]
+        since = self._outage_at
+        return bool(pools) and all(pool and pool.unavailable(since) for pool in pools)
+
+    def _tell_failure(self) -> None:
         if self.any_reachable:
             # A broker counts as reachable until an attempt to connect to it fails.
             if not any(pool.busy for pool in self._pools.values()):
-                self._on_loss()
+                self._listener.lost()
             return
         if self._watching:
             pools = self._pools.values()
             texts = dict.fromkeys(f"{_name(pool)}: {_why(pool)}." for pool in pools)
             why = " ".join(list(texts)[:NAMED])
             self.reachability.missing(why, certain=all(pool.refused for pool in pools))
-        self._on_loss()
+        self._listener.lost()
 
     def _found(self, pool: ConnectionPool) -> None:
         self.reachability.found(_name(pool))
@@ -179,8 +228,10 @@ class Brokers:
             pool.answered()
 
     def _closed(self) -> None:
+        if not self.any_connected:
+            self._outage_at = self.reachability.now()
         if not self.connections:
-            self._on_outage()
+            self._listener.outage()
 
     # -- connections ------------------------------------------------------------------------
 
@@ -276,10 +327,20 @@ class Brokers:
                 if len(unfit) == TRIED or not self._any_left(unfit, error.retriable):
                     raise
 
-    def _any_left(self, unfit: Container[int], reachable: bool) -> bool:
-        """Return whether a broker is left that is not `unfit`, and is reachable if `reachable`."""
+    def _any_left(self, unfit: Container[int], promising: bool) -> bool:
+        """Return whether a broker is left that is not `unfit`, and if `promising` may respond now.
+
+        After an outage, a broker that has only lost its connection may respond. One that has
+        refused a connection since, or that is being connected for long, is tried later.
+        """
         left = (pool for pool in self._eligible() if pool.node_id not in unfit)
-        return bool(self._unused()) or any(pool.reachable or not reachable for pool in left)
+        return bool(self._unused()) or any(not promising or self._promising(p) for p in left)
+
+    def _promising(self, pool: ConnectionPool) -> bool:
+        if pool.reachable:
+            return True
+        hangs = pool.connecting_for(Purpose.CONTROL) >= HANGING_S
+        return not hangs and not pool.tried_since(self._outage_at)
 
     def states(self) -> dict[int | str, str]:
         """Return a readable description of the connection to each broker, in one line each.

@@ -24,24 +24,23 @@ from aiokclient.cluster.attempts import (
     nothing,
     top_level_error,
 )
-from aiokclient.cluster.bootstrap import Bootstrap, connect_first, servers_of
-from aiokclient.cluster.brokers import Brokers, one_line, patience_s
+from aiokclient.cluster.bootstrap import connect_first
+from aiokclient.cluster.brokers import Brokers, one_line
 from aiokclient.cluster.coordinator import CoordinatorLocator
-from aiokclient.cluster.metadata import ClusterMetadata, differ, moved_leaders
+from aiokclient.cluster.metadata import ClusterMetadata, moved_leaders
+from aiokclient.cluster.metadata_requests import MetadataRequests
 from aiokclient.cluster.outages import Outages
 from aiokclient.cluster.pending import PendingResponse
 from aiokclient.cluster.routing import Router
 from aiokclient.cluster.supervisor import Supervisor
 from aiokclient.cluster.targets import Target
-from aiokclient.cluster.updater import LARGE, MetadataUpdater
+from aiokclient.cluster.updater import MetadataUpdater
 from aiokclient.config import ClientConfig
 from aiokclient.errors import (
     ApiTimeoutError,
     BootstrapError,
     ClosedError,
     KafkaError,
-    RebootstrapRequiredError,
-    error_for,
 )
 from aiokclient.event_hub import EventHub
 from aiokclient.events import LeaderMoved
@@ -54,8 +53,6 @@ from aiokclient.network.setup import ConnectionSettings
 from aiokclient.network.traffic import Traffic
 from aiokclient.network.transport import Connector, TcpConnector
 from aiokclient.policy import Backoff, Decision, Retry, Scope
-from aiokclient.protocol.messages.metadata import MetadataResponse
-from aiokclient.protocol.wanted_topics import WantedTopicsRequest
 from aiokclient.types import seconds
 
 if TYPE_CHECKING:
@@ -66,9 +63,6 @@ __all__ = ["ClusterClient"]
 R = TypeVar("R", bound="Response")
 
 NAMES_BROKERS = "answered, and named the brokers"
-
-MOVED_AWAY = (RebootstrapRequiredError.code,)
-"""The error code by which a broker asks clients to rebootstrap."""
 
 
 class ClusterClient:
@@ -90,7 +84,8 @@ class ClusterClient:
         group_id = getattr(config, "group_id", None)
         self._traffic = Traffic(self.metrics, config.client_id, group_id, self.events)
         self.supervisor = Supervisor("client", self.log(""))
-        self.updater = MetadataUpdater(config, self.clock, self._fetch_or_bootstrap)
+        self._metadata_requests = requests = self._make_requests()
+        self.updater = MetadataUpdater(config, self.clock, requests.fetch, requests.applied)
         self.supervisor.on_failure(self.updater.fail)
         self.coordinators = CoordinatorLocator(
             self._connect_any, self.updater.learn, config.request_timeout_ms / 1000
@@ -98,12 +93,22 @@ class ClusterClient:
         self._router = Router(self.updater, self.coordinators)
         self._backoff = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
         self._brokers: Brokers | None = None
-        self._metadata_attempts = 0
-        self._failing_since: float | None = None
         self._pending: dict[asyncio.Future[Any], None] = {}
         self._watching: AsyncGenerator[None, None] | None = None
         self.outages = Outages()
         self.outages.listen(lambda: self.updater.topic_ids.doubt_all(self.metadata))
+
+    def _make_requests(self) -> MetadataRequests:
+        return MetadataRequests(
+            self.config,
+            self.clock,
+            self.connector,
+            self.supervisor,
+            lambda: self.brokers,
+            lambda: self.updater,
+            lambda: self.outages.happened(),
+            lambda: self.coordinators.clear(),
+        )
 
     # -- starting and closing ---------------------------------------------------------------
 
@@ -120,16 +125,13 @@ class ClusterClient:
             self._watching = self._close_at_end()
             await anext(self._watching)
             settings = await self._settings(deadline)
-            spawn, rng, outage = self.supervisor.spawn, self.clock.rng, self.outages.happened
-            self._brokers = brokers = Brokers(
-                self.config, settings, spawn, rng, self._lost_all, self._hangs, outage
-            )
+            requests, spawn, rng = self._metadata_requests, self.supervisor.spawn, self.clock.rng
+            self._brokers = brokers = Brokers(self.config, settings, spawn, rng, requests)
             self.metrics.gauge("client.connections", lambda: brokers.connections)
             self.updater.subscribe(self._follow)
-            pools = brokers.bootstrap(await self._servers(deadline))
-            bootstrap = Bootstrap(self.config, self.clock, pools)
-            self.updater.begin(await bootstrap.reach(deadline))
-            await self.reach(deadline, (bootstrap.answered, NAMES_BROKERS))
+            response, server = await requests.begin(deadline)
+            self.updater.begin(response)
+            await self.reach(deadline, (server, NAMES_BROKERS))
             self.supervisor.spawn(self.updater.run, name="metadata")
         except BaseException as error:
             await self.close()
@@ -172,12 +174,6 @@ class ClusterClient:
             error = BootstrapError(attempts=self.brokers.outcomes(), needed=needed)
             raise error from self.updater.last_error
 
-    async def _servers(self, deadline: float) -> list[tuple[str, int]]:
-        """Return the bootstrap servers. Looking up their names leaves time to connect."""
-        left_s = max(deadline - self.clock.monotonic(), 0.0)
-        setup_s = self.config.socket_connection_setup_timeout_ms / 1000
-        return await servers_of(self.config, self.connector, min(setup_s, left_s / 2))
-
     async def close(self) -> None:
         """End all tasks and connections. Requests without a response fail with ClosedError.
 
@@ -192,6 +188,7 @@ class ClusterClient:
                 # Mark the errors as retrieved: after a close, asyncio must not log them.
                 future.exception()
         brokers, self._brokers = self._brokers, None
+        self._metadata_requests.close()
         try:
             if brokers is not None:
                 await brokers.close()
@@ -241,6 +238,7 @@ class ClusterClient:
             request_s=config.request_timeout_ms / 1000,
             sasl=self._sasl(),
             events=self.events,
+            cluster=self._metadata_requests.identity,
         )
 
     def _sasl(self) -> Sasl | None:
@@ -252,8 +250,6 @@ class ClusterClient:
         return sasl
 
     def _follow(self, old: ClusterMetadata, new: ClusterMetadata) -> None:
-        if differ(old.cluster_id, new.cluster_id):
-            self.brokers.leave()
         self.brokers.update(new.brokers)
         if old.brokers is not new.brokers:
             self._traffic.keep({*new.brokers})
@@ -364,6 +360,8 @@ class ClusterClient:
         return response
 
     async def _connection_for(self, call: Attempts) -> BrokerConnection:
+        if not self._metadata_requests.is_open:
+            await self._metadata_requests.opened()
         if call.node_id is not None:
             return await self.brokers.pool(call.node_id).get(call.purpose, call.owner)
         if call.purpose is Purpose.CONTROL:
@@ -423,16 +421,20 @@ class ClusterClient:
 
         There is one attempt, after the reconnect backoff. Its setup timeout is the only deadline.
         Raises DisconnectedError, ConnectionSetupError, UnsupportedVersionError, and
-        InvalidMetadataError for an unknown broker. A cancellation does not end the attempt for
-        other callers.
+        InvalidMetadataError for an unknown broker. During a rebootstrap it waits. A cancellation
+        does not end the attempt for other callers.
         """
+        if not self._metadata_requests.is_open:
+            await self._metadata_requests.opened()
         return await self.brokers.pool(node_id).get(purpose, owner)
 
     def connected(
         self, node_id: int, purpose: Purpose, owner: Hashable = None
     ) -> BrokerConnection | None:
         """Return the connection that `connect` returns if it is open, else None. Synchronous."""
-        return None if self._brokers is None else self._brokers.connected(node_id, purpose, owner)
+        if self._brokers is None or not self._metadata_requests.is_open:
+            return None
+        return self._brokers.connected(node_id, purpose, owner)
 
     def is_reachable(self, node_id: int) -> bool:
         """Return whether the last attempt to connect, or connection, did not fail. Synchronous."""
@@ -446,80 +448,15 @@ class ClusterClient:
 
     def troubles(self) -> list[str]:
         """Return readable reasons why the client may not work well, if any. Synchronous."""
+        missed = self._metadata_requests.troubles()
         if self._brokers is not None and self._brokers.reachability.lost:
-            return ["no broker can be reached"]  # Each broker's own line has its reason.
+            return ["no broker can be reached", *missed]  # Each broker's own line has its reason.
         error = self.updater.last_error
         if error is None:
-            return []
-        return [f"metadata cannot be refreshed: {one_line(error.message or str(error))}"]
-
-    def _lost_all(self) -> None:
-        # Refresh even if no call needs a broker now, to notice when one is reachable again.
-        self.updater.request_update(reason="no broker can be reached")
-
-    def _hangs(self) -> None:
-        # The leaders and coordinators of that broker may have moved to another one. Without a
-        # refresh, the client would not notice before the attempt ends.
-        self.updater.request_update(reason="connecting to a broker lasts")
+            return missed
+        return [f"metadata cannot be refreshed: {one_line(error.message or str(error))}", *missed]
 
     async def _connect_any(self, request: type[Request[Any]]) -> BrokerConnection:
+        if not self._metadata_requests.is_open:
+            await self._metadata_requests.opened()
         return await self.brokers.connect_any(request)
-
-    async def _fetch_metadata(
-        self, topics: list[str] | None, auto_create: bool
-    ) -> MetadataResponse:
-        self._metadata_attempts += 1
-        connection = await self._connect_any(WantedTopicsRequest)
-        wants = self.updater.wants if topics is None else None
-        request = WantedTopicsRequest(topics, allow_auto_topic_creation=auto_create, wants=wants)
-        request_s = self.config.request_timeout_ms / 1000
-        answered = connection.send(request, timeout_s=request_s)
-        waited_s = patience_s(self._metadata_attempts - 1, request_s)
-        await asyncio.wait([answered], timeout=waited_s)
-        while not answered.done() and connection.arrives(answered):
-            await asyncio.wait([answered], timeout=waited_s)
-        if not answered.done():
-            answered.cancel()
-            text = f"There was no response within {waited_s:.1f} s."
-            raise ApiTimeoutError(text, api="Metadata", broker=connection.broker.node_id)
-        response: MetadataResponse = answered.result()
-        self.brokers.answered(connection.broker.node_id)
-        error = error_for(response.error_code, api="Metadata", broker=connection.broker.node_id)
-        if error is not None:
-            if response.error_code in MOVED_AWAY:
-                self._failing_since = -math.inf
-            raise error
-        self._metadata_attempts = 0
-        await self._settle(response, connection.broker.node_id)
-        return response
-
-    async def _settle(self, response: MetadataResponse, node_id: int) -> None:
-        """Remove topics with disputed ids from a response, and request them from another broker."""
-        settle, known = self.updater.topic_ids.settle, self.metadata
-        if len(response.topics or ()) < LARGE:
-            disputed = settle(known, response)
-        else:
-            disputed = await threads.run(settle, known, response)
-        self.brokers.avoid(node_id if disputed else None)
-        if disputed:
-            self.updater.request_update(disputed, reason="brokers name different topic ids")
-
-    async def _fetch_or_bootstrap(
-        self, topics: list[str] | None, auto_create: bool
-    ) -> MetadataResponse:
-        try:
-            response = await self._fetch_metadata(topics, auto_create)
-        except KafkaError:
-            now = self.clock.monotonic()
-            self._failing_since = self._failing_since or now
-            trigger_s = self.config.metadata_recovery_rebootstrap_trigger_ms / 1000
-            rebootstraps = self.config.metadata_recovery_strategy == "rebootstrap"
-            if rebootstraps and now - self._failing_since >= trigger_s:
-                # KIP-1102: all known brokers may have been removed for good.
-                self._failing_since = now
-                self.brokers.bootstrap(await self._servers(self._deadline()))
-            raise
-        if self._failing_since is not None:
-            self._failing_since = None
-            self.brokers.update(self.metadata.brokers)
-        return response

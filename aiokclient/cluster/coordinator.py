@@ -67,6 +67,10 @@ class CoordinatorLocator:
         if node_id is None or self._known.get((kind, key)) == node_id:
             self._known.pop((kind, key), None)
 
+    def clear(self) -> None:
+        """Drop all cached brokers. Synchronous."""
+        self._known.clear()
+
     async def locate(self, kind: str, key: str) -> int:
         """Return the id of the coordinator of a key, with one attempt.
 

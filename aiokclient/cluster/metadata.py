@@ -35,6 +35,7 @@ __all__ = [
     "ClusterMetadata",
     "PartitionInfo",
     "TopicInfo",
+    "brokers_in",
     "differ",
     "hinted",
     "learned",
@@ -159,6 +160,15 @@ def differ(one: str | None, other: str | None) -> bool:
     return one is not None and other is not None and one != other
 
 
+def brokers_in(answer: MetadataResponse) -> dict[int, BrokerInfo]:
+    """Return the brokers that a response lists, by their ids."""
+    return {
+        b.node_id: BrokerInfo(b.node_id, b.host, b.port, b.rack)
+        for b in answer.brokers
+        if b.node_id >= 0
+    }
+
+
 def merged(
     old: ClusterMetadata,
     answer: MetadataResponse,
@@ -172,15 +182,11 @@ def merged(
     dropped. `anew` has the topics without ids that replace the known ones of the same name.
     Raises ProtocolError for impossible partition numbers.
     """
-    brokers = {
-        b.node_id: BrokerInfo(b.node_id, b.host, b.port, b.rack)
-        for b in answer.brokers
-        if b.node_id >= 0
-    }
+    brokers = brokers_in(answer)
     if not brokers:
         return old
-    topics: dict[str, TopicInfo] = {} if complete else dict(old.topics)
     elsewhere = differ(old.cluster_id, answer.cluster_id)
+    topics: dict[str, TopicInfo] = {} if complete or elsewhere else dict(old.topics)
     for entry in answer.topics or ():
         name = entry.name if entry.name is not None else old.names.get(entry.topic_id)
         if name is not None:

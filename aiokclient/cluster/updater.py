@@ -87,7 +87,14 @@ class MetadataUpdater:
     last update, or None if it succeeded.
     """
 
-    def __init__(self, config: ClientConfig, clock: Clock, fetch: Fetch) -> None:
+    def __init__(
+        self,
+        config: ClientConfig,
+        clock: Clock,
+        fetch: Fetch,
+        applied: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Call `applied()` each time after a response was applied to the snapshot."""
         self.snapshot = ClusterMetadata()
         self.topic_ids = TopicIds()
         self.errors: dict[str, KafkaError] = {}
@@ -95,6 +102,7 @@ class MetadataUpdater:
         self._since: dict[str, float] = {}
         self._clock = clock
         self._fetch = fetch
+        self._applied = applied
         backoff = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
         self._retry = Retry(math.inf, backoff, clock)
         self._max_age_s = config.metadata_max_age_ms / 1000
@@ -105,6 +113,8 @@ class MetadataUpdater:
         """Functions that select the topics to keep of a full response. None keeps all."""
         self._asked: dict[str, None] = {}
         self._ask_all = False
+        self._hurried = False
+        """Whether a full update must begin without delay."""
         self._waiters: list[_Waiter] = []
         self._updating: list[_Waiter] = []
         """The waiters that the update in progress serves."""
@@ -167,6 +177,15 @@ class MetadataUpdater:
         else:
             self._asked.update(dict.fromkeys(topics))
         self._wake.set()
+
+    def hurry(self) -> None:
+        """Request an update of all wanted topics without any backoff. Synchronous."""
+        self._hurried = True
+        self._wake.set()
+
+    def note(self, error: KafkaError) -> None:
+        """Store the error of an update that is still in progress. Synchronous."""
+        self.last_error = error
 
     async def refresh(
         self, topics: Iterable[str] | None = None, *, timeout: float, at_once: bool = False
@@ -281,6 +300,8 @@ class MetadataUpdater:
     async def _until_due(self) -> None:
         while True:
             self._wake.clear()
+            if self._hurried:
+                return
             due = max(self._due_at(), self._retry_at)
             delay = due - self._clock.monotonic()
             if delay <= 0:
@@ -299,7 +320,9 @@ class MetadataUpdater:
 
     async def _update(self) -> None:
         now = self._clock.monotonic()
-        full = now >= self._next_full or (self._ask_all and now >= self._pacing.earliest(None))
+        hurried, self._hurried = self._hurried, False
+        full = hurried or now >= self._next_full
+        full = full or (self._ask_all and now >= self._pacing.earliest(None))
         wanted = self._wanted()
         asked = [topic for topic in self._asked if now >= self._pacing.earliest(topic)]
         topics = list(dict.fromkeys([*wanted, *asked])) if full else asked
@@ -401,6 +424,7 @@ class MetadataUpdater:
                 waiter.future.set_exception(error)
 
     def _succeeded(self, full: bool) -> None:
+        self._applied()
         self.last_error = None
         self._retry.succeeded()
         if full:

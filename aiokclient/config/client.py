@@ -13,6 +13,7 @@ from typing import Any, Self, TypedDict
 
 from aiokclient.clock import Clock
 from aiokclient.config.kinds import (
+    BOOLEAN,
     CLOCK,
     CONNECTOR,
     NOT_NEGATIVE,
@@ -269,10 +270,26 @@ class ClientConfig:
         "bootstrap_servers, and none continues to try the known brokers.",
     )
     metadata_recovery_rebootstrap_trigger_ms: int = option(
-        NOT_NEGATIVE,
+        Integer(0, 2**63 - 1),
         300_000,
-        "The time without metadata after which the client starts again from bootstrap_servers, "
-        "in milliseconds, if metadata_recovery_strategy is rebootstrap.",
+        "The time after which the client starts again from bootstrap_servers, in milliseconds, if "
+        "it has requested metadata and no broker has returned it. With 0, the first request that "
+        "fails suffices. It has no effect if metadata_recovery_strategy is none.",
+    )
+    metadata_cluster_check_enable: bool = option(
+        BOOLEAN,
+        True,
+        "Whether each new connection checks that it has reached the intended broker of the "
+        "intended cluster (KIP-1242). Brokers from Kafka 4.4 on support that. It has no effect if "
+        "metadata_recovery_strategy is none.",
+    )
+    cluster_id_change: str = option(
+        Choice.of("accept", "fail"),
+        "accept",
+        "The action when the bootstrap servers or the known addresses lead to another cluster: "
+        "accept continues there with new producer ids, memberships, and positions, and fail makes "
+        "the client fail with ClusterChangedError before anything reaches that cluster.",
+        java=ABSENT,
     )
     receive_message_max_bytes: int = option(
         Integer(1024),
@@ -513,6 +530,8 @@ class ClientOptions(TypedDict, total=False):
     metadata_max_age_ms: int
     metadata_recovery_strategy: str
     metadata_recovery_rebootstrap_trigger_ms: int
+    metadata_cluster_check_enable: bool
+    cluster_id_change: str
     receive_message_max_bytes: int
     connector: Any
     clock: Clock | None

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from aiokclient.cluster.client import ClusterClient
-from aiokclient.cluster.metadata import ClusterMetadata
+from aiokclient.cluster.metadata import ClusterMetadata, differ
 from aiokclient.cluster.ownership import for_background
 from aiokclient.cluster.supervisor import Supervisor
 from aiokclient.config import ConsumerConfig
@@ -251,6 +251,12 @@ class ConsumerEngine:
         return found[:TROUBLES] + [f"and {len(found) - TROUBLES} more"] * (len(found) > TROUBLES)
 
     def _observe(self, old: ClusterMetadata, new: ClusterMetadata) -> None:
+        if differ(old.cluster_id, new.cluster_id):
+            if self._follower is not None:
+                self._follower.topics.rebase(new)
+            if self.group is not None:
+                self.group.cluster_replaced(new)
+            self._subscription.discard_positions()
         self.fetchers.observe(new)
         if self._follower is not None:
             self._follower.observe()

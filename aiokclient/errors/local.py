@@ -24,6 +24,7 @@ __all__ = [
     "BootstrapError",
     "BufferExhaustedError",
     "ClosedError",
+    "ClusterChangedError",
     "CommitFailedError",
     "ConcurrentReadError",
     "ConfigError",
@@ -109,6 +110,25 @@ class DisconnectedError(NetworkError):
 
 class ConnectionSetupError(InvalidConfigurationError):
     """An error raised when a connection cannot be set up with the configured protocol."""
+
+
+class ClusterChangedError(InvalidConfigurationError):
+    """An error raised when the brokers belong to another cluster and `cluster_id_change` is "fail".
+
+    `old_cluster_id` and `new_cluster_id` are the ids of the two clusters.
+    """
+
+    what = "The bootstrap servers, or the known addresses, lead to another cluster."
+    hint = (
+        "Nothing was written to it or read from it. Check bootstrap_servers, and create a new "
+        "client, or set cluster_id_change='accept'."
+    )
+
+    def __init__(self, message: str = "", *, old_cluster_id: str, new_cluster_id: str) -> None:
+        text = f"The cluster id was {old_cluster_id}, and is {new_cluster_id} now."
+        super().__init__(message or text)
+        self.old_cluster_id = old_cluster_id
+        self.new_cluster_id = new_cluster_id
 
 
 class BufferExhaustedError(RetriableError):

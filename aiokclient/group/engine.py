@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from aiokclient.background import Callbacks, loop_ends
+from aiokclient.cluster.metadata import differ
 from aiokclient.errors import FencedInstanceIdError
 from aiokclient.group.coordinator_connection import CoordinatorConnection
 from aiokclient.group.handler import GroupHandler, GroupSettings
@@ -32,6 +33,7 @@ from aiokclient.types import GroupMetadata
 
 if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
+    from aiokclient.cluster.metadata import ClusterMetadata
 
 __all__ = ["GroupEngine"]
 
@@ -70,6 +72,7 @@ class GroupEngine:
         self.settings = settings
         self.state = MemberState.OUT
         self._cluster = cluster
+        self._callbacks = callbacks
         self._log = cluster.log("group", settings.group_id)
         self._handler = handler
         self._report = report
@@ -175,6 +178,12 @@ class GroupEngine:
         """Join again after `pause`, or after the group has refused this member. Synchronous."""
         self._participation.resume()
 
+    def _observe(self, old: ClusterMetadata, new: ClusterMetadata) -> None:
+        """Join as a new member if the cluster is another one, which does not know this member."""
+        if differ(old.cluster_id, new.cluster_id):
+            self._connection.close_join_connection()
+            self._post(MemberEvent.UNKNOWN_MEMBER)
+
     async def leave(self, reason: str, timeout: float) -> None:
         """Leave the group permanently and end `run`; wait for that at most `timeout` seconds."""
         self._participation.close()
@@ -193,6 +202,7 @@ class GroupEngine:
     async def run(self) -> None:
         """Stay in the group until `leave` or fencing. Raises exceptions of the handler."""
         self._idle.clear()
+        unsubscribe = self._cluster.updater.subscribe(self._callbacks.guard(self._observe))
         try:
             while not self._is_over():
                 await self._turn()
@@ -209,6 +219,7 @@ class GroupEngine:
                 await self._depart(member, "the member has failed")
             raise
         finally:
+            unsubscribe()
             self._group_join.reset(self._group_join.no_member)
             if self._cut_off is None:
                 self._connection.release()

@@ -11,6 +11,9 @@ from aiokclient.errors import ConnectionSetupError, DisconnectedError
 __all__ = [
     "ClosedEarlyError",
     "NotConnectedError",
+    "SilentError",
+    "TimedOutError",
+    "WrongBrokerError",
     "closed_early",
     "not_kafka",
     "plaintext_port",
@@ -19,6 +22,8 @@ __all__ = [
     "tls_port",
     "unusable_address",
     "without_sasl",
+    "wrong_broker",
+    "wrong_cluster",
 ]
 
 SIGNATURES: tuple[tuple[bytes, str], ...] = (
@@ -122,6 +127,18 @@ class NotConnectedError(DisconnectedError):
     """An error raised when connecting failed. It increases the setup timeout."""
 
 
+class TimedOutError(NotConnectedError):
+    """An error raised when the server neither accepted nor refused a connection in time."""
+
+
+class SilentError(DisconnectedError):
+    """An error raised when the server accepted a connection, but did not respond in time."""
+
+
+class WrongBrokerError(DisconnectedError):
+    """An error raised when a connection has reached another broker or another cluster."""
+
+
 class ClosedEarlyError(DisconnectedError):
     """An error raised when the server closed a connection before it sent anything."""
 
@@ -141,5 +158,23 @@ def unusable_address(node_id: int, address: str, why: str) -> DisconnectedError:
     option = "bootstrap_servers" if node_id < 0 else "advertised.listeners of the brokers"
     return DisconnectedError(
         f"{whose} has the address {address}, which cannot be used: {why}. Check {option}.",
+        broker=node_id,
+    )
+
+
+def wrong_broker(node_id: int, address: str) -> WrongBrokerError:
+    """Return the error for a broker that has another broker id, or is in another cluster."""
+    return WrongBrokerError(
+        f"The server at {address} is not broker {node_id} of this cluster. The client starts again "
+        "from its bootstrap servers.",
+        broker=node_id,
+    )
+
+
+def wrong_cluster(node_id: int, address: str, known: str, found: str) -> WrongBrokerError:
+    """Return the error for a broker that says that it is in another cluster."""
+    return WrongBrokerError(
+        f"The server at {address} is in the cluster {found}, and broker {node_id} is in the "
+        f"cluster {known}.",
         broker=node_id,
     )

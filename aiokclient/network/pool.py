@@ -93,7 +93,8 @@ class ConnectionPool:
     with failures. `on_failure` is called when an attempt fails or a connection is lost,
     `on_success` when a connection is ready or a response shows that the broker is reachable
     (`answered`), `on_slow` repeatedly while an attempt takes long, and `on_close` when an open
-    connection has ended for any reason except `retire` and `close`.
+    connection has ended for any reason except `retire` and `close`. `on_wrong_broker` is called
+    when a connection has reached another broker or cluster.
     """
 
     def __init__(
@@ -111,6 +112,7 @@ class ConnectionPool:
         on_success: Callable[[ConnectionPool], None] = lambda pool: None,
         on_slow: Callable[[], None] = lambda: None,
         on_close: Callable[[], None] = lambda: None,
+        on_wrong_broker: Callable[[], None] = lambda: None,
     ) -> None:
         self.node_id = node_id
         self.host = host
@@ -121,6 +123,10 @@ class ConnectionPool:
         """The time of `last_error`, on the loop's clock."""
         self.refused = False
         """Whether the last attempt to connect failed."""
+        self.confirmed = False
+        """Whether the broker itself has confirmed that it has this id (KIP-1242)."""
+        self._hangs = False
+        """Whether the last attempt to connect failed because of a timeout."""
         self._settings = settings
         self._backoff = backoff
         self._setup = setup
@@ -131,6 +137,7 @@ class ConnectionPool:
         self._log = ClientLog("aiokclient", settings.client_id, settings.group_id)
         self._on_slow = on_slow
         self._on_close = on_close
+        self._on_wrong_broker = on_wrong_broker
         self._slots: dict[tuple[Purpose, Hashable], _Slot] = {}
         self._failures = 0
         self._not_connected = 0
@@ -198,6 +205,24 @@ class ConnectionPool:
         """Whether there is a connection or an attempt to open one."""
         return any(slot.connecting or slot.connection for slot in self._slots.values())
 
+    def tried_since(self, since: float) -> bool:
+        """Return whether the last attempt to connect failed, after `since` on the loop's clock."""
+        return self.refused and self.failed_at >= since
+
+    def unavailable(self, since: float) -> bool:
+        """Return whether the broker refuses connections (KIP-899).
+
+        That means: there is no connection, none is being made, and the last attempt was refused,
+        either after `since` or so recently that the reconnect backoff has not ended. An attempt
+        that timed out was not refused.
+        """
+        slots = self._slots.values()
+        if any(slot.connection is not None or slot.began is not None for slot in slots):
+            return False
+        if not self.refused or self._hangs:
+            return False
+        return self.failed_at >= since or asyncio.get_running_loop().time() < self._not_before
+
     def connecting_for(self, purpose: Purpose, owner: Hashable = None) -> float:
         """Return the duration of the slot's attempt so far in seconds, without the backoff."""
         slot = self._slots.get((purpose, owner))
@@ -217,10 +242,13 @@ class ConnectionPool:
         except KafkaError as error:
             outcome = error
             self.refused = True
+            self._hangs = isinstance(error, diagnosis.TimedOutError | diagnosis.SilentError)
             refused = isinstance(error, diagnosis.NotConnectedError)
             self._not_connected = self._not_connected + 1 if refused else 0
             self._emit(Disconnected, connected=False, cause=error)
             self._failed(error)
+            if isinstance(error, diagnosis.WrongBrokerError):
+                self._on_wrong_broker()
         except Exception as error:
             outcome = error  # A bug: all callers get the error.
             raise
@@ -322,6 +350,23 @@ class ConnectionPool:
         self.node_id = node_id
         for connection in self.connections():
             connection.rename(node_id)
+
+    def confirm(self) -> None:
+        """Record that the broker has confirmed its id."""
+        self.confirmed = True
+
+    def disconnect(self, why: KafkaError) -> None:
+        """Close all connections immediately. Requests in flight and callers get a retriable error.
+
+        The pool keeps its backoff, and opens new connections when it is asked for one. Synchronous.
+        """
+        self.confirmed = False
+        for slot in list(self._slots.values()):
+            self._slots.pop(slot.key, None)
+            slot.released = True
+            if slot.connection is not None:
+                slot.connection.close(why)
+            slot.settle(DisconnectedError(why.message, broker=self.node_id))
 
     def release(self, owner: Hashable) -> None:
         """Close the connections of an owner. Its waiting callers get ClosedError."""

@@ -24,11 +24,19 @@ import aiokclient.network.diagnosis as diagnosis
 from aiokclient.errors import (
     DisconnectedError,
     ProtocolError,
+    RebootstrapRequiredError,
     UnsupportedVersionError,
     error_for,
 )
 from aiokclient.event_hub import EventHub
 from aiokclient.network.authentication import authenticate
+from aiokclient.network.cluster_check import (
+    CHECKED_FROM,
+    ClusterCheck,
+    Expected,
+    check_cluster,
+    identifying_request,
+)
 from aiokclient.network.connection import BrokerConnection
 from aiokclient.network.login import Sasl
 from aiokclient.network.probe import find_mismatch
@@ -46,18 +54,20 @@ RUNGS = (ApiVersionsRequest.max_version, 3, 0)
 
 HIGHEST_PORT = 65535
 
-SOFTWARE_NAME = "aiokclient"
-SOFTWARE_VERSION = "0.1.0"
-
 _ANSWER = Struct(">ih")
 
 
 class _Answer(Enum):
     SETTLED = 1
     LOWER = 2
+    ELSEWHERE = 3
 
 
-_ANSWERS = {0: _Answer.SETTLED, UnsupportedVersionError.code: _Answer.LOWER}
+_ANSWERS = {
+    0: _Answer.SETTLED,
+    UnsupportedVersionError.code: _Answer.LOWER,
+    RebootstrapRequiredError.code: _Answer.ELSEWHERE,
+}
 """The meaning of error codes of ApiVersions. Any other code fails the connection."""
 
 
@@ -76,6 +86,7 @@ class ConnectionSettings:
     """Seconds until a request that sets up a connection times out."""
     sasl: Sasl | None = None
     events: EventHub | None = None
+    cluster: ClusterCheck | None = None
 
 
 async def open_connection(
@@ -88,8 +99,8 @@ async def open_connection(
     the request timeout. Raises NotConnectedError if no address could be connected,
     DisconnectedError if a connected broker did not respond, AuthenticationError if the broker does
     not accept the client, ConnectionSetupError if the server does not speak the configured
-    protocol, and UnsupportedVersionError if there is no common version. A cancellation closes the
-    connection.
+    protocol, WrongBrokerError if the server is another broker than intended, and
+    UnsupportedVersionError if there is no common version. A cancellation closes the connection.
     """
     if not 0 < port <= HIGHEST_PORT:
         raise diagnosis.unusable_address(
@@ -117,7 +128,8 @@ async def open_connection(
     if len(failures) == 1:
         raise failures[0]
     texts = " ".join(dict.fromkeys(failure.message for failure in failures))
-    raise type(failures[-1])(texts, broker=node_id)
+    hanging = [failure for failure in failures if isinstance(failure, diagnosis.TimedOutError)]
+    raise type((hanging or failures)[-1])(texts, broker=node_id)
 
 
 async def _open(
@@ -132,12 +144,18 @@ async def _open(
     try:
         await _connect(connection, host, address, settings, timeout_s)
         pipeline = ClientPipeline(settings.client_id)
-        versions, features = await _negotiate(connection, pipeline, rung, settings.request_s)
+        cluster, node_id = settings.cluster, connection.broker.node_id
+        expected = None if cluster is None else cluster.expected(node_id)
+        versions, features, checked = await _negotiate(
+            connection, pipeline, rung, settings.request_s, expected
+        )
         lifetime_ms = 0
         if settings.sasl is not None and login is not None:
             lifetime_ms = await authenticate(
                 connection, pipeline, versions, settings.sasl, login, timeout_s
             )
+        if cluster is not None and not checked and cluster.doubts(node_id):
+            await check_cluster(connection, pipeline, versions, cluster, settings.request_s)
         connection.ready(
             versions, settings.receive_max, features=features, session_lifetime_ms=lifetime_ms
         )
@@ -170,7 +188,7 @@ async def _resolve(
     except TimeoutError:
         queued = isinstance(settings.connector, TcpConnector) and settings.connector.queued(host)
         why = " because no thread was free for it" if queued else ""
-        raise DisconnectedError(
+        raise diagnosis.SilentError(
             f"Resolving {host}:{port} took over {timeout_s:.1f} s{why}."
         ) from None
     except (OSError, ValueError) as error:
@@ -204,7 +222,7 @@ async def _connect(
         # The kernel's timeout may be shorter than the client's.
         within = f" within {timeout_s:.1f} s" if patience.expired() else ""
         text = f"{where} did not accept a connection{within}."
-        raise diagnosis.NotConnectedError(text, broker=broker.node_id) from error
+        raise diagnosis.TimedOutError(text, broker=broker.node_id) from error
     except OSError as error:
         # The text of asyncio repeats the address. The text of the errno does not.
         text = os.strerror(error.errno) if error.errno else str(error)
@@ -216,24 +234,32 @@ async def _connect(
 
 
 async def _negotiate(
-    connection: BrokerConnection, pipeline: ClientPipeline, rung: int, request_s: float
-) -> tuple[Mapping[int, tuple[int, int]], Mapping[str, int]]:
-    """Return the versions of the APIs and the levels of the features that the broker supports."""
+    connection: BrokerConnection,
+    pipeline: ClientPipeline,
+    rung: int,
+    request_s: float,
+    expected: Expected | None,
+) -> tuple[Mapping[int, tuple[int, int]], Mapping[str, int], bool]:
+    """Return what the broker supports: the versions of the APIs, and the levels of the features.
+
+    The third value tells whether the broker has confirmed that it is the `expected` one.
+    """
     broker = connection.broker
     version = RUNGS[rung % len(RUNGS)]
     for _ in RUNGS:
-        response = await _ask(connection, pipeline, version, request_s)
+        response = await _ask(connection, pipeline, version, request_s, expected)
         answer = _ANSWERS.get(response.error_code)
         spoken = {
             entry.api_key: (entry.min_version, entry.max_version) for entry in response.api_keys
         }
         if answer is _Answer.SETTLED:
-            return spoken, {
-                feature.name: feature.max_version_level for feature in response.finalized_features
-            }
-        if answer is None:
+            features = {each.name: each.max_version_level for each in response.finalized_features}
+            return spoken, features, expected is not None and version >= CHECKED_FROM
+        if answer is not _Answer.LOWER:
             error = error_for(response.error_code, api="ApiVersions", broker=broker.address)
             assert error is not None
+            if answer is _Answer.ELSEWHERE:
+                raise diagnosis.wrong_broker(broker.node_id, broker.address) from error
             raise error
         if version == 0:
             break
@@ -259,12 +285,14 @@ def _refusal(body: bytes, code: int) -> ApiVersionsResponse:
 
 
 async def _ask(
-    connection: BrokerConnection, pipeline: ClientPipeline, version: int, request_s: float
+    connection: BrokerConnection,
+    pipeline: ClientPipeline,
+    version: int,
+    request_s: float,
+    expected: Expected | None,
 ) -> ApiVersionsResponse:
     broker = connection.broker
-    request = ApiVersionsRequest(
-        client_software_name=SOFTWARE_NAME, client_software_version=SOFTWARE_VERSION
-    )
+    request = identifying_request(expected)
     # The pipeline would decode it in the version of the request, which may be wrong here.
     correlation_id, segments = pipeline.send(request, version, expect_response=False)
     traffic, api, time = connection.traffic, "ApiVersions", asyncio.get_running_loop().time
@@ -274,7 +302,7 @@ async def _ask(
         async with asyncio.timeout(request_s):
             frame = await connection.exchange(segments)
     except TimeoutError:
-        raise DisconnectedError(
+        raise diagnosis.SilentError(
             f"{broker.address} accepted the connection, but did not answer ApiVersions within "
             f"{request_s:.1f} s. Check that it is a Kafka broker.",
             broker=broker.node_id,

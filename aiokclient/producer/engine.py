@@ -82,6 +82,7 @@ class Engine:
             self._want,
             lambda topic: cluster.updater.request_update((topic,), reason="a partition is gone"),
             lambda: self._ids.expire(),
+            self._cluster_replaced,
         )
         self._config = config
         self._supervisor = supervisor
@@ -229,6 +230,10 @@ class Engine:
         snapshot = await self.cluster.updater.refresh((topic,), timeout=timeout, at_once=True)
         info = snapshot.topic(topic)
         return info is not None and not info.error
+
+    def _cluster_replaced(self) -> None:
+        if self.transactions is not None:
+            self.transactions.cluster_replaced()
 
     def _poke_all(self) -> None:
         for queue in list(self.accumulator.active):

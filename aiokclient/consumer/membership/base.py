@@ -136,6 +136,13 @@ class Membership(Protocol):
         """Request new assignments from the group. Synchronous."""
         ...
 
+    def start_over(self, reason: str) -> None:
+        """Lose all partitions, and join as a new member. Synchronous.
+
+        It is called when the coordinator cannot know this member.
+        """
+        ...
+
     async def leave(self, timeout: float) -> None:
         """Leave the group permanently, within `timeout` seconds, and end `run`.
 

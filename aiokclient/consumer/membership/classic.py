@@ -189,6 +189,9 @@ class ClassicMembership:
         """Request new assignments from the group. Synchronous."""
         self._engine.rejoin(reason)
 
+    def start_over(self, reason: str) -> None:
+        """Do nothing: the engine itself notices that the cluster is another one."""
+
     def _changed(self, wishes: bool) -> None:
         reason = "the topics that are subscribed to have changed"
         if wishes:

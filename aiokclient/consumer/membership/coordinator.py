@@ -31,6 +31,7 @@ from aiokclient.types import TopicPartition
 
 if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
+    from aiokclient.cluster.metadata import ClusterMetadata
     from aiokclient.config import ConsumerConfig
     from aiokclient.consumer.delivery.in_progress import InProgress
     from aiokclient.consumer.delivery.read_lock import ReadLock
@@ -291,6 +292,12 @@ class ConsumerCoordinator:
         self.commits.requested()
         self.released.requested()
         self.membership.asked()
+
+    def cluster_replaced(self, metadata: ClusterMetadata) -> None:
+        """Become a new member, because another cluster does not know this one. Synchronous."""
+        self.topics.rebase(metadata)
+        self.membership.start_over("the cluster is another one")
+        self.commits.wake()
 
     def _renamed(self) -> None:
         self.released.renamed(self.membership.metadata)

@@ -106,6 +106,7 @@ class InitialOffsets:
     # -- finding initial offsets
 
     async def _locate(self, states: Sequence[PartitionState]) -> None:
+        generations = {state: state.generation for state in states}
         results = await self._commits.ask([state.tp for state in states])
         found = results.found
         nothing = [
@@ -116,6 +117,8 @@ class InitialOffsets:
         siblings, unclear = await self._ask_for_siblings(list(filter(self._matters, nothing)))
         for state in states:
             stored = found.get(state.tp)
+            if state.generation != generations[state]:
+                continue  # The position was discarded again, maybe in another cluster.
             if stored is not None and not state.group.note:
                 state.group.keep_note(note_in(stored.metadata))
             if state.phase is not Phase.AWAITING or state.tp not in self._subscription:

@@ -346,6 +346,14 @@ class PartitionState:
         self.processed = processed
         return True
 
+    def forget_topic(self) -> None:
+        """Forget the topic and its leader, because the cluster is another one."""
+        self.topic_id, self.leader_epoch = None, NO_EPOCH
+        self._former.clear()
+        self.fetch.led_by(-1)
+        self.fetch.use_leader()
+        self.group.keep_note("")
+
     def new_leader(self, leader_epoch: int) -> bool:
         """Store the epoch of the leader; return whether the position must be validated."""
         if leader_epoch <= self.leader_epoch:

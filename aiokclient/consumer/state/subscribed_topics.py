@@ -56,11 +56,7 @@ class SubscribedTopics:
         for topic in subscription.topics:
             updater.want(topic, self, auto_create=self._config.allow_auto_create_topics)
         metadata = await self._read(subscription) if subscription else ClusterMetadata()
-        self._base = {
-            name: (info.topic_id, len(info.partitions))
-            for name, info in metadata.topics.items()
-            if not info.error
-        }
+        self._base = _base(metadata)
         for topic in subscription.topics:
             if topic not in self._base:
                 self._log.warning(
@@ -90,6 +86,11 @@ class SubscribedTopics:
         topic_id, count = self._base.get(tp.topic, (None, 0))
         return info is None or topic_id != info.topic_id or tp.partition >= count
 
+    def rebase(self, metadata: ClusterMetadata) -> None:
+        """Use this metadata as the base, because the cluster is another one. Synchronous."""
+        if self.read:
+            self._base = _base(metadata)
+
     def report_errors(self) -> None:
         """Report lasting errors of topics that the application subscribed to. Synchronous."""
         for topic in self.current.topics:
@@ -112,6 +113,14 @@ class SubscribedTopics:
                 if not action.again:
                     self._report(error)
                 await asyncio.sleep(action.delay_s or backoff.maximum_s)
+
+
+def _base(metadata: ClusterMetadata) -> dict[str, tuple[UUID, int]]:
+    return {
+        name: (info.topic_id, len(info.partitions))
+        for name, info in metadata.topics.items()
+        if not info.error
+    }
 
 
 def matching(

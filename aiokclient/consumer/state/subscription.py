@@ -323,6 +323,22 @@ class SubscriptionState:
             state.return_to_committed(fallback)
         self.changed()
 
+    def discard_positions(self) -> None:
+        """Find all positions anew, because offsets of another cluster mean nothing in this one.
+
+        They come from the committed offsets of the group, if there is one, or else from the
+        consumer's `auto_offset_reset`. Pauses stay.
+        """
+        self.settle()
+        self._absent.clear()
+        for state in self.partitions.values():
+            state.forget_topic()
+            if self.grouped:
+                state.return_to_committed(-1)
+            else:
+                self._begin(state, self.reset)
+        self.changed()
+
     def _begin(self, state: PartitionState, reset: Reset) -> None:
         if reset == NONE:
             state.fail(NoOffsetError(topic_partition=state.tp))

@@ -74,6 +74,7 @@ class Leaders:
         want: Callable[[str], None],
         ask: Callable[[str], None],
         renew: Callable[[], None],
+        replaced: Callable[[], None],
     ) -> None:
         self.topics: dict[str, Topic] = {}
         self.partitioner = Partitioner(config, clock.rng)
@@ -85,6 +86,7 @@ class Leaders:
         self._want = want
         self._ask_for = ask
         self._renew = renew
+        self._replaced = replaced
         self._cluster_id: str | None = None
 
     def topic(self, name: str, metadata: ClusterMetadata) -> Topic:
@@ -113,6 +115,7 @@ class Leaders:
         self._cluster_id = new.cluster_id
         if moved:
             self._renew()
+            self._replaced()
         for topic in self.topics.values():
             info = new.topics.get(topic.name)
             if info is not None and (moved or info is not topic.status.info):

@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from aiokclient.cluster.metadata import differ
 from aiokclient.errors import InvalidTxnStateError, KafkaError, TransactionFailedError
 from aiokclient.policy import Decision, Scope, as_transaction_error, classify
 from aiokclient.producer.transaction.drain import Drain
@@ -53,10 +54,17 @@ NOT_OPEN = frozenset({InvalidTxnStateError.code})
 """The codes by which the coordinator says that no transaction is open. That is no error if each of
 its requests failed, so that the coordinator may have nothing of it."""
 
+ELSEWHERE = (
+    "The client has moved to another cluster during the transaction. The former cluster aborts it, "
+    "unless a commit was sent before. Whether such a commit was applied is unknown."
+)
+
 LastOffsets = Callable[[], "Iterable[tuple[Offsets, GroupMetadata]]"]
 """A function that returns the offsets to add when all records of the transaction are written."""
 
 _S, _E = TransactionState, TransactionEvent
+OPEN = frozenset({_S.IN_TRANSACTION, _S.COMMITTING, _S.ABORTING, _S.ABORTABLE_ERROR})
+"""The states in which a coordinator may have a part of a transaction."""
 
 
 class TransactionManager:
@@ -103,6 +111,9 @@ class TransactionManager:
         """The commit or abort that began last."""
         self._bump_needed = False
         """Whether the epoch must be increased before the next transaction (levels 0 and 1)."""
+        self._cluster = cluster
+        self._cluster_id: str | None = None
+        """The cluster whose coordinator has returned the producer id."""
         status.listen(self._changed)
 
     # -- starting
@@ -125,6 +136,7 @@ class TransactionManager:
             self.status.step(_E.NOT_INITIALIZED)
             raise
         self.status.adopt(identity)
+        self._cluster_id = self._cluster.metadata.cluster_id
         self._bump_needed = False
         self.status.step(_E.INITIALIZED)
 
@@ -176,9 +188,23 @@ class TransactionManager:
         if status.state is _S.ABORTABLE_ERROR:
             raise status.misuse("begin_transaction()")
         status.require(_S.READY, call="begin_transaction()")
+        if differ(self._cluster_id, self._cluster.metadata.cluster_id):
+            await self.start(self._default_s)
         self._partitions.begin()
         self._offsets.begin()
         return status.begin(self._requests.level, self._clock.monotonic())
+
+    def cluster_replaced(self) -> None:
+        """Fail the open transaction, because the cluster that has it cannot be reached any more.
+
+        The next transaction, or a restart, gets a producer id of the present cluster.
+        """
+        if self.status.state not in OPEN:
+            return
+        error = TransactionFailedError(ELSEWHERE)
+        if self._ending is not None and not self._ending.over:
+            self._ending.cancel(error)
+        self.status.failed(error, Scope.TRANSACTION)
 
     def require_open(self, call: str) -> None:
         """Raise the error for a call that needs an open transaction, if there is none."""

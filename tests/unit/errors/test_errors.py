@@ -161,6 +161,7 @@ SPECIAL = [
     errors.LogTruncationError(topic_partition=ORDERS_3, offset=5, diverging_offset=3),
     errors.BootstrapError(attempts=[("a:1", "refused")]),
     errors.UnknownCodeError(4711, "m", api="Fetch"),
+    errors.ClusterChangedError(old_cluster_id="one", new_cluster_id="two"),
 ]
 SPECIAL_CLASSES = {type(error) for error in SPECIAL}
 PLAIN = [

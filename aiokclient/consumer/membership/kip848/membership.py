@@ -162,6 +162,10 @@ class Kip848Membership:
             "No need to rejoin under KIP-848: %s", reason, extra={"event": "group_state"}
         )
 
+    def start_over(self, reason: str) -> None:
+        """Lose all partitions, and join as a new member. Synchronous."""
+        self._apply(Kip848Event.FENCED, reason)
+
     async def leave(self, timeout: float) -> None:
         if self._member.is_closed:
             return

@@ -52,7 +52,8 @@ class CommitAttempt:
     """The offsets of one commit. Only its methods change it.
 
     `ticket` is the number of the commit in `CommitOrder`. `held` has the state of each partition at
-    the time of the call; a partition that was lost and assigned again has another state. `refresh`
+    the time of the call; a partition that was lost and assigned again has another state.
+    `cluster_id` is that of the cluster to which the offsets belong. `refresh`
     and `final` are those of `PerItem`. With `rising`, only offsets that are higher than the
     committed ones are stored.
     """
@@ -62,6 +63,7 @@ class CommitAttempt:
         ticket: int,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         held: Mapping[TopicPartition, PartitionState | None],
+        cluster_id: str | None,
         retry: Retry,
         *,
         refresh: Refresh[TopicPartition],
@@ -70,6 +72,7 @@ class CommitAttempt:
         rising: bool,
     ) -> None:
         self.ticket = ticket
+        self.cluster_id = cluster_id
         self.rising = rising
         self._retry = retry
         self._attempts = attempts

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from aiokclient.cluster.metadata import differ
 from aiokclient.cluster.per_item import ItemResults, ask_within
 from aiokclient.consumer.membership.offsets import messages
 from aiokclient.consumer.membership.offsets.attempt import CommitAttempt, CommitOrder
@@ -29,6 +30,7 @@ from aiokclient.consumer.state.wakeup import Wakeup
 from aiokclient.errors import (
     ApiTimeoutError,
     CommitFailedError,
+    DisconnectedError,
     FencedInstanceIdError,
     FencedMemberEpochError,
     GroupIdNotFoundError,
@@ -273,6 +275,7 @@ class Commits:
             self._order.ticket(),
             noted,
             held,
+            self._cluster.metadata.cluster_id,
             self._retry(timeout),
             refresh=self._refresh,
             final=self._is_final,
@@ -320,14 +323,18 @@ class Commits:
     def _refuse_lost(self, attempt: CommitAttempt, *, is_member: bool = True) -> None:
         """Refuse partitions that are not owned.
 
-        If this is not a member, these include all partitions that the group assigned.
+        If this is not a member, these include all partitions that the group assigned. If the commit
+        began in another cluster, these are all partitions.
         """
         is_shared = self._subscription.is_shared
+        elsewhere = differ(attempt.cluster_id, self._cluster.metadata.cluster_id)
         attempt.refuse(
             {
                 tp: CommitFailedError(partitions=[tp])
                 for tp in attempt.left
-                if self._is_lost(tp, attempt.held(tp)) or (not is_member and is_shared(tp))
+                if elsewhere
+                or self._is_lost(tp, attempt.held(tp))
+                or (not is_member and is_shared(tp))
             }
         )
 
@@ -435,6 +442,9 @@ class Commits:
     ) -> tuple[Any, int]:
         node_id = await self._cluster.coordinators.locate("group", self.group_id)
         connection = await self._cluster.connect(node_id, Purpose.GROUP, self._owner())
+        if differ(metadata.cluster_id, self._cluster.metadata.cluster_id):
+            # The request has ids and offsets of another cluster.
+            raise DisconnectedError("The cluster is another one.", broker=node_id)
         request = build(connection)
         version = messages.version_for(connection, request, tps, metadata)
         response = await connection.send(request, timeout_s=self._request_s, version=version)

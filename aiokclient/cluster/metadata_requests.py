@@ -1,0 +1,350 @@
+"""The metadata requests of a client, and its way back to the cluster if no broker answers them.
+
+`recovery` decides when to rebootstrap, and `identity` whether a broker is in the same cluster. This
+module does what they decide. It requests metadata from a broker that the client knows. When a
+rebootstrap is due, it closes all connections, and asks the bootstrap servers until one responds.
+
+During a rebootstrap, and until the metadata after it is installed, the *gate* is shut: no other
+part of the client gets a connection. So nothing reaches a broker of another cluster before
+everything that belongs to the old cluster is discarded, and nothing is tried in vain.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from aiokclient import threads
+from aiokclient.cluster.bootstrap import Bootstrap, servers_of
+from aiokclient.cluster.brokers import Brokers, patience_s
+from aiokclient.cluster.identity import ClusterIdentity
+from aiokclient.cluster.metadata import brokers_in
+from aiokclient.cluster.recovery import Recovery, RecoveryState, Trigger
+from aiokclient.cluster.updater import LARGE
+from aiokclient.errors import (
+    ApiTimeoutError,
+    DisconnectedError,
+    InvalidMetadataError,
+    KafkaError,
+    RebootstrapRequiredError,
+    error_for,
+)
+from aiokclient.log import ClientLog
+from aiokclient.policy import Backoff, Retry
+from aiokclient.protocol.wanted_topics import WantedTopicsRequest
+
+if TYPE_CHECKING:
+    from aiokclient.clock import Clock
+    from aiokclient.cluster.supervisor import Supervisor
+    from aiokclient.cluster.updater import MetadataUpdater
+    from aiokclient.config import ClientConfig
+    from aiokclient.network.transport import Connector
+    from aiokclient.protocol.messages.metadata import MetadataResponse
+
+__all__ = ["MetadataRequests"]
+
+MOVED_AWAY = (RebootstrapRequiredError.code,)
+"""The error code by which a broker asks clients to rebootstrap."""
+
+ROUND_S = 30.0
+"""Seconds after which the names of the bootstrap servers are looked up again."""
+
+
+class MetadataRequests:
+    """The metadata requests of one client.
+
+    `brokers()` returns its connections, or raises ClosedError. `updater()` returns the updater,
+    which calls `fetch` and `applied`. `moved()` is called when the cluster is another one.
+    """
+
+    def __init__(
+        self,
+        config: ClientConfig,
+        clock: Clock,
+        connector: Connector,
+        supervisor: Supervisor,
+        brokers: Callable[[], Brokers],
+        updater: Callable[[], MetadataUpdater],
+        outage: Callable[[], None],
+        moved: Callable[[], None],
+    ) -> None:
+        self.identity = ClusterIdentity(config, self.rebootstrap_required)
+        self.is_open = True
+        """Whether other parts of the client may use connections."""
+        self._config = config
+        self._clock = clock
+        self._connector = connector
+        self._supervisor = supervisor
+        self._brokers = brokers
+        self._updater = updater
+        self._outage = outage
+        self._moved = moved
+        self._backoff = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
+        self._rebootstraps = config.metadata_recovery_strategy == "rebootstrap"
+        self._recovery = Recovery(
+            enabled=self._rebootstraps,
+            trigger_s=config.metadata_recovery_rebootstrap_trigger_ms / 1000,
+            backoff=self._backoff,
+            rng=clock.rng,
+        )
+        self._log = ClientLog.of("aiokclient", config)
+        self._begun = False
+        self._attempts = 0
+        """The number of consecutive attempts without a response."""
+        self._patience: asyncio.Timeout | None = None
+        """The limit of the attempt in progress, which a rebootstrap that is due ends."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._opened = asyncio.Event()
+        supervisor.on_failure(lambda error: self._opened.set())
+
+    # -- the gate
+
+    async def opened(self) -> None:
+        """Wait until connections may be used, for one setup timeout.
+
+        Raises DisconnectedError after that, and the failure of the client.
+        """
+        timeout_s = self._config.socket_connection_setup_timeout_ms / 1000
+        try:
+            async with asyncio.timeout(timeout_s) as patience:
+                await self._opened.wait()
+        except TimeoutError:
+            if not patience.expired():
+                raise
+            text = "No broker is known. The client asks its bootstrap servers for them."
+            raise DisconnectedError(text) from self._updater().last_error
+        self._supervisor.check()
+
+    def _shut(self) -> None:
+        self.is_open = False
+        self._opened.clear()
+
+    def applied(self) -> None:
+        """Open the gate, because a metadata response is installed. Synchronous."""
+        if self._recovery.state is not RecoveryState.SEARCHING:
+            self.identity.confirm()
+            self.is_open = True
+            self._opened.set()
+
+    # -- what happens to the connections, see `BrokersListener`
+
+    def lost(self) -> None:
+        """Refresh the metadata even if no call needs a broker, to notice a broker that is back."""
+        self._updater().request_update(reason="no broker can be reached")
+
+    def slow(self) -> None:
+        """Refresh the metadata: leaders and coordinators may have moved from a broker that hangs.
+
+        Without a refresh, the client would not notice before the attempt to connect ends.
+        """
+        self._updater().request_update(reason="connecting to a broker lasts")
+
+    def outage(self) -> None:
+        """Handle that no connection is left, so that another cluster may have the addresses."""
+        self.identity.doubt()
+        self._outage()
+
+    def unavailable(self) -> None:
+        """Handle that each broker in the metadata has refused a connection (KIP-899)."""
+        if self._begun:
+            self._recovery.unavailable()
+            self._look()
+
+    def rebootstrap_required(self) -> None:
+        """Handle that a broker is another one than intended, or in another cluster."""
+        if not self._begun:
+            return
+        self._recovery.required()
+        if not self._rebootstraps:
+            # The metadata of all topics, from a broker that need not be checked, shows whether the
+            # cluster is another one.
+            self.identity.confirm()
+            self._shut()
+            self._updater().hurry()
+        self._look()
+
+    def _look(self) -> None:
+        """Begin a rebootstrap if it is due, or look again when it will be."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        delay_s = self._recovery.due_at - self._clock.monotonic()
+        if delay_s == math.inf or not self._supervisor.running:
+            return
+        if delay_s > 0:
+            self._timer = self._supervisor.callbacks.later(delay_s, self._look)
+            return
+        self._updater().hurry()
+        if self._patience is not None:
+            self._patience.reschedule(asyncio.get_running_loop().time())
+
+    def troubles(self) -> list[str]:
+        """Return the reasons for rebootstraps that do not take place. Synchronous."""
+        return [
+            f"a rebootstrap would be necessary, because {trigger.value}; "
+            "metadata_recovery_strategy is none"
+            for trigger in self._recovery.missed
+        ]
+
+    def close(self) -> None:
+        """Stop the timer. Synchronous."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._begun = False
+
+    # -- requests
+
+    async def begin(self, deadline: float) -> tuple[MetadataResponse, str]:
+        """Reach the cluster for the first time, until a deadline on the monotonic clock.
+
+        Return the metadata, and the address of the server that responded. Raises the errors of
+        `Bootstrap.reach`.
+        """
+        left_s = max(deadline - self._clock.monotonic(), 0.0)
+        bootstrap = await self._bootstrap(left_s / 2)
+        answer = await bootstrap.reach(deadline)
+        self.identity.adopt(answer)
+        self._begun = True
+        self._opened.set()
+        return answer, bootstrap.answered
+
+    async def fetch(self, topics: list[str] | None, auto_create: bool) -> MetadataResponse:
+        """Return a metadata response with at least one broker.
+
+        Rebootstraps before that if it is due, which may take any time. Raises the error of the
+        request, and the failure of the client.
+        """
+        self._supervisor.check()
+        recovery, now = self._recovery, self._clock.monotonic
+        recovery.attempted(now())
+        if recovery.is_due(now()):
+            await self._rebootstrap()
+            recovery.attempted(now())
+        self._look()
+        try:
+            response = await self._ask_in_time(topics, auto_create)
+            self._verify(response)
+        except KafkaError:
+            recovery.failed(now())
+            self._look()
+            raise
+        return response
+
+    async def _ask_in_time(self, topics: list[str] | None, auto_create: bool) -> MetadataResponse:
+        try:
+            async with asyncio.timeout(None) as self._patience:
+                return await self._ask(topics, auto_create)
+        except TimeoutError:
+            if self._patience is None or not self._patience.expired():
+                raise
+            trigger = self._recovery.trigger or Trigger.OVERDUE
+            text = f"The client rebootstraps, because {trigger.value}."
+            raise ApiTimeoutError(text, api="Metadata") from None
+        finally:
+            self._patience = None
+
+    async def _ask(self, topics: list[str] | None, auto_create: bool) -> MetadataResponse:
+        self._attempts += 1
+        connection = await self._brokers().connect_any(WantedTopicsRequest)
+        node_id = connection.broker.node_id
+        wants = self._updater().wants if topics is None else None
+        request = WantedTopicsRequest(topics, allow_auto_topic_creation=auto_create, wants=wants)
+        request_s = self._config.request_timeout_ms / 1000
+        answered = connection.send(request, timeout_s=request_s)
+        waited_s = patience_s(self._attempts - 1, request_s)
+        try:
+            await asyncio.wait([answered], timeout=waited_s)
+            while not answered.done() and connection.arrives(answered):
+                await asyncio.wait([answered], timeout=waited_s)
+        finally:
+            if not answered.done():
+                answered.cancel()
+        if answered.cancelled():
+            text = f"There was no response within {waited_s:.1f} s."
+            raise ApiTimeoutError(text, api="Metadata", broker=node_id)
+        response: MetadataResponse = answered.result()
+        self._brokers().answered(node_id)
+        error = error_for(response.error_code, api="Metadata", broker=node_id)
+        if error is not None:
+            if response.error_code in MOVED_AWAY:
+                self._recovery.required()
+            raise error
+        self._attempts = 0
+        if not brokers_in(response):
+            raise InvalidMetadataError("The response lists no broker.", api="Metadata")
+        await self._settle(response, node_id)
+        return response
+
+    async def _settle(self, response: MetadataResponse, node_id: int) -> None:
+        """Remove topics with disputed ids from a response, and request them from another broker."""
+        updater = self._updater()
+        settle, known = updater.topic_ids.settle, updater.snapshot
+        if len(response.topics or ()) < LARGE:
+            disputed = settle(known, response)
+        else:
+            disputed = await threads.run(settle, known, response)
+        self._brokers().avoid(node_id if disputed else None)
+        if disputed:
+            updater.request_update(disputed, reason="brokers name different topic ids")
+
+    def _verify(self, response: MetadataResponse) -> None:
+        """Accept a response of the same cluster. Rebootstrap or move after that of another one."""
+        if self.identity.is_other(response):
+            if self.is_open or self._rebootstraps:
+                self.rebootstrap_required()
+                text = "The broker is in another cluster than before."
+                raise InvalidMetadataError(text, api="Metadata")
+            self._move(response)
+            self._brokers().disconnect(DisconnectedError("The cluster is another one."))
+        self.identity.adopt(response)
+        self._recovery.answered(proven=True)
+
+    # -- rebootstrap
+
+    async def _rebootstrap(self) -> None:
+        """Close all connections, and ask the bootstrap servers until one returns the brokers.
+
+        Raises ClusterChangedError, after the client has failed with it.
+        """
+        trigger = self._recovery.begin(self._clock.monotonic())
+        self._shut()
+        self._log.warning(
+            "The client starts again from its bootstrap servers, because %s.",
+            trigger.value,
+            extra={"event": "rebootstrapped", "trigger": trigger.name.lower()},
+        )
+        why = f"The client closed all connections to rebootstrap, because {trigger.value}."
+        self._brokers().disconnect(DisconnectedError(why))
+        retry = Retry(math.inf, self._backoff, self._clock)
+        while True:
+            try:
+                bootstrap = await self._bootstrap(ROUND_S)
+                answer = await bootstrap.reach(self._clock.monotonic() + ROUND_S)
+                break
+            except KafkaError as error:
+                self._updater().note(error)
+                await asyncio.sleep(retry.pause_s())
+        if self.identity.is_other(answer):
+            self._move(answer)
+        self._brokers().update(brokers_in(answer))
+        self._recovery.answered(proven=False)
+
+    async def _bootstrap(self, limit_s: float) -> Bootstrap:
+        """Return a bootstrap with new connections, after looking up names for `limit_s` at most."""
+        config = self._config
+        setup_s = config.socket_connection_setup_timeout_ms / 1000
+        servers = await servers_of(config, self._connector, min(setup_s, limit_s))
+        return Bootstrap(config, self._clock, self._brokers().bootstrap(servers), self.identity)
+
+    def _move(self, response: MetadataResponse) -> None:
+        """Continue in another cluster, or fail."""
+        self._shut()
+        try:
+            self.identity.adopt(response)
+        except KafkaError as error:
+            self._supervisor.fail(error, "metadata")
+            self._brokers().disconnect(error)
+            raise
+        self._moved()

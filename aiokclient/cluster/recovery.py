@@ -1,0 +1,191 @@
+"""The recovery of a client that has lost its cluster, as a table of states (KIP-899, KIP-1102).
+
+Theory of operation. A client knows the brokers of the last metadata response, and no others. If all
+of them were replaced, only the bootstrap servers lead to the cluster. So the client *rebootstraps*:
+it closes all connections, resolves the names of the bootstrap servers again, and asks them for the
+brokers until one responds. Something must trigger that:
+
+- UNAVAILABLE: no known broker is available. Each has refused a connection, and there is none, and
+  none is being made. A broker whose connection attempt timed out is not available either, but that
+  takes long, and it may be a lost packet. Only OVERDUE covers it.
+- OVERDUE: the trigger time has passed since the first attempt to request metadata, without a
+  response that lists a broker. With a trigger time of 0, the first attempt that fails suffices.
+- REQUIRED: a broker asks for it (REBOOTSTRAP_REQUIRED), or a connection reached another cluster.
+
+                                ┌──────────── ANSWERED ────────────┐
+                                ▼                                  │
+    FOLLOWING ── UNAVAILABLE, OVERDUE, REQUIRED ──▶ DUE ──BEGUN──▶ SEARCHING
+        ▲                                            │
+        └── ANSWERED (not after REQUIRED) ───────────┘
+
+A response with a broker (ANSWERED) ends the search and clears the timer. Brokers in that response
+may be as dead as the ones before. So the time of the next rebootstrap has a backoff, which a
+response from one of these brokers resets (PROVEN). Until the backoff ends, the client continues to
+try the brokers that it knows, and may find one.
+
+With the strategy "none", triggers have no effect. `missed` stores them until a response comes.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Mapping
+from enum import Enum
+from typing import Final
+
+from aiokclient.policy import Backoff
+
+__all__ = ["TABLE", "Recovery", "RecoveryEvent", "RecoveryState", "Trigger"]
+
+
+class Trigger(Enum):
+    """The reason for a rebootstrap. The values complete the sentence "..., because"."""
+
+    UNAVAILABLE = "no known broker is available"
+    OVERDUE = "no broker has returned metadata within metadata_recovery_rebootstrap_trigger_ms"
+    REQUIRED = "a broker requires it"
+
+
+class RecoveryState(Enum):
+    """The state of the search for the cluster."""
+
+    FOLLOWING = "following the metadata"
+    DUE = "about to rebootstrap"
+    SEARCHING = "asking the bootstrap servers"
+
+
+class RecoveryEvent(Enum):
+    """An event that concerns the search for the cluster."""
+
+    UNAVAILABLE = "each known broker has refused a connection"
+    OVERDUE = "the trigger time has passed"
+    REQUIRED = "a broker requires a rebootstrap"
+    BEGUN = "all connections are closed"
+    ANSWERED = "a metadata response lists a broker"
+
+
+_S, _E = RecoveryState, RecoveryEvent
+
+TABLE: Final[Mapping[tuple[RecoveryState, RecoveryEvent], RecoveryState]] = {
+    (_S.FOLLOWING, _E.UNAVAILABLE): _S.DUE,
+    (_S.FOLLOWING, _E.OVERDUE): _S.DUE,
+    (_S.FOLLOWING, _E.REQUIRED): _S.DUE,
+    (_S.DUE, _E.REQUIRED): _S.DUE,
+    (_S.DUE, _E.ANSWERED): _S.FOLLOWING,
+    (_S.DUE, _E.BEGUN): _S.SEARCHING,
+    (_S.SEARCHING, _E.ANSWERED): _S.FOLLOWING,
+}
+"""The next state for each state and event. An event without a row changes nothing."""
+
+TRIGGERS: Final[Mapping[RecoveryEvent, Trigger]] = {
+    _E.UNAVAILABLE: Trigger.UNAVAILABLE,
+    _E.OVERDUE: Trigger.OVERDUE,
+    _E.REQUIRED: Trigger.REQUIRED,
+}
+
+
+class Recovery:
+    """The decision when to rebootstrap. Times are on the monotonic clock, in seconds.
+
+    With `enabled=False` (the strategy "none") it is never time. `trigger_s` is the trigger time.
+    """
+
+    def __init__(
+        self, *, enabled: bool, trigger_s: float, backoff: Backoff, rng: random.Random
+    ) -> None:
+        self.state = RecoveryState.FOLLOWING
+        self.trigger: Trigger | None = None
+        """The reason for the present or the last rebootstrap."""
+        self.missed: dict[Trigger, None] = {}
+        """The triggers that had no effect because of the strategy "none"."""
+        self._enabled = enabled
+        self._trigger_s = trigger_s
+        self._backoff = backoff
+        self._rng = rng
+        self._since: float | None = None
+        """The time of the first attempt to request metadata without a response."""
+        self._failed = False
+        """Whether an attempt since then has failed."""
+        self._count = 0
+        """The number of rebootstraps since a broker in the metadata responded."""
+        self._not_before = -math.inf
+
+    @property
+    def searching(self) -> bool:
+        """Whether the bootstrap servers are being asked."""
+        return self.state is RecoveryState.SEARCHING
+
+    @property
+    def due_at(self) -> float:
+        """The time at which to rebootstrap, or infinity if nothing has triggered it."""
+        if self.state is RecoveryState.DUE:
+            return self._not_before
+        if self.state is RecoveryState.SEARCHING or not self._enabled:
+            return math.inf
+        return max(self._overdue_at(), self._not_before)
+
+    def is_due(self, now: float) -> bool:
+        """Return whether to rebootstrap now."""
+        self._watch(now)
+        return self.state is RecoveryState.DUE and now >= self._not_before
+
+    def attempted(self, now: float) -> None:
+        """Record that metadata is being requested."""
+        if self._since is None:
+            self._since, self._failed = now, False
+
+    def failed(self, now: float) -> None:
+        """Record that an attempt to request metadata has ended without a usable response."""
+        self._failed = True
+        self._watch(now)
+
+    def unavailable(self) -> None:
+        """Record that no known broker is available."""
+        self._step(_E.UNAVAILABLE)
+
+    def required(self) -> None:
+        """Record that a broker requires a rebootstrap, or is in another cluster."""
+        self._step(_E.REQUIRED)
+
+    def begin(self, now: float) -> Trigger:
+        """Record that a rebootstrap begins. Return its reason."""
+        assert self.state is RecoveryState.DUE
+        assert self.trigger is not None
+        self._step(_E.BEGUN)
+        delay_s = self._backoff.delay(self._count, self._rng)
+        self._count += 1
+        self._not_before = now + delay_s
+        return self.trigger
+
+    def answered(self, *, proven: bool) -> None:
+        """Record a metadata response that lists a broker.
+
+        `proven` tells that one of the brokers in the metadata has sent it, and no bootstrap server.
+        """
+        self._since = None
+        self.missed.clear()
+        if proven:
+            self._count, self._not_before = 0, -math.inf
+        if self.state is not RecoveryState.DUE or self.trigger is not Trigger.REQUIRED:
+            self._step(_E.ANSWERED)
+
+    def _overdue_at(self) -> float:
+        if self._since is None or (not self._trigger_s and not self._failed):
+            return math.inf
+        return self._since + self._trigger_s
+
+    def _watch(self, now: float) -> None:
+        if now >= self._overdue_at():
+            self._step(_E.OVERDUE)
+
+    def _step(self, event: RecoveryEvent) -> None:
+        state = TABLE.get((self.state, event))
+        if state is None:
+            return
+        trigger = TRIGGERS.get(event)
+        if trigger is not None and not self._enabled:
+            self.missed[trigger] = None
+            return
+        self.state = state
+        self.trigger = trigger or self.trigger
