@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import socket
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -53,11 +54,15 @@ class Bootstrap:
         clock: Clock,
         pools: list[ConnectionPool],
         cluster: ClusterCheck | None = None,
+        *,
+        again: bool = False,
     ) -> None:
+        """`again` says that the client has been connected before, so failures are not warned of."""
         self._config = config
         self._clock = clock
         self._pools = pools
         self._cluster = cluster
+        self._level = logging.INFO if again else logging.WARNING
         self._log = ClientLog.of("aiokclient", config)
         self._backoff = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
         self._outcomes: dict[str, KafkaError] = {}
@@ -153,7 +158,8 @@ class Bootstrap:
         left = retry.remaining_s
         if address not in self._outcomes:
             rest = f"It is tried again for {left:.1f} s." if again else "It is not tried again."
-            self._log.warning(
+            self._log.log(
+                self._level,
                 "Bootstrap server %s. %s",
                 _named(address, (error.message or str(error)).rstrip(".")),
                 rest,

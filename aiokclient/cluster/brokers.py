@@ -94,6 +94,8 @@ class Brokers:
         self._pools: dict[int, ConnectionPool] = {}
         self._retired: list[ConnectionPool] = []
         self._named: Mapping[int, BrokerInfo] = {}
+        self._shown: Mapping[int, BrokerInfo] = {}
+        """The brokers in the metadata, which during a rebootstrap is outdated."""
 
     # -- the known brokers ------------------------------------------------------------------
 
@@ -126,7 +128,7 @@ class Brokers:
         A broker that is no longer in the snapshot keeps its connections until they close. It may
         return to the cluster, and it may still respond to requests in flight.
         """
-        self._named = brokers
+        self._named = self._shown = brokers
         self._watching = True
         for node_id, pool in list(self._pools.items()):
             info = brokers.get(node_id)
@@ -212,14 +214,14 @@ class Brokers:
                 self._listener.lost()
             return
         if self._watching:
-            pools = self._pools.values()
-            texts = dict.fromkeys(f"{_name(pool)}: {_why(pool)}." for pool in pools)
+            pools = self._eligible()
+            texts = dict.fromkeys(f"{self._name(pool)}: {_why(pool)}." for pool in pools)
             why = " ".join(list(texts)[:NAMED])
             self.reachability.missing(why, certain=all(pool.refused for pool in pools))
         self._listener.lost()
 
     def _found(self, pool: ConnectionPool) -> None:
-        self.reachability.found(_name(pool))
+        self.reachability.found(self._name(pool))
 
     def answered(self, node_id: int) -> None:
         """Record that the broker is reachable, because it sent a response."""
@@ -347,8 +349,8 @@ class Brokers:
 
         The keys are broker ids, or addresses for bootstrap servers whose ids are not known yet.
         """
-        now, pools = self.reachability.now(), self._pools
-        return {_key(broker): _state(pools.get(broker.node_id), now) for broker in self._all()}
+        now = self.reachability.now()
+        return {_key(broker): _state(self._pool_of(broker), now) for broker in self._all()}
 
     def addresses(self) -> dict[int | str, str]:
         """Return the address of each broker, by the keys of `states`."""
@@ -356,14 +358,35 @@ class Brokers:
 
     def outcomes(self) -> list[tuple[str, str]]:
         """Return the address of each broker with the outcome of connecting to it."""
-        return [
-            (_address(broker), _outcome(self._pools.get(broker.node_id))) for broker in self._all()
-        ]
+        return [(_address(broker), _outcome(self._pool_of(broker))) for broker in self._all()]
 
     def _all(self) -> list[BrokerInfo | ConnectionPool]:
-        """Return all brokers in order, even those without a pool, and the bootstrap servers."""
-        known: dict[int, BrokerInfo | ConnectionPool] = {**self._named, **self._pools}
-        return [broker for _, broker in sorted(known.items())]
+        """Return all brokers in order, even those without a pool, and the bootstrap servers.
+
+        During a rebootstrap, these are the brokers that were known before.
+        """
+        known: dict[int, BrokerInfo | ConnectionPool] = {**self._shown, **self._pools}
+        ids = {(broker.host, broker.port) for node_id, broker in known.items() if node_id >= 0}
+        return [
+            broker
+            for node_id, broker in sorted(known.items())
+            if node_id >= 0 or (broker.host, broker.port) not in ids
+        ]
+
+    def _pool_of(self, broker: BrokerInfo | ConnectionPool) -> ConnectionPool | None:
+        """Return the pool of a broker, or during a rebootstrap, that of its bootstrap server."""
+        for node_id, pool in self._pools.items():
+            if node_id < 0 and (pool.host, pool.port) == (broker.host, broker.port):
+                return pool
+        return self._pools.get(broker.node_id)
+
+    def _name(self, pool: ConnectionPool) -> str:
+        if pool.node_id < 0:
+            for node_id, broker in self._shown.items():
+                if (pool.host, pool.port) == (broker.host, broker.port):
+                    return f"Broker {node_id} ({_address(pool)})"
+            return f"Bootstrap server ({_address(pool)})"
+        return f"Broker {pool.node_id} ({_address(pool)})"
 
     @property
     def connections(self) -> int:
@@ -374,7 +397,7 @@ class Brokers:
     @property
     def any_reachable(self) -> bool:
         """Whether any broker may be reachable. A broker that was never tried may be."""
-        return bool(self._unused()) or any(pool.reachable for pool in self._pools.values())
+        return bool(self._unused()) or any(pool.reachable for pool in self._eligible())
 
     @property
     def any_connected(self) -> bool:
@@ -480,11 +503,6 @@ def _address(broker: BrokerInfo | ConnectionPool) -> str:
 
 def _key(broker: BrokerInfo | ConnectionPool) -> int | str:
     return broker.node_id if broker.node_id >= 0 else _address(broker)
-
-
-def _name(pool: ConnectionPool) -> str:
-    kind = "Bootstrap server" if pool.node_id < 0 else f"Broker {pool.node_id}"
-    return f"{kind} ({_address(pool)})"
 
 
 def one_line(text: str) -> str:

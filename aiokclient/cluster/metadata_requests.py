@@ -12,6 +12,7 @@ everything that belongs to the old cluster is discarded, and nothing is tried in
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -310,7 +311,10 @@ class MetadataRequests:
         """
         trigger = self._recovery.begin(self._clock.monotonic())
         self._shut()
-        self._log.warning(
+        # If no broker can be reached, that was the warning, and dead brokers may cause many
+        # rebootstraps.
+        self._log.log(
+            logging.INFO if self._brokers().reachability.lost else logging.WARNING,
             "The client starts again from its bootstrap servers, because %s.",
             trigger.value,
             extra={"event": "rebootstrapped", "trigger": trigger.name.lower()},
@@ -336,7 +340,8 @@ class MetadataRequests:
         config = self._config
         setup_s = config.socket_connection_setup_timeout_ms / 1000
         servers = await servers_of(config, self._connector, min(setup_s, limit_s))
-        return Bootstrap(config, self._clock, self._brokers().bootstrap(servers), self.identity)
+        pools = self._brokers().bootstrap(servers)
+        return Bootstrap(config, self._clock, pools, self.identity, again=self._begun)
 
     def _move(self, response: MetadataResponse) -> None:
         """Continue in another cluster, or fail."""

@@ -36,7 +36,6 @@ ABSENT: Final = {
     "auto_include_jmx_reporter": "There is no JMX. Call metrics() instead.",
     "enable_metrics_push": _PUSH,
     "metadata_max_idle_ms": "The producer keeps the topics that it sends to in its metadata.",
-    "metadata_cluster_check_enable": "The cluster id is always checked in this version.",
     "security_providers": _JVM,
     "config_providers": "Read secrets in the program and pass them as options.",
     "transaction_two_phase_commit_enable": "Two-phase commit (KIP-939) is not available.",

@@ -1,0 +1,356 @@
+"""Clients of every kind find their cluster again, by each trigger, and with the strategy "none"."""
+
+import asyncio
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from rebootstrapping import (
+    FAULTS,
+    NEW,
+    OLD,
+    OPTIONS,
+    TOPICS,
+    WORKS,
+    ClusterFault,
+    ProducerWork,
+    Watch,
+    bootstrap_servers,
+    move_brokers,
+    name_leads_to,
+    stop_all,
+)
+from world import World, simulate
+
+from aiokclient import AnyBroker
+from aiokclient.cluster.recovery import Trigger
+from aiokclient.cluster.targets import Broker
+from aiokclient.errors import ConfigError, KafkaError
+from aiokclient.protocol import ApiKey, messages
+
+STRATEGIES = ("rebootstrap", "none")
+CASES = [(fault, strategy, kind) for fault in FAULTS for strategy in STRATEGIES for kind in WORKS]
+IDS = [f"{fault.__name__}-{strategy}-{kind}".replace(" ", "_") for fault, strategy, kind in CASES]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _count(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Print the number of cases when all have run."""
+    yield
+    capture: Any = request.config.pluginmanager.getplugin("capturemanager")
+    with capture.global_and_fixture_disabled():
+        sys.stdout.write(f"\n{len(CASES)} cases of triggers, strategies, and clients\n")
+
+
+async def until_more(world: World, work: Any, count: int, timeout_s: float = 60.0) -> None:
+    """Wait until the client has done more of its work."""
+    wanted, until = work.progress() + count, world.now + timeout_s
+    while work.progress() < wanted:
+        assert world.now < until, f"no progress within {timeout_s} s: {work.progress()}"
+        await asyncio.sleep(0.05)
+
+
+async def until_healthy(world: World, client: Any) -> None:
+    until = world.now + 5
+    while client.health().reasons:
+        assert world.now < until, client.health()
+        await asyncio.sleep(0.1)
+
+
+def test_there_is_a_case_for_each_trigger_strategy_and_client() -> None:
+    assert len(CASES) >= 60
+    assert {fault.trigger for fault, _, _ in CASES} == set(Trigger)
+
+
+@pytest.mark.fault(28)
+@pytest.mark.parametrize(("fault", "strategy", "kind"), CASES, ids=IDS)
+def test_client_survives(fault: type[ClusterFault], strategy: str, kind: str) -> None:
+    moves = strategy == "rebootstrap"
+
+    async def scenario(world: World) -> None:
+        name_leads_to(world, OLD)
+        work = WORKS[kind](world, {**OPTIONS, "metadata_recovery_strategy": strategy})
+        async with work.main() as client:
+            watch = Watch(world, client._cluster)
+            trouble = fault(world, moves=moves)
+            running = asyncio.create_task(work.run())
+            await until_more(world, work, 9)
+            watch.begin()
+            watching = asyncio.create_task(watch.run())
+            reasons: set[str] = set()
+            with trouble.active():
+                while world.now < watch.began + trouble.lasts_s:
+                    reasons.update(client.health().reasons)
+                    await asyncio.sleep(0.25)
+            await until_more(world, work, 9)
+            assert not running.done()
+            watching.cancel()
+            running.cancel()
+            await asyncio.wait([running, watching])
+            await work.finish()
+            assert not work.late
+            await until_healthy(world, client)
+        if moves:
+            first, trigger = watch.rebootstraps[0]
+            assert trigger is fault.trigger
+            earliest, latest = trouble.earliest_and_latest(watch.began, watch.attempted)
+            assert earliest <= first <= latest, (first, earliest, latest)
+            assert len(watch.rebootstraps) <= 2 + trouble.lasts_s
+        else:
+            assert not watch.rebootstraps
+            assert fault.trigger in watch.missed
+            assert any(fault.trigger.value in reason for reason in reasons)
+
+    simulate(scenario, brokers=3, topics=TOPICS, replication=3)
+
+
+@pytest.mark.fault(28)
+def test_stuck_connection_leaves_the_rebootstrap_to_the_trigger_time() -> None:
+    """One broker's packets are dropped, and the others refuse, so one may be available (KIP-1102).
+
+    The defaults are used, so that takes five minutes.
+    """
+
+    async def scenario(world: World) -> None:
+        name_leads_to(world, OLD)
+        work = ProducerWork(world, {"delivery_timeout_ms": 600_000})
+        async with work.main() as producer:
+            watch = Watch(world, producer._cluster)
+            running = asyncio.create_task(work.run())
+            await until_more(world, work, 9)
+            watch.begin()
+            watching = asyncio.create_task(watch.run())
+            world.network.part({"client"}, {world.place(1)})
+            stop_all(world)
+            world.network.cut(world.place(1))
+            move_brokers(world, NEW)
+            work.writer.pause = 5.0
+            await until_more(world, work, 3, timeout_s=400)
+            watching.cancel()
+            running.cancel()
+            await asyncio.wait([running, watching])
+            await work.finish()
+        first, trigger = watch.rebootstraps[0]
+        assert trigger is Trigger.OVERDUE
+        assert watch.attempted - watch.began < 2
+        assert 0 <= first - watch.attempted - 300 < 0.1
+        assert len(watch.rebootstraps) == 1
+        world.network.heal()
+
+    simulate(scenario, brokers=3, topics=TOPICS, replication=3)
+
+
+@pytest.mark.parametrize("trigger_ms", [0, 300_000])
+def test_dead_addresses_cause_few_requests_and_connections(trigger_ms: int) -> None:
+    async def scenario(world: World) -> None:
+        name_leads_to(world, OLD)
+        options = {**OPTIONS, "metadata_recovery_rebootstrap_trigger_ms": trigger_ms}
+        work = WORKS["shared client"](world, options)
+        async with work.main() as client:
+            running = asyncio.create_task(work.run())
+            await until_more(world, work, 9)
+            world.network.events.clear()
+            stop_all(world)
+            attempts = 0
+            for _ in range(60):
+                await asyncio.sleep(1)
+                attempts += sum("refused" in what for _, what in world.network.events)
+                world.network.events.clear()
+            assert attempts < 6 * 60, attempts
+            move_brokers(world, NEW)
+            await until_more(world, work, 9)
+            running.cancel()
+            await asyncio.wait([running])
+            await work.finish()
+            await until_healthy(world, client)
+
+    simulate(scenario, brokers=3, topics=TOPICS, replication=3)
+
+
+@pytest.mark.parametrize("trigger_ms", [0, 300_000])
+def test_bootstrap_server_that_lists_dead_brokers_is_asked_rarely(trigger_ms: int) -> None:
+    """The bootstrap succeeds each time, and each time all brokers in the response are dead."""
+
+    async def scenario(world: World) -> None:
+        name_leads_to(world, OLD)
+        options = {**OPTIONS, "metadata_recovery_rebootstrap_trigger_ms": trigger_ms}
+        options |= {"bootstrap_servers": bootstrap_servers(world)}
+        async with world.client(**options) as client:
+
+            def dead(request: Any, response: Any) -> Any:
+                for broker in response.brokers:
+                    broker.port += 1000
+                return response
+
+            with world.cluster.alter(ApiKey.METADATA, dead):
+                world.cluster.disconnect()
+                await asyncio.sleep(5)
+                opened, began = world.network.connections_made, world.now
+                await asyncio.sleep(60)
+                assert len(world.requests(ApiKey.METADATA, since=began)) < 2 * 60
+                assert world.network.connections_made - opened < 2 * 60
+            await client.request(messages.MetadataRequest(topics=[]), to=AnyBroker())
+            await until_healthy(world, client)
+
+    simulate(scenario, brokers=3)
+
+
+def test_trigger_time_of_zero_rebootstraps_at_the_first_failure() -> None:
+    """A response suffices to keep the connections, and the first failure to give them up."""
+
+    async def scenario(world: World) -> None:
+        name_leads_to(world, OLD)
+        options = {**OPTIONS, "metadata_recovery_rebootstrap_trigger_ms": 0}
+        options |= {"bootstrap_servers": bootstrap_servers(world)}
+        async with world.client(**options) as client:
+            watch = Watch(world, client.cluster)
+            for _ in range(5):
+                await client.cluster.updater.refresh(timeout=5)
+            assert not watch.rebootstraps
+            began = world.now
+            with world.cluster.drop(ApiKey.METADATA, times=1):
+                await client.cluster.updater.refresh(timeout=5)
+            assert [trigger for _, trigger in watch.rebootstraps] == [Trigger.OVERDUE]
+            assert world.now - began < 1.5
+
+    simulate(scenario, brokers=3)
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"metadata_recovery_strategy": "sometimes"},
+        {"metadata_recovery_rebootstrap_trigger_ms": -1},
+        {"metadata_recovery_rebootstrap_trigger_ms": 1.5},
+        {"metadata_cluster_check_enable": "maybe"},
+        {"cluster_id_change": "ignore"},
+    ],
+)
+def test_wrong_options_are_refused(option: dict[str, Any]) -> None:
+    async def scenario(world: World) -> None:
+        with pytest.raises(ConfigError, match=next(iter(option))):
+            world.client(**option)
+
+    simulate(scenario)
+
+
+# -- the check of new connections (KIP-1242)
+
+
+def ids(world: World) -> list[tuple[int, str | None, int]]:
+    """Return the version and the ids of each request ApiVersions."""
+    requests = world.requests(ApiKey.API_VERSIONS)
+    return [(each.version, each.message.cluster_id, each.message.node_id) for each in requests]
+
+
+async def connect_to_all(world: World, client: Any) -> None:
+    for broker in world.cluster.brokers:
+        request = messages.MetadataRequest(topics=[])
+        await client.cluster.request(request, Broker(broker))
+
+
+def test_each_connection_to_a_broker_carries_the_ids_and_bootstrap_connections_do_not() -> None:
+    async def scenario(world: World) -> None:
+        name_leads_to(world, OLD)
+        async with world.client(bootstrap_servers=bootstrap_servers(world)) as client:
+            await connect_to_all(world, client)
+            first, *others = ids(world)
+            assert first == (5, None, -1)
+            assert {node for _, _, node in others} == {1, 2, 3}
+            assert {cluster for _, cluster, _ in others} == {world.cluster.cluster_id}
+            assert world.network.connections_made == len(others) + 1
+
+    simulate(scenario, brokers=3)
+
+
+def test_bootstrap_connection_is_used_once_its_broker_has_confirmed_its_id() -> None:
+    async def scenario(world: World) -> None:
+        async with world.client() as client:
+            await client.request(messages.MetadataRequest(topics=[]), to=AnyBroker())
+            assert world.network.connections_made == 1
+            assert ids(world) == [(5, None, -1), (5, world.cluster.cluster_id, 1)]
+
+    simulate(scenario)
+
+
+@pytest.mark.parametrize(
+    "option", [{"metadata_cluster_check_enable": False}, {"metadata_recovery_strategy": "none"}]
+)
+def test_no_ids_are_sent_when_the_check_is_off(option: dict[str, Any]) -> None:
+    async def scenario(world: World) -> None:
+        async with world.client(**option) as client:
+            await connect_to_all(world, client)
+            assert set(ids(world)) == {(5, None, -1)}
+
+    simulate(scenario, brokers=3)
+
+
+def test_brokers_before_4_4_get_the_same_requests_with_and_without_the_check() -> None:
+    """Only the first request differs, in a version whose body such a broker does not read."""
+
+    async def run(world: World, *, check: bool) -> list[Any]:
+        world.cluster.limit_versions({ApiKey.API_VERSIONS: (0, 4)})
+        async with world.client(metadata_cluster_check_enable=check) as client:
+            await connect_to_all(world, client)
+        return [(each.api, each.version, each.message) for each in world.cluster.requests]
+
+    found = []
+    for check in (True, False):
+        requests = simulate(lambda world, check=check: run(world, check=check), brokers=3)
+        found.append([each for each in requests if each[:2] != (ApiKey.API_VERSIONS, 5)])
+    assert found[0] == found[1]
+
+
+@pytest.mark.fault(26)
+def test_wrong_broker_at_an_address_gets_nothing_and_causes_a_rebootstrap() -> None:
+    """Two brokers have exchanged their addresses, and the client still has the old metadata."""
+
+    async def scenario(world: World) -> None:
+        name_leads_to(world, OLD)
+        work = ProducerWork(world, {})
+        async with work.main() as producer:
+            watch = Watch(world, producer._cluster)
+            watch.begin()
+            running = asyncio.create_task(work.run())
+            await until_more(world, work, 9)
+            one, two = (world.cluster._brokers[broker] for broker in (1, 2))
+            for broker in (1, 2):
+                world.cluster.stop(broker)
+            one.port, two.port = two.port, one.port
+            for broker in (1, 2):
+                world.cluster.start(broker)
+            swapped = world.now
+            await until_more(world, work, 9)
+            running.cancel()
+            await asyncio.wait([running])
+            await work.finish()
+        when, trigger = watch.rebootstraps[0]
+        assert trigger is Trigger.REQUIRED
+        assert when - swapped < 2
+        refused = [
+            each
+            for each in world.requests(ApiKey.API_VERSIONS, since=swapped)
+            if each.message.node_id not in (-1, each.broker)
+        ]
+        assert refused
+
+    simulate(scenario, brokers=3, topics=TOPICS, replication=3)
+
+
+def test_calls_end_by_their_deadlines_while_nothing_is_found() -> None:
+    async def scenario(world: World) -> None:
+        name_leads_to(world, OLD)
+        options = {**OPTIONS, "bootstrap_servers": bootstrap_servers(world)}
+        async with world.client(**options) as client:
+            stop_all(world)
+            await asyncio.sleep(3)
+            for timeout in (0.5, 3.0, 20.0):
+                began = world.now
+                with pytest.raises(KafkaError):
+                    await client.request(
+                        messages.MetadataRequest(topics=[]), to=AnyBroker(), timeout=timeout
+                    )
+                assert abs(world.now - began - timeout) < 0.1
+
+    simulate(scenario, brokers=3)

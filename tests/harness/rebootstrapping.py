@@ -1,0 +1,493 @@
+"""Clients of every kind during faults that trigger a rebootstrap, in virtual time.
+
+A `ClusterFault` begins with brokers that the client knows, and ends. If the client rebootstraps, it
+finds the cluster at other addresses, to which the bootstrap name leads then. A `ClientWork` does
+what a program does with a client: it writes or reads payloads, or makes calls, and records what
+came of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from typing import Any, ClassVar
+
+from driver import Writer, places
+from ledger import pack
+from world import World
+
+from aiokclient import Admin, Client, GroupMember, GroupProtocol, TopicPartition
+from aiokclient.cluster.client import ClusterClient
+from aiokclient.cluster.recovery import Trigger
+from aiokclient.errors import KafkaError
+from aiokclient.protocol import ApiKey
+
+TOPICS = {"t": 3}
+NAME = "kafka.test"
+OLD, NEW = "127.0.0.1", "127.0.0.2"
+TRIGGER_S = 20.0
+"""The trigger time of the clients, in seconds."""
+REQUIRED = 129
+FAULT_S = 12.0
+"""Seconds for which a fault lasts, if nothing else determines that."""
+
+OPTIONS: Mapping[str, Any] = {
+    "metadata_recovery_rebootstrap_trigger_ms": int(TRIGGER_S * 1000),
+    "metadata_max_age_ms": 3_000,
+    "default_api_timeout_ms": 8_000,
+}
+
+
+def name_leads_to(world: World, host: str) -> None:
+    """Make the bootstrap name lead to this address."""
+    world.network.names[NAME] = [host]
+
+
+def bootstrap_servers(world: World) -> str:
+    return ",".join(
+        f"{NAME}:{world.cluster.address(broker)[1]}" for broker in world.cluster.brokers
+    )
+
+
+def move_brokers(world: World, host: str) -> None:
+    """Start all brokers, which are stopped, at another address."""
+    for broker in world.cluster.brokers:
+        world.cluster._brokers[broker].host = host
+    world.cluster._nodes._listen_host = host
+    for broker in world.cluster.brokers:
+        world.cluster.start(broker)
+    name_leads_to(world, host)
+
+
+def stop_all(world: World) -> None:
+    for broker in world.cluster.brokers:
+        world.cluster.stop(broker)
+
+
+# -- the faults
+
+
+class ClusterFault:
+    """A fault that triggers a rebootstrap. Within `active`, the client cannot work as before."""
+
+    trigger: ClassVar[Trigger]
+    lasts_s = FAULT_S
+
+    def __init__(self, world: World, *, moves: bool) -> None:
+        self.world, self.moves = world, moves
+
+    @contextlib.contextmanager
+    def active(self) -> Iterator[None]:
+        """Return a context in which the fault lasts."""
+        yield
+
+    def earliest_and_latest(self, began: float, attempted: float) -> tuple[float, float]:
+        """Return the times between which the rebootstrap must begin.
+
+        The fault began at `began`, and metadata was first requested in vain at `attempted`.
+        """
+        raise NotImplementedError
+
+
+class AllRefuse(ClusterFault):
+    """All brokers are killed, and refuse connections. Later they start at another address."""
+
+    trigger = Trigger.UNAVAILABLE
+
+    @contextlib.contextmanager
+    def active(self) -> Iterator[None]:
+        stop_all(self.world)
+        try:
+            yield
+        finally:
+            move_brokers(self.world, NEW if self.moves else OLD)
+
+    def earliest_and_latest(self, began: float, attempted: float) -> tuple[float, float]:
+        return began, began + 2.0
+
+
+class AllSilent(ClusterFault):
+    """The packets of all brokers are dropped, while the cluster runs at another address."""
+
+    trigger = Trigger.OVERDUE
+    lasts_s = TRIGGER_S + FAULT_S
+
+    @contextlib.contextmanager
+    def active(self) -> Iterator[None]:
+        world = self.world
+        world.network.part({"client"}, {world.place(broker) for broker in world.cluster.brokers})
+        if self.moves:
+            stop_all(world)
+            move_brokers(world, NEW)
+        try:
+            yield
+        finally:
+            world.network.heal()
+
+    def earliest_and_latest(self, began: float, attempted: float) -> tuple[float, float]:
+        return attempted + TRIGGER_S - 0.02, attempted + TRIGGER_S + 0.1
+
+
+class RequiredByResponse(ClusterFault):
+    """All brokers answer an API with REBOOTSTRAP_REQUIRED."""
+
+    trigger = Trigger.REQUIRED
+    api: ClassVar[ApiKey]
+
+    @contextlib.contextmanager
+    def active(self) -> Iterator[None]:
+        def refuse(request: Any, response: Any) -> Any:
+            response.error_code = REQUIRED
+            return response
+
+        with self.world.cluster.alter(self.api, refuse):
+            self.world.cluster.disconnect()
+            yield
+
+    def earliest_and_latest(self, began: float, attempted: float) -> tuple[float, float]:
+        return began, began + 4.0
+
+
+class RequiredByMetadata(RequiredByResponse):
+    """All brokers answer Metadata with REBOOTSTRAP_REQUIRED."""
+
+    api = ApiKey.METADATA
+
+
+class RequiredByApiVersions(RequiredByResponse):
+    """All brokers answer ApiVersions with REBOOTSTRAP_REQUIRED."""
+
+    api = ApiKey.API_VERSIONS
+
+
+FAULTS = (AllRefuse, AllSilent, RequiredByMetadata, RequiredByApiVersions)
+
+
+# -- the observation of a client
+
+
+class Watch:
+    """The times at which a client first requested metadata in vain, and rebootstrapped."""
+
+    def __init__(self, world: World, cluster: ClusterClient) -> None:
+        self.world = world
+        self.rebootstraps: list[tuple[float, Trigger]] = []
+        self.attempted = math.inf
+        self.missed: set[Trigger] = set()
+        self._recovery = cluster._metadata_requests._recovery
+        self._begin = self._recovery.begin
+        self._recovery.begin = self._note  # type: ignore[method-assign]
+
+    def _note(self, now: float) -> Trigger:
+        trigger = self._begin(now)
+        self.rebootstraps.append((now, trigger))
+        return trigger
+
+    async def run(self) -> None:
+        """Look every 10 ms."""
+        while True:
+            since = self._recovery._since
+            if since is not None and since >= self.began:
+                self.attempted = min(self.attempted, since)
+            self.missed.update(self._recovery.missed)
+            await asyncio.sleep(0.01)
+
+    def begin(self) -> None:
+        """Note that the fault begins."""
+        self.began = self.world.now
+
+
+# -- what the clients do
+
+
+class ClientWork:
+    """The work of one kind of client. `main` is entered before the fault and left after it."""
+
+    def __init__(self, world: World, options: Mapping[str, Any]) -> None:
+        self.world = world
+        self.options = {**world.options(bootstrap_servers=bootstrap_servers(world)), **options}
+        self.late: list[tuple[str, float]] = []
+        """The calls that did not end by their deadlines."""
+        self.calls = 0
+
+    @contextlib.asynccontextmanager
+    async def main(self) -> AsyncIterator[Any]:
+        """Return a context that opens the client."""
+        yield
+
+    async def run(self) -> None:
+        """Work until it is cancelled."""
+
+    def progress(self) -> int:
+        """Return how much work is done, to wait for more."""
+        raise NotImplementedError
+
+    async def finish(self) -> None:
+        """Wait for all outcomes, and check that every payload is accounted for."""
+
+    async def call(self, what: Callable[[], Any], timeout_s: float) -> None:
+        """Make a call, and note it if it lasts longer than its deadline."""
+        began = self.world.now
+        self.calls += 1
+        with contextlib.suppress(KafkaError):
+            await what()
+        if self.world.now - began > timeout_s + 0.1:
+            self.late.append((getattr(what, "__name__", "call"), self.world.now - began))
+
+
+class ProducerWork(ClientWork):
+    @contextlib.asynccontextmanager
+    async def main(self) -> AsyncIterator[Any]:
+        from aiokclient import Producer
+
+        async with Producer(**self.options) as self.producer:
+            self.writer = Writer(self.producer, self.world.ledger, places(TOPICS), pause=0.05)
+            yield self.producer
+
+    async def run(self) -> None:
+        await self.writer.run()
+
+    def progress(self) -> int:
+        return len(self.world.ledger.acknowledged)
+
+    async def finish(self) -> None:
+        self.writer.stopped = True
+        await self.producer.flush()
+        assert not self.world.ledger.failed, self.world.ledger.summary()
+        self.world.check()
+
+
+class TransactionalWork(ClientWork):
+    committed: list[bytes]
+    unknown: list[bytes]
+    aborted: list[bytes]
+
+    @contextlib.asynccontextmanager
+    async def main(self) -> AsyncIterator[Any]:
+        from aiokclient import Producer
+
+        self.committed, self.unknown, self.aborted = [], [], []
+        options = {**self.options, "transactional_id": "tx", "transaction_timeout_ms": 60_000}
+        async with Producer(**options) as self.producer:
+            yield self.producer
+
+    async def run(self) -> None:
+        for number in range(100_000):
+            values = [b"%d-%d" % (number, index) for index in range(3)]
+            transaction = self.producer.transaction()
+            try:
+                async with transaction as tx:
+                    for partition, value in enumerate(values):
+                        tx.send("t", value, partition=partition)
+                        await asyncio.sleep(0.02)
+            except KafkaError as error:
+                await self._recover(error)
+            outcome = None if transaction.outcome is None else transaction.outcome.value
+            kept = {"committed": self.committed, "aborted": self.aborted}
+            kept.get(str(outcome), self.unknown).extend(values)
+
+    async def _recover(self, error: KafkaError) -> None:
+        while error.fatal:
+            try:
+                return await self.producer.restart()
+            except KafkaError as again:
+                error = again
+                await asyncio.sleep(0.5)
+        await asyncio.sleep(0.1)
+
+    def progress(self) -> int:
+        return len(self.committed)
+
+    async def finish(self) -> None:
+        found: list[bytes] = []
+        options = self.world.options(
+            bootstrap_servers=bootstrap_servers(self.world), isolation_level="read_committed"
+        )
+        from aiokclient import Consumer
+
+        async with Consumer(auto_offset_reset="earliest", **options) as consumer:
+            consumer.assign([TopicPartition(*place) for place in places(TOPICS)])
+            async for record in consumer.until_end():
+                assert record.value is not None
+                found.append(bytes(record.value))
+        assert len(found) == len(set(found))
+        assert set(self.committed) <= set(found)
+        assert not set(self.aborted) & set(found)
+
+
+class ReadingWork(ClientWork):
+    """Consumes what the test appends to the logs of the brokers, as another producer would."""
+
+    more: ClassVar[Mapping[str, Any]] = {}
+
+    def __init__(self, world: World, options: Mapping[str, Any]) -> None:
+        super().__init__(world, options)
+        self.read: list[tuple[TopicPartition, int]] = []
+        self.written = 0
+
+    @contextlib.asynccontextmanager
+    async def main(self) -> AsyncIterator[Any]:
+        from aiokclient import Consumer
+
+        options = {"auto_offset_reset": "earliest", **self.options, **self.more}
+        async with Consumer(**options) as self.consumer:
+            self.choose(self.consumer)
+            yield self.consumer
+
+    def choose(self, consumer: Any) -> None:
+        consumer.subscribe(["t"])
+
+    def append(self) -> None:
+        """Append a payload to each partition that has a leader."""
+        for topic, partition in places(TOPICS):
+            payload = self.world.ledger.payload(0, topic, partition)
+            try:
+                found = self.world.cluster.produce(topic, [pack(payload, 60)], partition)
+            except ValueError:  # All brokers are down.
+                self.world.ledger.fail(payload, ValueError())
+            else:
+                self.world.ledger.acknowledge(payload, found[0].offset)
+                self.written += 1
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._write())
+            group.create_task(self._read())
+
+    async def _write(self) -> None:
+        while True:
+            self.append()
+            await asyncio.sleep(0.1)
+
+    async def _read(self) -> None:
+        async for record in self.consumer:
+            self.world.ledger.consume(record)
+            self.read.append((TopicPartition(record.topic, record.partition), record.offset))
+
+    def progress(self) -> int:
+        return len(self.read)
+
+    async def finish(self) -> None:
+        async with asyncio.timeout(60):
+            while self.world.ledger.missing:
+                record = await self.consumer.get(timeout=30)
+                assert record is not None
+                self.world.ledger.consume(record)
+                self.read.append((TopicPartition(record.topic, record.partition), record.offset))
+        self.world.ledger.check()
+        # Neither skipped nor repeated: positions have stayed.
+        assert len(self.read) == len(set(self.read)) == self.written
+
+
+class ClassicWork(ReadingWork):
+    more: ClassVar[Mapping[str, Any]] = {"group_id": "g"}
+
+
+class Kip848Work(ReadingWork):
+    more: ClassVar[Mapping[str, Any]] = {"group_id": "g", "group_protocol": "consumer"}
+
+
+class AssignedWork(ReadingWork):
+    def choose(self, consumer: Any) -> None:
+        consumer.assign([TopicPartition(*place) for place in places(TOPICS)])
+
+
+class AdminWork(ClientWork):
+    @contextlib.asynccontextmanager
+    async def main(self) -> AsyncIterator[Any]:
+        self.answers = 0
+        async with Admin(**self.options) as self.admin:
+            yield self.admin
+
+    async def _describe(self) -> None:
+        described = await self.admin.describe_cluster(timeout=2.0)
+        assert described.cluster_id == self.world.cluster.cluster_id
+        self.answers += 1
+
+    async def run(self) -> None:
+        while True:
+            await self.call(self._describe, 2.0)
+            await asyncio.sleep(0.5)
+
+    def progress(self) -> int:
+        return self.answers
+
+
+class Plain(GroupProtocol):
+    """A group protocol that assigns nothing."""
+
+    name = "plain"
+
+    def metadata(self) -> bytes:
+        return b""
+
+    def assign(self, members: Mapping[str, bytes]) -> Mapping[str, bytes]:
+        return dict.fromkeys(members, b"yours")
+
+
+class MemberWork(ClientWork):
+    @contextlib.asynccontextmanager
+    async def main(self) -> AsyncIterator[Any]:
+        self.confirmed = 0
+        options = dict(self.options)
+        async with GroupMember(
+            "workers", protocol_type="plain", protocols=[Plain()], **options
+        ) as self.member:
+            yield self.member
+
+    async def run(self) -> None:
+        async for generation in self.member.generations():
+            async with generation as present:
+                assert present.assignment == b"yours"
+                while True:
+                    view = self.world.cluster.groups.get("workers")
+                    if view is not None and self.member.state.name == "RUNNING":
+                        self.confirmed += self._is_member(present.member_id)
+                    await asyncio.sleep(0.1)
+
+    def _is_member(self, member_id: str) -> bool:
+        view = self.world.cluster.groups["workers"]
+        return any(member_id == getattr(each, "member_id", each) for each in view.members)
+
+    def progress(self) -> int:
+        return self.confirmed
+
+
+class SharedWork(ReadingWork):
+    """A client whose connections a producer, a consumer, and an admin share."""
+
+    @contextlib.asynccontextmanager
+    async def main(self) -> AsyncIterator[Any]:
+        from aiokclient import Consumer, Producer
+
+        async with Client(**self.options) as client:
+            consumer = Consumer(client=client, auto_offset_reset="earliest")
+            async with Producer(client=client) as producer, consumer as self.consumer:
+                self.writer = Writer(producer, self.world.ledger, places(TOPICS), pause=0.05)
+                self.producer = producer
+                consumer.assign([TopicPartition(*place) for place in places(TOPICS)])
+                yield client
+
+    async def _write(self) -> None:
+        await self.writer.run()
+
+    async def finish(self) -> None:
+        self.writer.stopped = True
+        await self.producer.flush()
+        assert not self.world.ledger.failed, self.world.ledger.summary()
+        self.written = len(self.world.ledger.acknowledged)
+        await super().finish()
+
+
+WORKS: Mapping[str, type[ClientWork]] = {
+    "producer": ProducerWork,
+    "transactional producer": TransactionalWork,
+    "consumer in a classic group": ClassicWork,
+    "consumer in a KIP-848 group": Kip848Work,
+    "consumer by assignment": AssignedWork,
+    "admin": AdminWork,
+    "GroupMember": MemberWork,
+    "shared client": SharedWork,
+}
