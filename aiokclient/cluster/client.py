@@ -103,6 +103,7 @@ class ClusterClient:
             self.config,
             self.clock,
             self.connector,
+            self.events,
             self.supervisor,
             lambda: self.brokers,
             lambda: self.updater,

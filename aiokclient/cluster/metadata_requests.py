@@ -32,6 +32,7 @@ from aiokclient.errors import (
     RebootstrapRequiredError,
     error_for,
 )
+from aiokclient.events import ClusterChanged, Rebootstrapped
 from aiokclient.log import ClientLog
 from aiokclient.policy import Backoff, Retry
 from aiokclient.protocol.wanted_topics import WantedTopicsRequest
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from aiokclient.cluster.supervisor import Supervisor
     from aiokclient.cluster.updater import MetadataUpdater
     from aiokclient.config import ClientConfig
+    from aiokclient.event_hub import EventHub
     from aiokclient.network.transport import Connector
     from aiokclient.protocol.messages.metadata import MetadataResponse
 
@@ -65,6 +67,7 @@ class MetadataRequests:
         config: ClientConfig,
         clock: Clock,
         connector: Connector,
+        events: EventHub,
         supervisor: Supervisor,
         brokers: Callable[[], Brokers],
         updater: Callable[[], MetadataUpdater],
@@ -77,6 +80,7 @@ class MetadataRequests:
         self._config = config
         self._clock = clock
         self._connector = connector
+        self._events = events
         self._supervisor = supervisor
         self._brokers = brokers
         self._updater = updater
@@ -240,7 +244,7 @@ class MetadataRequests:
         except TimeoutError:
             if self._patience is None or not self._patience.expired():
                 raise
-            trigger = self._recovery.trigger or Trigger.OVERDUE
+            trigger = self._recovery.trigger or Trigger.TIMEOUT
             text = f"The client rebootstraps, because {trigger.value}."
             raise ApiTimeoutError(text, api="Metadata") from None
         finally:
@@ -319,6 +323,7 @@ class MetadataRequests:
             trigger.value,
             extra={"event": "rebootstrapped", "trigger": trigger.name.lower()},
         )
+        self._events.emit(Rebootstrapped, trigger=trigger.name.lower())
         why = f"The client closed all connections to rebootstrap, because {trigger.value}."
         self._brokers().disconnect(DisconnectedError(why))
         retry = Retry(math.inf, self._backoff, self._clock)
@@ -346,10 +351,13 @@ class MetadataRequests:
     def _move(self, response: MetadataResponse) -> None:
         """Continue in another cluster, or fail."""
         self._shut()
+        old = self.identity.cluster_id
         try:
             self.identity.adopt(response)
         except KafkaError as error:
             self._supervisor.fail(error, "metadata")
             self._brokers().disconnect(error)
             raise
+        ids = {"old_cluster_id": old, "new_cluster_id": self.identity.cluster_id}
+        self._events.emit(ClusterChanged, **ids)
         self._moved()

@@ -7,14 +7,14 @@ brokers until one responds. Something must trigger that:
 
 - UNAVAILABLE: no known broker is available. Each has refused a connection, and there is none, and
   none is being made. A broker whose connection attempt timed out is not available either, but that
-  takes long, and it may be a lost packet. Only OVERDUE covers it.
-- OVERDUE: the trigger time has passed since the first attempt to request metadata, without a
+  takes long, and it may be a lost packet. Only TIMEOUT covers it.
+- TIMEOUT: the trigger time has passed since the first attempt to request metadata, without a
   response that lists a broker. With a trigger time of 0, the first attempt that fails suffices.
 - REQUIRED: a broker asks for it (REBOOTSTRAP_REQUIRED), or a connection reached another cluster.
 
                                 ┌──────────── ANSWERED ────────────┐
                                 ▼                                  │
-    FOLLOWING ── UNAVAILABLE, OVERDUE, REQUIRED ──▶ DUE ──BEGUN──▶ SEARCHING
+    FOLLOWING ── UNAVAILABLE, TIMEOUT, REQUIRED ──▶ DUE ──BEGUN──▶ SEARCHING
         ▲                                            │
         └── ANSWERED (not after REQUIRED) ───────────┘
 
@@ -43,7 +43,7 @@ class Trigger(Enum):
     """The reason for a rebootstrap. The values complete the sentence "..., because"."""
 
     UNAVAILABLE = "no known broker is available"
-    OVERDUE = "no broker has returned metadata within metadata_recovery_rebootstrap_trigger_ms"
+    TIMEOUT = "no broker has returned metadata within metadata_recovery_rebootstrap_trigger_ms"
     REQUIRED = "a broker requires it"
 
 
@@ -59,7 +59,7 @@ class RecoveryEvent(Enum):
     """An event that concerns the search for the cluster."""
 
     UNAVAILABLE = "each known broker has refused a connection"
-    OVERDUE = "the trigger time has passed"
+    TIMEOUT = "the trigger time has passed"
     REQUIRED = "a broker requires a rebootstrap"
     BEGUN = "all connections are closed"
     ANSWERED = "a metadata response lists a broker"
@@ -69,7 +69,7 @@ _S, _E = RecoveryState, RecoveryEvent
 
 TABLE: Final[Mapping[tuple[RecoveryState, RecoveryEvent], RecoveryState]] = {
     (_S.FOLLOWING, _E.UNAVAILABLE): _S.DUE,
-    (_S.FOLLOWING, _E.OVERDUE): _S.DUE,
+    (_S.FOLLOWING, _E.TIMEOUT): _S.DUE,
     (_S.FOLLOWING, _E.REQUIRED): _S.DUE,
     (_S.DUE, _E.REQUIRED): _S.DUE,
     (_S.DUE, _E.ANSWERED): _S.FOLLOWING,
@@ -80,7 +80,7 @@ TABLE: Final[Mapping[tuple[RecoveryState, RecoveryEvent], RecoveryState]] = {
 
 TRIGGERS: Final[Mapping[RecoveryEvent, Trigger]] = {
     _E.UNAVAILABLE: Trigger.UNAVAILABLE,
-    _E.OVERDUE: Trigger.OVERDUE,
+    _E.TIMEOUT: Trigger.TIMEOUT,
     _E.REQUIRED: Trigger.REQUIRED,
 }
 
@@ -123,7 +123,7 @@ class Recovery:
             return self._not_before
         if self.state is RecoveryState.SEARCHING or not self._enabled:
             return math.inf
-        return max(self._overdue_at(), self._not_before)
+        return max(self._timeout_at(), self._not_before)
 
     def is_due(self, now: float) -> bool:
         """Return whether to rebootstrap now."""
@@ -170,14 +170,14 @@ class Recovery:
         if self.state is not RecoveryState.DUE or self.trigger is not Trigger.REQUIRED:
             self._step(_E.ANSWERED)
 
-    def _overdue_at(self) -> float:
+    def _timeout_at(self) -> float:
         if self._since is None or (not self._trigger_s and not self._failed):
             return math.inf
         return self._since + self._trigger_s
 
     def _watch(self, now: float) -> None:
-        if now >= self._overdue_at():
-            self._step(_E.OVERDUE)
+        if now >= self._timeout_at():
+            self._step(_E.TIMEOUT)
 
     def _step(self, event: RecoveryEvent) -> None:
         state = TABLE.get((self.state, event))

@@ -54,7 +54,8 @@ def bootstrap_servers(world: World) -> str:
 def move_brokers(world: World, host: str) -> None:
     """Start all brokers, which are stopped, at another address."""
     for broker in world.cluster.brokers:
-        world.cluster._brokers[broker].host = host
+        endpoints = world.cluster._brokers[broker].endpoints
+        endpoints |= {name: each._replace(host=host) for name, each in endpoints.items()}
     world.cluster._nodes._listen_host = host
     for broker in world.cluster.brokers:
         world.cluster.start(broker)
@@ -111,7 +112,7 @@ class AllRefuse(ClusterFault):
 class AllSilent(ClusterFault):
     """The packets of all brokers are dropped, while the cluster runs at another address."""
 
-    trigger = Trigger.OVERDUE
+    trigger = Trigger.TIMEOUT
     lasts_s = TRIGGER_S + FAULT_S
 
     @contextlib.contextmanager

@@ -24,8 +24,8 @@ from aiokclient.errors import (
     TransactionFailedError,
     UnsupportedVersionError,
 )
+from aiokclient.network.cluster_check import identifying_request
 from aiokclient.network.pool import Purpose
-from aiokclient.network.setup import SOFTWARE_NAME, SOFTWARE_VERSION
 from aiokclient.policy import Decision, Scope, classify
 from aiokclient.producer.transaction.status import CurrentTransaction, ProducerIdentity
 from aiokclient.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -34,7 +34,6 @@ from aiokclient.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopic,
 )
-from aiokclient.protocol.messages.api_versions import ApiVersionsRequest
 from aiokclient.protocol.messages.end_txn import EndTxnRequest
 from aiokclient.protocol.messages.init_producer_id import InitProducerIdRequest
 
@@ -114,9 +113,7 @@ class TransactionRequests:
             return
         self._level_read = now
         with contextlib.suppress(KafkaError):
-            request = ApiVersionsRequest(
-                client_software_name=SOFTWARE_NAME, client_software_version=SOFTWARE_VERSION
-            )
+            request = identifying_request()
             response = await connection.send(request, timeout_s=self._request_s)
             if not response.error_code:
                 connection.broker.learn_levels(

@@ -132,7 +132,7 @@ def test_stuck_connection_leaves_the_rebootstrap_to_the_trigger_time() -> None:
             await asyncio.wait([running, watching])
             await work.finish()
         first, trigger = watch.rebootstraps[0]
-        assert trigger is Trigger.OVERDUE
+        assert trigger is Trigger.TIMEOUT
         assert watch.attempted - watch.began < 2
         assert 0 <= first - watch.attempted - 300 < 0.1
         assert len(watch.rebootstraps) == 1
@@ -211,7 +211,7 @@ def test_trigger_time_of_zero_rebootstraps_at_the_first_failure() -> None:
             began = world.now
             with world.cluster.drop(ApiKey.METADATA, times=1):
                 await client.cluster.updater.refresh(timeout=5)
-            assert [trigger for _, trigger in watch.rebootstraps] == [Trigger.OVERDUE]
+            assert [trigger for _, trigger in watch.rebootstraps] == [Trigger.TIMEOUT]
             assert world.now - began < 1.5
 
     simulate(scenario, brokers=3)
@@ -317,7 +317,7 @@ def test_wrong_broker_at_an_address_gets_nothing_and_causes_a_rebootstrap() -> N
             one, two = (world.cluster._brokers[broker] for broker in (1, 2))
             for broker in (1, 2):
                 world.cluster.stop(broker)
-            one.port, two.port = two.port, one.port
+            one.endpoints, two.endpoints = two.endpoints, one.endpoints
             for broker in (1, 2):
                 world.cluster.start(broker)
             swapped = world.now
