@@ -361,13 +361,22 @@ class ClusterClient:
         return response
 
     async def _connection_for(self, call: Attempts) -> BrokerConnection:
-        if not self._metadata_requests.is_open:
-            await self._metadata_requests.opened()
         if call.node_id is not None:
-            return await self.brokers.pool(call.node_id).get(call.purpose, call.owner)
+            return await self.connect(call.node_id, call.purpose, call.owner)
         if call.purpose is Purpose.CONTROL:
             return await self._connect_any(type(call.message))
-        return await self.brokers.choose().get(call.purpose, call.owner)
+        return await self._permitted(lambda: self.brokers.choose().get(call.purpose, call.owner))
+
+    async def _permitted(
+        self, opening: Callable[[], Awaitable[BrokerConnection]]
+    ) -> BrokerConnection:
+        """Return a connection that was opened while requests other than Metadata are permitted."""
+        while True:
+            if not self._metadata_requests.is_open:
+                await self._metadata_requests.opened()
+            connection = await opening()
+            if self._metadata_requests.is_open:
+                return connection
 
     async def _before_retry(self, call: Attempts) -> None:
         error = call.error
@@ -425,9 +434,7 @@ class ClusterClient:
         InvalidMetadataError for an unknown broker. During a rebootstrap it waits. A cancellation
         does not end the attempt for other callers.
         """
-        if not self._metadata_requests.is_open:
-            await self._metadata_requests.opened()
-        return await self.brokers.pool(node_id).get(purpose, owner)
+        return await self._permitted(lambda: self.brokers.pool(node_id).get(purpose, owner))
 
     def connected(
         self, node_id: int, purpose: Purpose, owner: Hashable = None
@@ -458,6 +465,4 @@ class ClusterClient:
         return [f"metadata cannot be refreshed: {one_line(error.message or str(error))}", *missed]
 
     async def _connect_any(self, request: type[Request[Any]]) -> BrokerConnection:
-        if not self._metadata_requests.is_open:
-            await self._metadata_requests.opened()
-        return await self.brokers.connect_any(request)
+        return await self._permitted(lambda: self.brokers.connect_any(request))

@@ -34,10 +34,10 @@ __all__ = ["ClusterIdentity"]
 class ClusterIdentity:
     """The cluster id of a client, and the check of connections and responses against it.
 
-    `elsewhere()` is called when a connection has reached another cluster.
+    `elsewhere(found)` is called when a connection has reached another cluster, with its metadata.
     """
 
-    def __init__(self, config: ClientConfig, elsewhere: Callable[[], None]) -> None:
+    def __init__(self, config: ClientConfig, elsewhere: Callable[[MetadataResponse], None]) -> None:
         self.cluster_id: str | None = None
         self._rebootstraps = config.metadata_recovery_strategy == "rebootstrap"
         self._fails = config.cluster_id_change == "fail"
@@ -68,7 +68,7 @@ class ClusterIdentity:
         known, other = self.cluster_id, found.cluster_id
         if known is None or other is None or not differ(known, other):
             return None
-        self._elsewhere()
+        self._elsewhere(found)
         return diagnosis.wrong_cluster(node_id, address, known, other)
 
     # -- the cluster

@@ -12,6 +12,7 @@ everything that belongs to the old cluster is discarded, and nothing is tried in
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import math
 from collections.abc import Callable
@@ -74,7 +75,7 @@ class MetadataRequests:
         outage: Callable[[], None],
         moved: Callable[[], None],
     ) -> None:
-        self.identity = ClusterIdentity(config, self.rebootstrap_required)
+        self.identity = ClusterIdentity(config, self._elsewhere)
         self.is_open = True
         """Whether other parts of the client may use connections."""
         self._config = config
@@ -162,13 +163,21 @@ class MetadataRequests:
         if not self._begun:
             return
         self._recovery.required()
-        if not self._rebootstraps:
-            # The metadata of all topics, from a broker that need not be checked, shows whether the
-            # cluster is another one.
-            self.identity.confirm()
-            self._shut()
-            self._updater().hurry()
         self._look()
+
+    def _elsewhere(self, found: MetadataResponse) -> None:
+        """Handle that a connection has reached another cluster."""
+        self.rebootstrap_required()
+        if self._rebootstraps:
+            return
+        if self._config.cluster_id_change == "fail":
+            with contextlib.suppress(KafkaError):  # The client has failed with it.
+                self._move(found)
+            return
+        # The metadata of all topics, from a broker that need not be checked, must come first.
+        self.identity.confirm()
+        self._shut()
+        self._updater().hurry()
 
     def _look(self) -> None:
         """Begin a rebootstrap if it is due, or look again when it will be."""
@@ -298,7 +307,8 @@ class MetadataRequests:
         """Accept a response of the same cluster. Rebootstrap or move after that of another one."""
         if self.identity.is_other(response):
             if self.is_open or self._rebootstraps:
-                self.rebootstrap_required()
+                self._elsewhere(response)
+                self._supervisor.check()
                 text = "The broker is in another cluster than before."
                 raise InvalidMetadataError(text, api="Metadata")
             self._move(response)

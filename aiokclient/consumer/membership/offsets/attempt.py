@@ -63,13 +63,13 @@ class CommitAttempt:
         ticket: int,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         held: Mapping[TopicPartition, PartitionState | None],
-        cluster_id: str | None,
         retry: Retry,
         *,
         refresh: Refresh[TopicPartition],
         final: Final[TopicPartition],
         attempts: float,
         rising: bool,
+        cluster_id: str | None = None,
     ) -> None:
         self.ticket = ticket
         self.cluster_id = cluster_id

@@ -275,12 +275,12 @@ class Commits:
             self._order.ticket(),
             noted,
             held,
-            self._cluster.metadata.cluster_id,
             self._retry(timeout),
             refresh=self._refresh,
             final=self._is_final,
             attempts=attempts,
             rising=rising,
+            cluster_id=self._cluster.metadata.cluster_id,
         )
 
     async def _attempt_all(self, attempt: CommitAttempt, check: Callable[[], None]) -> None:
