@@ -12,7 +12,7 @@ from aiokclient.admin import Admin, ConfigResource, NewTopic
 from aiokclient.errors import UnsupportedVersionError
 
 
-async def test_an_older_broker(kafka_old: Any) -> None:
+async def test_admin_calls_work_with_an_older_broker(kafka_old: Any) -> None:
     name = f"old-{uuid.uuid4().hex[:8]}"
     topic = ConfigResource.topic(name)
     async with Admin(bootstrap_servers=kafka_old.bootstrap) as admin:

@@ -8,7 +8,7 @@ from aiokclient.admin import Results
 from aiokclient.errors import TopicAuthorizationError, TopicExistsError
 
 
-def test_nothing_failed() -> None:
+def test_results_are_a_mapping_of_values_when_nothing_failed() -> None:
     results: Results[str, int] = Results({"a": 1, "b": 2})
     assert results.ok
     assert results.errors == {}
@@ -17,7 +17,7 @@ def test_nothing_failed() -> None:
     assert repr(results) == "Results({'a': 1, 'b': 2})"
 
 
-def test_one_failed() -> None:
+def test_raise_for_errors_raises_the_only_error() -> None:
     error = TopicExistsError()
     results: Results[str, int | None] = Results({"a": error, "b": None})
     assert not results.ok
@@ -30,7 +30,7 @@ def test_one_failed() -> None:
     assert not hasattr(error, "__notes__")
 
 
-def test_several_failed() -> None:
+def test_raise_for_errors_lists_the_other_errors_as_notes() -> None:
     first, second = TopicExistsError(), TopicAuthorizationError("who are you")
     results: Results[str, int] = Results({"a": 1, "b": first, "c": second})
     for _ in range(2):

@@ -37,7 +37,7 @@ def asked(cluster: EmbeddedCluster, api: ApiKey) -> list[Any]:
 
 
 @pytest.mark.parametrize("error", PASSING, ids=lambda error: error.__name__)
-async def test_only_what_failed_is_asked_for_again(
+async def test_only_failed_items_are_requested_again(
     cluster: EmbeddedCluster, admin: Admin, error: type[KafkaError]
 ) -> None:
     with cluster.fail(ApiKey.CREATE_TOPICS, error, times=2, topic="b"):
@@ -49,7 +49,7 @@ async def test_only_what_failed_is_asked_for_again(
     assert names == [["a", "b"], ["b"], ["b"]]
 
 
-async def test_what_does_not_pass_is_answered_at_once(
+async def test_an_authorization_error_is_returned_without_a_retry(
     cluster: EmbeddedCluster, admin: Admin
 ) -> None:
     with cluster.fail(ApiKey.DELETE_TOPICS, TopicAuthorizationError, topic="bills"):
@@ -59,7 +59,7 @@ async def test_what_does_not_pass_is_answered_at_once(
     assert len(asked(cluster, ApiKey.DELETE_TOPICS)) == 1
 
 
-def test_when_the_time_is_up_the_last_answer_is_the_cause() -> None:
+def test_the_last_error_is_the_cause_when_an_admin_call_times_out() -> None:
     async def scenario(world: World) -> None:
         quota = world.cluster.fail(
             ApiKey.CREATE_PARTITIONS, ThrottlingQuotaExceededError, topic="bills"
@@ -152,7 +152,7 @@ async def test_a_cancelled_call_leaves_the_client_usable(
     assert "orders" in await admin.list_topics()
 
 
-async def test_after_the_end_every_call_raises(cluster: EmbeddedCluster) -> None:
+async def test_every_call_raises_after_the_admin_was_closed(cluster: EmbeddedCluster) -> None:
     admin = Admin.from_properties({"bootstrap.servers": cluster.bootstrap_servers})
     async with admin:
         assert sorted(await admin.list_topics()) == ["bills", "orders"]

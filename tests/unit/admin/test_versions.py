@@ -58,7 +58,7 @@ async def test_old_brokers_know_no_static_members(cluster: EmbeddedCluster, admi
 
 
 @pytest.mark.parametrize("offered", [None, (0, 2)])
-async def test_groups_that_cannot_be_described(
+async def test_describe_groups_fails_when_the_broker_is_too_old(
     cluster: EmbeddedCluster, admin: Admin, offered: tuple[int, int] | None
 ) -> None:
     cluster.limit_versions({ApiKey.DESCRIBE_GROUPS: offered})

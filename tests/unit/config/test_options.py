@@ -62,7 +62,7 @@ def test_every_default_is_allowed(kind: type[ClientConfig]) -> None:
     assert dataclasses.replace(made) == made
 
 
-def test_defaults_that_matter() -> None:
+def test_producer_is_idempotent_and_consumer_reads_latest_by_default() -> None:
     made = producer()
     assert (made.acks, made.enable_idempotence, made.linger_ms) == (-1, True, 5)
     assert (made.delivery_timeout_ms, made.buffer_memory) == (120_000, 32 * 1024 * 1024)
@@ -83,19 +83,21 @@ def test_defaults_that_matter() -> None:
         ("PLAINTEXT://a:1", [("a", 1)]),
     ],
 )
-def test_bootstrap_servers(given: Any, addresses: list[tuple[str, int]]) -> None:
+def test_bootstrap_servers_are_parsed_to_addresses(
+    given: Any, addresses: list[tuple[str, int]]
+) -> None:
     assert client(bootstrap_servers=given).bootstrap_servers == tuple(addresses)
 
 
 @pytest.mark.parametrize(
     "given", ["", [], "localhost", "a:b", "::1:9092", "a:0", "a:65536", "a b:1", 9092, None, [1]]
 )
-def test_bad_bootstrap_servers(given: Any) -> None:
+def test_bootstrap_servers_are_refused_when_an_address_is_wrong(given: Any) -> None:
     with pytest.raises(ConfigError, match="bootstrap_servers"):
         client(bootstrap_servers=given)
 
 
-def test_servers_are_needed() -> None:
+def test_an_error_asks_for_bootstrap_servers_when_they_are_missing() -> None:
     with pytest.raises(ConfigError, match=r"bootstrap_servers: .* Give the address, host:port"):
         ClientConfig()
 
@@ -159,7 +161,9 @@ WRONG = [
     WRONG,
     ids=[f"{make.__name__}: {' and '.join(options)}: {text[:40]}" for make, options, text in WRONG],
 )
-def test_wrong_options(make: Any, options: dict[str, Any], text: str) -> None:
+def test_a_wrong_option_raises_an_error_with_its_name_and_range(
+    make: Any, options: dict[str, Any], text: str
+) -> None:
     with pytest.raises(ConfigError, match=text) as caught:
         make(**options)
     assert isinstance(caught.value, ValueError)
@@ -172,7 +176,7 @@ def test_idempotence_is_left_out_where_it_cannot_be() -> None:
     assert producer(transactional_id="t").enable_idempotence is True
 
 
-def test_levels_of_compression() -> None:
+def test_compression_level_is_that_of_the_chosen_codec() -> None:
     assert producer(compression_type="zstd", compression_level=3).compression_level == 3
     assert (
         properties(
@@ -197,7 +201,9 @@ def test_levels_of_compression() -> None:
         ("by_duration:p1dt2h3m4.5s", "by_duration:P1DT2H3M4.5S", 93_784_500),
     ],
 )
-def test_offset_reset(given: str, kept: str, milliseconds: int | None) -> None:
+def test_auto_offset_reset_keeps_its_name_and_its_duration(
+    given: str, kept: str, milliseconds: int | None
+) -> None:
     made = consumer(auto_offset_reset=given)
     assert (made.auto_offset_reset, made.auto_offset_reset_ms) == (kept, milliseconds)
 
@@ -206,7 +212,7 @@ def test_a_first_backoff_above_the_limit_raises_the_limit() -> None:
     assert client(retry_backoff_ms=5000).retry_backoff_max_ms == 5000
 
 
-def test_properties() -> None:
+def test_properties_are_converted_from_text() -> None:
     made = properties(
         ProducerConfig,
         acks="all",
@@ -237,7 +243,7 @@ def test_properties_take_options_that_no_text_can_say() -> None:
         ({"ssl.truststore.password": "geheim"}, "ssl.truststore.password is not an option here"),
     ],
 )
-def test_wrong_properties(texts: dict[str, str], text: str) -> None:
+def test_wrong_properties_raise_an_error_with_their_names(texts: dict[str, str], text: str) -> None:
     with pytest.raises(ConfigError, match=text):
         ProducerConfig.from_properties({"bootstrap.servers": "h:1", **texts})
 
@@ -259,7 +265,7 @@ def test_kafkas_tls_options_become_one_object() -> None:
     assert properties(security_protocol="plaintext").security == Plaintext()
 
 
-def test_any_context_is_a_security() -> None:
+def test_security_accepts_any_ssl_context() -> None:
     context = ssl.create_default_context()
     made = client(security=context)
     assert made.security.ssl_context() is context
@@ -276,14 +282,14 @@ def test_secrets_are_shown_nowhere() -> None:
     assert "geheim" not in str(caught.value)
 
 
-def test_tls_checks_what_belongs_together() -> None:
+def test_tls_refuses_options_that_do_not_fit_together() -> None:
     with pytest.raises(ConfigError, match="either context or the files"):
         Tls(context=ssl.create_default_context(), cafile="ca.pem")
     with pytest.raises(ConfigError, match="need certfile"):
         Tls(keyfile="key.pem")
 
 
-def test_tls_contexts(tmp_path: Path) -> None:
+def test_tls_makes_contexts_of_its_files_and_options(tmp_path: Path) -> None:
     authority = trustme.CA()
     ca, own = tmp_path / "ca.pem", tmp_path / "own.pem"
     authority.cert_pem.write_to_path(ca)
@@ -308,7 +314,7 @@ def test_a_shared_client_keeps_its_connections_options() -> None:
         ProducerConfig.build(HERE, client=shared)
 
 
-def test_immutable_and_copied() -> None:
+def test_configs_are_immutable_and_equal_to_their_copies() -> None:
     made = consumer(group_id="g")
     with pytest.raises(dataclasses.FrozenInstanceError):
         made.group_id = "h"  # type: ignore[misc]

@@ -47,7 +47,7 @@ def test_every_code_of_kafka_has_a_class() -> None:
 
 
 @pytest.mark.parametrize("category", CATEGORIES, ids=lambda c: c.__name__)
-def test_categories(category: type[KafkaError]) -> None:
+def test_each_category_has_the_codes_that_kafka_puts_there(category: type[KafkaError]) -> None:
     members = [code for code, kind in ERRORS_BY_CODE.items() if issubclass(kind, category)]
     assert sorted(members) == CATEGORIES[category]
 
@@ -78,7 +78,7 @@ def test_a_code_used_twice_fails_where_it_is_defined() -> None:
             pass
 
 
-def test_zero_is_no_error() -> None:
+def test_code_zero_is_not_an_error() -> None:
     assert error_for(0) is None
 
 
@@ -90,7 +90,7 @@ def test_an_unknown_code_keeps_its_number() -> None:
     assert errors.UnknownCodeError.code is None
 
 
-def test_text() -> None:
+def test_the_text_of_an_error_says_what_happened_where_and_what_to_do() -> None:
     error = error_for(6, "epoch 7", api="Produce", broker=2, topic_partition=ORDERS_3)
     assert str(error) == (
         "NOT_LEADER_OR_FOLLOWER (6) in Produce to broker 2 for orders-3: "
@@ -126,18 +126,20 @@ def test_text() -> None:
         ),
     ],
 )
-def test_texts_begin_with_the_place(error: KafkaError, start: str) -> None:
+def test_the_text_of_an_error_begins_with_api_broker_and_partition(
+    error: KafkaError, start: str
+) -> None:
     assert str(error).startswith(start)
     assert repr(error) == f"{type(error).__name__}({str(error)!r})"
 
 
-def test_a_place_may_be_filled_in_later() -> None:
+def test_broker_and_partition_of_an_error_may_be_set_later() -> None:
     error = NotLeaderOrFollowerError()
     error.broker = 4
     assert "(6) to broker 4: " in str(error)
 
 
-def test_marks() -> None:
+def test_retriable_and_fatal_are_set_by_the_class() -> None:
     assert errors.NetworkError.retriable
     assert not errors.NetworkError.fatal
     assert errors.ProducerFencedError.fatal
@@ -145,7 +147,7 @@ def test_marks() -> None:
     assert not errors.TopicAuthorizationError.fatal
 
 
-def test_builtin_relations() -> None:
+def test_errors_derive_from_the_builtin_exceptions_that_fit() -> None:
     for kind in (errors.RequestTimedOutError, errors.ApiTimeoutError, errors.DeliveryTimeoutError):
         assert issubclass(kind, TimeoutError)
         assert issubclass(kind, errors.RetriableError)
@@ -172,7 +174,7 @@ PLAIN = [
 
 
 @pytest.mark.parametrize("error", [*SPECIAL, *PLAIN], ids=lambda e: type(e).__name__)
-def test_copies(error: KafkaError) -> None:
+def test_copies_of_errors_are_equal(error: KafkaError) -> None:
     for twin in (pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)):
         assert type(twin) is type(error)
         assert str(twin) == str(error)

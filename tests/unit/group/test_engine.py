@@ -93,7 +93,7 @@ async def stable(handler: Handler) -> None:
     handler.stable.clear()
 
 
-def test_the_calls_of_a_life() -> None:
+def test_the_handler_is_called_in_order_from_join_to_leave() -> None:
     async def scenario(world: World) -> None:
         handler = Handler()
         async with engine_in(world, handler) as engine:
@@ -111,7 +111,7 @@ def test_the_calls_of_a_life() -> None:
     simulate(scenario)
 
 
-def test_paused_and_resumed() -> None:
+def test_pause_leaves_and_resume_joins_as_a_new_member() -> None:
     """`pause` leaves at once and stays out of the group. `resume` joins as a new member."""
 
     async def scenario(world: World) -> None:
@@ -136,7 +136,7 @@ def test_paused_and_resumed() -> None:
     simulate(scenario)
 
 
-def test_paused_while_it_leaves_and_resumed() -> None:
+def test_one_member_is_left_when_pause_and_resume_alternate() -> None:
     async def scenario(world: World) -> None:
         handler = Handler()
         async with engine_in(world, handler) as engine:
@@ -335,7 +335,7 @@ def test_what_the_handler_raises_comes_out_soon_if_nobody_can_be_told() -> None:
     simulate(scenario)
 
 
-def test_refused_it_stays_out_until_it_is_asked_for() -> None:
+def test_a_refused_member_stays_out_until_it_is_resumed() -> None:
     async def scenario(world: World) -> None:
         handler = Handler()
         with world.cluster.fail(ApiKey.JOIN_GROUP, 30):

@@ -22,12 +22,12 @@ def told(protocol_type: str, error: Exception) -> str:
 
 @settings(deadline=None)
 @given(st.text(max_size=50), st.sampled_from(["consumer", "leases"]))
-def test_a_failure_is_told(text: str, protocol_type: str) -> None:
+def test_a_failed_assignment_is_described_to_the_members(text: str, protocol_type: str) -> None:
     expected = f"ValueError: {text}" if text else "ValueError"
     assert told(protocol_type, ValueError(text)) == expected.encode(errors="replace").decode()
 
 
-def test_a_long_text_is_cut() -> None:
+def test_the_description_of_a_failed_assignment_is_cut_when_it_is_long() -> None:
     assert len(told("leases", ValueError("x" * 100_000))) < LONGEST + 50
 
 
@@ -39,20 +39,20 @@ def test_consumers_of_other_libraries_see_an_empty_assignment() -> None:
     assert seen.user_data == MAGIC + b"KeyError\n'topic'"
 
 
-def test_in_other_groups_it_is_the_whole_assignment() -> None:
+def test_the_failure_is_the_whole_assignment_in_other_groups() -> None:
     assert failure_payload("leases", KeyError(1)) == MAGIC + b"KeyError\n1"
 
 
 @settings(deadline=None)
 @given(st.binary(max_size=200))
-def test_other_bytes_are_no_failure(assignment: bytes) -> None:
+def test_an_assignment_with_other_bytes_is_not_a_failure(assignment: bytes) -> None:
     assume(not assignment.startswith(MAGIC))
     assert failure_in("consumer", assignment) is None
     assert failure_in("leases", assignment) is None
     assert failure_in("leases", assignment[:1] + b"x" + MAGIC) is None
 
 
-def test_the_magic_elsewhere_is_no_failure() -> None:
+def test_an_assignment_with_the_magic_elsewhere_is_not_a_failure() -> None:
     assigned = ConsumerProtocolAssignment(
         assigned_partitions=[TopicPartition(topic="t", partitions=[1])], user_data=b"x" + MAGIC
     )

@@ -31,7 +31,7 @@ from aiokclient.protocol.messages.sync_group import SyncGroupRequestAssignment
 Make = Callable[..., Life]
 
 
-async def test_a_member_alone(make: Make, group_id: str) -> None:
+async def test_a_lone_member_is_leader_and_assigns_to_itself(make: Make, group_id: str) -> None:
     life = make("alone")
     async with living(life):
         await together(life)
@@ -63,7 +63,7 @@ async def test_the_leader_sees_all_and_assigns_once_in_a_generation(make: Make) 
         assert sum(len(life.protocols[0].asked) for life in lives) <= lives[0].generation
 
 
-async def test_members_come_and_go(make: Make) -> None:
+async def test_assignments_change_when_members_join_and_leave(make: Make) -> None:
     first, second = make("first"), make("second")
     async with living(first):
         before = await together(first)
@@ -253,7 +253,7 @@ async def test_a_static_leader_comes_back_without_assigning_again(make: Make) ->
 
 
 @pytest.mark.fault(44)
-async def test_two_static_members_with_one_instance_id(make: Make) -> None:
+async def test_a_static_member_is_fenced_by_one_with_its_instance_id(make: Make) -> None:
     """The first of the two members is fenced and fails."""
     first, second = make("1", group_instance_id="i"), make("2", group_instance_id="i")
     async with living(first):
@@ -271,7 +271,7 @@ def shared_by_two(life: Life) -> bool:
     return life.assignment == b"2"
 
 
-async def test_assignment_failure(make: Make) -> None:
+async def test_a_failed_assignment_is_reported_to_every_member(make: Make) -> None:
     """The leader's caller gets the original error, and the others get a typed one.
 
     The group recovers.

@@ -73,7 +73,7 @@ def rows() -> list[tuple[MemberState, MemberEvent, MemberState, tuple[MemberEffe
 @pytest.mark.parametrize(
     ("state", "event", "after", "effects"), rows(), ids=lambda v: getattr(v, "value", None)
 )
-def test_row(
+def test_each_row_of_the_table_has_the_expected_state_and_effects(
     state: MemberState, event: MemberEvent, after: MemberState, effects: tuple[MemberEffect, ...]
 ) -> None:
     row = TABLE[state, event]
@@ -81,7 +81,7 @@ def test_row(
     assert set(row.effects) == set(effects)
 
 
-def test_what_is_not_here_changes_nothing() -> None:
+def test_the_table_has_no_other_rows() -> None:
     assert set(TABLE) == {(state, event) for state, event, _, _ in rows()}
 
 
@@ -124,7 +124,7 @@ def test_who_is_lost_is_told_so() -> None:
         ("FENCED_INSTANCE_ID", MemberEvent.FENCED),
     ],
 )
-def test_codes_that_are_events(name: str, event: MemberEvent) -> None:
+def test_error_codes_with_a_meaning_for_members_are_events(name: str, event: MemberEvent) -> None:
     code = next(code for code, error in ERRORS_BY_CODE.items() if error.name == name)
     assert CODES[code] is event
 

@@ -99,7 +99,9 @@ async def lose(client: Client, group: str) -> None:
     )
 
 
-async def test_a_writer_that_the_group_has_lost(cluster_servers: Any, ledger: str) -> None:
+async def test_the_body_is_cancelled_when_the_group_has_lost_its_writer(
+    cluster_servers: Any, ledger: str
+) -> None:
     """The writer's body is cancelled and its producer is closed.
 
     It can wait to become the writer again.
@@ -146,7 +148,7 @@ async def test_the_bodys_own_error_comes_through(cluster_servers: Any, ledger: s
             raise ZeroDivisionError
 
 
-async def test_a_former_writer_cannot_write_what_it_had_in_a_transaction(
+async def test_a_former_writer_cannot_commit_its_open_transaction(
     cluster_servers: Any, ledger: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def keep(*arguments: object) -> None:

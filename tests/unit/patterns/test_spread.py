@@ -22,7 +22,7 @@ def load(items: list[str], weights: Mapping[str, float]) -> float:
 
 @settings(deadline=None)
 @given(workers, weights)
-def test_everything_is_given_once(names: list[str], items: dict[str, float]) -> None:
+def test_spread_assigns_each_item_once(names: list[str], items: dict[str, float]) -> None:
     shares = spread(fresh(names, items))
     assert set(shares) == set(names)
     given_out = [item for share in shares.values() for item in share]
@@ -31,7 +31,9 @@ def test_everything_is_given_once(names: list[str], items: dict[str, float]) -> 
 
 @settings(deadline=None)
 @given(workers, weights)
-def test_no_move_would_even_out_more(names: list[str], items: dict[str, float]) -> None:
+def test_spread_is_balanced_so_that_no_move_improves_it(
+    names: list[str], items: dict[str, float]
+) -> None:
     shares = spread(fresh(names, items))
     for heavy in names:
         for light in names:
@@ -69,12 +71,12 @@ def test_when_a_worker_comes_no_more_than_its_share_moves(names: list[str], coun
     assert moved == len(after["new"]) == count // (len(names) + 1)
 
 
-def test_a_worker_gets_what_it_lists() -> None:
+def test_a_worker_keeps_the_items_that_it_lists() -> None:
     shares = spread({"a": Claim({"x": 1, "y": 1}), "b": Claim({"z": 5}), "c": Claim({})})
     assert shares == {"a": ["x", "y"], "b": ["z"], "c": []}
 
 
-def test_of_two_that_claim_an_item_the_later_is_right() -> None:
+def test_the_later_claim_wins_when_two_workers_claim_an_item() -> None:
     items = {"x": 1.0, "y": 1.0}
     shares = spread({"a": Claim(items, ("x",), 3), "b": Claim(items, ("x",), 4)})
     assert shares == {"a": ["y"], "b": ["x"]}
