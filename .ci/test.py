@@ -1,8 +1,13 @@
-"""Run every check and every test, one step after the other, and end in one summary.
+"""Run every check and every test, and end in one summary.
+
+The steps are in two lanes that run at the same time: the tests that need Kafka or Java, which
+mostly wait for other processes, and everything else, with a lower priority. So no processor is
+idle. The output of the first lane is shown at once, that of a step of the other lane at its end.
 
 The tests of a step run in two worker processes, `--workers N` in another number. `--only NAME` runs
-one step. `--quick` runs the linters and the tests that are quick. `--all` runs the whole suite on
-Python 3.11 as well, with the lowest versions of the dependencies, and in each kind of event loop.
+one step. `--quick` runs the linters beside the tests that are quick. `--all` runs the whole suite
+on Python 3.11 as well, with the lowest versions of the dependencies, and in each kind of event
+loop.
 """
 
 import argparse
@@ -10,10 +15,14 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import xml.etree.ElementTree as ET
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 ROOT = Path(__file__).resolve().parent.parent
 NEWEST = ".venv/bin/python"
@@ -37,6 +46,8 @@ LIVES = [
 # Kinds of event loops, see tests/harness/loops.py.
 LOOP = "AIOKCLIENT_TEST_LOOP"
 SLOWEST = 20
+NICENESS = 5
+"""The niceness of what runs beside the tests with brokers, which have timeouts."""
 
 
 @dataclass
@@ -54,20 +65,33 @@ class Step:
     tests: list[tuple[float, str]] = field(default_factory=list)
     """Seconds and name of each test, with its fixtures."""
 
-    def run(self) -> None:
-        print(f"\n=== {self.name}", flush=True)
+    def run(self, live: bool, niceness: int) -> None:
+        """Run the commands until one fails; show their output at once if `live`, or at the end."""
         began = time.monotonic()
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory() as folder, Path(folder, "output").open("w+b") as output:
+            if live:
+                show_title(self.name)
             report = Path(folder, "junit.xml")
             extra = [f"--junitxml={report}"] if self.junit else []
-            self.ok = all(self._execute([*command, *extra]) for command in self.commands)
+            file = None if live else output
+            self.ok = all(
+                self._execute([*command, *extra], file, niceness) for command in self.commands
+            )
             if self.junit:
                 self._count(report)
+            if not live:
+                output.seek(0)
+                show_title(self.name, output.read())
         self.seconds = time.monotonic() - began
 
-    def _execute(self, command: list[str]) -> bool:
+    def _execute(self, command: list[str], output: IO[bytes] | None, niceness: int) -> bool:
         """Run the command, add its processor time, and return whether it succeeded."""
-        process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **self.env})
+        environment = {**os.environ, **self.env}
+        # Without bytecode, every process would compile the project and its tests again.
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=output, stderr=output)
+        if niceness:
+            os.setpriority(os.PRIO_PROCESS, process.pid, niceness)
         _, status, used = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         self.processor_seconds += used.ru_utime + used.ru_stime
@@ -99,34 +123,84 @@ def lint() -> Step:
     return Step("lint", commands)
 
 
-def quick_steps(workers: int) -> list[Step]:
-    chosen = ["-m", "not kafka and not java and not slow", "tests"]
-    command = [NEWEST, "-m", "pytest", "-q", f"--numprocesses={workers}", *chosen]
-    return [lint(), Step("tests, quick", [command], junit=True)]
+Lanes = list[list[Step]]
+"""Steps that run one after the other, beside those of other lanes."""
+
+BROKERS = "kafka or java"
+PYTEST = ["-m", "pytest", "-q"]
 
 
-def steps(everything: bool, workers: int) -> list[Step]:
-    pytest = ["-m", "pytest", "-q", f"--numprocesses={workers}"]
+def quick_lanes(workers: int) -> Lanes:
+    chosen = [f"--numprocesses={workers}", "-m", f"not ({BROKERS} or slow)", "tests"]
+    tests = Step("tests, quick", [[NEWEST, *PYTEST, *chosen]], junit=True)
+    return [[tests], [lint()]]
+
+
+class Suites:
+    """The whole suite in several environments."""
+
+    def __init__(self, workers: int) -> None:
+        self._pytest = [*PYTEST, f"--numprocesses={workers}"]
+        self.brokers: list[Step] = []
+        self.others: list[Step] = []
+
+    def add(self, name: str, python: str, env: dict[str, str]) -> None:
+        """Add the tests with and without brokers, each to its lane."""
+        command = [python, *self._pytest, "-m"]
+        with_brokers = [*command, BROKERS, "tests"]
+        self.brokers.append(Step(f"{name}, Kafka", [with_brokers], env, junit=True))
+        self.others.append(self.without(name, python, env, ["tests"]))
+
+    def without(self, name: str, python: str, env: dict[str, str], paths: list[str]) -> Step:
+        """Return a step with the tests of these paths that need no broker."""
+        command = [python, *self._pytest, "-m", f"not ({BROKERS})", *paths]
+        return Step(name, [command], env, junit=True)
+
+
+def lanes(everything: bool, workers: int) -> Lanes:
+    suites = Suites(workers)
     pure = {"AIOKCLIENT_PURE": "1"}
-    found = [lint(), Step("tests", [[NEWEST, *pytest, "tests"]], junit=True)]
+    suites.others.append(lint())
+    suites.add("tests", NEWEST, {})
     if everything:
-        found.append(Step("package", [[NEWEST, ".ci/check-package"]]))
-        found.append(Step("tests, pure", [[NEWEST, *pytest, "tests"]], pure, junit=True))
-        found.append(Step("tests, 3.11", [[OLDEST, *pytest, "tests"]], junit=True))
+        suites.others.append(Step("package", [[NEWEST, ".ci/check-package"]]))
+        suites.add("tests, pure", NEWEST, pure)
+        suites.add("tests, 3.11", OLDEST, {})
         for loop in ("eager", "uvloop"):
-            env = {LOOP: loop}
-            found.append(Step(f"tests, {loop}", [[NEWEST, *pytest, "tests"]], env, junit=True))
-        env = {LOOP: "debug", "PYTHONDEVMODE": "1"}
-        found.append(Step("tests, debug", [[NEWEST, *pytest, "tests"]], env, junit=True))
+            suites.add(f"tests, {loop}", NEWEST, {LOOP: loop})
+        suites.add("tests, debug", NEWEST, {LOOP: "debug", "PYTHONDEVMODE": "1"})
     else:
-        chosen = ["-m", "not kafka and not java", *LIVES]
-        env = {LOOP: "eager"}
-        found.append(Step("tests, eager", [[NEWEST, *pytest, *chosen]], env, junit=True))
-        chosen = ["-m", "not kafka and not java", *AWAITING]
-        found.append(Step("tests, 3.11", [[OLDEST, *pytest, *chosen]], junit=True))
-    selection = ["-m", "not kafka and not java", *PURE]
-    found.append(Step("tests, 3.11 pure", [[OLDEST, *pytest, *selection]], pure, junit=True))
-    return found
+        suites.others.append(suites.without("tests, eager", NEWEST, {LOOP: "eager"}, LIVES))
+        suites.others.append(suites.without("tests, 3.11", OLDEST, {}, AWAITING))
+    suites.others.append(suites.without("tests, 3.11 pure", OLDEST, pure, PURE))
+    return [suites.brokers, suites.others]
+
+
+output_lock = threading.Lock()
+
+
+def show_title(name: str, output: bytes = b"") -> None:
+    """Print the name of a step, and its output."""
+    with output_lock:
+        sys.stdout.write(f"\n=== {name}\n{output.decode(errors='replace')}")
+        sys.stdout.flush()
+
+
+def run(chosen: Sequence[list[Step]], niceness: int) -> None:
+    """Run the lanes at the same time; all but the first have the lower priority `niceness`."""
+    interrupted = threading.Event()
+
+    def run_lane(index: int) -> None:
+        for step in chosen[index]:
+            if not interrupted.is_set():
+                step.run(live=not index, niceness=niceness if index else 0)
+
+    with ThreadPoolExecutor(len(chosen)) as pool:
+        try:
+            list(pool.map(run_lane, range(len(chosen))))
+        except KeyboardInterrupt:
+            interrupted.set()
+            raise
 
 
 def show(chosen: list[Step]) -> None:
@@ -155,10 +229,12 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=2)
     options = parser.parse_args()
     workers = options.workers
-    found = quick_steps(workers) if options.quick else steps(options.all, workers)
-    chosen = [step for step in found if options.only in (None, step.name)]
-    for step in chosen:
-        step.run()
+    found = quick_lanes(workers) if options.quick else lanes(options.all, workers)
+    named = [[step for step in lane if options.only in (None, step.name)] for lane in found]
+    filled = [lane for lane in named if lane]
+    chosen = [step for lane in filled for step in lane]
+    if filled:
+        run(filled, 0 if options.quick else NICENESS)
     show(chosen)
     return 0 if chosen and all(s.ok for s in chosen) else 1
 

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 import loops
 import pytest
+from garbage import excluded
 from hypothesis import settings
 from kafka_harness import (
     KAFKA,
@@ -188,6 +189,7 @@ LOG_STARTS = pytest.StashKey[dict[Path, int]]()
 def pytest_runtest_setup(item: pytest.Item) -> None:
     sizes = {node.log: node.log.stat().st_size for node in list(running) if node.log.exists()}
     item.stash[LOG_STARTS] = sizes
+    excluded.ensure()
     if "caplog" in getattr(item, "fixturenames", ()):
         # Objects in reference cycles of earlier tests log their failures when they are collected.
         gc.collect()
