@@ -11,6 +11,9 @@ PROJECT := pyproject.toml setup.py
 # What native modules are made from; when it changes, those that it concerns are compiled again.
 NATIVE := setup.py $(shell find aiokclient -name '*.pyx' -o -name '*.pxd' -o -name '*.pxi' -o -name '*.h')
 
+# Packages are installed while native modules are compiled and Kafka is downloaded.
+MAKEFLAGS += --jobs=2
+
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2} \
 	    /^## / {printf "                %s\n", substr($$0, 4)}' Makefile
@@ -97,25 +100,27 @@ clean: ## remove everything that was installed, compiled or downloaded
 	$(PY) $(PIP) --group docs
 	touch $@
 
-.venv/.bench: .venv/.test
+.venv/.bench: .venv/.test | .venv/.native
 	$(PY) $(PIP) --group bench
 	touch $@
 
 .venv/.native: .venv/.test $(NATIVE)
-	$(PY) setup.py --quiet build_ext --inplace
+	$(PY) setup.py --quiet build_ext --inplace --parallel=2
 	touch $@ .venv/.demo
 
 # The newest versions of all dependencies are in .venv, the lowest ones here.
-.venv-3.11/.test: $(PROJECT) .ci/lowest | .venv-3.11/bin/python
+# Installed after the other, because both describe the package in the same folder.
+.venv-3.11/.test: $(PROJECT) .ci/lowest | .venv-3.11/bin/python .venv/.test
 	$(PY311) $(PIP) --upgrade pip
 	$(PY311) .ci/lowest > .venv-3.11/lowest.txt
 	AIOKCLIENT_PURE=1 $(PY311) $(PIP) --editable . --group native --group test --group peers "uvloop>=0.19" --constraint .venv-3.11/lowest.txt
 	touch $@
 
-.venv-3.11/.native: .venv-3.11/.test $(NATIVE)
-	$(PY311) setup.py --quiet build_ext --inplace
+# Compiled after the other, because both write the same C files.
+.venv-3.11/.native: .venv-3.11/.test $(NATIVE) | .venv/.native
+	$(PY311) setup.py --quiet build_ext --inplace --parallel=2
 	touch $@
 
-.venv-3.11/.all: .venv-3.11/.test
+.venv-3.11/.all: .venv-3.11/.test | .venv-3.11/.native
 	$(PY311) $(PIP) --group lint --group examples --constraint .venv-3.11/lowest.txt
 	touch $@

@@ -43,6 +43,14 @@ LIVES = [
     "tests/unit/producer",
     "tests/unit/consumer",
 ]
+# Long tests in those folders that do not depend on native modules or on how tasks start: random
+# groups for pure functions, and large groups. They run on the newest Python only.
+NEWEST_ONLY = [
+    "tests/unit/consumer/assignors/test_confluent.py",
+    "tests/unit/consumer/assignors/test_every.py",
+    "tests/unit/consumer/assignors/test_sticky.py",
+    "tests/unit/consumer/membership/test_two_hundred_members.py",
+]
 # Kinds of event loops, see tests/harness/loops.py.
 LOOP = "AIOKCLIENT_TEST_LOOP"
 SLOWEST = 20
@@ -149,12 +157,13 @@ class Suites:
         command = [python, *self._pytest, "-m"]
         with_brokers = [*command, BROKERS, "tests"]
         self.brokers.append(Step(f"{name}, Kafka", [with_brokers], env, junit=True))
-        self.others.append(self.without(name, python, env, ["tests"]))
+        self.others.append(Step(name, [[*command, f"not ({BROKERS})", "tests"]], env, junit=True))
 
-    def without(self, name: str, python: str, env: dict[str, str], paths: list[str]) -> Step:
-        """Return a step with the tests of these paths that need no broker."""
-        command = [python, *self._pytest, "-m", f"not ({BROKERS})", *paths]
-        return Step(name, [command], env, junit=True)
+    def add_some(self, name: str, python: str, env: dict[str, str], paths: list[str]) -> None:
+        """Add the tests of these paths that need no broker, without those in NEWEST_ONLY."""
+        command = [python, *self._pytest, *(f"--ignore={path}" for path in NEWEST_ONLY)]
+        command += ["-m", f"not ({BROKERS})", *paths]
+        self.others.append(Step(name, [command], env, junit=True))
 
 
 def lanes(everything: bool, workers: int) -> Lanes:
@@ -170,9 +179,9 @@ def lanes(everything: bool, workers: int) -> Lanes:
             suites.add(f"tests, {loop}", NEWEST, {LOOP: loop})
         suites.add("tests, debug", NEWEST, {LOOP: "debug", "PYTHONDEVMODE": "1"})
     else:
-        suites.others.append(suites.without("tests, eager", NEWEST, {LOOP: "eager"}, LIVES))
-        suites.others.append(suites.without("tests, 3.11", OLDEST, {}, AWAITING))
-    suites.others.append(suites.without("tests, 3.11 pure", OLDEST, pure, PURE))
+        suites.add_some("tests, eager", NEWEST, {LOOP: "eager"}, LIVES)
+        suites.add_some("tests, 3.11", OLDEST, {}, AWAITING)
+    suites.add_some("tests, 3.11 pure", OLDEST, pure, PURE)
     return [suites.brokers, suites.others]
 
 
