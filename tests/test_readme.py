@@ -120,7 +120,7 @@ def test_process_exactly_once(orders: str, cluster_servers: Any) -> None:
     run(*command("Produce", orders))
     options: Any = {"bootstrap_servers": orders, "auto_offset_reset": "earliest"}
 
-    async def first() -> bytes:
+    async def first() -> bytes | None:
         async with Consumer("invoices", isolation_level="read_committed", **options) as consumer:
             record = await consumer.get(timeout=60)
             assert record is not None

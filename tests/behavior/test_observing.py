@@ -301,6 +301,6 @@ def test_every_metric_is_documented() -> None:
             called = getattr(node.func, "attr", getattr(node.func, "id", ""))
             first = node.args[0]
             if called in made and isinstance(first, ast.Constant) and "." in str(first.value):
-                names.add(first.value)
+                names.add(str(first.value))
     assert len(names) > 20
     assert [name for name in sorted(names) if f"`{name}`" not in documented] == []

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kafka_harness import ExternalKafka
@@ -28,7 +29,9 @@ SMALL = {
 }
 
 
-def run(name: str, folder: Path, kafka: ExternalKafka, *arguments: str) -> dict[str, dict]:
+def run(
+    name: str, folder: Path, kafka: ExternalKafka, *arguments: str
+) -> dict[str, dict[str, Any]]:
     """Run a benchmark in its own process, and return its figures by work and subject."""
     for peer in PEERS:
         pytest.importorskip(peer)
@@ -40,7 +43,8 @@ def run(name: str, folder: Path, kafka: ExternalKafka, *arguments: str) -> dict[
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDEVMODE"}
     done = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment)
     assert done.returncode == 0, done.stderr
-    return json.loads(saved.read_text())["numbers"]
+    figures: dict[str, dict[str, Any]] = json.loads(saved.read_text())["numbers"]
+    return figures
 
 
 @pytest.mark.parametrize("name", list(SMALL))

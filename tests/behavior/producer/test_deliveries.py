@@ -43,7 +43,8 @@ class TestAwaiting:
         self, make: Make, topic: str, cluster: EmbeddedCluster
     ) -> None:
         async def wait(delivery: Any) -> RecordMetadata:
-            return await delivery
+            metadata: RecordMetadata = await delivery
+            return metadata
 
         async with make() as producer:
             await producer.prepare(topic)

@@ -105,7 +105,7 @@ def test_a_member_slows_down_when_it_is_fenced_at_every_heartbeat(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def is_member(request: Any) -> bool:
-        return request.member_epoch > 0
+        return bool(request.member_epoch > 0)
 
     async def scenario(world: World) -> None:
         with (

@@ -12,7 +12,7 @@ from aiokclient.testing import Simulation, SimulationError
 EPOCH_MS = 1_700_000_000_000
 
 
-async def hello(sim: Simulation) -> tuple[bytes, str]:
+async def hello(sim: Simulation) -> tuple[bytes | None, str]:
     """Send a record and read it, on a cluster that is reached by its host name."""
     async with sim.cluster(brokers=3, topics={"orders": 6}) as cluster:
         options = {

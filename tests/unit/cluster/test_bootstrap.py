@@ -46,7 +46,8 @@ async def test_bootstrap_succeeds_when_a_name_resolves_later(
                 return [("127.0.0.1", port)]
             if isinstance(answer := self.answers.pop(0), OSError):
                 raise answer
-            return answer
+            addresses: list[Address] = answer
+            return addresses
 
     client = client_of(f"kafka.example:{broker.port}", quick=quick, connector=Flapping())
     await client.start()

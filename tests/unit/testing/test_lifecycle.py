@@ -5,6 +5,7 @@ import concurrent.futures
 import gc
 import socket
 import threading
+from typing import Any
 
 import pytest
 
@@ -308,7 +309,7 @@ def test_a_start_that_is_interrupted_leaves_no_thread(monkeypatch, ready):
     before = set(threading.enumerate())
     made = []
 
-    class Interrupted(concurrent.futures.Future):
+    class Interrupted(concurrent.futures.Future[Any]):
         def result(self, timeout=None):
             if ready:
                 self.exception()

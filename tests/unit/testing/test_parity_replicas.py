@@ -101,8 +101,8 @@ class World:
         answer = connection.request(messages.DeleteRecordsRequest(topics=topics, timeout_ms=60_000))
         seen.append(named(answer.topics[0].partitions[0].error_code))
         wanted = offset_for_leader_epoch.OffsetForLeaderPartition(partition=0, leader_epoch=0)
-        topics = [offset_for_leader_epoch.OffsetForLeaderTopic(topic=name, partitions=[wanted])]
-        request = messages.OffsetForLeaderEpochRequest(replica_id=-1, topics=topics)
+        asked = [offset_for_leader_epoch.OffsetForLeaderTopic(topic=name, partitions=[wanted])]
+        request = messages.OffsetForLeaderEpochRequest(replica_id=-1, topics=asked)
         answer = connection.request(request).topics[0].partitions[0]
         return [*seen, (named(answer.error_code), answer.leader_epoch)]
 

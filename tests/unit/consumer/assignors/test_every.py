@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections.abc import Callable
 from random import Random
 
 import pytest
@@ -23,8 +24,12 @@ EVERY = [*BUILT_IN, "redundant", "co-partitioned"]
 
 @pytest.fixture(params=EVERY)
 def assignor(request: pytest.FixtureRequest) -> Assignor:
-    kinds = {**BUILT_IN, "redundant": Redundant, "co-partitioned": CoPartitioned}
-    made: Assignor = kinds[request.param]()
+    kinds: dict[str, Callable[[], Assignor]] = {
+        **BUILT_IN,
+        "redundant": Redundant,
+        "co-partitioned": CoPartitioned,
+    }
+    made = kinds[request.param]()
     return made
 
 
