@@ -72,6 +72,14 @@ TARGETS = (
         *("confluent-kafka", 1, "rate", ""),
     ),
     Target(
+        *("transactions of 10 records: per second", "transactions 10 records", ("aiokclient",)),
+        *("confluent-kafka", 1, "rate", ""),
+    ),
+    Target(
+        *("transactions of 1,000 records: per second", "transactions 1000 records"),
+        *(("aiokclient",), "confluent-kafka", 1, "rate", ""),
+    ),
+    Target(
         *("transactions of 1,000 records: CPU", "transactions 1000 records", ("aiokclient",)),
         *("confluent-kafka", 2, "cpu", ""),
     ),

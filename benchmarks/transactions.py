@@ -1,11 +1,11 @@
 """How many transactions per second, and how much CPU time does one take?
 
 Each client commits transactions one after the other, with 1, 10, and 1,000 records of 100 bytes
-each, to one partition. The transform reads records of one topic, and writes them to another one, in
-transactions of 100 records that also commit the offsets. "CPU s/k" is the CPU time of the client's
-process (user and system) per thousand transactions. All clients have the same batch size and
-linger. "Raw requests" are the requests of a transaction with one record, Produce and EndTxn, sent
-by `Client.request`. The committed records of each run are read back and compared.
+each, to one partition. The transform reads committed records of one topic, and writes them to
+another one, in transactions of 100 records that also commit the offsets. "CPU s/k" is the CPU time
+of the client's process (user and system) per thousand transactions. All clients have the same batch
+size and linger. "Raw requests" are the requests of a transaction with one record, Produce and
+EndTxn, sent by `Client.request`. The committed records of each run are read back and compared.
 
     python benchmarks/transactions.py [--count N] [--runs N] [--cases ...] [--bootstrap HOST:PORT]
 """

@@ -50,6 +50,12 @@ class Attempts:
         """The name of the request's API."""
         return self.message.api_key.api_name
 
+    def adopt(self, error: KafkaError) -> None:
+        """Record the error of a first attempt that was made elsewhere."""
+        self.node_id = error.broker if isinstance(error.broker, int) else None
+        self.sent = True
+        self.met(error)
+
     def met(self, error: KafkaError) -> None:
         """Record the error of the current attempt."""
         if error.api is None:

@@ -49,6 +49,7 @@ from aiokclient.metrics import Metrics
 from aiokclient.network.connection import BrokerConnection
 from aiokclient.network.login import Sasl, token_source
 from aiokclient.network.pool import Purpose
+from aiokclient.network.sent import OnResponse
 from aiokclient.network.setup import ConnectionSettings
 from aiokclient.network.traffic import Traffic
 from aiokclient.network.transport import Connector, TcpConnector
@@ -299,6 +300,7 @@ class ClusterClient:
         failed: Callable[[KafkaError], None] = lambda error: None,
         highest: Callable[[], int | None] = any_version,
         before_retry: Callable[[KafkaError], Awaitable[None]] = nothing,
+        earlier: KafkaError | None = None,
     ) -> R:
         """Send a request, with retries, and return the successful response.
 
@@ -312,8 +314,9 @@ class ClusterClient:
         with its API and broker. A client that has failed raises its failure instead of retrying.
         `failed(error)` is called for each attempt that was sent and failed, and
         `before_retry(error)` is awaited before each retry. `highest()` returns the highest version
-        in which the next attempt may be sent, or None for any. A cancellation
-        abandons the response: the broker may still execute a request that was sent.
+        in which the next attempt may be sent, or None for any. `earlier` is the error of the first
+        attempt, if `attempt` has made it. A cancellation abandons the response: the broker may
+        still execute a request that was sent.
         """
         default_s = self.config.default_api_timeout_ms / 1000
         timeout_s = default_s if timeout is None else seconds(timeout)
@@ -325,6 +328,11 @@ class ClusterClient:
         )
         try:
             async with asyncio.timeout(None if timeout_s == math.inf else timeout_s):
+                if earlier is not None:
+                    call.adopt(earlier)
+                    self.supervisor.check()
+                    failed(earlier)
+                    await self._before_retry(call)
                 while True:
                     try:
                         return cast(R, await self._attempt(call))
@@ -342,6 +350,45 @@ class ClusterClient:
                 raise
             text = f"There was no successful response within {timeout_s:.1f} s."
             raise ApiTimeoutError(text, api=call.api, broker=call.node_id) from call.error
+
+    def attempt(
+        self,
+        connection: BrokerConnection,
+        message: Request[R],
+        done: OnResponse,
+        *,
+        highest: int | None = None,
+    ) -> None:
+        """Send a request once, on an open connection. Synchronous.
+
+        `done(response, None)` is called with a successful response, and otherwise
+        `done(None, error)`; it must not raise. `request(..., earlier=error)` continues after an
+        error. The attempt may take `request_timeout_ms`, and is sent in at most the version
+        `highest`.
+        """
+        broker = connection.broker
+
+        def answered(response: Any, error: KafkaError | None) -> None:
+            if error is None:
+                self._brokers_answered(broker.node_id)
+                error = top_level_error(response)
+            if error is None:
+                done(response, None)
+                return
+            error.api = error.api or message.api_key.api_name
+            error.broker = broker.node_id if error.broker is None else error.broker
+            done(None, error)
+
+        connection.call(
+            message,
+            answered,
+            timeout_s=self.config.request_timeout_ms / 1000,
+            version=None if highest is None else min(broker.version_of(type(message)), highest),
+        )
+
+    def _brokers_answered(self, node_id: int) -> None:
+        if self._brokers is not None:
+            self._brokers.answered(node_id)
 
     async def _attempt(self, call: Attempts) -> Any:
         call.sent = False

@@ -25,7 +25,7 @@ from aiokclient.producer.sending.produce_request import (
     TransactionalProduceRequests,
 )
 from aiokclient.producer.sending.responses import Responses
-from aiokclient.producer.sending.sender import Sender
+from aiokclient.producer.sending.sender import Sender, TransactionalSender
 from aiokclient.protocol.messages.init_producer_id import InitProducerIdRequest
 
 if TYPE_CHECKING:
@@ -183,14 +183,20 @@ class Engine:
     def _sender_of(self, node_id: int) -> Sender:
         sender = self.senders.get(node_id)
         if sender is None:
-            sender = self.senders[node_id] = Sender(
+            transactions = self.transactions
+            kind = (
+                Sender
+                if transactions is None
+                else partial(TransactionalSender, settled=transactions.records_settled)
+            )
+            sender = self.senders[node_id] = kind(
                 node_id,
                 self._config,
                 self.cluster,
                 self._supervisor,
                 self.accumulator,
                 self._responses,
-                self._ids if self.transactions is None else self.transactions.ids,
+                self._ids if transactions is None else transactions.ids,
                 self._requests(),
             )
         return sender

@@ -342,7 +342,7 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         if last is None:
             raise manager.status.misuse("commit_transaction()")
         try:
-            await manager.commit(seconds, last.last_offsets)
+            await manager.commit(seconds, last._last_offsets)
         finally:
             last.settle_commit()  # A cancelled commit may have been completed.
 

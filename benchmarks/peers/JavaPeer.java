@@ -157,6 +157,7 @@ public final class JavaPeer {
         options.put("enable.auto.commit", "false");
         options.put("auto.offset.reset", "earliest");
         options.put("max.poll.records", records);
+        options.put("isolation.level", "read_committed");
         messages = 0;
         try (var producer = new KafkaProducer<>(
                 transactional(topic), new ByteArraySerializer(), new ByteArraySerializer());

@@ -139,6 +139,7 @@ class Own(own.Own):
                 group_id=spec.topic,
                 auto_offset_reset="earliest",
                 enable_auto_commit=False,
+                isolation_level="read_committed",
             ) as consumer,
         ):
             records = await consumer.poll(WAIT_S, 1)
@@ -243,6 +244,7 @@ class Aiokafka(PythonSubject):
                 group_id=spec.topic,
                 auto_offset_reset="earliest",
                 enable_auto_commit=False,
+                isolation_level="read_committed",
             ) as consumer,
         ):
             await consumer.position(place)

@@ -126,6 +126,20 @@ class Accumulator:
         """Count failures of a batch as retrieved."""
         self._failures.retrieved(batch, count)
 
+    @property
+    def undesignated(self) -> bool:
+        """Whether a batch waits for the partitions of its topic to be known."""
+        return None in [batch.partition for batch in self.pending]
+
+    def demand_all(self) -> None:
+        """Send all batches without lingering. A single one is sent within this call if possible."""
+        pending = list(self.pending)
+        for batch in pending:
+            batch.end_linger()
+            if len(pending) == 1:
+                batch.queue.poke(at_once=True)
+            batch.demand()
+
     # -- appending
 
     def append(

@@ -12,7 +12,8 @@ While the broker is unreachable or silent, its partitions are unsendable, which 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
 
 from aiokclient.errors import KafkaError
 from aiokclient.producer.batching.accumulator import Accumulator
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from aiokclient.network.connection import BrokerConnection
     from aiokclient.protocol.messages.produce import ProduceResponse
 
-__all__ = ["Sender"]
+__all__ = ["Sender", "TransactionalSender"]
 
 
 class BatchIds(Protocol):
@@ -284,3 +285,21 @@ class Sender:
                 self._accumulator.fail(batch, error)
         self._ready.clear()
         self._awaited.clear()
+
+
+class TransactionalSender(Sender):
+    """The produce requests of a transactional producer to one broker."""
+
+    def __init__(self, *parts: Any, settled: Callable[[], object]) -> None:
+        """Create a sender that calls `settled()` after each response."""
+        super().__init__(*parts)
+        self._settled = settled
+
+    def _answered(
+        self,
+        request: MultiBatch | OneBatch,
+        response: ProduceResponse | Written | None,
+        error: KafkaError | None,
+    ) -> None:
+        super()._answered(request, response, error)
+        self._settled()

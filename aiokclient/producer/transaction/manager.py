@@ -1,7 +1,8 @@
 """The transactions of a producer: the coroutines around the table of `states`.
 
 A commit or an abort must not end half done, so each is an `Operation` in a task of its own. The
-call that began it waits for it, and only stops waiting when it is cancelled or its time is up.
+call that began it waits for it, and only stops waiting when it is cancelled or its time is up. A
+commit gets its task only when it needs one (see `direct_commit`).
 
 A commit without a response may have been applied. The abort after it finds that out: a broker
 answers INVALID_TXN_STATE to an abort of a committed transaction, and NONE to the same commit sent
@@ -13,13 +14,20 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from aiokclient.cluster.metadata import differ
-from aiokclient.errors import InvalidTxnStateError, KafkaError, TransactionFailedError
+from aiokclient.errors import (
+    ApiTimeoutError,
+    ClosedError,
+    InvalidTxnStateError,
+    KafkaError,
+    TransactionFailedError,
+)
 from aiokclient.policy import Decision, Scope, as_transaction_error, classify
+from aiokclient.producer.transaction.direct_commit import Commit, DirectCommit, LastOffsets
 from aiokclient.producer.transaction.drain import Drain
 from aiokclient.producer.transaction.identities import TransactionalIds
 from aiokclient.producer.transaction.offsets import Offsets, TransactionOffsets
@@ -40,10 +48,11 @@ if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
     from aiokclient.cluster.supervisor import Supervisor
     from aiokclient.config import ProducerConfig
+    from aiokclient.metrics import Counter, Histogram
     from aiokclient.producer.batching.accumulator import Accumulator
     from aiokclient.types import GroupMetadata
 
-__all__ = ["LastOffsets", "TransactionManager"]
+__all__ = ["TransactionManager"]
 
 RETRY_ABORT_S = 0.1
 """Seconds until an abort is sent again after an error that only an abort could correct."""
@@ -58,9 +67,6 @@ ELSEWHERE = (
     "The client has moved to another cluster during the transaction. The former cluster aborts it, "
     "unless a commit was sent before. Whether such a commit was applied is unknown."
 )
-
-LastOffsets = Callable[[], "Iterable[tuple[Offsets, GroupMetadata]]"]
-"""A function that returns the offsets to add when all records of the transaction are written."""
 
 _S, _E = TransactionState, TransactionEvent
 OPEN = frozenset({_S.IN_TRANSACTION, _S.COMMITTING, _S.ABORTING, _S.ABORTABLE_ERROR})
@@ -89,6 +95,8 @@ class TransactionManager:
         self._config = config
         self._clock = cluster.clock
         self._metrics = cluster.metrics
+        self._counters: dict[TransactionOutcome, Counter] = {}
+        self._histograms: dict[str, Histogram] = {}
         self._supervisor = supervisor
         self._flush = flush
         self._retrieve = retrieve
@@ -107,6 +115,11 @@ class TransactionManager:
             self._drain.refuse,
         )
         self.ids = TransactionalIds(status, self._partitions)
+        self._direct = DirectCommit(
+            accumulator, cluster.clock, status, self._requests, self, self._default_s
+        )
+        self._flush_s = config.delivery_timeout_ms / 1000 + FLUSH_GRACE_S
+        self._shielded_s = config.transaction_timeout_ms / 1000
         self._ending: Operation | None = None
         """The commit or abort that began last."""
         self._bump_needed = False
@@ -229,56 +242,87 @@ class TransactionManager:
 
     # -- commit
 
-    async def commit(self, timeout: float | None, last_offsets: LastOffsets = tuple) -> None:
+    async def commit(self, timeout: float | None, last_offsets: LastOffsets | None = None) -> None:
         """Commit the open transaction; see `Producer.commit_transaction`."""
         if self.status.state in BROKEN:
             self._retrieve()
         self.status.require(_S.IN_TRANSACTION, call="commit_transaction()")
         self.status.step(_E.COMMIT)
-        operation = self._run("commit", self._commit, timeout, last_offsets)
-        # The records are sent in the iteration of the event loop in which the operation begins.
-        for batch in list(self._accumulator.pending):
-            batch.demand()
-        await operation.result(self._config.transaction_timeout_ms / 1000)
+        now = self._clock.monotonic()
+        commit = Commit(self.status.current, now, timeout, self._flush_s, last_offsets)
+        self._ending = commit.operation
+        if self._bump_needed or self._requests.level_is_old or self._accumulator.undesignated:
+            self._accumulator.demand_all()
+            self.go_on(commit)
+        else:
+            self._direct.begin(commit)
+        await commit.operation.result(self._shielded_s)
 
-    async def _commit(self, timeout: float | None, last_offsets: LastOffsets) -> None:
-        current, began = self.status.current, self._clock.monotonic()
-        deadline = math.inf if timeout is None else began + timeout
-        await self._flush_by(deadline, current)
-        self._raise_failure(current)
-        if timeout is None:
-            deadline = self._clock.monotonic() + self._default_s
-        try:
-            scope = Scope.TXN_OFFSET_COMMIT
-            for offsets, member in last_offsets():
-                await self._offsets.send(offsets, member, self._left(deadline))
-            scope = Scope.TRANSACTION
-            # An error of another task may have come in the meantime.
+    def go_on(self, commit: Commit, earlier: KafkaError | None = None) -> None:
+        """Do a commit, or what is left of it, in a task; see `CommitEnds`."""
+        self._spawn("commit", commit.operation, self._commit, commit, earlier)
+
+    def records_settled(self) -> None:
+        """Handle that records may have their outcome, because a produce response has arrived."""
+        self._direct.advance()
+
+    async def _commit(self, commit: Commit, earlier: KafkaError | None) -> None:
+        current, scope = commit.current, Scope.TXN_OFFSET_COMMIT
+        following = self.status.identity
+        if earlier is None:
+            await self._flush_by(commit)
             self._raise_failure(current)
-            if current.written:
-                identity = self.status.identity
-                following = await self._requests.end(
-                    current, identity, commit=True, timeout=self._left(deadline)
-                )
-                await self._prepare_next(following)
-        except KafkaError as error:
-            raised = self._failed(error, scope, current)
-            if current.undecided:
-                current.end(TransactionOutcome.UNKNOWN)
-            raise raised from raised.__cause__
-        self._end(TransactionOutcome.COMMITTED, _E.COMMITTED)
-        self._time("commit", began)
-
-    async def _flush_by(self, deadline: float, current: CurrentTransaction) -> None:
-        began = self._clock.monotonic()
-        most_s = self._config.delivery_timeout_ms / 1000 + FLUSH_GRACE_S
+            commit.end_by(self._clock.monotonic() + self._default_s)
         try:
-            async with asyncio.timeout(min(most_s, deadline - began)):
+            if earlier is None and commit.last_offsets is not None:
+                for offsets, member in commit.last_offsets():
+                    await self._offsets.send(offsets, member, self._left(commit.deadline))
+            scope = Scope.TRANSACTION
+            if earlier is None:
+                # An error of another task may have come in the meantime.
+                self._raise_failure(current)
+            if current.written:
+                left_s = self._left(commit.deadline)
+                following = await self._requests.end(
+                    current, following, commit=True, timeout=left_s, earlier=earlier
+                )
+                following = await self._bumped(following)
+                await self._requests.refresh_level()
+        except KafkaError as error:
+            raised = self._not_committed(error, scope, current)
+            raise raised from raised.__cause__
+        self.committed(commit, following)
+
+    def committed(self, commit: Commit, following: ProducerIdentity) -> None:
+        """End a transaction that was committed; see `CommitEnds`."""
+        self.status.adopt(following)
+        self._end(TransactionOutcome.COMMITTED, _E.COMMITTED)
+        self._time("commit", commit.began)
+
+    def late(self, commit: Commit) -> None:
+        """Fail a commit whose EndTxn was not answered in time; see `CommitEnds`."""
+        waited_s = self._clock.monotonic() - commit.began
+        error = ApiTimeoutError(
+            f"There was no successful response within {waited_s:.1f} s.", api="EndTxn"
+        )
+        commit.operation.end(self._not_committed(error, Scope.TRANSACTION, commit.current))
+
+    def _not_committed(
+        self, error: KafkaError, scope: Scope, current: CurrentTransaction
+    ) -> KafkaError:
+        raised = self._failed(error, scope, current)
+        if current.undecided:
+            current.end(TransactionOutcome.UNKNOWN)
+        return raised
+
+    async def _flush_by(self, commit: Commit) -> None:
+        try:
+            async with asyncio.timeout(self._left(commit.deadline)):
                 await self._flush()
         except TimeoutError:
-            waited_s = self._clock.monotonic() - began
+            waited_s = self._clock.monotonic() - commit.began
             text = f"The records were not all acknowledged within {waited_s:.1f} s."
-            self._failed(abortable(text), Scope.TRANSACTION, current)
+            self._failed(abortable(text), Scope.TRANSACTION, commit.current)
 
     def _raise_failure(self, current: CurrentTransaction) -> None:
         """Raise the most severe error of the transaction, if it has one."""
@@ -301,7 +345,8 @@ class TransactionManager:
         if status.state is not _S.ABORTING:
             status.require(_S.IN_TRANSACTION, _S.ABORTABLE_ERROR, call="abort_transaction()")
             status.step(_E.ABORT)
-            self._run("abort", self._abort, accept_commit)
+            self._ending = Operation()
+            self._spawn("abort", self._ending, self._abort, accept_commit)
         operation = self._required_ending()
         if await operation.wait(self._default_s if timeout is None else timeout):
             await operation.result(0.0)
@@ -319,7 +364,8 @@ class TransactionManager:
             elif current.written:
                 following = await self._send_abort(current)
             if current.written:
-                await self._prepare_next(following)
+                self.status.adopt(await self._bumped(following))
+                await self._requests.refresh_level()
         except KafkaError as error:
             raised = self._failed(error, Scope.TRANSACTION, current)
             raise raised from raised.__cause__
@@ -366,13 +412,12 @@ class TransactionManager:
 
     # -- ends
 
-    async def _prepare_next(self, following: ProducerIdentity) -> None:
-        """Prepare the next transaction after EndTxn, with the identity that it returned."""
+    async def _bumped(self, following: ProducerIdentity) -> ProducerIdentity:
+        """Return the identity of the next transaction, of which EndTxn returned `following`."""
         if self._bump_needed and following == self.status.identity:
             following = await self._requests.initialize(following, math.inf)
         self._bump_needed = False
-        self.status.adopt(following)
-        await self._requests.refresh_level()
+        return following
 
     def _end(self, outcome: TransactionOutcome, event: TransactionEvent) -> None:
         self._count(outcome)
@@ -380,17 +425,27 @@ class TransactionManager:
 
     def _count(self, outcome: TransactionOutcome | None) -> None:
         assert outcome is not None
-        self._metrics.counter("producer.transactions", outcome=outcome.value).add()
+        counter = self._counters.get(outcome)
+        if counter is None:
+            counter = self._metrics.counter("producer.transactions", outcome=outcome.value)
+            self._counters[outcome] = counter
+        counter.add()
 
     def _time(self, what: str, began: float) -> None:
-        histogram = self._metrics.histogram(f"producer.transaction.{what}.seconds", unit="s")
+        histogram = self._histograms.get(what)
+        if histogram is None:
+            name = f"producer.transaction.{what}.seconds"
+            histogram = self._histograms[what] = self._metrics.histogram(name, unit="s")
         histogram.observe(self._clock.monotonic() - began)
 
-    def _run(self, name: str, work: Callable[..., Awaitable[None]], *args: Any) -> Operation:
-        operation = self._ending = Operation()
+    def _spawn(
+        self, name: str, operation: Operation, work: Callable[..., Awaitable[None]], *args: Any
+    ) -> None:
+        if not self._supervisor.running:
+            operation.end(ClosedError("The producer was closed."))
+            return
         name = f"transaction {name}"
         self._supervisor.spawn(operation.run, partial(work, *args), name=name)
-        return operation
 
     def _required_ending(self) -> Operation:
         assert self._ending is not None
@@ -417,13 +472,17 @@ class TransactionManager:
         return self.status.failed(error, scope)
 
     def _changed(self, old: TransactionState, new: TransactionState) -> None:
-        if _S.IN_TRANSACTION in (old, new):
+        if new is _S.IN_TRANSACTION or old is _S.IN_TRANSACTION:
             self._accept(new is _S.IN_TRANSACTION)
-        if new is _S.ABORTABLE_ERROR and self.status.current.level < IMPLICIT:
-            self._bump_needed = True
         if new in BROKEN:
-            self._drain.begin()
+            self._broke(new)
+
+    def _broke(self, new: TransactionState) -> None:
         current = self.status.current
+        if new is _S.ABORTABLE_ERROR and current.level < IMPLICIT:
+            self._bump_needed = True
+        self._drain.begin()
+        self._direct.leave()
         if new is _S.FATAL_ERROR and current.outcome is None:
             undecided = current.undecided
             current.end(TransactionOutcome.UNKNOWN if undecided else TransactionOutcome.ABORTED)
@@ -441,4 +500,5 @@ class TransactionManager:
     def stop(self) -> None:
         """Handle no more errors, and close the connection to the coordinator."""
         self.status.close()
+        self._direct.stop()
         self._requests.release()

@@ -14,7 +14,7 @@ __all__ = ["Operation"]
 
 
 class Operation:
-    """A commit or an abort in progress, which runs in a background task."""
+    """A commit or an abort in progress, which a background task or callbacks carry out."""
 
     __slots__ = ("_done", "_scope", "_waiters")
 
@@ -31,7 +31,7 @@ class Operation:
         return self._done.done()
 
     async def run(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Run the operation in the current task.
+        """Run the operation, or the rest of it, in the current task.
 
         Its errors are raised by `result`. A bug is raised here, too, which fails the producer.
         """
@@ -40,25 +40,26 @@ class Operation:
                 if not self.over:
                     await work()
         except KafkaError as error:
-            self._end(error)
+            self.end(error)
         except Exception as error:
-            self._end(error)
+            self.end(error)
             raise
         except BaseException:
-            self._end(ClosedError("The producer was closed."))
+            self.end(ClosedError("The producer was closed."))
             raise
         else:
-            self._end(None)
+            self.end(None)
         finally:
             self._scope = None
 
     def cancel(self, error: KafkaError) -> None:
         """Stop the operation where it is. Its caller gets `error`."""
-        self._end(error)
+        self.end(error)
         if self._scope is not None:
             self._scope.cancel()
 
-    def _end(self, error: Exception | None) -> None:
+    def end(self, error: Exception | None) -> None:
+        """End the operation. An error is raised by `result`. Only the first call counts."""
         if self._done.done():
             return
         if error is None:
@@ -82,20 +83,14 @@ class Operation:
         If the caller is cancelled, the wait continues for at most `shielded_s` seconds. Then the
         cancellation is raised.
         """
-        try:
-            await self._over()
-        except asyncio.CancelledError:
-            await ended(self._done, at_most=shielded_s)
-            raise
+        if not self._done.done():
+            waiter: asyncio.Future[None] = self._done.get_loop().create_future()
+            self._waiters[waiter] = None
+            try:
+                await waiter
+            except asyncio.CancelledError:
+                await ended(self._done, at_most=shielded_s)
+                raise
+            finally:
+                del self._waiters[waiter]
         self._done.result()
-
-    async def _over(self) -> None:
-        """Wait for the end. A cancellation leaves no waiter."""
-        if self._done.done():
-            return
-        waiter: asyncio.Future[None] = self._done.get_loop().create_future()
-        self._waiters[waiter] = None
-        try:
-            await waiter
-        finally:
-            del self._waiters[waiter]

@@ -34,7 +34,7 @@ from aiokclient.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopic,
 )
-from aiokclient.protocol.messages.end_txn import EndTxnRequest
+from aiokclient.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from aiokclient.protocol.messages.init_producer_id import InitProducerIdRequest
 
 if TYPE_CHECKING:
@@ -102,6 +102,11 @@ class TransactionRequests:
                 self._level = min(self._level, IMPLICIT - 1)
         return self._level
 
+    @property
+    def level_is_old(self) -> bool:
+        """Whether `refresh_level` would read the level again."""
+        return self._cluster.clock.monotonic() - self._level_read >= RECHECK_S
+
     async def refresh_level(self, *, older_than_s: float = RECHECK_S) -> None:
         """Read the level again, unless it was read in the last `older_than_s` seconds.
 
@@ -155,18 +160,14 @@ class TransactionRequests:
         *,
         commit: bool,
         timeout: float,
+        earlier: KafkaError | None = None,
     ) -> ProducerIdentity:
         """End a transaction. Return the producer id and epoch of the next one.
 
         Afterwards, `transaction.undecided` says whether a commit may have been applied although
-        this raises an error.
+        this raises an error. `earlier` is the error of `commit_now`, which was the first attempt.
         """
-        request = EndTxnRequest(
-            transactional_id=self._id,
-            producer_id=identity.producer_id,
-            producer_epoch=identity.epoch,
-            committed=commit,
-        )
+        request = self._end_request(identity, commit=commit)
 
         def highest() -> int | None:
             return None if transaction.level >= IMPLICIT else OLD_END_TXN
@@ -183,7 +184,12 @@ class TransactionRequests:
             transaction.note_undecided()
         try:
             answer = await self._send(
-                request, Scope.TRANSACTION, timeout, highest=highest, before_retry=before_retry
+                request,
+                Scope.TRANSACTION,
+                timeout,
+                highest=highest,
+                before_retry=before_retry,
+                earlier=earlier,
             )
         except KafkaError as error:
             if commit and not again and classify(error, Scope.TRANSACTION) in REFUSED:
@@ -192,9 +198,44 @@ class TransactionRequests:
                 raise TransactionFailedError(BLOCKED, api=error.api, broker=error.broker) from error
             raise
         transaction.note_decided()
-        if answer.producer_id >= 0:
-            return ProducerIdentity(answer.producer_id, answer.producer_epoch)
-        return identity
+        return _following(answer, identity)
+
+    def commit_now(
+        self,
+        transaction: CurrentTransaction,
+        identity: ProducerIdentity,
+        done: Callable[[ProducerIdentity | None, KafkaError | None], object],
+    ) -> bool:
+        """Commit a transaction by one attempt. Synchronous.
+
+        Return False if the coordinator is not connected; then nothing was sent. Otherwise,
+        `done(identity, None)` is called with the producer id and epoch of the next transaction, or
+        `done(None, error)`. After an error, `end` continues with further attempts. `done` must not
+        raise. The caller decides whether the response still counts: `transaction` stays undecided.
+        """
+        connection = self._connection()
+        if connection is None:
+            return False
+
+        def answered(response: Any, error: KafkaError | None) -> None:
+            done(None if error is not None else _following(response, identity), error)
+
+        transaction.note_undecided()
+        self._cluster.attempt(
+            connection,
+            self._end_request(identity, commit=True),
+            answered,
+            highest=None if transaction.level >= IMPLICIT else OLD_END_TXN,
+        )
+        return True
+
+    def _end_request(self, identity: ProducerIdentity, *, commit: bool) -> EndTxnRequest:
+        return EndTxnRequest(
+            transactional_id=self._id,
+            producer_id=identity.producer_id,
+            producer_epoch=identity.epoch,
+            committed=commit,
+        )
 
     async def lower_level(
         self, transaction: CurrentTransaction, *, older_than_s: float = DOWNGRADE_RECHECK_S
@@ -263,3 +304,10 @@ class TransactionRequests:
             highest=highest,
             **options,
         )
+
+
+def _following(answer: EndTxnResponse, identity: ProducerIdentity) -> ProducerIdentity:
+    """Return the producer id and epoch of the next transaction: from level 2 on, new ones."""
+    if answer.producer_id >= 0:
+        return ProducerIdentity(answer.producer_id, answer.producer_epoch)
+    return identity

@@ -58,6 +58,8 @@ __all__ = [
 class TransactionState(Enum):
     """A state of a transactional producer. The values are the names in error messages."""
 
+    __hash__ = object.__hash__  # That of an Enum is a Python function, called for each lookup.
+
     UNINITIALIZED = "uninitialized"
     INITIALIZING = "initializing"
     READY = "ready"
@@ -70,6 +72,8 @@ class TransactionState(Enum):
 
 class TransactionEvent(Enum):
     """An event that changes the state of a transactional producer."""
+
+    __hash__ = object.__hash__
 
     INITIALIZE = "initialize"
     """A start or a restart begins, and InitProducerId is sent."""

@@ -37,6 +37,8 @@ __all__ = [
 class TransactionOutcome(Enum):
     """The outcome of a transaction that has ended, as far as the producer knows."""
 
+    __hash__ = object.__hash__  # That of an Enum is a Python function, called for each lookup.
+
     COMMITTED = "committed"
     ABORTED = "aborted"
     UNKNOWN = "unknown"

@@ -18,6 +18,7 @@ from aiokclient.types import GroupMetadata, Headers
 
 if TYPE_CHECKING:
     from aiokclient.producer._pure.delivery import Delivery
+    from aiokclient.producer.transaction.direct_commit import LastOffsets
     from aiokclient.producer.transaction.manager import TransactionManager
 
 __all__ = ["ConsumerReads", "Transaction", "TransactionalConsumer"]
@@ -162,7 +163,7 @@ class Transaction:
             await self.abandon()
         elif self._is_current and self._manager.status.state is not TransactionState.READY:
             try:
-                await self._manager.commit(None, self.last_offsets)
+                await self._manager.commit(None, self._last_offsets)
             except KafkaError:
                 worse = await self.abandon()
                 if worse is not None:
@@ -181,6 +182,11 @@ class Transaction:
             raise IllegalStateError("This transaction has ended. Begin another one.")
         self._current = await self._manager.begin()
         self._producer._began(self)
+
+    @property
+    def _last_offsets(self) -> LastOffsets | None:
+        """A function that returns what the added consumers have read, or None without consumers."""
+        return self.last_offsets if self._consumers else None
 
     def last_offsets(self) -> list[tuple[Offsets, GroupMetadata]]:
         """Return what the added consumers have read."""

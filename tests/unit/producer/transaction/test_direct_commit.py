@@ -1,0 +1,135 @@
+"""Commits without a task, and when they continue in one."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from world import World, simulate
+
+from aiokclient import Delivery, Producer, TransactionOutcome
+from aiokclient.errors import (
+    AbortableError,
+    ApplicationRecoverableError,
+    CoordinatorLoadInProgressError,
+    TransactionAbortableError,
+)
+from aiokclient.protocol import ApiKey
+
+COMMITTED, ABORTED, UNKNOWN = TransactionOutcome
+TASK = "transaction commit"
+
+
+def run(scenario: Any, level: int = 2) -> None:
+    simulate(scenario, topics={"t": 2}, transaction_version=level)
+
+
+def spawned(producer: Producer[Any, Any], monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return a list that gets the name of each background task that the producer starts."""
+    names: list[str] = []
+    spawn = producer._supervisor.spawn
+
+    def record(*work: Any, name: str) -> None:
+        names.append(name)
+        spawn(*work, name=name)
+
+    monkeypatch.setattr(producer._supervisor, "spawn", record)
+    return names
+
+
+async def warmed_up(world: World, **options: Any) -> Producer[Any, Any]:
+    """Return a producer that knows the topic, is connected, and has just read the level."""
+    producer = world.producer(transactional_id="t-1", **options)
+    await producer.start()
+    async with producer.transaction() as tx:
+        for partition in range(2):
+            tx.send("t", b"first", partition=partition)
+    return producer
+
+
+@pytest.mark.parametrize("level", [0, 2])
+@pytest.mark.parametrize("records", [0, 1, 2, 500])
+def test_a_commit_starts_no_task_when_nothing_fails(
+    records: int, level: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(world: World) -> None:
+        async with await warmed_up(world) as producer:
+            names = spawned(producer, monkeypatch)
+            async with producer.transaction() as tx:
+                deliveries = [tx.send("t", b"v" * 1000, partition=n % 2) for n in range(records)]
+            assert TASK not in names
+            assert tx.outcome is COMMITTED
+            assert all(delivery.done() for delivery in deliveries)
+
+    run(scenario, level)
+
+
+def test_a_commit_continues_in_a_task_when_the_coordinator_refuses_endtxn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario(world: World) -> None:
+        async with await warmed_up(world) as producer:
+            names = spawned(producer, monkeypatch)
+            error = CoordinatorLoadInProgressError
+            with world.cluster.fail(ApiKey.END_TXN, error, times=2) as fault:
+                async with producer.transaction() as tx:
+                    tx.send("t", b"value")
+            assert fault.hits == 2
+            assert names.count(TASK) == 1
+            assert tx.outcome is COMMITTED
+
+    run(scenario)
+
+
+def test_a_commit_waits_for_callbacks_of_its_deliveries() -> None:
+    async def scenario(world: World) -> None:
+        async with await warmed_up(world) as producer:
+            called: list[Delivery] = []
+            async with producer.transaction() as tx:
+                delivery = tx.send("t", b"value")
+                delivery.add_done_callback(called.append)
+            assert called == [delivery]
+            assert tx.outcome is COMMITTED
+
+    run(scenario)
+
+
+def test_a_commit_raises_at_its_timeout_when_the_records_are_not_acknowledged() -> None:
+    async def scenario(world: World) -> None:
+        async with await warmed_up(world) as producer:
+            with world.cluster.delay(ApiKey.PRODUCE, 5.0, when="before"):
+                await producer.begin_transaction()
+                producer.send("t", b"value")
+                began = asyncio.get_running_loop().time()
+                with pytest.raises(TransactionAbortableError, match=r"within 1\.0 s"):
+                    await producer.commit_transaction(timeout=1.0)
+                took_s = asyncio.get_running_loop().time() - began
+                assert took_s == pytest.approx(1.0, abs=0.1)
+                await producer.abort_transaction()
+            assert producer.last_transaction is not None
+            assert producer.last_transaction.outcome is ABORTED
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("level", [0, 2])
+def test_a_response_after_the_deadline_does_not_decide_the_commit(level: int) -> None:
+    async def scenario(world: World) -> None:
+        async with await warmed_up(world) as producer:
+            with world.cluster.delay(ApiKey.END_TXN, 3.0, when="after", times=1):
+                await producer.begin_transaction()
+                producer.send("t", b"value")
+                with pytest.raises(AbortableError):
+                    await producer.commit_transaction(timeout=1.0)
+                last = producer.last_transaction
+                assert last is not None
+                assert last.outcome is UNKNOWN
+                await asyncio.sleep(5.0)  # The response arrives, and the call has raised already.
+            assert last.outcome is UNKNOWN
+            with pytest.raises(ApplicationRecoverableError, match="had been committed"):
+                await producer.abort_transaction()
+            assert last.outcome is COMMITTED
+            await producer.restart()
+
+    run(scenario, level)
