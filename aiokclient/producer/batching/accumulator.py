@@ -133,6 +133,10 @@ class Accumulator:
 
     def demand_all(self) -> None:
         """Send all batches without lingering. A single one is sent within this call if possible."""
+        if self._linger_timer is not None:  # Its expiry would only wake the event loop.
+            self._linger_timer.cancel()
+            self._linger_timer = None
+            self._lingering.clear()
         pending = list(self.pending)
         for batch in pending:
             batch.end_linger()

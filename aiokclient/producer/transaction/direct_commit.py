@@ -113,7 +113,8 @@ class DirectCommit:
         self._commit, self._sent = commit, False
         self._timer.wake_at(commit.deadline)
         self._accumulator.demand_all()
-        self._accumulator.callbacks.run(self.advance)
+        if not self._accumulator.pending:
+            self._accumulator.callbacks.run(self.advance)
 
     def advance(self) -> None:
         """Send EndTxn if all records have their outcome. Called after each produce response."""

@@ -1,8 +1,9 @@
 """The transactions of a producer: the coroutines around the table of `states`.
 
-A commit or an abort must not end half done, so each is an `Operation` in a task of its own. The
-call that began it waits for it, and only stops waiting when it is cancelled or its time is up. A
-commit gets its task only when it needs one (see `direct_commit`).
+A commit or an abort must not end half done, so each is an `Operation` that does not depend on the
+call that began it. The call waits for it, and only stops waiting when it is cancelled or its time
+is up. An abort runs in a task of its own, and a commit only when it needs one (see
+`direct_commit`).
 
 A commit without a response may have been applied. The abort after it finds that out: a broker
 answers INVALID_TXN_STATE to an abort of a committed transaction, and NONE to the same commit sent
@@ -244,9 +245,10 @@ class TransactionManager:
 
     async def commit(self, timeout: float | None, last_offsets: LastOffsets | None = None) -> None:
         """Commit the open transaction; see `Producer.commit_transaction`."""
-        if self.status.state in BROKEN:
-            self._retrieve()
-        self.status.require(_S.IN_TRANSACTION, call="commit_transaction()")
+        if self.status.state is not _S.IN_TRANSACTION:
+            if self.status.state in BROKEN:
+                self._retrieve()
+            self.status.require(_S.IN_TRANSACTION, call="commit_transaction()")
         self.status.step(_E.COMMIT)
         now = self._clock.monotonic()
         commit = Commit(self.status.current, now, timeout, self._flush_s, last_offsets)

@@ -231,6 +231,9 @@ class Transaction:
         return self._current is not None and self._manager.status.current is self._current
 
     def _require_open(self, call: str) -> None:
+        status = self._manager.status
+        if status.state is TransactionState.IN_TRANSACTION and status.current is self._current:
+            return
         if self._current is None:
             raise IllegalStateError(f"{call}: The transaction has not begun. Use `async with`.")
         if not self._is_current or self._manager.status.state is TransactionState.READY:
