@@ -31,6 +31,7 @@ from aiokclient.errors import (
     AbortableError,
     ApiTimeoutError,
     ApplicationRecoverableError,
+    AuthenticationError,
     BufferExhaustedError,
     ConcurrentTransactionsError,
     ConfigError,
@@ -92,6 +93,7 @@ __all__ = [
     "as_transaction_error",
     "classify",
     "decide",
+    "refuses_login",
 ]
 
 
@@ -358,6 +360,11 @@ def classify(error: BaseException, scope: Scope) -> Decision:
     if error.code is not None:
         return _BY_CODE.get((scope, error.code)) or _of_category(error)
     return _of_local(error, scope)
+
+
+def refuses_login(error: BaseException | None) -> bool:
+    """Return whether a broker does not accept the client's credentials or its mechanism."""
+    return isinstance(error, AuthenticationError)
 
 
 def decide(

@@ -30,7 +30,7 @@ from aiokclient.log import ClientLog
 from aiokclient.network.cluster_check import confirms, identifying_request
 from aiokclient.network.pool import ConnectionPool, Purpose
 from aiokclient.network.transport import Connector
-from aiokclient.policy import Backoff, Retry, Scope, classify
+from aiokclient.policy import Backoff, Retry, Scope, classify, refuses_login
 from aiokclient.protocol.wanted_topics import WantedTopicsRequest
 
 if TYPE_CHECKING:
@@ -90,10 +90,20 @@ class Bootstrap:
                         await self._moved.wait()
         if self._answer is not None:
             return self._answer
-        if len(self._hopeless) == len(self._pools):
-            raise next(iter(self._hopeless.values()))
+        if len(self._hopeless) == len(self._pools) or self._refused():
+            raise next(filter(refuses_login, self._hopeless.values()), None) or next(
+                iter(self._hopeless.values())
+            )
         attempts = [(_address_of(pool), self._outcome(pool)) for pool in self._pools]
         raise BootstrapError(_within(self._clock.monotonic() - began), attempts=attempts)
+
+    def _refused(self) -> bool:
+        """Return whether a server has refused the login, and no server is left that may respond.
+
+        Waiting for servers that are not reachable would only hide that the credentials are wrong.
+        """
+        tried = len(self._outcomes) == len(self._pools)
+        return tried and any(map(refuses_login, self._hopeless.values()))
 
     def _outcome(self, pool: ConnectionPool) -> str:
         error = self._outcomes.get(_address_of(pool))
@@ -111,6 +121,8 @@ class Bootstrap:
                 return
             except KafkaError as error:
                 delay = self._failed(pool, error, retry)
+                if self._refused():
+                    everything.cancel()
             if delay is None:
                 return
             await anyio.sleep(delay)

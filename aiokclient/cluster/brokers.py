@@ -19,7 +19,7 @@ from aiokclient.network.cluster_check import confirms
 from aiokclient.network.connection import BrokerConnection
 from aiokclient.network.pool import ConnectionPool, Purpose, Spawn
 from aiokclient.network.setup import ConnectionSettings
-from aiokclient.policy import Backoff
+from aiokclient.policy import Backoff, refuses_login
 
 if TYPE_CHECKING:
     from aiokclient.protocol.schema import Request
@@ -404,6 +404,14 @@ class Brokers:
         """Whether any broker in the metadata is connected."""
         pools = self._pools.items()
         return any(pool.connections() for node_id, pool in pools if node_id in self._named)
+
+    def refusal(self) -> KafkaError | None:
+        """Return the error of a login if every broker refuses the client's login, or None."""
+        pools = self._eligible()
+        refused = all(pool.refused and refuses_login(pool.last_error) for pool in pools)
+        if not (self._watching and pools and refused) or self._unused():
+            return None
+        return pools[0].last_error
 
     def errors(self) -> list[KafkaError | None]:
         """Return the last error of connecting to each broker, or None if there was none."""

@@ -118,8 +118,9 @@ class ClusterClient:
         """Reach the cluster, read its metadata, and connect to one of its brokers.
 
         Raises BootstrapError, which names the addresses, if that takes longer than
-        `default_api_timeout_ms`. Errors that waiting cannot correct (ConnectionSetupError,
-        ConfigError) are raised immediately. A start that fails or is cancelled leaves nothing open.
+        `default_api_timeout_ms`, or TokenProviderError if there was no token with which to log in.
+        Errors that waiting cannot correct (ConnectionSetupError, AuthenticationError, ConfigError)
+        are raised immediately. A start that fails or is cancelled leaves nothing open.
         """
         deadline = self._deadline()
         try:
@@ -131,9 +132,15 @@ class ClusterClient:
             self._brokers = brokers = Brokers(self.config, settings, spawn, rng, requests)
             self.metrics.gauge("client.connections", lambda: brokers.connections)
             self.updater.subscribe(self._follow)
-            response, server = await requests.begin(deadline)
-            self.updater.begin(response)
-            await self.reach(deadline, (server, NAMES_BROKERS))
+            try:
+                response, server = await requests.begin(deadline)
+                self.updater.begin(response)
+                await self.reach(deadline, (server, NAMES_BROKERS))
+            except BootstrapError:
+                problem = None if settings.sasl is None else settings.sasl.problem
+                if problem is not None:
+                    raise problem from problem.__cause__
+                raise
             self.supervisor.spawn(self.updater.run, name="metadata")
         except BaseException as error:
             await self.close()
@@ -246,7 +253,7 @@ class ClusterClient:
     def _sasl(self) -> Sasl | None:
         config = self.config
         spawn, log = self.supervisor.spawn, self.log("")
-        sasl = Sasl.of(config.security, token_source(config, self.clock, spawn, log))
+        sasl = Sasl.of(config.security, token_source(config, self.clock, spawn, log, self.events))
         if sasl is not None:
             sasl.warn(log)
         return sasl

@@ -137,7 +137,14 @@ class MetadataRequests:
     # -- what happens to the connections, see `BrokersListener`
 
     def lost(self) -> None:
-        """Refresh the metadata even if no call needs a broker, to notice a broker that is back."""
+        """Refresh the metadata even if no call needs a broker, to notice a broker that is back.
+
+        If every broker refuses the client's login, the client fails instead.
+        """
+        refusal = self._brokers().refusal()
+        if refusal is not None:
+            self._supervisor.fail(refusal, "login")
+            return
         self._updater().request_update(reason="no broker can be reached")
 
     def slow(self) -> None:

@@ -7,7 +7,9 @@ an error response before.
 A broker may limit the time for which it accepts an authentication. The client then repeats it on
 the same connection before that time is over (KIP-368). The broker answers the requests that were
 sent before, and expects nothing but SaslAuthenticate between SaslHandshake and the end. So the
-connection holds all other requests in the meantime (`BrokerConnection.suspend`).
+connection holds all other requests in the meantime (`BrokerConnection.suspend`). A request that
+the broker reads only after the end of the session loses its connection, and is sent again, like any
+other whose connection is lost.
 
 A message to the broker may contain a password or a token. No function that can raise an error has
 one in a local variable, because tracebacks would show it.
@@ -91,10 +93,7 @@ async def authenticate(
         async with asyncio.timeout(timeout_s):
             return await _converse(ask, broker, versions, sasl, login)
     except TimeoutError:
-        raise diagnosis.NotConnectedError(
-            f"{broker.address} did not complete the SASL authentication within {timeout_s:.1f} s.",
-            broker=broker.node_id,
-        ) from None
+        raise _too_slow(broker, timeout_s) from None
 
 
 async def authenticate_again(
@@ -134,9 +133,19 @@ async def find_mechanisms(
     if ApiKey.SASL_HANDSHAKE not in versions:
         return []
     request = SaslHandshakeRequest(mechanism="")
-    async with asyncio.timeout(timeout_s):
-        response = await _ask(connection, pipeline, request, HANDSHAKE_VERSION)
+    try:
+        async with asyncio.timeout(timeout_s):
+            response = await _ask(connection, pipeline, request, HANDSHAKE_VERSION)
+    except TimeoutError:
+        raise _too_slow(connection.broker, timeout_s) from None
     return response.mechanisms
+
+
+def _too_slow(broker: ConnectedBroker, timeout_s: float) -> diagnosis.NotConnectedError:
+    return diagnosis.NotConnectedError(
+        f"{broker.address} did not complete the SASL authentication within {timeout_s:.1f} s.",
+        broker=broker.node_id,
+    )
 
 
 async def _converse(
@@ -153,8 +162,10 @@ async def _converse(
         if request is None:
             return lifetime_ms
         response = await ask(request, version)
-        if response.error_code:
-            raise _refusal(response.error_code, response.error_message, broker, sasl, login)
+        error = _refusal(response.error_code, response.error_message, broker, sasl, login)
+        if error is not None:
+            del response  # A careless broker may have put the secret into its text.
+            raise error
         lifetime_ms = response.session_lifetime_ms
         request = await _next(mechanism, response.auth_bytes, broker)
     raise SaslAuthenticationError(
@@ -206,12 +217,12 @@ async def _choose(ask: Ask, broker: ConnectedBroker, versions: Versions, sasl: S
 
 def _refusal(
     code: int, text: str | None, broker: ConnectedBroker, sasl: Sasl, login: Login
-) -> KafkaError:
-    """Return the error for a login that the broker refuses."""
+) -> KafkaError | None:
+    """Return the error for a login that the broker refuses, or None for the code 0."""
     user = sasl.user_of(login)
     whose = f"the user {user!r}" if user else "the client"
     said = sasl.scrub(text or "", login).strip()
-    error = error_for(
+    return error_for(
         code,
         f"{broker.address} refused {whose} with the mechanism {sasl.mechanism}"
         f"{f': {said}' if said else '.'}",
@@ -219,8 +230,6 @@ def _refusal(
         broker=broker.node_id,
         resource=user,
     )
-    assert error is not None
-    return error
 
 
 async def _ask(

@@ -104,7 +104,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """Whether a request was written to which the broker sends no response (acks=0)."""
         self._timer = WakeTimer(loop, self._on_timer)
         self._idle_s = idle_s
-        self._last_used = loop.time()
+        self._last_used = self._used_before = loop.time()
         self._end: ConnectionEnd[BrokerConnection] = ConnectionEnd()
 
     def __repr__(self) -> str:
@@ -136,6 +136,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def reason(self) -> KafkaError | None:
         """The error that closed the connection, or None if it is open or was closed on purpose."""
         return self._end.reason
+
+    @property
+    def never_answered(self) -> bool:
+        """Whether no response has arrived since the connection was ready."""
+        return len(self._pipeline) == self._pipeline.sent
 
     def unanswered_for(self) -> float:
         """Return the seconds since the oldest unanswered request was sent, or 0.0."""
@@ -219,10 +224,14 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def suspend(self) -> None:
         """Hold all requests except those of `send_first`, until `resume`."""
         self._held.suspend(True)
+        self._used_before = self._last_used
 
     def resume(self) -> None:
         """Write the requests that were held since `suspend`."""
         self._held.suspend(False)
+        if not self.in_flight:
+            # The authentication alone must not keep an idle connection open.
+            self._last_used = self._used_before
         self._write_held(self._now())
 
     def _start(self, sent: PendingRequest, now: float) -> None:

@@ -37,8 +37,22 @@ SIGNATURES: tuple[tuple[bytes, str], ...] = (
 """First bytes of other protocols. Read as the length of a frame, all of them are too large."""
 
 USE_PLAINTEXT_ALONE = "security=Plaintext() (security_protocol='PLAINTEXT')"
-USE_TLS = "Set security=Tls() (security_protocol='SSL')"
-USE_PLAINTEXT = "Set security=Plaintext() (security_protocol='PLAINTEXT'), or use its TLS port"
+USE_TLS = (
+    "Set security=Tls() (security_protocol='SSL'), or with SASL tls=Tls() "
+    "(security_protocol='SASL_SSL')"
+)
+USE_PLAINTEXT = (
+    "Set security=Plaintext() (security_protocol='PLAINTEXT'), or with SASL tls=None "
+    "(security_protocol='SASL_PLAINTEXT'), or use its TLS port"
+)
+
+FORMS = {
+    "PLAIN": "SaslPlain(user, password)",
+    "SCRAM-SHA-256": "SaslScram(user, password)",
+    "SCRAM-SHA-512": "SaslScram(user, password)",
+    "OAUTHBEARER": "SaslOAuthBearer(token_provider)",
+}
+"""The objects for `security=`, by mechanism."""
 
 NOT_TLS = (
     "WRONG_VERSION_NUMBER",
@@ -93,13 +107,14 @@ def sasl_port(address: str, mechanisms: Sequence[str], *, tls: bool) -> Connecti
 
     `mechanisms` is empty if the broker does not name them.
     """
-    offered = f" with {' or '.join(mechanisms)}" if mechanisms else ""
-    protocol, argument = ("SASL_SSL", ", tls=Tls()") if tls else ("SASL_PLAINTEXT", "")
+    named = " or ".join(mechanisms)
+    requires = f"requires SASL with {named}" if named else "seems to require SASL"
+    forms = dict.fromkeys(FORMS[name] for name in mechanisms if name in FORMS)
+    form = (" or ".join(forms) or FORMS["PLAIN"]).replace(")", ", tls=Tls())" if tls else ")")
     return ConnectionSetupError(
-        f"{address} closes the connections of clients that do not use SASL. Set "
-        f"security=SaslScram(user, password{argument}), or the class of another mechanism "
-        f"(security_protocol='{protocol}', sasl_mechanism, sasl_jaas_config). "
-        f"{f'The listener requires SASL{offered}.' if offered else ''}".rstrip()
+        f"{address} {requires}, and the client does not use SASL. Set security={form} "
+        f"(security_protocol='{'SASL_SSL' if tls else 'SASL_PLAINTEXT'}', with sasl_mechanism and "
+        "sasl_jaas_config)."
     )
 
 

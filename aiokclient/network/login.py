@@ -7,6 +7,8 @@ from typing import Any
 from aiokclient.clock import Clock
 from aiokclient.config import ClientConfig
 from aiokclient.config.security import OAuthToken, SaslOAuthBearer, Security
+from aiokclient.errors import TokenProviderError
+from aiokclient.event_hub import EventHub
 from aiokclient.log import ClientLog
 from aiokclient.network.sasl import Login
 from aiokclient.network.sasl.tokens import Refreshing, Spawn, TokenSource
@@ -56,6 +58,11 @@ class Sasl:
         token = None if self._tokens is None else await self._tokens.get(timeout_s)
         return Login(self._credentials, host, token)
 
+    @property
+    def problem(self) -> TokenProviderError | None:
+        """The reason why no connection can log in, or None if there is none or it is not known."""
+        return None if self._tokens is None else self._tokens.problem
+
     def user_of(self, login: Login) -> str | None:
         """Return the name of the user for error texts, or None if it is not known."""
         token: OAuthToken | None = login.token
@@ -70,7 +77,7 @@ class Sasl:
 
 
 def token_source(
-    config: ClientConfig, clock: Clock, spawn: Spawn, log: ClientLog
+    config: ClientConfig, clock: Clock, spawn: Spawn, log: ClientLog, events: EventHub | None = None
 ) -> TokenSource | None:
     """Return the source of tokens for the client with these options, or None without tokens."""
     security = config.security
@@ -91,4 +98,5 @@ def token_source(
         clock=clock,
         spawn=spawn,
         log=log,
+        events=events,
     )

@@ -22,10 +22,18 @@ from enum import Enum
 from typing import Any, Protocol
 
 import aiokclient.network.diagnosis as diagnosis
-from aiokclient.errors import ClosedError, DisconnectedError, KafkaError, ProtocolError
-from aiokclient.events import Connected, Disconnected, Event
+from aiokclient.errors import (
+    ClosedError,
+    DisconnectedError,
+    KafkaError,
+    ProtocolError,
+    TokenProviderError,
+)
+from aiokclient.events import Authenticated, Connected, Disconnected, Event
 from aiokclient.log import ClientLog
+from aiokclient.network.authentication import authenticate_again
 from aiokclient.network.connection import BrokerConnection
+from aiokclient.network.login import Sasl
 from aiokclient.network.setup import ConnectionSettings, open_connection
 from aiokclient.policy import Backoff
 
@@ -35,6 +43,11 @@ __all__ = ["ConnectionPool", "Purpose", "Spawn"]
 SLOW_S = 1.0
 SLOWEST_S = 4.0
 """Seconds between reports of a slow attempt: SLOW_S at first, doubling up to SLOWEST_S."""
+
+
+RENEWED = (0.85, 0.95)
+"""The part of a session's lifetime after which the client authenticates again (KIP-368). It is
+random between these two, so that connections do not do so at the same time."""
 
 
 class Purpose(Enum):
@@ -144,6 +157,8 @@ class ConnectionPool:
         """The number of consecutive failures to connect."""
         self._not_before = 0.0
         self._rung = 0
+        self._suspect = False
+        """Whether the last connection was lost before the broker had answered any request."""
         self._retired = False
         self._closed = False
 
@@ -241,7 +256,8 @@ class ConnectionPool:
             outcome = self._install(slot, await self._connect(slot))
         except KafkaError as error:
             outcome = error
-            self.refused = True
+            # Without a token, no broker was asked.
+            self.refused = not isinstance(error, TokenProviderError)
             self._hangs = isinstance(error, diagnosis.TimedOutError | diagnosis.SilentError)
             refused = isinstance(error, diagnosis.NotConnectedError)
             self._not_connected = self._not_connected + 1 if refused else 0
@@ -261,6 +277,7 @@ class ConnectionPool:
         if delay > 0:
             await asyncio.sleep(delay)
         slot.began = loop.time()
+        suspect, self._suspect = self._suspect, False
         slot.timer = loop.call_later(SLOW_S, self._tell_slow, slot, SLOW_S)
         try:
             return await open_connection(
@@ -270,6 +287,7 @@ class ConnectionPool:
                 self._settings,
                 timeout_s=self._setup.delay(self._not_connected, self._rng),
                 rung=self._rung,
+                suspect=suspect,
             )
         finally:
             slot.timer.cancel()
@@ -293,8 +311,9 @@ class ConnectionPool:
         self._failures, self._not_before = 0, 0.0
         self.answered()
         self._not_connected = 0
-        connection.on_close(lambda closed, reason: self._lost(slot, reason))
+        connection.on_close(lambda closed, reason: self._lost(slot, closed, reason))
         self._emit(Connected)
+        self._authenticated(connection, again=False)
         return connection
 
     def answered(self) -> None:
@@ -302,8 +321,9 @@ class ConnectionPool:
         self.reachable, self.refused, self.last_error = True, False, None
         self._on_success(self)
 
-    def _lost(self, slot: _Slot, reason: KafkaError | None) -> None:
+    def _lost(self, slot: _Slot, connection: BrokerConnection, reason: KafkaError | None) -> None:
         slot.connection = None
+        self._suspect = reason is not None and connection.never_answered
         if self._slots.get(slot.key) is slot and not slot.connecting:
             del self._slots[slot.key]
         self._emit(Disconnected, connected=True, cause=reason)
@@ -342,6 +362,51 @@ class ConnectionPool:
         if events is not None and events.heard:
             broker = self.node_id if self.node_id >= 0 else None
             events.emit(kind, broker=broker, address=f"{self.host}:{self.port}", **fields)
+
+    # -- authenticating again ----------------------------------------------------------------
+
+    def _authenticated(self, connection: BrokerConnection, *, again: bool) -> None:
+        """Plan the next authentication, if the broker limits the time for which it accepts one."""
+        sasl, lifetime_ms = self._settings.sasl, connection.broker.session_lifetime_ms
+        if sasl is None:
+            return
+        events = self._settings.events
+        if events is not None:
+            events.emit(
+                Authenticated,
+                broker=self.node_id if self.node_id >= 0 else None,
+                mechanism=sasl.mechanism,
+                again=again,
+                lifetime_ms=lifetime_ms,
+            )
+        if lifetime_ms > 0:
+            lifetime_s = lifetime_ms / 1000
+            after_s = lifetime_s * self._rng.uniform(*RENEWED)
+            loop = asyncio.get_running_loop()
+            ends_at = loop.time() + lifetime_s
+            timer = loop.call_later(after_s, self._renew_later, connection, sasl, ends_at)
+            connection.on_close(lambda closed, reason: timer.cancel())
+
+    def _renew_later(self, connection: BrokerConnection, sasl: Sasl, ends_at: float) -> None:
+        if not self._closed:
+            name = f"log in again to {self.host}:{self.port}"
+            self._spawn(self._renew, connection, sasl, ends_at, name=name)
+
+    async def _renew(self, connection: BrokerConnection, sasl: Sasl, ends_at: float) -> None:
+        """Authenticate again on an open connection, which the broker closes otherwise."""
+        loop = asyncio.get_running_loop()
+        login = None
+        while login is None and loop.time() < ends_at and not connection.closed:
+            try:
+                login = await sasl.login(self.host, ends_at - loop.time())
+            except KafkaError:
+                pass  # The token source has logged it, and tries again after a delay.
+        if login is None or connection.closed:
+            return
+        timeout_s = self._setup.delay(0, self._rng)
+        await authenticate_again(connection, sasl, login, timeout_s)
+        if not connection.closed:
+            self._authenticated(connection, again=True)
 
     # -- closing -----------------------------------------------------------------------------
 

@@ -29,7 +29,7 @@ from aiokclient.errors import (
     error_for,
 )
 from aiokclient.event_hub import EventHub
-from aiokclient.network.authentication import authenticate
+from aiokclient.network.authentication import authenticate, find_mechanisms
 from aiokclient.network.cluster_check import (
     CHECKED_FROM,
     ClusterCheck,
@@ -90,17 +90,27 @@ class ConnectionSettings:
 
 
 async def open_connection(
-    node_id: int, host: str, port: int, settings: ConnectionSettings, *, timeout_s: float, rung: int
+    node_id: int,
+    host: str,
+    port: int,
+    settings: ConnectionSettings,
+    *,
+    timeout_s: float,
+    rung: int,
+    suspect: bool = False,
 ) -> BrokerConnection:
     """Return a connection on which requests may be sent.
 
     Every address of the host is tried in turn. Connecting to each may take `timeout_s` seconds,
     including TLS, the authentication takes at most as long again, and each other request at most
     the request timeout. Raises NotConnectedError if no address could be connected,
-    DisconnectedError if a connected broker did not respond, AuthenticationError if the broker does
-    not accept the client, ConnectionSetupError if the server does not speak the configured
-    protocol, WrongBrokerError if the server is another broker than intended, and
-    UnsupportedVersionError if there is no common version. A cancellation closes the connection.
+    DisconnectedError if a connected broker did not respond, TokenProviderError if there is no token
+    with which to log in, AuthenticationError if the broker does not accept the client,
+    ConnectionSetupError if the server does not speak the configured protocol, WrongBrokerError if
+    the server is another broker than intended, and UnsupportedVersionError if there is no common
+    version. With `suspect`, the broker has closed the
+    previous connection without any response, as a listener with SASL does to a client without. It
+    is then asked whether it uses SASL. A cancellation closes the connection.
     """
     if not 0 < port <= HIGHEST_PORT:
         raise diagnosis.unusable_address(
@@ -120,7 +130,7 @@ async def open_connection(
             traffic=settings.traffic,
         )
         try:
-            await _open(connection, host, address, settings, login, timeout_s, rung)
+            await _open(connection, host, address, settings, login, timeout_s, rung, suspect)
         except DisconnectedError as error:
             failures.append(error)
         else:
@@ -140,6 +150,7 @@ async def _open(
     login: Login | None,
     timeout_s: float,
     rung: int,
+    suspect: bool,
 ) -> None:
     try:
         await _connect(connection, host, address, settings, timeout_s)
@@ -154,6 +165,8 @@ async def _open(
             lifetime_ms = await authenticate(
                 connection, pipeline, versions, settings.sasl, login, timeout_s
             )
+        elif suspect:
+            await _check_without_sasl(connection, pipeline, versions, settings, timeout_s)
         if cluster is not None and not checked and cluster.doubts(node_id):
             await check_cluster(connection, pipeline, versions, cluster, settings.request_s)
         connection.ready(
@@ -177,6 +190,29 @@ async def _open(
     except BaseException:
         connection.abort()
         raise
+
+
+async def _check_without_sasl(
+    connection: BrokerConnection,
+    pipeline: ClientPipeline,
+    versions: Mapping[int, tuple[int, int]],
+    settings: ConnectionSettings,
+    timeout_s: float,
+) -> None:
+    """Raise ConnectionSetupError if the listener uses SASL, which the client does not use.
+
+    A bootstrap server that closes this connection, too, counts as such a listener. A broker of the
+    metadata may just be shutting down.
+    """
+    broker, tls = connection.broker, settings.tls is not None
+    try:
+        mechanisms = await find_mechanisms(connection, pipeline, versions, timeout_s)
+    except DisconnectedError as error:
+        if broker.node_id >= 0:
+            raise
+        raise diagnosis.sasl_port(broker.address, (), tls=tls) from error
+    if mechanisms:
+        raise diagnosis.sasl_port(broker.address, mechanisms, tls=tls)
 
 
 async def _resolve(

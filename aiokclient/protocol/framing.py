@@ -241,6 +241,11 @@ class ClientPipeline:
         """Return the number of requests in flight."""
         return len(self._in_flight)
 
+    @property
+    def sent(self) -> int:
+        """The number of requests that were sent, up to the number of correlation ids."""
+        return self._next
+
     def send(
         self, request: Request[Any], version: int, *, expect_response: bool = True
     ) -> tuple[int, list[Buffer]]:

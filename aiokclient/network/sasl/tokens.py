@@ -22,6 +22,8 @@ from aiokclient.clock import Clock
 from aiokclient.config.security import OAuthToken
 from aiokclient.config.security.sasl import TokenProvider
 from aiokclient.errors import TokenProviderError
+from aiokclient.event_hub import EventHub
+from aiokclient.events import TokenRefreshed
 from aiokclient.log import ClientLog
 from aiokclient.policy import Backoff
 
@@ -72,6 +74,7 @@ class TokenSource:
         clock: Clock,
         spawn: Spawn,
         log: ClientLog,
+        events: EventHub | None = None,
     ) -> None:
         self._provider = provider
         self._refreshing = refreshing
@@ -80,6 +83,7 @@ class TokenSource:
         self._clock = clock
         self._spawn = spawn
         self._log = log
+        self._events = events
         self._token: OAuthToken | None = None
         self._running = False
         self._needed = asyncio.Event()
@@ -195,13 +199,21 @@ class TokenSource:
 
     def _fetched(self, token: OAuthToken) -> None:
         self._token, self._error, self._began = token, None, None
+        self._emit()
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(token)
 
+    def _emit(self, cause: TokenProviderError | None = None) -> None:
+        if self._events is not None:
+            token = self._usable()
+            expires_at_ms = None if token is None else token.expires_at_ms
+            self._events.emit(TokenRefreshed, cause=cause, expires_at_ms=expires_at_ms)
+
     def _failed(self, error: TokenProviderError) -> None:
         self._error = error
+        self._emit(error)
         self._log.warning(
             "%s%s",
             error.message,

@@ -1,0 +1,351 @@
+"""Logins in virtual time: repeated ones amid requests, refusals, and failing token providers."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import itertools
+import json
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+from world import World, simulate
+
+from aiokclient import (
+    AnyBroker,
+    Consumer,
+    OAuthToken,
+    Producer,
+    SaslOAuthBearer,
+    SaslPlain,
+    SaslScram,
+    State,
+)
+from aiokclient.errors import DisconnectedError, SaslAuthenticationError, TokenProviderError
+from aiokclient.events import Authenticated, Disconnected, TokenRefreshed
+from aiokclient.protocol import ApiKey, messages
+from aiokclient.testing import BrokerListener
+
+LIFETIME_MS = 5_000
+USERS = {"alice": "secret"}
+PLAIN = SaslPlain("alice", "secret")
+LOGINS = {
+    "PLAIN": lambda world: PLAIN,
+    "SCRAM-SHA-512": lambda world: SaslScram("alice", "secret"),
+    "OAUTHBEARER": lambda world: SaslOAuthBearer(tokens_of(world)),
+}
+
+
+def tokens_of(world: World, life_s: float = 600) -> Callable[[], Coroutine[Any, Any, OAuthToken]]:
+    """Return a provider of unsecured tokens."""
+
+    async def provide() -> OAuthToken:
+        now_ms = world.sim.clock.time_ms()
+        expires_ms = now_ms + int(1000 * life_s)
+        claims = {"sub": "alice", "iat": now_ms / 1000, "exp": expires_ms / 1000}
+        parts = [
+            base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=")
+            for part in ({"alg": "none"}, claims)
+        ]
+        return OAuthToken(".".join([*parts, ""]), expires_ms)
+
+    return provide
+
+
+def run(
+    scenario: Callable[[World], Coroutine[Any, Any, None]],
+    *,
+    brokers: int = 2,
+    lifetime_ms: int = LIFETIME_MS,
+) -> None:
+    listener = BrokerListener(
+        mechanisms=("PLAIN", "SCRAM-SHA-512", "OAUTHBEARER"),
+        users=USERS,
+        max_reauth_ms=lifetime_ms,
+    )
+    simulate(scenario, brokers=brokers, topics={"t": 2}, listeners={"SASL": listener})
+
+
+def options(world: World, security: Any, **more: Any) -> dict[str, Any]:
+    servers = world.cluster.bootstrap_servers_for("SASL")
+    return {"bootstrap_servers": servers, "security": security, **more}
+
+
+async def drain(events: Any) -> list[Any]:
+    return [event async for event in events]
+
+
+def lost(events: list[Any]) -> list[Any]:
+    return [each for each in events if type(each) is Disconnected and each.cause is not None]
+
+
+@pytest.mark.fault(46)
+@pytest.mark.parametrize("mechanism", LOGINS)
+@pytest.mark.parametrize("delay_s", [0.0, 0.03])
+def test_repeated_logins_amid_requests_lose_and_reorder_nothing(
+    mechanism: str, delay_s: float
+) -> None:
+    count = 500
+
+    async def scenario(world: World) -> None:
+        read: dict[int, list[bytes]] = {0: [], 1: []}
+        security = LOGINS[mechanism](world)
+        async with world.client(**options(world, security)) as client:
+            events = client.events()
+            producer = Producer(client=client, linger_ms=0)
+            consumer = Consumer("t", client=client, group_id="g", auto_offset_reset="earliest")
+            async with producer, consumer:
+                with world.cluster.delay(ApiKey.PRODUCE, delay_s):
+                    for number in range(count):
+                        for partition in read:
+                            producer.send("t", b"%d" % number, partition=partition)
+                        await asyncio.sleep(0.03)
+                        for record in await consumer.poll(0.0):
+                            read[record.partition].append(record.value)
+                    await producer.flush()
+                async for record in consumer.until_end():
+                    read[record.partition].append(record.value)
+        seen = await drain(events)
+        assert lost(seen) == []
+        assert read == {key: [b"%d" % number for number in range(count)] for key in read}
+        again = [event for event in seen if type(event) is Authenticated and event.again]
+        assert len(again) > 8
+        assert {event.lifetime_ms for event in again} == {LIFETIME_MS}
+
+    run(scenario)
+
+
+@pytest.mark.fault(46)
+def test_a_login_is_repeated_at_85_to_95_percent_of_its_lifetime() -> None:
+    async def scenario(world: World) -> None:
+        async with world.client(**options(world, PLAIN)) as client:
+            events = client.events()
+            for _ in range(300):
+                await client.request(messages.ListGroupsRequest(), AnyBroker())
+                await asyncio.sleep(0.2)
+        seen = await drain(events)
+        times: dict[int, list[int]] = {}
+        for event in seen:
+            if type(event) is Authenticated:
+                times.setdefault(event.broker, []).append(event.time)
+        gaps = [b - a for each in times.values() for a, b in itertools.pairwise(each) if a]
+        assert len(gaps) > 10
+        assert all(0.85 * LIFETIME_MS <= gap <= 0.96 * LIFETIME_MS for gap in gaps)
+        assert max(gaps) - min(gaps) > 0.02 * LIFETIME_MS
+        assert lost(seen) == []
+
+    run(scenario, brokers=1)
+
+
+@pytest.mark.fault(46)
+def test_a_connection_that_is_only_authenticated_again_is_closed_as_idle() -> None:
+    async def scenario(world: World) -> None:
+        more = options(world, PLAIN, connections_max_idle_ms=20_000)
+        async with world.client(**more) as client:
+            await client.request(messages.ListGroupsRequest(), AnyBroker())
+            await asyncio.sleep(60)
+            assert world.cluster.connections() == 0
+            await client.request(messages.ListGroupsRequest(), AnyBroker())
+
+    run(scenario)
+
+
+@pytest.mark.fault(46)
+def test_a_refused_repetition_closes_the_connection_with_the_brokers_error() -> None:
+    async def scenario(world: World) -> None:
+        async with world.client(**options(world, PLAIN)) as client:
+            events = client.events()
+            refusing = world.cluster.fail(
+                ApiKey.SASL_AUTHENTICATE, SaslAuthenticationError, times=1
+            )
+            with refusing:
+                await asyncio.sleep(5)
+            await client.request(messages.ListGroupsRequest(), AnyBroker())
+            assert client.state is State.RUNNING
+        (event,) = lost(await drain(events))
+        assert type(event.cause) is SaslAuthenticationError
+
+    run(scenario, brokers=1)
+
+
+@pytest.mark.fault(46)
+def test_a_broker_that_does_not_answer_a_repeated_login_is_disconnected() -> None:
+    async def scenario(world: World) -> None:
+        async with world.client(**options(world, PLAIN)) as client:
+            with world.cluster.delay(ApiKey.SASL_HANDSHAKE, 1e6):
+                await asyncio.sleep(4.8)
+                began = world.now
+                request = asyncio.create_task(
+                    client.request(messages.ListGroupsRequest(), AnyBroker(), timeout=100)
+                )
+                await asyncio.sleep(30)
+            await request
+            assert world.now - began < 60
+
+    run(scenario, brokers=1)
+
+
+# -- refusals ------------------------------------------------------------------------------------
+
+
+@pytest.mark.fault(48)
+def test_wrong_credentials_end_the_start_at_once() -> None:
+    async def scenario(world: World) -> None:
+        began = world.now
+        client = world.client(**options(world, SaslPlain("alice", "wrong")))
+        with pytest.raises(SaslAuthenticationError, match="user 'alice' with the mechanism PLAIN"):
+            await client.start()
+        assert world.now - began < 1
+        await client.close()
+
+    run(scenario)
+
+
+@pytest.mark.fault(48)
+def test_wrong_credentials_end_the_start_although_another_server_is_down() -> None:
+    async def scenario(world: World) -> None:
+        world.cluster.stop(2)
+        began = world.now
+        client = world.client(**options(world, SaslPlain("alice", "wrong")))
+        with pytest.raises(SaslAuthenticationError):
+            await client.start()
+        assert world.now - began < 3
+        await client.close()
+
+    run(scenario)
+
+
+@pytest.mark.fault(48)
+def test_a_client_that_every_broker_refuses_has_failed_without_a_hot_loop() -> None:
+    async def scenario(world: World) -> None:
+        client = world.client(**options(world, PLAIN))
+        async with world.producer(**options(world, PLAIN)) as producer:
+            await client.start()
+            await producer.send("t", b"before")
+            with world.cluster.fail(ApiKey.SASL_AUTHENTICATE, SaslAuthenticationError):
+                world.cluster.disconnect(1)
+                world.cluster.disconnect(2)
+                began = world.now
+                while client.state is not State.FAILED or producer.state is not State.FAILED:
+                    await asyncio.sleep(0.1)
+                    assert world.now - began < 20
+                with pytest.raises(SaslAuthenticationError):
+                    await client.request(messages.ListGroupsRequest(), AnyBroker())
+                with pytest.raises(SaslAuthenticationError):
+                    producer.send("t", b"after")
+                before = len(world.requests(ApiKey.SASL_AUTHENTICATE))
+                await asyncio.sleep(60)
+                after = len(world.requests(ApiKey.SASL_AUTHENTICATE))
+                assert after - before < 4 * 65, "more than one attempt a second and broker"
+            with pytest.raises(SaslAuthenticationError):
+                await producer.flush()
+            await producer.close()
+        await client.close()
+
+    run(scenario, lifetime_ms=0)
+
+
+@pytest.mark.fault(48)
+def test_a_client_that_one_of_two_brokers_refuses_goes_on() -> None:
+    async def scenario(world: World) -> None:
+        async with world.client(**options(world, PLAIN)) as client:
+            with world.cluster.fail(ApiKey.SASL_AUTHENTICATE, SaslAuthenticationError, broker=2):
+                world.cluster.disconnect(1)
+                world.cluster.disconnect(2)
+                for _ in range(60):
+                    await client.request(messages.ListGroupsRequest(), AnyBroker())
+                    await asyncio.sleep(1)
+                assert client.state is not State.FAILED
+            assert 0 < Counter(r.broker for r in world.requests(ApiKey.SASL_AUTHENTICATE))[2] < 100
+
+    run(scenario, lifetime_ms=0)
+
+
+# -- token providers -----------------------------------------------------------------------------
+
+
+async def hangs() -> OAuthToken:
+    await asyncio.sleep(1e6)
+    raise AssertionError
+
+
+async def fails() -> OAuthToken:
+    raise ValueError("no server")
+
+
+@pytest.mark.fault(47)
+@pytest.mark.parametrize("provider", [hangs, fails])
+def test_a_token_provider_that_fails_is_tried_until_the_deadline_of_the_start(
+    provider: Any,
+) -> None:
+    async def scenario(world: World) -> None:
+        began = world.now
+        more = options(world, SaslOAuthBearer(provider), default_api_timeout_ms=7_000)
+        client = world.client(**more)
+        with pytest.raises(TokenProviderError) as caught:
+            await client.start()
+        assert world.now - began == pytest.approx(7, abs=0.1)
+        assert isinstance(caught.value.__cause__, ValueError) == (provider is fails)
+        await client.close()
+
+    run(scenario)
+
+
+@pytest.mark.fault(47)
+def test_a_token_provider_that_recovers_in_time_lets_the_start_succeed() -> None:
+    async def scenario(world: World) -> None:
+        good, calls = tokens_of(world), 0
+
+        async def provide() -> OAuthToken:
+            nonlocal calls
+            calls += 1
+            return await (fails() if calls < 5 else good())
+
+        async with world.client(**options(world, SaslOAuthBearer(provide))) as client:
+            await client.request(messages.ListGroupsRequest(), AnyBroker())
+        assert calls == 5
+
+    run(scenario)
+
+
+@pytest.mark.fault(47)
+def test_a_client_goes_on_with_its_token_while_the_provider_fails() -> None:
+    async def scenario(world: World) -> None:
+        good, broken = tokens_of(world, life_s=60), False
+
+        async def provide() -> OAuthToken:
+            return await (fails() if broken else good())
+
+        async with world.client(**options(world, SaslOAuthBearer(provide))) as client:
+            events = client.events()
+            broken = True
+            for _ in range(55):
+                await client.request(messages.ListGroupsRequest(), AnyBroker())
+                await asyncio.sleep(1)
+            broken = False
+            for _ in range(60):
+                await client.request(messages.ListGroupsRequest(), AnyBroker())
+                await asyncio.sleep(1)
+        seen = await drain(events)
+        refreshed = [event for event in seen if type(event) is TokenRefreshed]
+        assert any(event.cause is not None and event.expires_at_ms for event in refreshed)
+        assert any(event.cause is None for event in refreshed)
+        assert lost(seen) == []
+
+    run(scenario)
+
+
+def test_a_port_with_sasl_is_explained_at_once() -> None:
+    async def scenario(world: World) -> None:
+        began = world.now
+        servers = world.cluster.bootstrap_servers_for("SASL")
+        client = world.client(bootstrap_servers=servers)
+        with pytest.raises(Exception, match=r"requires SASL with PLAIN or SCRAM-SHA-512") as caught:
+            await client.start()
+        assert not isinstance(caught.value, DisconnectedError)
+        assert world.now - began < 2
+        await client.close()
+
+    run(scenario)

@@ -1,0 +1,34 @@
+"""The check that an error shows no secret, not even to those who look into its traceback."""
+
+from __future__ import annotations
+
+import traceback
+from typing import Any
+
+OWN = ("aiokclient",)
+
+
+def assert_hidden(error: BaseException, secret: str, *, source_has_it: bool = False) -> None:
+    """Assert that neither the texts nor the local variables of an error have the secret.
+
+    The variables are those of the library's functions, with the errors that led to this one.
+    ``source_has_it``: The line of the test itself has the secret, and is part of the traceback.
+    """
+    assert secret not in f"{error} {error!r}"
+    if not source_has_it:
+        assert secret not in "".join(traceback.format_exception(error))
+    found: BaseException | None = error
+    while found is not None:
+        for frame, _ in traceback.walk_tb(found.__traceback__):
+            if frame.f_globals.get("__name__", "").startswith(OWN):
+                for name, value in frame.f_locals.items():
+                    assert secret not in shown(value), f"{frame.f_code.co_name}: {name}"
+        found = found.__cause__ or found.__context__
+
+
+def shown(value: Any) -> str:
+    """Return the repr of a value, which may be an object whose constructor has failed."""
+    try:
+        return repr(value)
+    except AttributeError:
+        return ""
