@@ -29,8 +29,8 @@ __all__ = ["Brokers", "BrokersListener", "patience_s"]
 HANGING_S = 1.0
 """Seconds without a response after which a broker is chosen only if there is no other."""
 
-TRIED = 10
-"""The maximum number of brokers that are tried to get a connection to any broker."""
+TRYING_S = 10.0
+"""Seconds after which no more brokers are tried to get a connection to any broker."""
 
 PATIENCE_S = 3.0
 """Seconds that the first attempt of a request that any broker can serve may take."""
@@ -315,6 +315,7 @@ class Brokers:
         deadline: the caller must set one.
         """
         unfit: dict[int, KafkaError] = {}
+        began = self.reachability.now()
         while True:
             pool = self.choose(unfit)
             try:
@@ -326,7 +327,8 @@ class Brokers:
                 return connection
             except KafkaError as error:
                 unfit[pool.node_id] = error
-                if len(unfit) == TRIED or not self._any_left(unfit, error.retriable):
+                late = self.reachability.now() - began > TRYING_S
+                if late or not self._any_left(unfit, error.retriable):
                     raise
 
     def _any_left(self, unfit: Container[int], promising: bool) -> bool:

@@ -141,6 +141,7 @@ class ClusterClient:
                 if problem is not None:
                     raise problem from problem.__cause__
                 raise
+            requests.started()
             self.supervisor.spawn(self.updater.run, name="metadata")
         except BaseException as error:
             await self.close()

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 import logging
 import math
 from collections.abc import Callable
@@ -35,7 +36,7 @@ from aiokclient.errors import (
 )
 from aiokclient.events import ClusterChanged, Rebootstrapped
 from aiokclient.log import ClientLog
-from aiokclient.policy import Backoff, Retry
+from aiokclient.policy import Backoff, Retry, Scope, classify
 from aiokclient.protocol.wanted_topics import WantedTopicsRequest
 
 if TYPE_CHECKING:
@@ -102,37 +103,54 @@ class MetadataRequests:
         self._patience: asyncio.Timeout | None = None
         """The limit of the attempt in progress, which a rebootstrap that is due ends."""
         self._timer: asyncio.TimerHandle | None = None
-        self._opened = asyncio.Event()
-        supervisor.on_failure(lambda error: self._opened.set())
+        self._changed = asyncio.Event()
+        self._refusal: KafkaError | None = None
+        """The error of all bootstrap servers in the last attempt, if waiting cannot correct it."""
+        supervisor.on_failure(lambda error: self._wake())
 
     # -- the gate
 
     async def opened(self) -> None:
         """Wait until connections may be used, for one setup timeout.
 
-        Raises DisconnectedError after that, and the failure of the client.
+        Raises DisconnectedError after that, the failure of the client, and an error of all
+        bootstrap servers that waiting cannot correct.
         """
         timeout_s = self._config.socket_connection_setup_timeout_ms / 1000
         try:
             async with asyncio.timeout(timeout_s) as patience:
-                await self._opened.wait()
+                while not self.is_open:
+                    self._supervisor.check()
+                    if self._refusal is not None:
+                        raise copy.copy(self._refusal)
+                    await self._changed.wait()
         except TimeoutError:
             if not patience.expired():
                 raise
             text = "No broker is known. The client asks its bootstrap servers for them."
             raise DisconnectedError(text) from self._updater().last_error
-        self._supervisor.check()
 
     def _shut(self) -> None:
         self.is_open = False
-        self._opened.clear()
+        self._refusal = None
+
+    def _wake(self) -> None:
+        """Let the tasks that wait at the gate look again."""
+        self._changed.set()
+        self._changed.clear()
+
+    def _refused(self, error: KafkaError) -> None:
+        """Raise an error in the tasks that wait at the gate, if waiting does not correct it."""
+        if not classify(error, Scope.CONNECTION).again:
+            self._refusal = error
+            self._wake()
 
     def applied(self) -> None:
         """Open the gate, because a metadata response is installed. Synchronous."""
         if self._recovery.state is not RecoveryState.SEARCHING:
             self.identity.confirm()
             self.is_open = True
-            self._opened.set()
+            self._wake()
 
     # -- what happens to the connections, see `BrokersListener`
 
@@ -227,9 +245,11 @@ class MetadataRequests:
         bootstrap = await self._bootstrap(left_s / 2)
         answer = await bootstrap.reach(deadline)
         self.identity.adopt(answer)
-        self._begun = True
-        self._opened.set()
         return answer, bootstrap.answered
+
+    def started(self) -> None:
+        """Rebootstrap when it is due from now on. Synchronous."""
+        self._begun = True
 
     async def fetch(self, topics: list[str] | None, auto_create: bool) -> MetadataResponse:
         """Return a metadata response with at least one broker.
@@ -351,6 +371,7 @@ class MetadataRequests:
                 break
             except KafkaError as error:
                 self._updater().note(error)
+                self._refused(error)
                 await asyncio.sleep(retry.pause_s())
         if self.identity.is_other(answer):
             self._move(answer)

@@ -23,6 +23,7 @@ from aiokclient.cluster.client import ClusterClient
 from aiokclient.cluster.recovery import Trigger
 from aiokclient.errors import KafkaError
 from aiokclient.protocol import ApiKey
+from aiokclient.testing import EmbeddedCluster
 
 TOPICS = {"t": 3}
 NAME = "kafka.test"
@@ -51,12 +52,17 @@ def bootstrap_servers(world: World) -> str:
     )
 
 
+def move_endpoints(cluster: EmbeddedCluster, host: str) -> None:
+    """Let all brokers, which are stopped, listen at another address when they start."""
+    for broker in cluster.brokers:
+        endpoints = cluster._brokers[broker].endpoints
+        endpoints |= {name: each._replace(host=host) for name, each in endpoints.items()}
+    cluster._nodes._listen_host = host
+
+
 def move_brokers(world: World, host: str) -> None:
     """Start all brokers, which are stopped, at another address."""
-    for broker in world.cluster.brokers:
-        endpoints = world.cluster._brokers[broker].endpoints
-        endpoints |= {name: each._replace(host=host) for name, each in endpoints.items()}
-    world.cluster._nodes._listen_host = host
+    move_endpoints(world.cluster, host)
     for broker in world.cluster.brokers:
         world.cluster.start(broker)
     name_leads_to(world, host)

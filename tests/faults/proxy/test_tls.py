@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 import trustme
 
-from aiokclient import Consumer, Producer, Tls
+from aiokclient import Client, Consumer, Producer, Tls
 from aiokclient.errors import ConnectionSetupError
 from aiokclient.network.transport import Address, TcpConnector
+from aiokclient.protocol import ApiKey
 from aiokclient.testing import EmbeddedCluster
 
 LIMIT = 1 << 16
@@ -23,6 +24,7 @@ class Terminator(TcpConnector):
     """A TLS proxy for the brokers of a cluster, and the connector that directs clients to it."""
 
     def __init__(self, cluster: EmbeddedCluster, authority: trustme.CA) -> None:
+        super().__init__()
         self.cluster, self.authority = cluster, authority
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.ports: dict[int, int] = {}
@@ -161,3 +163,28 @@ async def test_clients_continue_after_a_bad_certificate_is_repaired(
         await producer.send("orders", b"after")
     values = [record.value for record in terminator.cluster.records("orders", 0)]
     assert values == [b"before", b"after"]
+
+
+@pytest.mark.fault(26)
+async def test_wrong_host_in_the_metadata_gets_no_data(
+    authority: trustme.CA, security: Tls
+) -> None:
+    """The certificate is for the bootstrap server's address, and the metadata names another."""
+    cluster = EmbeddedCluster(topics=["orders"], advertised_host="localhost")
+    async with cluster, Terminator(cluster, authority) as terminator:
+        _, port = cluster.address(1)
+        client = Client(
+            bootstrap_servers=f"127.0.0.1:{port}",
+            security=security,
+            connector=terminator,
+            default_api_timeout_ms=3_000,
+        )
+        with pytest.raises(ConnectionSetupError, match="is not accepted"):
+            await client.start()
+        bootstraps = [each for each in cluster.requests if each.api == ApiKey.METADATA]
+        assert bootstraps
+        told = terminator.forwarded
+        with pytest.raises(ConnectionSetupError, match="is not accepted"):
+            await client.start()
+        # Both times, only the bootstrap server got data.
+        assert terminator.forwarded == 2 * told

@@ -141,6 +141,44 @@ def test_stuck_connection_leaves_the_rebootstrap_to_the_trigger_time() -> None:
     simulate(scenario, brokers=3, topics=TOPICS, replication=3)
 
 
+def test_brokers_of_a_large_cluster_that_refuse_are_given_up_soon() -> None:
+    async def scenario(world: World) -> None:
+        async with world.client() as client:
+            watch = Watch(world, client.cluster)
+            stop_all(world)
+            began = world.now
+            await asyncio.sleep(5)
+            first, trigger = watch.rebootstraps[0]
+            assert trigger is Trigger.UNAVAILABLE
+            assert first - began < 2
+
+    simulate(scenario, brokers=100)
+
+
+def test_brokers_that_refuse_during_the_start_cause_no_rebootstrap_after_it() -> None:
+    async def scenario(world: World) -> None:
+        port = world.cluster.address(1)[1]
+        world.network.refuse(world.place(2))
+        world.network.refuse(world.place(3))
+
+        def without_first(request: Any, response: Any) -> Any:
+            response.brokers = [each for each in response.brokers if each.node_id != 1]
+            return response
+
+        client = world.client(bootstrap_servers=f"127.0.0.1:{port}")
+        with world.cluster.alter(ApiKey.METADATA, without_first):
+            starting = asyncio.create_task(client.start())
+            await asyncio.sleep(3)
+            world.network.refuse(world.place(2), refused=False)
+            await starting
+            watch = Watch(world, client.cluster)
+            await asyncio.sleep(5)
+        assert not watch.rebootstraps
+        await client.close()
+
+    simulate(scenario, brokers=3)
+
+
 @pytest.mark.parametrize("trigger_ms", [0, 300_000])
 def test_dead_addresses_cause_few_requests_and_connections(trigger_ms: int) -> None:
     async def scenario(world: World) -> None:
