@@ -24,7 +24,7 @@ from aiokclient import (
     State,
 )
 from aiokclient.errors import DisconnectedError, SaslAuthenticationError, TokenProviderError
-from aiokclient.events import Authenticated, Disconnected, TokenRefreshed
+from aiokclient.events import Authenticated, Disconnected, Rebalanced, TokenRefreshed
 from aiokclient.protocol import ApiKey, messages
 from aiokclient.testing import BrokerListener
 
@@ -185,6 +185,67 @@ def test_a_broker_that_does_not_answer_a_repeated_login_is_disconnected() -> Non
             assert world.now - began < 60
 
     run(scenario, brokers=1)
+
+
+@pytest.mark.fault(46)
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_members_keep_their_membership_while_logins_are_repeated(protocol: str) -> None:
+    async def scenario(world: World) -> None:
+        more = options(world, PLAIN, group_id="g", group_protocol=protocol)
+        async with world.consumer("t", **more) as first, world.consumer("t", **more) as second:
+            while not (len(first.assignment()) == len(second.assignment()) == 1):
+                await first.poll(0.1)
+                await second.poll(0.1)
+            events = first.events()
+            for _ in range(100):
+                await first.poll(0.3)
+                await second.poll(0.3)
+            left_at = world.sim.clock.time_ms()
+        seen = [event for event in await drain(events) if event.time < left_at]
+        assert lost(seen) == []
+        assert [event for event in seen if type(event) is Rebalanced] == []
+        assert sum(type(event) is Authenticated for event in seen) > 20
+
+    run(scenario)
+
+
+@pytest.mark.fault(46)
+def test_a_join_that_outlasts_a_session_is_followed_by_a_login() -> None:
+    async def scenario(world: World) -> None:
+        more = options(world, PLAIN, group_id="g")
+        async with world.consumer("t", **more) as first:
+            world.cluster.produce("t", [b"slow"])
+            async for record in first:
+                assert record.value == b"slow"
+                break
+            second = world.consumer("t", **more)
+            starting = asyncio.create_task(second.start())
+            # The first member is processing its record, so the rebalance waits for it.
+            await asyncio.sleep(3 * LIFETIME_MS / 1000)
+            await starting
+            events = second.events()
+            while not second.assignment():
+                await asyncio.gather(first.poll(0.1), second.poll(0.1))
+            await second.close()
+        assert lost(await drain(events)) == []
+
+    run(scenario)
+
+
+@pytest.mark.fault(46)
+def test_transactions_go_on_while_logins_are_repeated() -> None:
+    async def scenario(world: World) -> None:
+        more = options(world, PLAIN, transactional_id="t-1")
+        async with world.producer(**more) as producer:
+            events = producer.events()
+            for number in range(60):
+                async with producer.transaction() as tx:
+                    tx.send("t", b"%d" % number, partition=0)
+                    await asyncio.sleep(0.5)
+        assert lost(await drain(events)) == []
+        assert [r.value for r in world.cluster.records("t", 0)] == [b"%d" % n for n in range(60)]
+
+    run(scenario)
 
 
 # -- refusals ------------------------------------------------------------------------------------
