@@ -87,7 +87,9 @@ class ClusterClient:
         self.supervisor = Supervisor("client", self.log(""))
         self._metadata_requests = requests = self._make_requests()
         self.updater = MetadataUpdater(config, self.clock, requests.fetch, requests.applied)
+        self._reached = asyncio.Event()
         self.supervisor.on_failure(self.updater.fail)
+        self.supervisor.on_failure(lambda error: self._reached.set())
         self.coordinators = CoordinatorLocator(
             self._connect_any, self.updater.learn, config.request_timeout_ms / 1000
         )
@@ -114,13 +116,16 @@ class ClusterClient:
 
     # -- starting and closing ---------------------------------------------------------------
 
-    async def start(self) -> None:
+    async def start(self, wait: bool = True) -> None:
         """Reach the cluster, read its metadata, and connect to one of its brokers.
 
         Raises BootstrapError, which names the addresses, if that takes longer than
         `default_api_timeout_ms`, or TokenProviderError if there was no token with which to log in.
         Errors that waiting cannot correct (ConnectionSetupError, AuthenticationError, ConfigError)
         are raised immediately. A start that fails or is cancelled leaves nothing open.
+
+        Without `wait`, the cluster is reached in the background, without a deadline, and an error
+        that waiting cannot correct fails the client.
         """
         deadline = self._deadline()
         try:
@@ -132,22 +137,57 @@ class ClusterClient:
             self._brokers = brokers = Brokers(self.config, settings, spawn, rng, requests)
             self.metrics.gauge("client.connections", lambda: brokers.connections)
             self.updater.subscribe(self._follow)
-            try:
-                response, server = await requests.begin(deadline)
-                self.updater.begin(response)
-                await self.reach(deadline, (server, NAMES_BROKERS))
-            except BootstrapError:
-                problem = None if settings.sasl is None else settings.sasl.problem
-                if problem is not None:
-                    raise problem from problem.__cause__
-                raise
-            requests.started()
-            self.supervisor.spawn(self.updater.run, name="metadata")
+            if wait:
+                await self._reach_now(deadline, settings.sasl)
+            else:
+                self.supervisor.spawn(self._reach_later, name="bootstrap")
         except BaseException as error:
             await self.close()
             if isinstance(error, Exception):
                 self.supervisor.check()  # Raises the error of a background task that died.
             raise
+
+    async def _reach_now(self, deadline: float, sasl: Sasl | None) -> None:
+        try:
+            response, server = await self._metadata_requests.begin(deadline)
+            self.updater.begin(response)
+            await self.reach(deadline, (server, NAMES_BROKERS))
+        except BootstrapError:
+            problem = None if sasl is None else sasl.problem
+            if problem is not None:
+                raise problem from problem.__cause__
+            raise
+        self._follow_metadata()
+
+    async def _reach_later(self) -> None:
+        self.updater.begin(await self._metadata_requests.begin_without_deadline())
+        self._follow_metadata()
+
+    def _follow_metadata(self) -> None:
+        self._metadata_requests.started()
+        self._reached.set()
+        self.supervisor.spawn(self.updater.run, name="metadata")
+
+    @property
+    def reached(self) -> bool:
+        """Whether a broker has responded since the start."""
+        return self._reached.is_set()
+
+    async def wait_until_reached(self, timeout: float) -> None:
+        """Wait until a broker has responded.
+
+        Raises BootstrapError after `timeout` seconds, and the failure of the client.
+        """
+        try:
+            async with asyncio.timeout(timeout) as patience:
+                await self._reached.wait()
+        except TimeoutError:
+            if not patience.expired():
+                raise
+            text = f"No broker has responded within {timeout:.1f} s."
+            error = BootstrapError(attempts=self.brokers.outcomes(), needed=text)
+            raise error from self.updater.last_error
+        self.supervisor.check()
 
     def _deadline(self) -> float:
         return self.clock.monotonic() + self.config.default_api_timeout_ms / 1000
@@ -511,6 +551,8 @@ class ClusterClient:
 
     def troubles(self) -> list[str]:
         """Return readable reasons why the client may not work well, if any. Synchronous."""
+        if not self.reached:
+            return ["no broker has responded yet"]  # Each server's own line has its reason.
         missed = self._metadata_requests.troubles()
         if self._brokers is not None and self._brokers.reachability.lost:
             return ["no broker can be reached", *missed]  # Each broker's own line has its reason.

@@ -13,6 +13,7 @@ import os
 import threading
 import uuid
 from collections.abc import Callable, Generator, Mapping
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
@@ -120,8 +121,11 @@ class Lifecycle:
 
     # -- for subclasses ---------------------------------------------------------------------
 
-    async def _open(self) -> None:
-        """Prepare the object, on an open cluster. A cancellation is followed by `_shutdown`."""
+    async def _open(self, wait: bool) -> None:
+        """Prepare the object, on an open cluster. A cancellation is followed by `_shutdown`.
+
+        Without `wait`, it must not wait for a response of a broker.
+        """
 
     async def _shutdown(self, graceful: bool, timeout: float) -> None:
         """Finish all work if `graceful`, otherwise only what is indispensable.
@@ -166,9 +170,11 @@ class Lifecycle:
     @property
     def state(self) -> State:
         """NEW, STARTING, RUNNING, DEGRADED, FAILED or CLOSED."""
-        if self._usable and self._troubles():
-            return State.DEGRADED
-        return self._state
+        if not self._usable:
+            return self._state
+        if not self._cluster.reached:
+            return State.STARTING
+        return State.DEGRADED if self._troubles() else self._state
 
     def health(self) -> Health:
         """Return the state and the reasons for it. Synchronous."""
@@ -309,25 +315,39 @@ class Lifecycle:
     # -- start ------------------------------------------------------------------------------
 
     @lets_go
-    async def start(self) -> None:
+    async def start(self, wait: bool | None = None) -> None:
         """Connect to the cluster and get ready, within `default_api_timeout_ms`.
 
         Does nothing if it has started already. Raises BootstrapError if no broker responds in
         time, and ClosedError after a close. ConnectionSetupError and other errors that waiting
         cannot correct are raised immediately. A start that fails or is cancelled leaves nothing
         open and may be repeated.
+
+        With `wait=False` (the default with `start_without_brokers=True`), it returns before a
+        broker has responded. The state is STARTING until one does, and `health()` shows what the
+        client has tried. Meanwhile, a producer queues records within its limits, and all other
+        calls wait until their deadlines. An error that waiting cannot correct fails the client.
         """
+        if wait is None:
+            wait = not self._config.start_without_brokers
         effects = self._on(LifecycleEvent.START)
         if self._phase not in (LifecyclePhase.STARTING, LifecyclePhase.UNDOING):
-            return self._check()
+            self._check()
+            return await self._reached(wait)
         loop = asyncio.get_running_loop()
         if Effect.BEGIN_START in effects:
             self._loop, self._thread = loop, threading.get_ident()
-            self._starting = new_task(loop, self._start())
+            self._starting = new_task(loop, self._start(wait))
         elif loop is not self._loop:
             self._refuse_caller()
         assert self._starting is not None
         await self._await_start(self._starting)
+        await self._reached(wait)
+
+    async def _reached(self, wait: bool) -> None:
+        """Wait until the cluster was reached, after another caller has started without waiting."""
+        if wait and not self._cluster.reached:
+            await self._cluster.wait_until_reached(self._seconds(None))
 
     async def _await_start(self, task: asyncio.Task[None]) -> None:
         self._start_waiters += 1
@@ -369,19 +389,20 @@ class Lifecycle:
             self._undone()
         raise asyncio.CancelledError  # Callers that have joined the start must not return normally.
 
-    async def _start(self) -> None:
+    async def _start(self, wait: bool) -> None:
         try:
             await self._supervisor.start()
             deadline = asyncio.get_running_loop().time() + self._seconds(None)
             if self._client is None:
                 self._own_cluster = ClusterClient(for_background(self._config), self._hub)
-                await self._own_cluster.start()
+                await self._own_cluster.start(wait)
             else:
                 self._client.adopt(self._anchor)
-                await self._cluster.reach(deadline)
+                if wait:
+                    await self._cluster.reach(deadline)
             for supervisor in (self._supervisor, self._cluster.supervisor):
                 self._unsubscribe.append(supervisor.on_failure(self._anchor.call("_fail")))
-            await self._cluster.open_by(deadline, self._open)
+            await self._cluster.open_by(deadline, partial(self._open, wait))
             if self._failure is not None:
                 raise self._failure
             if Effect.REFUSE_START in self._on(LifecycleEvent.READY):

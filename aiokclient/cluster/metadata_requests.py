@@ -251,6 +251,25 @@ class MetadataRequests:
         """Rebootstrap when it is due from now on. Synchronous."""
         self._begun = True
 
+    async def begin_without_deadline(self) -> MetadataResponse:
+        """Reach the cluster for the first time, and return the metadata.
+
+        Raises errors that waiting cannot correct. Until it returns, the gate is shut.
+        """
+        self._shut()
+        retry = Retry(math.inf, self._backoff, self._clock)
+        while True:
+            try:
+                answer, _ = await self.begin(self._clock.monotonic() + ROUND_S)
+            except KafkaError as error:
+                if not classify(error, Scope.CONNECTION).again:
+                    raise
+                self._updater().note(error)
+                await asyncio.sleep(retry.pause_s())
+            else:
+                self.is_open = True
+                return answer
+
     async def fetch(self, topics: list[str] | None, auto_create: bool) -> MetadataResponse:
         """Return a metadata response with at least one broker.
 

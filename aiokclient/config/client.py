@@ -221,6 +221,14 @@ class ClientConfig:
         per_child=True,
         java=ABSENT,
     )
+    start_without_brokers: bool = option(
+        BOOLEAN,
+        False,
+        "Whether `async with` and start() return before a broker has responded, as "
+        "start(wait=False) does. The state is STARTING until then.",
+        per_child=True,
+        java=ABSENT,
+    )
     socket_connection_setup_timeout_ms: int = option(
         POSITIVE,
         10_000,
@@ -520,6 +528,7 @@ class ClientOptions(TypedDict, total=False):
     request_timeout_ms: int
     default_api_timeout_ms: int
     close_timeout_ms: int
+    start_without_brokers: bool
     socket_connection_setup_timeout_ms: int
     socket_connection_setup_timeout_max_ms: int
     connections_max_idle_ms: int

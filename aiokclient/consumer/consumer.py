@@ -156,7 +156,7 @@ class Consumer(Lifecycle, Generic[K, V]):
 
     # -- start and close
 
-    async def _open(self) -> None:
+    async def _open(self, wait: bool) -> None:
         self._engine = ConsumerEngine(
             self._cluster,
             self._config,
@@ -168,7 +168,7 @@ class Consumer(Lifecycle, Generic[K, V]):
         )
         if self._stopped:
             self._engine.reader.mark_stopped()
-        await self._engine.start()
+        await self._engine.start(wait)
 
     def _died(self, raised: bool = False) -> BaseException | None:
         """Return the error with which the consumer has failed, or None.

@@ -156,11 +156,12 @@ class ConsumerEngine:
             died=died,
         )
 
-    async def start(self) -> None:
+    async def start(self, wait: bool) -> None:
         """Start the background tasks; return when the partitions and their positions are known.
 
         Raises the error by which a group refuses this consumer. It waits only shortly for positions
-        that no broker returns, because there is no leader or the leader does not respond.
+        that no broker returns, because there is no leader or the leader does not respond. Without
+        `wait`, it returns immediately, and the application gets such an error when it reads.
         """
         subscription, callbacks = self._subscription, self._supervisor.callbacks
         for state in subscription.partitions.values():
@@ -174,9 +175,12 @@ class ConsumerEngine:
         self._supervisor.spawn(self._position_resolver.run, name="positions")
         if self._follower is not None:
             self._supervisor.spawn(self._follower.run, name="topics")
-            await self.positions.followed(self._follower)
+            if wait:
+                await self.positions.followed(self._follower)
         if self.group is not None:
             self.group.start()
+        if not wait:
+            return
         await self.positions.settled(self.group)
         refusal = None if self.group is None else self.group.refused()
         if refusal is not None:

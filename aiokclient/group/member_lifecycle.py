@@ -89,7 +89,7 @@ class MemberLifecycle(Lifecycle):
     def _make_handler(self) -> MemberHandler:
         raise NotImplementedError
 
-    async def _open(self) -> None:
+    async def _open(self, wait: bool) -> None:
         self._handler = handler = self._make_handler()
         self._engine = GroupEngine(
             self._cluster,

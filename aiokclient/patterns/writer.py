@@ -154,8 +154,8 @@ class Candidate(MemberLifecycle):
     def _make_handler(self) -> Candidacy:
         return self.candidacy
 
-    async def _open(self) -> None:
-        await super()._open()
+    async def _open(self, wait: bool) -> None:
+        await super()._open(wait)
         self._supervisor.spawn(
             stop_producer, self.candidacy, self._producer, name="the end of the writer"
         )

@@ -409,7 +409,7 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
 
     # -- lifecycle
 
-    async def _open(self) -> None:
+    async def _open(self, wait: bool) -> None:
         self._functions.clear()
         callback = self._weakly(self._options.on_delivery_error)
         options = for_background(self._options)
@@ -421,7 +421,10 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         engine = Engine(options, self._cluster, self._supervisor, hooks, accept)
         self._send_through(engine)
         if engine.transactions is not None:
-            await engine.transactions.start(self._seconds(None))
+            if wait:
+                await engine.transactions.start(self._seconds(None))
+            else:
+                engine.transactions.start_later()
         engine.start()
 
     def _forget(self, batch: DeliveryBatch) -> None:

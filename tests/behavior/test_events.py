@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from aiokclient import Admin, Client, Consumer, GroupMember, Producer
-from aiokclient.errors import ClosedError, DisconnectedError
+from aiokclient import Admin, Client, Consumer, GroupMember, Producer, SaslScram, State
+from aiokclient.errors import ClosedError, DisconnectedError, SaslAuthenticationError
 from aiokclient.event_hub import KEPT, EventHub, EventReader
 from aiokclient.events import (
     Connected,
@@ -21,7 +21,7 @@ from aiokclient.events import (
     Throttled,
 )
 from aiokclient.protocol.api import ApiKey
-from aiokclient.testing import EmbeddedCluster
+from aiokclient.testing import BrokerListener, EmbeddedCluster
 from aiokclient.types import TopicPartition
 
 
@@ -235,3 +235,23 @@ async def test_a_reader_that_nobody_holds_is_forgotten() -> None:
         await anext(reader)
     del reader
     assert not hub.heard
+
+
+async def test_bad_credentials_fail_a_client_that_did_not_wait_for_its_cluster() -> None:
+    listener = BrokerListener(mechanisms=("SCRAM-SHA-512",), users={"alice": "secret"})
+    async with EmbeddedCluster(listeners={"LOGIN": listener}) as cluster:
+        producer = Producer(
+            bootstrap_servers=cluster.bootstrap_servers_for("LOGIN"),
+            security=SaslScram("alice", "wrong"),
+        )
+        reader = producer.events()
+        await producer.start(wait=False)
+        delivery = producer.send("orders", b"v")
+        failed = await first(reader, Failed)
+        assert isinstance(failed.cause, SaslAuthenticationError)
+        assert producer.state is State.FAILED
+        with pytest.raises(SaslAuthenticationError):
+            await delivery
+        with pytest.raises(SaslAuthenticationError):
+            await producer.flush()
+        await producer.close()

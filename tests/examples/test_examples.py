@@ -87,6 +87,40 @@ def test_fastapi_service(monkeypatch: pytest.MonkeyPatch) -> None:
             assert names == ["tea"]
 
 
+def test_health(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip(
+        "fastapi", reason="only the newest Python has the dependencies of the examples"
+    )
+    from fastapi.testclient import TestClient
+
+    with EmbeddedCluster(brokers=1, topics={"orders": 1}) as cluster:
+        cluster.stop(1)
+        monkeypatch.setenv("BOOTSTRAP", cluster.bootstrap_servers)
+        monkeypatch.syspath_prepend(str(EXAMPLES))
+        import health
+
+        with TestClient(health.app) as client:
+            assert client.get("/live").json() == {"state": "STARTING"}
+            early = client.get("/ready")
+            assert early.status_code == 503
+            assert "no broker has responded yet" in early.json()["reasons"][0]
+            assert client.post("/orders/tea").status_code == 202
+            cluster.start(1)
+            cluster.wait_for(lambda: cluster.records("orders", 0), 30)
+            assert client.get("/ready").json() == {
+                "state": "RUNNING",
+                "reasons": [],
+                "brokers": {"1": "connected"},
+            }
+            cluster.stop(1)
+            for _ in range(10_000):
+                lost = client.get("/ready")
+                if lost.status_code == 503:
+                    break
+            assert lost.json()["state"] == "DEGRADED"
+            assert client.get("/live").status_code == 200
+
+
 def test_notebook() -> None:
     import nbformat
     from nbclient import NotebookClient

@@ -128,6 +128,9 @@ class TransactionManager:
         self._cluster = cluster
         self._cluster_id: str | None = None
         """The cluster whose coordinator has returned the producer id."""
+        self._started = asyncio.Event()
+        """Set unless a start in the background is in progress."""
+        self._started.set()
         status.listen(self._changed)
 
     # -- starting
@@ -142,6 +145,17 @@ class TransactionManager:
                 raise  # No broker answered in time, as at the start of any client.
             raised = as_transaction_error(error, Scope.INIT_PRODUCER_ID)
             raise raised from raised.__cause__
+
+    def start_later(self) -> None:
+        """Get a producer id in the background, as `start` does, and fail the client otherwise."""
+        self._started.clear()
+        self._supervisor.spawn(self._start_in_background, name="the producer id")
+
+    async def _start_in_background(self) -> None:
+        try:
+            await self.start(math.inf)
+        finally:
+            self._started.set()
 
     async def _initialize(self, timeout: float) -> None:
         try:
@@ -194,6 +208,8 @@ class TransactionManager:
     async def begin(self) -> CurrentTransaction:
         """Open a transaction. Wait for the abort of the previous one if it is in progress."""
         status = self.status
+        if not self._started.is_set():
+            await self._wait_for_start()
         if status.state is _S.ABORTING and not await self._required_ending().wait(self._default_s):
             raise abortable(
                 "The coordinator did not answer the abort of the previous transaction within "
@@ -219,6 +235,18 @@ class TransactionManager:
         if self._ending is not None and not self._ending.over:
             self._ending.cancel(error)
         self.status.failed(error, Scope.TRANSACTION)
+
+    async def _wait_for_start(self) -> None:
+        try:
+            async with asyncio.timeout(self._default_s) as patience:
+                await self._started.wait()
+        except TimeoutError:
+            if not patience.expired():
+                raise
+            raise abortable(
+                "The producer has not started yet: no coordinator has answered within "
+                f"{self._default_s:.1f} s."
+            ) from None
 
     def require_open(self, call: str) -> None:
         """Raise the error for a call that needs an open transaction, if there is none."""

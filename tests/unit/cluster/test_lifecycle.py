@@ -39,7 +39,7 @@ class Thing(Lifecycle):
         self.broken: Exception | None = None
         self.unseen: Exception | None = None
 
-    async def _open(self) -> None:
+    async def _open(self, wait: bool) -> None:
         self.log.append("open")
         await self.opening.wait()
         if self.broken is not None:

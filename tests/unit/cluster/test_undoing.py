@@ -23,7 +23,7 @@ class Slow(Lifecycle):
         self.opening, self.ending, self.dying = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self.broken: Exception | None = None
 
-    async def _open(self) -> None:
+    async def _open(self, wait: bool) -> None:
         self._supervisor.spawn(self._die, name="what dies")
         self.log.append("open")
         await self.opening.wait()
