@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from aiokclient.config.rules import settle
 from aiokclient.config.security import Plaintext, Security, Tls
-from aiokclient.config.security.jaas import JaasEntry, parse_jaas
 from aiokclient.config.security.sasl import SaslOAuthBearer, SaslPlain, SaslScram
-from aiokclient.config.security.unsecured import PREFIX, UnsecuredTokens
 from aiokclient.errors import ConfigError
+
+if TYPE_CHECKING:
+    from aiokclient.config.security.jaas import JaasEntry
+
+# The parser of JAAS texts and the unsecured tokens are imported when they are used. Most programs
+# need neither.
 
 __all__ = ["fold_security"]
 
@@ -127,6 +131,8 @@ def _login(config: Any, tls: Tls | None) -> Security:
         )
     if config.sasl_jaas_config is None:
         raise ConfigError(f"sasl_jaas_config: {mechanism} needs it, for its login module.")
+    from aiokclient.config.security.jaas import parse_jaas
+
     entry = parse_jaas(config.sasl_jaas_config)
     if entry.module in MODULES:
         raise ConfigError(
@@ -149,6 +155,8 @@ def _user(mechanism: str, entry: JaasEntry, tls: Tls | None) -> SaslPlain | Sasl
 
 
 def _token(mechanism: str, entry: JaasEntry, tls: Tls | None) -> SaslOAuthBearer:
+    from aiokclient.config.security.unsecured import PREFIX, UnsecuredTokens
+
     _require(mechanism, entry, "OAuthBearerLoginModule")
     if not any(name.startswith(PREFIX) for name in entry.options):
         raise ConfigError(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import os
 import ssl
-import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import ClassVar
@@ -148,6 +147,8 @@ class Tls:
 @contextmanager
 def _file(content: Secret) -> Iterator[str]:
     """Write a secret to a file that only this user can read, because OpenSSL reads only files."""
+    import tempfile
+
     descriptor, path = tempfile.mkstemp(prefix="aiokclient-", suffix=".pem")
     try:
         with os.fdopen(descriptor, "wb") as file:

@@ -31,7 +31,6 @@ from typing import Any, Final
 from aiokclient.config.secret import Secret
 from aiokclient.config.security.scram_keys import ScramKeys
 from aiokclient.network.sasl.exchange import ChallengeError, Compute, Login, Step
-from aiokclient.network.sasl.saslprep import saslprep
 
 __all__ = ["HASHES", "MAX_ITERATIONS", "MIN_ITERATIONS", "Scram", "derive_keys"]
 
@@ -153,8 +152,12 @@ def derive_keys(hash_name: str, password: Secret, salt: bytes, iterations: int) 
 def _prepared(text: str) -> str:
     """Return the text after SASLprep, or unchanged if SASLprep prohibits it.
 
-    Kafka applies no SASLprep, so it accepts texts that are prohibited.
+    Kafka applies no SASLprep, so it accepts texts that are prohibited. SASLprep changes no ASCII.
     """
+    if text.isascii():
+        return text
+    from aiokclient.network.sasl.saslprep import saslprep
+
     try:
         return saslprep(text)
     except ValueError:
