@@ -15,6 +15,7 @@ from aiokclient.policy import Scope
 from aiokclient.producer.batching.accumulator import Accumulator
 from aiokclient.producer.batching.deadline_timer import DeadlineTimer
 from aiokclient.producer.batching.producer_ids import ProducerIds
+from aiokclient.producer.batching.queue import QueuedBatch
 from aiokclient.producer.batching.topic import Topic
 from aiokclient.producer.delivery.delivery import DeliveryBatch, settled
 from aiokclient.producer.delivery.failures import FailureHooks, Failures
@@ -95,6 +96,7 @@ class Engine:
             cluster.metrics,
             self._log,
             (lambda: True) if status is None else (lambda: status.may_send),
+            self._postpone,
         )
         self._ids = ProducerIds(
             bool(config.enable_idempotence),
@@ -124,6 +126,9 @@ class Engine:
             self.failures.take,
             accept,
         )
+
+    def _postpone(self, batch: QueuedBatch, error: KafkaError) -> bool:
+        return self.transactions is not None and self.transactions.postpone(batch, error)
 
     def start(self) -> None:
         """Follow the metadata, and request a producer id in the background.

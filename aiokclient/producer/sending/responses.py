@@ -77,14 +77,20 @@ class Responses:
         metrics: Metrics,
         log: ClientLog,
         may_retry: Callable[[], bool],
+        postpone: Callable[[QueuedBatch, KafkaError], bool],
     ) -> None:
-        """`may_retry()` returns whether batches may be sent again."""
+        """`may_retry()` returns whether batches may be sent again.
+
+        `postpone(batch, error)` is called for an error of the broker. It returns whether the batch
+        was put back into its queue, so that nothing else is to be done about the error.
+        """
         self._clock = clock
         self._accumulator = accumulator
         self._updater = updater
         self._metrics = metrics
         self._log = LimitedLog(log, clock.monotonic)
         self._may_retry = may_retry
+        self._postpone = postpone
         self._delivery_s = config.delivery_timeout_ms / 1000
         self._compression = Compression[config.compression_type.upper()]
         self._level = config.compression_level
@@ -128,7 +134,7 @@ class Responses:
             self._refused(batch, error, event)
         elif part.error_code in SPLITTING and batch.count > 1:
             self._split(sent, error)
-        else:
+        elif not self._postpone(batch, error):
             if part.error_code in OTHER_TOPIC:
                 self._updater.doubt(batch.queue.topic.topic_id)
             leader = part.current_leader

@@ -31,6 +31,7 @@ from aiokclient.policy import Decision, Scope, as_transaction_error, classify
 from aiokclient.producer.transaction.direct_commit import Commit, DirectCommit, LastOffsets
 from aiokclient.producer.transaction.drain import Drain
 from aiokclient.producer.transaction.identities import TransactionalIds
+from aiokclient.producer.transaction.level_check import LevelCheck
 from aiokclient.producer.transaction.offsets import Offsets, TransactionOffsets
 from aiokclient.producer.transaction.operation import Operation
 from aiokclient.producer.transaction.partitions import TransactionPartitions
@@ -115,12 +116,14 @@ class TransactionManager:
             status,
             self._drain.refuse,
         )
+        self._level_check = LevelCheck(self._requests, status, supervisor, accumulator)
         self.ids = TransactionalIds(status, self._partitions)
         self._direct = DirectCommit(
             accumulator, cluster.clock, status, self._requests, self, self._default_s
         )
         self._flush_s = config.delivery_timeout_ms / 1000 + FLUSH_GRACE_S
         self._shielded_s = config.transaction_timeout_ms / 1000
+        self.postpone = self._level_check.postpone
         self._ending: Operation | None = None
         """The commit or abort that began last."""
         self._bump_needed = False
@@ -158,14 +161,17 @@ class TransactionManager:
             self._started.set()
 
     async def _initialize(self, timeout: float) -> None:
+        deadline = self._clock.monotonic() + timeout
         try:
-            identity = await self._requests.initialize(ProducerIdentity(), timeout)
+            await self._level_check.prepare_restart(timeout)
+            identity = await self._requests.initialize(ProducerIdentity(), self._left(deadline))
         except BaseException:
             self.status.step(_E.NOT_INITIALIZED)
             raise
         self.status.adopt(identity)
         self._cluster_id = self._cluster.metadata.cluster_id
         self._bump_needed = False
+        self.status.recover()
         self.status.step(_E.INITIALIZED)
 
     async def restart(self) -> None:
@@ -181,7 +187,7 @@ class TransactionManager:
         status.step(_E.INITIALIZE)
         self._drain.restart()
         self._retrieve()
-        status.recover()
+        status.not_restarted()
         self._metrics.counter("producer.transaction.restarts").add()
         try:
             await self._initialize(self._left(deadline))
@@ -222,6 +228,7 @@ class TransactionManager:
             await self.start(self._default_s)
         self._partitions.begin()
         self._offsets.begin()
+        self._level_check.begin()
         return status.begin(self._requests.level, self._clock.monotonic())
 
     def cluster_replaced(self) -> None:
@@ -410,16 +417,22 @@ class TransactionManager:
 
     async def _send_abort(self, current: CurrentTransaction) -> ProducerIdentity:
         """Send the abort until the coordinator has it, or refuses it."""
+        patience = self._requests.patience()
         while True:
             try:
                 return await self._requests.end(
-                    current, self.status.identity, commit=False, timeout=math.inf
+                    current,
+                    self.status.identity,
+                    commit=False,
+                    timeout=math.inf,
+                    patience=patience,
                 )
             except KafkaError as error:
                 if error.code in NOT_OPEN and not (current.added or current.undecided):
                     return self.status.identity
                 if classify(error, Scope.TRANSACTION) is not Decision.ABORT:
                     raise
+                patience.met(error)
             # The error asks for an abort, which this is.
             await asyncio.sleep(RETRY_ABORT_S)
 
@@ -436,7 +449,11 @@ class TransactionManager:
             if classify(error, Scope.TRANSACTION) is not Decision.RECOVER:
                 raise
         following = await self._requests.end(
-            current, self.status.identity, commit=True, timeout=math.inf
+            current,
+            self.status.identity,
+            commit=True,
+            timeout=math.inf,
+            patience=self._requests.patience(),
         )
         return TransactionOutcome.COMMITTED, following
 
@@ -445,7 +462,8 @@ class TransactionManager:
     async def _bumped(self, following: ProducerIdentity) -> ProducerIdentity:
         """Return the identity of the next transaction, of which EndTxn returned `following`."""
         if self._bump_needed and following == self.status.identity:
-            following = await self._requests.initialize(following, math.inf)
+            patience = self._requests.patience()
+            following = await self._requests.initialize(following, math.inf, patience)
         self._bump_needed = False
         return following
 

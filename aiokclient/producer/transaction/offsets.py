@@ -8,9 +8,9 @@ from uuid import UUID
 
 from aiokclient.cluster.per_item import ask_within
 from aiokclient.cluster.targets import Coordinator
-from aiokclient.errors import KafkaError, ProtocolError, UnsupportedVersionError, error_for
+from aiokclient.errors import KafkaError, ProtocolError, error_for
 from aiokclient.policy import Backoff, Retry, Scope, as_transaction_error
-from aiokclient.producer.transaction.requests import IMPLICIT, TransactionRequests
+from aiokclient.producer.transaction.requests import BLOCKING, IMPLICIT, TransactionRequests
 from aiokclient.producer.transaction.status import TransactionStatus
 from aiokclient.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -33,8 +33,6 @@ BY_NAME: Final = 5
 NO_ID: Final = UUID(int=0)
 NO_EPOCH: Final = -1
 API: Final = "TxnOffsetCommit"
-DOWNGRADED: Final = frozenset({UnsupportedVersionError.code})
-"""The codes with which a downgraded cluster refuses the request of level 2."""
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 Errors = dict[TopicPartition, KafkaError]
@@ -94,7 +92,9 @@ class TransactionOffsets:
     async def _add_group(self, group_id: str, timeout: float) -> None:
         if self._status.current.level < IMPLICIT and group_id not in self._groups:
             try:
-                await self._requests.add_group(group_id, self._status.identity, timeout)
+                await self._requests.add_group(
+                    group_id, self._status.current, self._status.identity, timeout
+                )
             except KafkaError as error:
                 raised = as_transaction_error(error, Scope.TRANSACTION)
                 raise raised from raised.__cause__
@@ -104,7 +104,9 @@ class TransactionOffsets:
     async def _ask(self, offsets: Offsets, member: GroupMetadata, retry: Retry) -> Errors:
         errors = await self._request(offsets, member, retry.remaining_s)
         codes = {error.code for error in errors.values()}
-        if codes & DOWNGRADED and await self._requests.lower_level(self._status.current):
+        if codes & BLOCKING and await self._requests.was_downgraded(
+            self._status.current, member.group_id
+        ):
             await self._add_group(member.group_id, retry.remaining_s)
             errors = await self._request(offsets, member, retry.remaining_s)
         return errors

@@ -15,7 +15,7 @@ from aiokclient.cluster.per_item import PerItem
 from aiokclient.errors import KafkaError, OperationNotAttemptedError, error_for
 from aiokclient.policy import Backoff, Retry, Scope
 from aiokclient.producer.batching.queue import PartitionQueue
-from aiokclient.producer.transaction.requests import IMPLICIT, TransactionRequests
+from aiokclient.producer.transaction.requests import BUSY, IMPLICIT, TransactionRequests, blocked
 from aiokclient.producer.transaction.status import CurrentTransaction, TransactionStatus
 from aiokclient.types import TopicPartition
 
@@ -100,6 +100,11 @@ class TransactionPartitions:
             if is_over():
                 return {}
             errors = await self._ask(tps)
+            if transaction.refused:
+                errors = {
+                    tp: blocked(error) if error.code in BUSY else error
+                    for tp, error in errors.items()
+                }
             for tp in tps:
                 if tp not in errors:
                     transaction.note_added()

@@ -7,7 +7,12 @@ coordinator processes the requests of a connection one after the other.
 The level of the feature `transaction.version` is that of the coordinator's connection. Level 2
 (KIP-890) has other requests than levels 0 and 1, so it is stored for each transaction. A cluster
 that is downgraded while a transaction is open refuses its requests with the codes of `DOWNGRADED`.
-The level is then read again.
+The level is then read again, and the transaction goes on with the requests of the lower level.
+
+A coordinator that refused a request with a code of `BLOCKING` because of a downgrade usually
+refuses all later ones, too, with a code of `BUSY`. That does not end by waiting, so the transaction
+then fails at once. Without such a refusal, a code of `BUSY` means that the last transaction is not
+complete yet. `Patience` limits how long an abort waits for that.
 """
 
 from __future__ import annotations
@@ -21,8 +26,10 @@ from aiokclient.cluster.targets import Coordinator
 from aiokclient.errors import (
     ConcurrentTransactionsError,
     KafkaError,
+    TransactionAbortableError,
     TransactionFailedError,
     UnsupportedVersionError,
+    error_for,
 )
 from aiokclient.network.cluster_check import identifying_request
 from aiokclient.network.pool import Purpose
@@ -36,6 +43,7 @@ from aiokclient.protocol.messages.add_partitions_to_txn import (
 )
 from aiokclient.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from aiokclient.protocol.messages.init_producer_id import InitProducerIdRequest
+from aiokclient.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -44,9 +52,8 @@ if TYPE_CHECKING:
     from aiokclient.config import ProducerConfig
     from aiokclient.network.connection import BrokerConnection
     from aiokclient.protocol.schema import Request, Response
-    from aiokclient.types import TopicPartition
 
-__all__ = ["DOWNGRADED", "FEATURE", "IMPLICIT", "TransactionRequests"]
+__all__ = ["BLOCKING", "BUSY", "FEATURE", "IMPLICIT", "Patience", "TransactionRequests", "blocked"]
 
 R = TypeVar("R", bound="Response")
 
@@ -67,10 +74,73 @@ DOWNGRADED = frozenset({ConcurrentTransactionsError.code, UnsupportedVersionErro
 """The codes with which a downgraded cluster refuses the requests of level 2."""
 BLOCKING = frozenset({UnsupportedVersionError.code})
 """The codes after which a downgraded coordinator refuses all requests for the transactional id."""
+BUSY = frozenset({ConcurrentTransactionsError.code})
+"""The codes by which a coordinator says that an earlier change is still in progress."""
+UNENDED = BUSY | {TransactionAbortableError.code}
+"""The codes by which a coordinator says that it cannot abort the transaction now."""
 BLOCKED = (
-    "The cluster was downgraded to a level of transaction.version that cannot store the end of "
-    "this transaction. Restart the producer; the coordinator may refuse that until it has moved."
+    "The cluster was downgraded to a level of transaction.version that cannot store this "
+    "transaction. Restart the producer; the coordinator may refuse that until it has moved."
 )
+BUMPS_FROM = 3
+"""The first version of InitProducerId that increases the epoch of a known producer (KIP-360)."""
+
+
+def blocked(error: KafkaError) -> KafkaError:
+    """Return the error for a transaction that a downgraded coordinator refuses."""
+    raised = TransactionFailedError(
+        BLOCKED, api=error.api, broker=error.broker, topic_partition=error.topic_partition
+    )
+    raised.__cause__ = error
+    return raised
+
+
+def first_error(response: AddPartitionsToTxnResponse) -> KafkaError | None:
+    """Return the first error of a partition in a response."""
+    for topic in response.results_by_topic_v3_and_below:
+        for part in topic.results_by_partition:
+            if part.partition_error_code:
+                tp = TopicPartition(topic.name, part.partition_index)
+                api = "AddPartitionsToTxn"
+                return error_for(part.partition_error_code, api=api, topic_partition=tp)
+    return None
+
+
+def raise_if_blocked(transaction: CurrentTransaction, error: KafkaError) -> None:
+    """Raise the error for a coordinator that refuses a transaction since a downgrade."""
+    if transaction.refused and error.code in BUSY:
+        raise blocked(error) from error
+
+
+class Patience:
+    """The time for which a coordinator may answer that it cannot end a transaction."""
+
+    def __init__(self, limit_s: float, now: Callable[[], float]) -> None:
+        """`now()` returns the monotonic time."""
+        self._limit_s = limit_s
+        self._now = now
+        self._since: float | None = None
+        """The time of the first of these answers in a row."""
+
+    def met(self, error: KafkaError) -> None:
+        """Handle an error before a retry. Raise TransactionFailedError once the time is over.
+
+        While the coordinator cannot be reached, or is loading, the time does not count.
+        """
+        if error.code not in UNENDED:
+            self._since = None
+            return
+        now = self._now()
+        if self._since is None:
+            self._since = now
+        elif now - self._since >= self._limit_s:
+            raise TransactionFailedError(
+                f"For {now - self._since:.1f} s, the coordinator has answered {error.name} instead "
+                "of ending the transaction. Restart the producer; the coordinator may refuse that "
+                "until it has written the end of an earlier transaction, or has moved.",
+                api=error.api,
+                broker=error.broker,
+            ) from error
 
 
 class TransactionRequests:
@@ -81,6 +151,8 @@ class TransactionRequests:
         self._id = config.transactional_id
         self._timeout_ms = config.transaction_timeout_ms
         self._request_s = config.request_timeout_ms / 1000
+        longest_ms = max(config.transaction_timeout_ms, config.default_api_timeout_ms)
+        self._patience_s = longest_ms / 1000
         self._cluster = cluster
         self._target = Coordinator("transaction", self._id)
         self._level = 0
@@ -114,11 +186,15 @@ class TransactionRequests:
         """
         now = self._cluster.clock.monotonic()
         connection = self._connection()
-        if connection is None or now - self._level_read < older_than_s:
+        if now - self._level_read < older_than_s or (connection is None and older_than_s):
             return
         self._level_read = now
+        request = identifying_request()
         with contextlib.suppress(KafkaError):
-            request = identifying_request()
+            if connection is None:
+                # The levels are read when a connection is opened.
+                await self._send(request, Scope.TRANSACTION, self._request_s)
+                return
             response = await connection.send(request, timeout_s=self._request_s)
             if not response.error_code:
                 connection.broker.learn_levels(
@@ -137,21 +213,43 @@ class TransactionRequests:
 
     # -- the requests
 
-    async def initialize(self, identity: ProducerIdentity, timeout: float) -> ProducerIdentity:
+    def patience(self) -> Patience:
+        """Return a new limit for the time that the coordinator takes for an abort."""
+        return Patience(self._patience_s, self._cluster.clock.monotonic)
+
+    async def initialize(
+        self, identity: ProducerIdentity, timeout: float, patience: Patience | None = None
+    ) -> ProducerIdentity:
         """Return a producer id and epoch, which fence those that were returned before.
 
         `identity` is the current one, whose epoch is to be increased (KIP-360), or the default for
-        a producer that starts. `timeout` is in seconds.
+        a producer that starts. A coordinator before Kafka 2.5 increases the epoch, too, but does
+        not check the current one. `timeout` is in seconds.
         """
+        known = identity if self._checks_epochs() else ProducerIdentity()
         request = InitProducerIdRequest(
             transactional_id=self._id,
             transaction_timeout_ms=self._timeout_ms,
-            producer_id=identity.producer_id,
-            producer_epoch=identity.epoch,
+            producer_id=known.producer_id,
+            producer_epoch=known.epoch,
         )
-        answer = await self._send(request, Scope.INIT_PRODUCER_ID, timeout)
+
+        async def before_retry(error: KafkaError) -> None:
+            if patience is not None:
+                patience.met(error)
+
+        answer = await self._send(
+            request, Scope.INIT_PRODUCER_ID, timeout, before_retry=before_retry
+        )
         self._level_read = self._cluster.clock.monotonic()
         return ProducerIdentity(answer.producer_id, answer.producer_epoch)
+
+    def _checks_epochs(self) -> bool:
+        """Return whether InitProducerId may have the current producer id and epoch."""
+        connection = self._connection()
+        if connection is None:
+            return True
+        return connection.broker.version_of(InitProducerIdRequest) >= BUMPS_FROM
 
     async def end(
         self,
@@ -161,9 +259,11 @@ class TransactionRequests:
         commit: bool,
         timeout: float,
         earlier: KafkaError | None = None,
+        patience: Patience | None = None,
     ) -> ProducerIdentity:
         """End a transaction. Return the producer id and epoch of the next one.
 
+        Without a response, it is sent again until `timeout` (seconds) or `patience` is over.
         Afterwards, `transaction.undecided` says whether a commit may have been applied although
         this raises an error. `earlier` is the error of `commit_now`, which was the first attempt.
         """
@@ -179,6 +279,9 @@ class TransactionRequests:
             again = True
             if error.code in DOWNGRADED:
                 await self.lower_level(transaction)
+            raise_if_blocked(transaction, error)
+            if patience is not None:
+                patience.met(error)
 
         if commit:
             transaction.note_undecided()
@@ -194,8 +297,8 @@ class TransactionRequests:
         except KafkaError as error:
             if commit and not again and classify(error, Scope.TRANSACTION) in REFUSED:
                 transaction.note_decided()
-            if error.code in BLOCKING and await self.lower_level(transaction, older_than_s=0.0):
-                raise TransactionFailedError(BLOCKED, api=error.api, broker=error.broker) from error
+            if error.code in BLOCKING and await self.was_downgraded(transaction):
+                raise blocked(error) from error
             raise
         transaction.note_decided()
         return _following(answer, identity)
@@ -239,13 +342,23 @@ class TransactionRequests:
 
     async def lower_level(
         self, transaction: CurrentTransaction, *, older_than_s: float = DOWNGRADE_RECHECK_S
-    ) -> bool:
-        """Read the level again after a code of `DOWNGRADED`. Return whether it is lower now."""
-        before = transaction.level
-        if before >= IMPLICIT:
+    ) -> None:
+        """Read the level again after a code of `DOWNGRADED`."""
+        if transaction.level >= IMPLICIT:
             await self.refresh_level(older_than_s=older_than_s)
             transaction.lower_level(self.level)
-        return transaction.level < before
+
+    async def was_downgraded(
+        self, transaction: CurrentTransaction, part: TopicPartition | str | None = None
+    ) -> bool:
+        """Read the level again after a code of `BLOCKING`. Return whether it was lowered.
+
+        `part` is the partition or the group that the refused request would have added.
+        """
+        await self.lower_level(transaction, older_than_s=0.0)
+        if transaction.lowered:
+            transaction.note_refused(part)
+        return transaction.lowered
 
     async def add_partitions(
         self,
@@ -275,15 +388,38 @@ class TransactionRequests:
             check=check,
         )
 
-    async def add_group(self, group_id: str, identity: ProducerIdentity, timeout: float) -> None:
+    async def add_group(
+        self,
+        group_id: str,
+        transaction: CurrentTransaction,
+        identity: ProducerIdentity,
+        timeout: float,
+    ) -> None:
         """Add the offsets of a group to the open transaction, at levels 0 and 1."""
+
+        async def before_retry(error: KafkaError) -> None:
+            raise_if_blocked(transaction, error)
+
         request = AddOffsetsToTxnRequest(
             transactional_id=self._id,
             producer_id=identity.producer_id,
             producer_epoch=identity.epoch,
             group_id=group_id,
         )
-        await self._send(request, Scope.TRANSACTION, timeout)
+        await self._send(request, Scope.TRANSACTION, timeout, before_retry=before_retry)
+
+    async def abort_empty(
+        self, part: TopicPartition | str, identity: ProducerIdentity, timeout: float
+    ) -> None:
+        """Begin a transaction of level 0 with a partition or a group, and abort it."""
+        deadline = self._cluster.clock.monotonic() + timeout
+        transaction = CurrentTransaction(0, self._cluster.clock.monotonic())
+        if isinstance(part, TopicPartition):
+            await self.add_partitions([part], identity, timeout, first_error)
+        else:
+            await self.add_group(part, transaction, identity, timeout)
+        left = max(deadline - self._cluster.clock.monotonic(), 0.0)
+        await self.end(transaction, identity, commit=False, timeout=left)
 
     async def _send(
         self,

@@ -11,7 +11,12 @@ from collections.abc import Callable
 from enum import Enum
 from typing import NamedTuple
 
-from aiokclient.errors import IllegalStateError, KafkaError, TransactionAbortableError
+from aiokclient.errors import (
+    IllegalStateError,
+    KafkaError,
+    TransactionAbortableError,
+    TransactionFailedError,
+)
 from aiokclient.policy import Decision, Scope, as_transaction_error, classify
 from aiokclient.producer.transaction.states import (
     BROKEN,
@@ -23,6 +28,7 @@ from aiokclient.producer.transaction.states import (
     TransactionState,
     TransitionError,
 )
+from aiokclient.types import TopicPartition
 
 __all__ = [
     "CurrentTransaction",
@@ -66,7 +72,10 @@ class CurrentTransaction:
         "begun",
         "error",
         "level",
+        "lowered",
         "outcome",
+        "part",
+        "refused",
         "severity",
         "undecided",
         "written",
@@ -75,6 +84,12 @@ class CurrentTransaction:
     def __init__(self, level: int, begun: float | None) -> None:
         self.level = level
         """The level of `transaction.version` whose requests this transaction uses."""
+        self.lowered = False
+        """Whether the level was lowered, because the cluster was downgraded."""
+        self.refused = False
+        """Whether a request of a higher level was refused since the cluster was downgraded."""
+        self.part: TopicPartition | str | None = None
+        """The partition or the group that the refused request would have added."""
         self.begun = begun
         """The time at which it began, on the monotonic clock; None before the first transaction."""
         self.outcome: TransactionOutcome | None = None
@@ -120,7 +135,15 @@ class CurrentTransaction:
 
     def lower_level(self, level: int) -> None:
         """Use the requests of a lower level, because the cluster was downgraded."""
-        self.level = min(self.level, level)
+        if level < self.level:
+            self.level, self.lowered = level, True
+
+    def note_refused(self, part: TopicPartition | str | None) -> None:
+        """Store that the downgraded cluster has refused a request of a higher level.
+
+        `part` is the partition or the group that the request would have added.
+        """
+        self.refused, self.part = True, self.part or part
 
 
 class TransactionStatus:
@@ -209,8 +232,14 @@ class TransactionStatus:
             ).strip()
 
     def recover(self) -> None:
-        """Forget the fatal error, because the producer restarts."""
+        """Forget the fatal error, because the producer has restarted."""
         self.fatal = None
+
+    def not_restarted(self) -> None:
+        """Store that a restart failed or was cancelled, so that another one is needed."""
+        self.fatal = TransactionFailedError(
+            "The last restart() was not completed. Call restart() again."
+        )
 
     # -- calls of the application
 
@@ -221,10 +250,15 @@ class TransactionStatus:
         """
         if self.state in states:
             return
-        error = self.fatal or (self.current.error if self.state in BROKEN else None)
+        error = self.failure
         if error is not None:
             raise repeated(error)
         raise self.misuse(call)
+
+    @property
+    def failure(self) -> KafkaError | None:
+        """The error because of which the transaction cannot be continued, or None."""
+        return self.fatal or (self.current.error if self.state in BROKEN else None)
 
     def misuse(self, call: str) -> IllegalStateError:
         """Return the error for a call that the state does not allow."""

@@ -12,7 +12,7 @@ from aiokclient.background import ended, new_task
 from aiokclient.cluster.tracebacks import lets_go
 from aiokclient.errors import ClosedError, IllegalStateError, KafkaError
 from aiokclient.producer.transaction.offsets import Offsets
-from aiokclient.producer.transaction.states import BROKEN, TransactionState
+from aiokclient.producer.transaction.states import TransactionState
 from aiokclient.producer.transaction.status import CurrentTransaction, TransactionOutcome
 from aiokclient.types import GroupMetadata, Headers
 
@@ -219,10 +219,7 @@ class Transaction:
     @property
     def failure(self) -> KafkaError | None:
         """The error because of which this open transaction cannot be committed, or None."""
-        status = self._manager.status
-        if not self._is_current or status.state not in BROKEN:
-            return None
-        return status.fatal or status.current.error
+        return self._manager.status.failure if self._is_current else None
 
     # -- the end
 
