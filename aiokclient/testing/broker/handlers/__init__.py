@@ -49,6 +49,7 @@ _MODULES: Mapping[ApiKey, str] = {
     ApiKey.DELETE_GROUPS: "delete_groups",
     ApiKey.OFFSET_DELETE: "offset_delete",
     ApiKey.INCREMENTAL_ALTER_CONFIGS: "incremental_alter_configs",
+    ApiKey.UPDATE_FEATURES: "update_features",
     ApiKey.DESCRIBE_CLUSTER: "describe_cluster",
     ApiKey.DESCRIBE_PRODUCERS: "describe_producers",
     ApiKey.DESCRIBE_TRANSACTIONS: "describe_transactions",

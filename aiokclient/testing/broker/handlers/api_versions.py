@@ -7,18 +7,17 @@
   the cluster id and the node id, or neither. Only one of them is INVALID_REQUEST, and a different
   value is REBOOTSTRAP_REQUIRED. An error comes without APIs, and the connection stays open.
 * Features from version 3 on, as in Kafka 4.4: "metadata.version", "group.version" 1, the protocol
-  of KIP-848, and "transaction.version" 0 to 2 (KIP-890), whose level `set_transaction_version`
-  changes. Share groups, streams groups, and eligible leader replicas are not supported, so their
-  features are not announced. A feature whose lowest level is 0 is among the supported ones from
-  version 4 on, and among the finalized ones unless its level is 0. "group.resync" (level 1) is not
-  a feature of Kafka: with `EmbeddedCluster(resync=True)`, a leader may send new assignments within
-  a generation.
+  of KIP-848, and "transaction.version" 0 to 2 (KIP-890), whose level `set_transaction_version` and
+  UpdateFeatures change. Share groups, streams groups, and eligible leader replicas are not
+  supported, so their features are not announced. A feature whose lowest level is 0 is among the
+  supported ones from version 4 on, and among the finalized ones unless its level is 0.
+  "group.resync" (level 1) is not a feature of Kafka: with `EmbeddedCluster(resync=True)`, a leader
+  may send new assignments within a generation.
 """
 
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
 from aiokclient.protocol import ApiKey
 from aiokclient.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
@@ -29,26 +28,12 @@ from aiokclient.protocol.messages.api_versions import (
 )
 from aiokclient.testing.broker.call import Call, Reply
 from aiokclient.testing.broker.codes import Code
-from aiokclient.testing.broker.groups.coordinator import groups_of
-from aiokclient.testing.broker.transactions.coordinator import transactions_of
+from aiokclient.testing.broker.features import Feature, features_of
 
-RESYNC = "group.resync"
-TRANSACTIONS = "transaction.version"
 _LEVEL_0 = 4
 """The first version in which the lowest supported level of a feature may be 0."""
 
 
-class Feature(NamedTuple):
-    """A feature: the supported levels, and the finalized one."""
-
-    name: str
-    lowest: int
-    highest: int
-    level: int
-
-
-_KAFKA = (Feature("metadata.version", 7, 33, 33), Feature("group.version", 0, 1, 1))
-_RESYNC = Feature(RESYNC, 1, 1, 1)
 _FEATURES = 3
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
@@ -70,22 +55,11 @@ def handle(call: Call) -> Reply:
         ],
     )
     if call.version >= _FEATURES:
-        _add_features(answer, _features(call), call.cluster.features_epoch)
+        _add_features(answer, features_of(call), call.cluster.features_epoch)
         if call.version < _LEVEL_0:
             supported = answer.supported_features
             answer.supported_features = [each for each in supported if each.min_version > 0]
     return answer
-
-
-def _features(call: Call) -> list[Feature]:
-    """Return the features of the cluster, as far as their requests are announced."""
-    level = transactions_of(call.cluster).level
-    features = [*_KAFKA, Feature(TRANSACTIONS, 0, 2, level)]
-    if ApiKey.CONSUMER_GROUP_HEARTBEAT not in call.cluster.versions.of(call.broker.node_id):
-        features = [each for each in features if each.name != "group.version"]
-    if groups_of(call.cluster).resync:
-        features.append(_RESYNC)
-    return features
 
 
 def _add_features(answer: ApiVersionsResponse, features: list[Feature], epoch: int) -> None:

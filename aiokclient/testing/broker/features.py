@@ -1,0 +1,39 @@
+"""The features of a cluster (KIP-584): what it supports, and the finalized levels."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from aiokclient.protocol import ApiKey
+from aiokclient.testing.broker.groups.coordinator import groups_of
+from aiokclient.testing.broker.transactions.coordinator import transactions_of
+
+if TYPE_CHECKING:
+    from aiokclient.testing.broker.call import Call
+
+RESYNC = "group.resync"
+TRANSACTIONS = "transaction.version"
+
+
+class Feature(NamedTuple):
+    """A feature: the supported levels, and the finalized one."""
+
+    name: str
+    lowest: int
+    highest: int
+    level: int
+
+
+_KAFKA = (Feature("metadata.version", 7, 33, 33), Feature("group.version", 0, 1, 1))
+_RESYNC = Feature(RESYNC, 1, 1, 1)
+
+
+def features_of(call: Call) -> list[Feature]:
+    """Return the features of the cluster, as far as their requests are announced."""
+    level = transactions_of(call.cluster).level
+    features = [*_KAFKA, Feature(TRANSACTIONS, 0, 2, level)]
+    if ApiKey.CONSUMER_GROUP_HEARTBEAT not in call.cluster.versions.of(call.broker.node_id):
+        features = [each for each in features if each.name != "group.version"]
+    if groups_of(call.cluster).resync:
+        features.append(_RESYNC)
+    return features

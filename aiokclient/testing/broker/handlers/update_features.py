@@ -1,0 +1,67 @@
+"""UpdateFeatures 0 to 2: change the finalized levels of features (KIP-584).
+
+Any broker answers. Either all changes are made, or none.
+
+* A feature that the cluster does not have, a level that it does not support, an unknown kind of
+  update, a lower level with the kind "upgrade", and a higher level with another one are
+  INVALID_UPDATE_VERSION. A feature that is named twice counts once, with its last level.
+* An error is that of the whole response. Up to version 1, a response without an error has a result
+  for each feature.
+* In version 0, every update is an upgrade: `allow_downgrade` is ignored.
+* Only the level of "transaction.version" can be changed. To change that of another feature is
+  INVALID_UPDATE_VERSION, where Kafka may allow it.
+"""
+
+from __future__ import annotations
+
+from aiokclient.protocol.messages import UpdateFeaturesRequest, UpdateFeaturesResponse
+from aiokclient.protocol.messages.update_features import FeatureUpdateKey, UpdatableFeatureResult
+from aiokclient.testing.broker.call import Call, Reply
+from aiokclient.testing.broker.codes import Code, Refused
+from aiokclient.testing.broker.features import TRANSACTIONS, Feature, features_of
+from aiokclient.testing.broker.transactions.coordinator import transactions_of
+
+_NO_RESULTS = 2
+_UPGRADE, _SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE = 1, 2, 3
+
+
+def handle(call: Call) -> Reply:
+    request: UpdateFeaturesRequest = call.request
+    updates = {each.feature: each for each in request.feature_updates}
+    code, message = call.refused(), ""
+    if not code:
+        known = {each.name: each for each in features_of(call)}
+        try:
+            for update in updates.values():
+                _check(known.get(update.feature), update)
+        except Refused as refused:
+            code, message = refused.code, refused.message
+    if not code and not request.validate_only and TRANSACTIONS in updates:
+        transactions_of(call.cluster).set_level(updates[TRANSACTIONS].max_version_level)
+    if code:
+        return UpdateFeaturesResponse(error_code=code, error_message=message)
+    if call.version >= _NO_RESULTS:
+        return UpdateFeaturesResponse()
+    return UpdateFeaturesResponse(
+        results=[UpdatableFeatureResult(feature=name) for name in updates]
+    )
+
+
+def _check(feature: Feature | None, update: FeatureUpdateKey) -> None:
+    """Raise Refused unless a feature can have the requested level."""
+    kind, level = update.upgrade_type, update.max_version_level
+    if kind not in (_UPGRADE, _SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE):
+        raise _refusal(update, "The kind of update is unknown.")
+    if feature is None or not feature.lowest <= level <= feature.highest:
+        raise _refusal(update, "The brokers do not support it.")
+    if level < feature.level and kind == _UPGRADE:
+        raise _refusal(update, "The level would be lower.")
+    if level > feature.level and kind != _UPGRADE:
+        raise _refusal(update, "The level would be higher.")
+    if level != feature.level and feature.name != TRANSACTIONS:
+        raise _refusal(update, "The embedded cluster cannot change it.")
+
+
+def _refusal(update: FeatureUpdateKey, why: str) -> Refused:
+    text = f"Level {update.max_version_level} of {update.feature!r} is not possible. {why}"
+    return Refused(Code.INVALID_UPDATE_VERSION, text)
