@@ -188,7 +188,8 @@ class World:
 
 def in_virtual_time(scenario, delay_ms=1000, *, seed=5, brokers=2, **options):
     """Run `scenario(world)`; the first rebalance waits for `delay_ms`."""
-    options["configs"] = {"group.initial.rebalance.delay.ms": delay_ms}
+    delay = {"group.initial.rebalance.delay.ms": delay_ms}
+    options["configs"] = {**delay, **options.get("configs", {})}
     options["brokers"] = brokers
 
     async def main(sim):

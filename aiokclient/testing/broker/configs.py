@@ -243,6 +243,7 @@ BROKER_OPTIONS: Mapping[str, BrokerOption] = {
     "offsets.topic.num.partitions": _fixed(_int(50, 1)),
     "producer.id.expiration.ms": _int(86_400_000, 1),
     "transaction.max.timeout.ms": _fixed(_int(900_000, 1)),
+    "transactional.id.expiration.ms": _fixed(_int(604_800_000, 1)),
 }
 
 # The options of one group that uses the consumer protocol.

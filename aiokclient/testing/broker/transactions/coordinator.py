@@ -7,6 +7,9 @@ transaction, and writes the markers of one that was ending.
 Markers are written after the response to EndTxn, in the next iteration of the event loop. A marker
 waits while its partition has no running leader or too few in-sync replicas, while the coordinator
 of a group is loading, and while a test holds markers.
+
+A transactional id that was not used for `transactional.id.expiration.ms` is forgotten. Kafka looks
+for such ids once an hour. Here, they are forgotten at the next request or call that concerns them.
 """
 
 from __future__ import annotations
@@ -71,11 +74,13 @@ class TransactionCoordinator:
         return self._next_producer_id - 1
 
     def find(self, transactional_id: str) -> TransactionMetadata | None:
+        self._forget_expired(transactional_id)
         return self._transactions.get(transactional_id)
 
     def on(self, broker: Node) -> list[TransactionMetadata]:
         """Return the transactional ids that a broker has loaded."""
         self.settle()
+        self._forget_expired(*self._transactions)
         return [each for each in self if each.node == broker.node_id]
 
     def is_loading(self, broker: Node) -> bool:
@@ -84,6 +89,7 @@ class TransactionCoordinator:
 
     def view(self) -> dict[str, TransactionView]:
         """Return a copy of the current states."""
+        self._forget_expired(*self._transactions)
         return {
             each.transactional_id: TransactionView(
                 each.transactional_id,
@@ -107,6 +113,7 @@ class TransactionCoordinator:
             raise Refused(Code.NOT_COORDINATOR, "Another broker is the coordinator.")
         if transactional_id in self._loading:
             raise Refused(Code.COORDINATOR_LOAD_IN_PROGRESS, "The coordinator is loading.")
+        self._forget_expired(transactional_id)
 
     def init(
         self,
@@ -216,6 +223,16 @@ class TransactionCoordinator:
         """Forget a transactional id as if it had not been used for long. Raises Refused."""
         self._transactions[transactional_id].expire()
         del self._transactions[transactional_id]
+
+    def _forget_expired(self, *transactional_ids: str) -> None:
+        """Forget those of these ids that were not used for long."""
+        unused_ms = self._cluster.configs.number("transactional.id.expiration.ms")
+        for transactional_id in transactional_ids:
+            found = self._transactions.get(transactional_id)
+            if found is None or found.updated_ms < 0 or not found.idle:
+                continue
+            if self._now() - found.updated_ms >= unused_ms:
+                self.expire(transactional_id)
 
     def set_level(self, level: int) -> None:
         """Change the level of transaction.version."""

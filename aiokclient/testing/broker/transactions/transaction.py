@@ -87,6 +87,11 @@ class TransactionMetadata:
         return self._blocked or self.state in ENDING
 
     @property
+    def idle(self) -> bool:
+        """Whether no transaction is open or ends, so that the transactional id can expire."""
+        return not self.busy and self.state is not CoordinatorTransactionState.ONGOING
+
+    @property
     def commits(self) -> bool:
         """Whether the transaction that ends commits."""
         return self.state is CoordinatorTransactionState.PREPARE_COMMIT

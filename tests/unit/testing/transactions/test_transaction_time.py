@@ -13,6 +13,7 @@ from aiokclient.protocol.messages.add_partitions_to_txn import (
 )
 
 TIMEOUT_MS = 7_500
+EXPIRATION_S = 5.0
 
 
 class Producer:
@@ -106,3 +107,28 @@ def test_a_seed_determines_the_transactions():
         return producer.view, await producer.init(), producer.view
 
     assert in_virtual_time(scenario) == in_virtual_time(scenario)
+
+
+def test_an_unused_transactional_id_expires_and_an_open_one_does_not():
+    async def scenario(world):
+        producer = await Producer(world).connect()
+        seen = [await producer.init()]
+        await asyncio.sleep(EXPIRATION_S - 1)
+        seen += [await producer.add(), "t" in world.cluster.transactions]
+        await asyncio.sleep(TIMEOUT_MS / 1000 - 1)
+        seen.append(producer.view.state)
+        await asyncio.sleep(2)
+        seen.append(producer.view.state)
+        await asyncio.sleep(EXPIRATION_S - 2)
+        seen.append("t" in world.cluster.transactions)
+        await asyncio.sleep(2)
+        seen += ["t" in world.cluster.transactions, await producer.add()]
+        first = producer.pid
+        seen += [await producer.init(), producer.pid > first, producer.epoch, await producer.add()]
+        return seen
+
+    configs = {"transactional.id.expiration.ms": int(EXPIRATION_S * 1000)}
+    assert in_virtual_time(scenario, configs=configs) == [
+        *("ok", "ok", True, "Ongoing", "CompleteAbort", True, False),
+        *("INVALID_PRODUCER_ID_MAPPING", "ok", True, 0, "ok"),
+    ]
