@@ -189,7 +189,7 @@ class TransformStream(Generic[K, V]):
             return
         if transaction.outcome is TransactionOutcome.COMMITTED:
             transaction.committed()
-        else:
+        elif not transaction.was_aborted:
             await self._producer.commit_transaction()
         self._transaction = None
         self._retry.succeeded()

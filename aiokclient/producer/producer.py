@@ -340,6 +340,7 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         manager = self._transactions("commit_transaction()")
         last, seconds = self._last_transaction, None if timeout is None else self._seconds(timeout)
         if last is None:
+            manager.require_open("commit_transaction()")
             raise manager.status.misuse("commit_transaction()")
         try:
             await manager.commit(seconds, last._last_offsets)

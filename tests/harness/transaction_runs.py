@@ -73,6 +73,7 @@ class Run:
             records = [record async for record in consumer.until_end()]
         seen: dict[int, list[bytes]] = {partition: [] for partition in PARTITIONS}
         for record in records:
+            assert record.value is not None
             seen[record.partition].append(record.value)
         assert seen == self.expected
         assert (None if stored is None else stored.offset) == self.offset

@@ -166,6 +166,7 @@ class TransactionManager:
             await self._level_check.prepare_restart(timeout)
             identity = await self._requests.initialize(ProducerIdentity(), self._left(deadline))
         except BaseException:
+            self.status.not_restarted()
             self.status.step(_E.NOT_INITIALIZED)
             raise
         self.status.adopt(identity)
@@ -183,7 +184,11 @@ class TransactionManager:
         self._drain.restart()
         if self._ending is not None and not self._ending.over:
             self._ending.cancel(abortable("The producer was restarted."))
-        await self._settle_before_restart(current, deadline)
+        try:
+            await self._settle_before_restart(current, deadline)
+        except asyncio.CancelledError:
+            status.interrupt_restart()
+            raise
         status.step(_E.INITIALIZE)
         self._drain.restart()
         self._retrieve()
@@ -216,11 +221,8 @@ class TransactionManager:
         status = self.status
         if not self._started.is_set():
             await self._wait_for_start()
-        if status.state is _S.ABORTING and not await self._required_ending().wait(self._default_s):
-            raise abortable(
-                "The coordinator did not answer the abort of the previous transaction within "
-                f"{self._default_s:.1f} s."
-            )
+        if status.state is _S.ABORTING or self._commit_abandoned:
+            await self._await_previous()
         if status.state is _S.ABORTABLE_ERROR:
             raise status.misuse("begin_transaction()")
         status.require(_S.READY, call="begin_transaction()")
@@ -254,6 +256,24 @@ class TransactionManager:
                 "The producer has not started yet: no coordinator has answered within "
                 f"{self._default_s:.1f} s."
             ) from None
+
+    @property
+    def _commit_abandoned(self) -> bool:
+        """Whether a commit is in progress whose caller was cancelled and did not see its end."""
+        ending = self._ending
+        return self.status.state is _S.COMMITTING and ending is not None and ending.abandoned
+
+    async def _await_previous(self) -> None:
+        """Wait for the end of the previous transaction. Raise the error of an abandoned commit."""
+        ending, abandoned = self._required_ending(), self._commit_abandoned
+        if not await ending.wait(self._default_s):
+            what = "commit" if abandoned else "abort"
+            raise abortable(
+                f"The coordinator did not answer the {what} of the previous transaction within "
+                f"{self._default_s:.1f} s."
+            )
+        if abandoned:
+            await ending.result(0.0)
 
     def require_open(self, call: str) -> None:
         """Raise the error for a call that needs an open transaction, if there is none."""
@@ -379,13 +399,16 @@ class TransactionManager:
         status = self.status
         if status.state is _S.READY and status.current.outcome is TransactionOutcome.ABORTED:
             return
+        timeout_s = self._default_s if timeout is None else timeout
+        if self._commit_abandoned and not await self._required_ending().wait(timeout_s):
+            return
         if status.state is not _S.ABORTING:
             status.require(_S.IN_TRANSACTION, _S.ABORTABLE_ERROR, call="abort_transaction()")
             status.step(_E.ABORT)
             self._ending = Operation()
             self._spawn("abort", self._ending, self._abort, accept_commit)
         operation = self._required_ending()
-        if await operation.wait(self._default_s if timeout is None else timeout):
+        if await operation.wait(timeout_s):
             await operation.result(0.0)
         else:
             status.current.end(TransactionOutcome.UNKNOWN)

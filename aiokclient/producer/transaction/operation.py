@@ -16,11 +16,13 @@ __all__ = ["Operation"]
 class Operation:
     """A commit or an abort in progress, which a background task or callbacks carry out."""
 
-    __slots__ = ("_done", "_scope", "_waiters")
+    __slots__ = ("_done", "_scope", "_waiters", "abandoned")
 
     def __init__(self) -> None:
         self._done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._scope: anyio.CancelScope | None = None
+        self.abandoned = False
+        """Whether a caller of `result` was cancelled and stopped waiting before the end."""
         self._waiters: dict[asyncio.Future[None], None] = {}
         """A future for each caller of `result`: with `asyncio.wait`, the caller would continue one
         iteration of the event loop later."""
@@ -89,7 +91,10 @@ class Operation:
             try:
                 await waiter
             except asyncio.CancelledError:
-                await ended(self._done, at_most=shielded_s)
+                try:
+                    await ended(self._done, at_most=shielded_s)
+                finally:
+                    self.abandoned = not self.over
                 raise
             finally:
                 del self._waiters[waiter]

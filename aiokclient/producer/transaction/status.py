@@ -241,6 +241,12 @@ class TransactionStatus:
             "The last restart() was not completed. Call restart() again."
         )
 
+    def interrupt_restart(self) -> None:
+        """Handle that a restart was cancelled before it sent InitProducerId."""
+        self.not_restarted()
+        if self.state is not TransactionState.UNINITIALIZED:
+            self.step(TransactionEvent.FAILED_FATAL)
+
     # -- calls of the application
 
     def require(self, *states: TransactionState, call: str) -> None:

@@ -221,6 +221,12 @@ class Transaction:
         """The error because of which this open transaction cannot be committed, or None."""
         return self._manager.status.failure if self._is_current else None
 
+    @property
+    def was_aborted(self) -> bool:
+        """Whether the transaction was aborted, and the producer can begin another one."""
+        usable = self._manager.status.state is TransactionState.READY
+        return usable and self.outcome is TransactionOutcome.ABORTED
+
     # -- the end
 
     @property
