@@ -21,12 +21,11 @@ from typing import Any
 
 import pytest
 from kafka_harness import KafkaCluster
+from transaction_levels import set_level
 from word_count_process import POINTS
 
 import aiokclient
-from aiokclient import Broker, Client, Consumer, Controller, Producer, TopicPartition
-from aiokclient.protocol import messages
-from aiokclient.protocol.messages.update_features import FeatureUpdateKey
+from aiokclient import Client, Consumer, Producer, TopicPartition
 
 PROGRAM = Path(__file__).resolve().parents[2] / "harness" / "word_count_process.py"
 IN_SYNC = {"min.insync.replicas": 2}
@@ -189,23 +188,6 @@ class Site:
             return await self.coordinator("group", self.group)
         topic = self.random.choice([self.source, self.output])
         return self.kafka.leader(topic, self.random.randrange(PARTITIONS))
-
-
-async def set_level(kafka: KafkaCluster, level: int) -> None:
-    """Change the level of transaction.version, and wait until all brokers announce it."""
-    name = "transaction.version"
-    change = FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=1 if level else 3)
-    asked = messages.ApiVersionsRequest(client_software_name="test", client_software_version="1")
-    async with Client(bootstrap_servers=kafka.bootstrap) as client, asyncio.timeout(DEADLINE):
-        request = messages.UpdateFeaturesRequest(timeout_ms=10_000, feature_updates=[change])
-        response = await client.request(request, Controller())
-        assert response.error_code == 0, response
-        for node in (1, 2, 3):
-            announced = -1
-            while announced != level:
-                versions = await client.request(asked, Broker(node))
-                levels = {each.name: each.max_version_level for each in versions.finalized_features}
-                announced = levels.get(name, 0)
 
 
 @pytest.fixture(params=[2, 0])
