@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 import anyio
 
+TWICE = "asyncio, twice"
+
 
 class Interrupted(NamedTuple):
     """The result of a call: its suspensions, whether it was cancelled, and its error, if any."""
@@ -45,8 +47,9 @@ async def interrupt(
 ) -> Interrupted:
     """Run the call and cancel it after a number of suspensions, or of seconds from its start.
 
-    With ``way`` "asyncio" the call's task is cancelled once; with "anyio" its scope is, which
-    repeats the cancellation of whatever waits in it. Returns when the call has ended, in any way.
+    With ``way`` "asyncio" the call's task is cancelled once; with "asyncio, twice" it is cancelled
+    again at the next suspension; with "anyio" its scope is, which repeats the cancellation of
+    whatever waits in it. Returns when the call has ended, in any way.
     """
     loop, count = asyncio.get_running_loop(), 0
     scope = anyio.CancelScope()
@@ -54,7 +57,7 @@ async def interrupt(
     def suspended() -> None:
         nonlocal count
         count += 1
-        if count == suspension:
+        if count == suspension or (way == TWICE and suspension and count == suspension + 1):
             loop.call_soon(lambda: cancel())  # With eager tasks, it is set only afterwards.
 
     async def run() -> None:
@@ -62,7 +65,7 @@ async def interrupt(
             await watched(call, suspended)
 
     task = loop.create_task(run())
-    cancel: Callable[[], object] = task.cancel if way == "asyncio" else scope.cancel
+    cancel: Callable[[], object] = scope.cancel if way == "anyio" else task.cancel
     timer = None if moment is None else loop.call_later(moment, cancel)
     await asyncio.wait([task])
     if timer is not None:

@@ -1,23 +1,32 @@
 """Every call about transactions is cancelled at each suspension.
 
 Afterwards, readers of committed data see all or nothing of the transaction, as its outcome says,
-and a next transaction commits. The tests print the number of suspensions of each call.
+and a next transaction commits. The tests print the number of suspensions of each call. Those of a
+wait that follows a cancellation are cancelled, too, by anyio and by a second cancellation.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, NamedTuple
 
 import pytest
-from interrupt import Interrupted, interrupt
+from interrupt import TWICE, Interrupted, interrupt
 from world import World, simulate
 
 from aiokclient import GroupMetadata, State, TopicPartition, TransactionOutcome
-from aiokclient.errors import ApplicationRecoverableError, IllegalStateError, KafkaError
+from aiokclient.errors import (
+    ApplicationRecoverableError,
+    IllegalStateError,
+    KafkaError,
+    ProducerFencedError,
+    TransactionAbortableError,
+)
 from aiokclient.patterns import transform
+from aiokclient.protocol import ApiKey
 from aiokclient.testing.simulation.network import Weather
 
 COMMITTED, ABORTED, UNKNOWN = TransactionOutcome
@@ -28,6 +37,8 @@ MEMBER = GroupMetadata("g")
 FIRST, NEXT = [b"first 0", b"first 1"], [b"next 0", b"next 1"]
 INPUTS = [b"input %d" % number for number in range(6)]
 OPTIONS: dict[str, Any] = {"transactional_id": "t-1", "linger_ms": 5}
+READER: dict[str, Any] = {"group_id": "g", "enable_auto_commit": False}
+WAYS = ("asyncio", TWICE, "anyio")
 
 
 class Case(NamedTuple):
@@ -37,6 +48,8 @@ class Case(NamedTuple):
     call: Callable[[World, Any], Coroutine[Any, Any, Any]]
     outcomes: frozenset[TransactionOutcome | None]
     """The outcomes of the first transaction that a cancellation may lead to."""
+    raises: type[KafkaError] | None = None
+    """The error of the call if it is not cancelled."""
 
 
 # -- prepared producers
@@ -75,6 +88,26 @@ async def aborting(world: World) -> Any:
     return producer
 
 
+async def unanswered(world: World) -> Any:
+    """Return a producer with a commit that was applied, but whose response was lost."""
+    producer = await sent(world)
+    with world.cluster.drop(ApiKey.END_TXN, when="after"), pytest.raises(TransactionAbortableError):
+        await producer.commit_transaction(timeout=0.5)
+    assert producer.last_transaction.outcome is UNKNOWN
+    return producer
+
+
+async def beside_a_reader(world: World) -> Any:
+    """Return a producer, and a consumer with all partitions that has read nothing, as one."""
+    world.cluster.produce("in", INPUTS)
+    producer = await started(world)
+    producer.reader = world.consumer("in", **READER)
+    await producer.reader.start()
+    while not producer.reader.assignment():
+        assert not await producer.reader.poll(timeout=0.01, max_records=0)
+    return producer
+
+
 # -- calls under test
 
 
@@ -94,6 +127,31 @@ async def failing_context(world: World, producer: Any) -> None:
             raise ZeroDivisionError
 
 
+async def refused_context(world: World, producer: Any) -> None:
+    """Leave a transaction whose commit is refused, so that it is aborted."""
+    with (
+        contextlib.suppress(TransactionAbortableError),
+        world.cluster.fail(ApiKey.END_TXN, TransactionAbortableError, times=1),
+    ):
+        await context(world, producer)
+
+
+async def reading_context(world: World, producer: Any, fail: bool = False) -> None:
+    async with producer.transaction() as tx:
+        tx.add(producer.reader)
+        records = await producer.reader.poll(timeout=10, max_records=1)
+        assert [record.value for record in records] == INPUTS[:1]
+        for tp, value in zip(TPS, FIRST, strict=True):
+            tx.send("t", value, partition=tp.partition)
+        if fail:
+            raise ZeroDivisionError
+
+
+async def failing_reading_context(world: World, producer: Any) -> None:
+    with contextlib.suppress(ZeroDivisionError):
+        await reading_context(world, producer, fail=True)
+
+
 def on(method: str, *arguments: Any) -> Callable[[World, Any], Coroutine[Any, Any, Any]]:
     return lambda world, made: getattr(made, method)(*arguments)
 
@@ -109,7 +167,24 @@ CASES = {
     "restart": Case(sent, on("restart"), frozenset({ABORTED})),
     "async with transaction()": Case(started, context, frozenset({None, ABORTED, COMMITTED})),
     "async with that fails": Case(started, failing_context, frozenset({None, ABORTED})),
+    "async with whose commit fails": Case(started, refused_context, frozenset({None, ABORTED})),
+    "async with that reads": Case(
+        beside_a_reader, reading_context, frozenset({None, ABORTED, COMMITTED})
+    ),
+    "async with that reads and fails": Case(
+        beside_a_reader, failing_reading_context, frozenset({None, ABORTED})
+    ),
+    "abort after a commit without a response": Case(
+        unanswered,
+        on("abort_transaction"),
+        frozenset({COMMITTED}),
+        ApplicationRecoverableError,
+    ),
+    "restart after a commit without a response": Case(
+        unanswered, on("restart"), frozenset({COMMITTED})
+    ),
 }
+RESTARTED = {CASES["restart"], CASES["restart after a commit without a response"]}
 
 
 # -- checks after the call
@@ -119,7 +194,7 @@ async def make_usable(producer: Any, case: Case) -> None:
     """Make the producer ready for a transaction, as a program does after a cancellation."""
     if producer.state is State.NEW:
         await producer.start()
-    if case is CASES["restart"]:
+    if case in RESTARTED:
         await producer.restart()
     try:
         await producer.abort_transaction()
@@ -161,10 +236,27 @@ async def scenario(world: World, case: Case, way: str, when: dict[str, Any]) -> 
     await commits_next(producer)
     await producer.close()
     whole = outcome is COMMITTED
+    if hasattr(producer, "reader"):
+        async with producer.reader as reader:
+            (record,) = await reader.poll(timeout=10, max_records=1)
+            assert record.offset == (1 if whole else 0)
     assert sorted(await read(world, *TPS)) == sorted([*FIRST, *NEXT] if whole else NEXT)
     assert await stored_offset(world) == (1 if whole else None)
-    assert interrupted.error is None
+    if interrupted.cancelled or case.raises is None:
+        assert interrupted.error is None
+    else:
+        assert isinstance(interrupted.error, case.raises)
     return interrupted
+
+
+def cancel_each(run: Callable[[int], Interrupted]) -> int:
+    """Run a call for each of its suspensions, and return their number."""
+    for n in itertools.count(1):
+        outcome = run(n)
+        if outcome.suspensions < n:
+            return outcome.suspensions
+        assert outcome.cancelled, f"The cancellation at suspension {n} was lost."
+    raise AssertionError
 
 
 def run(case: Case, way: str, level: int, **when: Any) -> Interrupted:
@@ -178,20 +270,15 @@ def run(case: Case, way: str, level: int, **when: Any) -> Interrupted:
 
 @pytest.mark.fault(35)
 @pytest.mark.parametrize("level", [0, 2])
-@pytest.mark.parametrize("way", ["asyncio", "anyio"])
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", CASES)
 def test_transactions_are_whole_after_a_cancellation_at_each_suspension(
     name: str, way: str, level: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    most = 0
-    for n in range(1, 1_000):
-        outcome = run(CASES[name], way, level, suspension=n)
-        most = max(most, outcome.suspensions)
-        if not outcome.cancelled:
-            break
+    count = cancel_each(lambda n: run(CASES[name], way, level, suspension=n))
     with capsys.disabled():
-        sys.stdout.write(f"\n{name}: {most} suspensions, each cancelled by {way} at level {level} ")
-    assert most > 0
+        sys.stdout.write(f"\n{name}: {count} suspensions, each cancelled by {way}, level {level} ")
+    assert count > 0
 
 
 MOMENTS = 25
@@ -215,18 +302,25 @@ def test_transactions_are_whole_after_a_cancellation_at_many_moments(
 # -- transform
 
 
-async def transformed(world: World, way: str, suspension: int) -> Interrupted:
+FAULTS: dict[str, type[KafkaError] | None] = {
+    "without a fault": None,
+    "and an abort": TransactionAbortableError,
+    "and a restart": ProducerFencedError,
+}
+
+
+async def transformed(
+    world: World, way: str, fault: type[KafkaError] | None, suspension: int
+) -> Interrupted:
     """Cancel `transform` at a suspension, and process what is left with another one."""
-    if not world.cluster.records("in"):
-        world.cluster.produce("in", INPUTS)
+    world.cluster.produce("in", INPUTS)
     seen = 0
 
     async def work() -> None:
         nonlocal seen
-        options: dict[str, Any] = {"group_id": "g", "enable_auto_commit": False}
         async with (
-            world.producer(**OPTIONS) as producer,
-            world.consumer("in", **options) as consumer,
+            world.producer(**OPTIONS, transaction_timeout_ms=5000) as producer,
+            world.consumer("in", **READER) as consumer,
             transform(consumer, producer, max_records=2) as stream,
         ):
             async for batch in stream:
@@ -236,33 +330,36 @@ async def transformed(world: World, way: str, suspension: int) -> Interrupted:
                 if batch.records[-1].offset == len(INPUTS) - 1:
                     consumer.stop()
 
-    interrupted = await interrupt(work(), way=way, suspension=suspension)
+    with contextlib.ExitStack() as stack:
+        if fault is not None:
+            stack.enter_context(world.cluster.fail(ApiKey.END_TXN, fault, times=1))
+        interrupted = await interrupt(work(), way=way, suspension=suspension)
     if await stored_offset(world) != len(INPUTS):
         await work()
     assert seen >= len(INPUTS)
     assert await read(world, TPS[0]) == INPUTS
     assert await stored_offset(world) == len(INPUTS)
-    assert interrupted.error is None or not isinstance(interrupted.error, KafkaError)
+    assert interrupted.error is None
     return interrupted
 
 
 @pytest.mark.fault(35)
 @pytest.mark.parametrize("level", [0, 2])
-@pytest.mark.parametrize("way", ["asyncio", "anyio"])
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("fault", FAULTS)
 def test_transform_counts_each_record_once_after_a_cancellation_at_each_suspension(
-    way: str, level: int, capsys: pytest.CaptureFixture[str]
+    fault: str, way: str, level: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    most = 0
-    for n in range(1, 1_000):
-        outcome = simulate(
-            lambda world, n=n: transformed(world, way, n),
+    count = cancel_each(
+        lambda n: simulate(
+            lambda world: transformed(world, way, FAULTS[fault], n),
             topics={"t": 2, "in": 1},
             transaction_version=level,
             weather=Weather(latency_s=(0.001, 0.01)),
         )
-        most = max(most, outcome.suspensions)
-        if not outcome.cancelled:
-            break
+    )
     with capsys.disabled():
-        sys.stdout.write(f"\ntransform: {most} suspensions, each cancelled by {way} at {level} ")
-    assert most > 10
+        sys.stdout.write(
+            f"\ntransform {fault}: {count} suspensions, each cancelled by {way}, level {level} "
+        )
+    assert count > 10
