@@ -35,7 +35,7 @@ from aiokclient.producer.transaction.level_check import LevelCheck
 from aiokclient.producer.transaction.offsets import Offsets, TransactionOffsets
 from aiokclient.producer.transaction.operation import Operation
 from aiokclient.producer.transaction.partitions import TransactionPartitions
-from aiokclient.producer.transaction.requests import IMPLICIT, TransactionRequests
+from aiokclient.producer.transaction.requests import IMPLICIT, Patience, TransactionRequests
 from aiokclient.producer.transaction.states import BROKEN, TransactionEvent, TransactionState
 from aiokclient.producer.transaction.status import (
     CurrentTransaction,
@@ -124,8 +124,12 @@ class TransactionManager:
         self._flush_s = config.delivery_timeout_ms / 1000 + FLUSH_GRACE_S
         self._shielded_s = config.transaction_timeout_ms / 1000
         self.postpone = self._level_check.postpone
+        self._offset_calls: set[asyncio.Future[None]] = set()
+        """The calls of `send_offsets` in progress. The end of the transaction waits for them."""
         self._ending: Operation | None = None
         """The commit or abort that began last."""
+        self._used_at_old_level = False
+        """Whether the last transaction was one of level 0 or 1, which keeps its epoch."""
         self._bump_needed = False
         """Whether the epoch must be increased before the next transaction (levels 0 and 1)."""
         self._cluster = cluster
@@ -171,7 +175,7 @@ class TransactionManager:
             raise
         self.status.adopt(identity)
         self._cluster_id = self._cluster.metadata.cluster_id
-        self._bump_needed = False
+        self._bump_needed = self._used_at_old_level = False
         self.status.recover()
         self.status.step(_E.INITIALIZED)
 
@@ -231,7 +235,26 @@ class TransactionManager:
         self._partitions.begin()
         self._offsets.begin()
         self._level_check.begin()
-        return status.begin(self._requests.level, self._clock.monotonic())
+        level = await self._next_level()
+        self._used_at_old_level = level < IMPLICIT
+        return status.begin(level, self._clock.monotonic())
+
+    async def _next_level(self) -> int:
+        """Return the level of the next transaction. After an upgrade, take a new epoch first.
+
+        Only the epoch tells transactions of level 2 apart: while the markers of the last one are
+        not written, they would end records with its epoch, too. Without a new epoch, the requests
+        of the old level are used, which the coordinator refuses until the markers are written.
+        """
+        level = self._requests.level
+        if level < IMPLICIT or not self._used_at_old_level:
+            return level
+        try:
+            identity = await self._requests.initialize(self.status.identity, self._default_s)
+        except KafkaError:
+            return IMPLICIT - 1
+        self.status.adopt(identity)
+        return level
 
     def cluster_replaced(self) -> None:
         """Fail the open transaction, because the cluster that has it cannot be reached any more.
@@ -283,6 +306,8 @@ class TransactionManager:
         """Add offsets to the open transaction. A cancellation makes it abortable."""
         self.require_open("send_offsets_to_transaction()")
         current = self.status.current
+        ended = asyncio.get_running_loop().create_future()
+        self._offset_calls.add(ended)
         try:
             await self._offsets.send(offsets, member, timeout)
         except KafkaError as error:
@@ -295,6 +320,9 @@ class TransactionManager:
                 current,
             )
             raise
+        finally:
+            self._offset_calls.discard(ended)
+            ended.set_result(None)
 
     # -- commit
 
@@ -308,12 +336,21 @@ class TransactionManager:
         now = self._clock.monotonic()
         commit = Commit(self.status.current, now, timeout, self._flush_s, last_offsets)
         self._ending = commit.operation
-        if self._bump_needed or self._requests.level_is_old or self._accumulator.undesignated:
+        if self._direct_is_possible():
+            self._direct.begin(commit)
+        else:
             self._accumulator.demand_all()
             self.go_on(commit)
-        else:
-            self._direct.begin(commit)
         await commit.operation.result(self._shielded_s)
+
+    def _direct_is_possible(self) -> bool:
+        """Return whether a commit may need no task."""
+        return not (
+            self._bump_needed
+            or self._offset_calls
+            or self._requests.level_is_old
+            or self._accumulator.undesignated
+        )
 
     def go_on(self, commit: Commit, earlier: KafkaError | None = None) -> None:
         """Do a commit, or what is left of it, in a task; see `CommitEnds`."""
@@ -376,10 +413,16 @@ class TransactionManager:
         try:
             async with asyncio.timeout(self._left(commit.deadline)):
                 await self._flush()
+                await self._await_offset_calls()
         except TimeoutError:
             waited_s = self._clock.monotonic() - commit.began
-            text = f"The records were not all acknowledged within {waited_s:.1f} s."
+            text = f"The records and offsets were not all acknowledged within {waited_s:.1f} s."
             self._failed(abortable(text), Scope.TRANSACTION, commit.current)
+
+    async def _await_offset_calls(self) -> None:
+        """Wait until no offsets are being sent, so that none arrive after the end."""
+        if self._offset_calls:
+            await asyncio.wait(self._offset_calls)
 
     def _raise_failure(self, current: CurrentTransaction) -> None:
         """Raise the most severe error of the transaction, if it has one."""
@@ -387,6 +430,11 @@ class TransactionManager:
         if error is not None:
             self._retrieve()
             raise repeated(error)
+
+    def _raise_fatal(self) -> None:
+        """Raise the error that made the producer unusable, if there is one."""
+        if self.status.fatal is not None:
+            raise repeated(self.status.fatal)
 
     # -- abort
 
@@ -416,7 +464,9 @@ class TransactionManager:
     async def _abort(self, accept_commit: bool) -> None:
         current, began = self.status.current, self._clock.monotonic()
         await self._drain.abort()
+        await self._await_offset_calls()
         self._retrieve()
+        self._raise_fatal()
         try:
             outcome, following = TransactionOutcome.ABORTED, self.status.identity
             if current.undecided:
@@ -428,35 +478,48 @@ class TransactionManager:
                 await self._requests.refresh_level()
         except KafkaError as error:
             raised = self._failed(error, Scope.TRANSACTION, current)
+            if self.status.state is _S.ABORTING:
+                self.status.step(_E.ABORT_REFUSED)
             raise raised from raised.__cause__
         if outcome is TransactionOutcome.COMMITTED and not accept_commit:
             current.end(outcome)
             self._count(outcome)
             text = "The abort found that the transaction had been committed. Do not repeat it."
             raise self.status.failed(TransactionFailedError(text), Scope.TRANSACTION)
+        self._raise_fatal()
         committed = outcome is TransactionOutcome.COMMITTED
         self._end(outcome, _E.COMMITTED if committed else _E.ABORTED)
         self._time("abort", began)
 
     async def _send_abort(self, current: CurrentTransaction) -> ProducerIdentity:
         """Send the abort until the coordinator has it, or refuses it."""
+        try:
+            return await self._until_ended(partial(self._send_end, current, False))
+        except KafkaError as error:
+            if error.code in NOT_OPEN and not (current.added or current.undecided):
+                return self.status.identity
+            raise
+
+    async def _send_end(
+        self, current: CurrentTransaction, commit: bool, patience: Patience
+    ) -> ProducerIdentity:
+        identity = self.status.identity
+        return await self._requests.end(
+            current, identity, commit=commit, timeout=math.inf, patience=patience
+        )
+
+    async def _until_ended(
+        self, send: Callable[[Patience], Awaitable[ProducerIdentity]]
+    ) -> ProducerIdentity:
+        """Send a request of an abort again after an error that asks for an abort, as this is."""
         patience = self._requests.patience()
         while True:
             try:
-                return await self._requests.end(
-                    current,
-                    self.status.identity,
-                    commit=False,
-                    timeout=math.inf,
-                    patience=patience,
-                )
+                return await send(patience)
             except KafkaError as error:
-                if error.code in NOT_OPEN and not (current.added or current.undecided):
-                    return self.status.identity
                 if classify(error, Scope.TRANSACTION) is not Decision.ABORT:
                     raise
                 patience.met(error)
-            # The error asks for an abort, which this is.
             await asyncio.sleep(RETRY_ABORT_S)
 
     async def _settle(
@@ -471,24 +534,26 @@ class TransactionManager:
         except KafkaError as error:
             if classify(error, Scope.TRANSACTION) is not Decision.RECOVER:
                 raise
-        following = await self._requests.end(
-            current,
-            self.status.identity,
-            commit=True,
-            timeout=math.inf,
-            patience=self._requests.patience(),
-        )
+        following = await self._until_ended(partial(self._send_end, current, True))
         return TransactionOutcome.COMMITTED, following
 
     # -- ends
 
     async def _bumped(self, following: ProducerIdentity) -> ProducerIdentity:
         """Return the identity of the next transaction, of which EndTxn returned `following`."""
-        if self._bump_needed and following == self.status.identity:
-            patience = self._requests.patience()
-            following = await self._requests.initialize(following, math.inf, patience)
+        if following == self.status.identity and self._needs_epoch():
+            initialize = partial(self._requests.initialize, following, math.inf)
+            following = await self._until_ended(initialize)
         self._bump_needed = False
         return following
+
+    def _needs_epoch(self) -> bool:
+        """Return whether the next transaction needs another epoch than the last one had.
+
+        At level 2, the coordinator increases it, unless it knew nothing of the transaction.
+        """
+        is_implicit = self.status.current.level >= IMPLICIT
+        return self._bump_needed or is_implicit or self._partitions.has_gap()
 
     def _end(self, outcome: TransactionOutcome, event: TransactionEvent) -> None:
         self._count(outcome)
@@ -563,10 +628,11 @@ class TransactionManager:
 
     async def close(self, timeout: float) -> None:
         """Abort the open transaction, because the producer is being closed."""
+        deadline = self._clock.monotonic() + timeout
         if self.status.state in (_S.COMMITTING, _S.ABORTING):
             await self._required_ending().wait(timeout)
         if self.status.state in (_S.IN_TRANSACTION, _S.ABORTABLE_ERROR):
-            await self.abort(timeout, accept_commit=True)
+            await self.abort(self._left(deadline), accept_commit=True)
 
     def stop(self) -> None:
         """Handle no more errors, and close the connection to the coordinator."""

@@ -11,7 +11,7 @@ from aiokclient.cluster.targets import Coordinator
 from aiokclient.errors import KafkaError, ProtocolError, error_for
 from aiokclient.policy import Backoff, Retry, Scope, as_transaction_error
 from aiokclient.producer.transaction.requests import BLOCKING, IMPLICIT, TransactionRequests
-from aiokclient.producer.transaction.status import TransactionStatus
+from aiokclient.producer.transaction.status import TransactionStatus, abortable
 from aiokclient.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
@@ -64,13 +64,16 @@ class TransactionOffsets:
 
         Raises the first error that is not retried, and ApiTimeoutError.
         """
-        transaction = self._status.current
+        transaction, identity = self._status.current, self._status.identity
         transaction.note_written()
         deadline = self._cluster.clock.monotonic() + timeout
         await self._add_group(member.group_id, timeout)
         retry = Retry(deadline, self._backoff, self._cluster.clock)
 
         async def ask(tps: list[TopicPartition]) -> Errors:
+            if self._status.identity != identity or self._status.current is not transaction:
+                # A restart: with the new identity they would be part of another transaction.
+                raise abortable("The transaction ended before its offsets were sent.")
             return await self._ask({tp: offsets[tp] for tp in tps}, member, retry)
 
         def refresh(tp: TopicPartition, error: KafkaError) -> bool:

@@ -15,6 +15,7 @@ from aiokclient.cluster.per_item import PerItem
 from aiokclient.errors import KafkaError, OperationNotAttemptedError, error_for
 from aiokclient.policy import Backoff, Retry, Scope
 from aiokclient.producer.batching.queue import PartitionQueue
+from aiokclient.producer.batching.sequences import SequenceState
 from aiokclient.producer.transaction.requests import BUSY, IMPLICIT, TransactionRequests, blocked
 from aiokclient.producer.transaction.status import CurrentTransaction, TransactionStatus
 from aiokclient.types import TopicPartition
@@ -58,7 +59,7 @@ class TransactionPartitions:
         self._status = status
         self._refused = refused
         self._backoff = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
-        self._added: set[TopicPartition] = set()
+        self._added: dict[TopicPartition, PartitionQueue] = {}
         self._adding: dict[TopicPartition, PartitionQueue] = {}
         self._missing: dict[TopicPartition, PartitionQueue] = {}
 
@@ -67,6 +68,12 @@ class TransactionPartitions:
         self._added.clear()
         self._adding.clear()
         self._missing.clear()
+
+    def has_gap(self) -> bool:
+        """Return whether a batch was lost, so that a partition cannot continue in this epoch."""
+        return any(
+            queue.sequences.state is SequenceState.RESTARTING for queue in self._added.values()
+        )
 
     def contains(self, queue: PartitionQueue) -> bool:
         """Return whether batches of a partition may be sent. If not, add the partition."""
@@ -109,7 +116,7 @@ class TransactionPartitions:
                 if tp not in errors:
                     transaction.note_added()
                 if tp not in errors and not is_over():
-                    self._added.add(tp)
+                    self._added[tp] = queues[tp]
                     self._adding.pop(tp, None)
                     queues[tp].poke()
             return errors

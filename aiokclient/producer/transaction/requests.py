@@ -28,6 +28,7 @@ from aiokclient.errors import (
     KafkaError,
     TransactionAbortableError,
     TransactionFailedError,
+    UnknownProducerIdError,
     UnsupportedVersionError,
     error_for,
 )
@@ -76,7 +77,7 @@ BLOCKING = frozenset({UnsupportedVersionError.code})
 """The codes after which a downgraded coordinator refuses all requests for the transactional id."""
 BUSY = frozenset({ConcurrentTransactionsError.code})
 """The codes by which a coordinator says that an earlier change is still in progress."""
-UNENDED = BUSY | {TransactionAbortableError.code}
+UNENDED = BUSY | {TransactionAbortableError.code, UnknownProducerIdError.code}
 """The codes by which a coordinator says that it cannot abort the transaction now."""
 BLOCKED = (
     "The cluster was downgraded to a level of transaction.version that cannot store this "

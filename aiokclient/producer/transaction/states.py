@@ -94,6 +94,8 @@ class TransactionEvent(Enum):
     """A record or a request failed because of the configuration or of a missing permission."""
     FAILED_FATAL = "failed, fatal"
     """A record or a request failed in a way that makes the producer unusable."""
+    ABORT_REFUSED = "abort refused"
+    """The coordinator refused the abort itself, because of a missing permission for example."""
 
 
 _S, _E = TransactionState, TransactionEvent
@@ -123,9 +125,10 @@ TABLE: Mapping[tuple[TransactionState, TransactionEvent], TransactionState] = {
     (_S.ABORTABLE_ERROR, _E.FAILED_FATAL): _S.FATAL_ERROR,
     # An abort drops records, and others may fail during it.
     (_S.ABORTING, _E.FAILED_ABORTABLE): _S.ABORTING,
-    # The coordinator refused the abort: it may be tried again.
-    (_S.ABORTING, _E.FAILED_REFUSED): _S.ABORTABLE_ERROR,
+    (_S.ABORTING, _E.FAILED_REFUSED): _S.ABORTING,
     (_S.ABORTING, _E.FAILED_FATAL): _S.FATAL_ERROR,
+    # The abort may be tried again.
+    (_S.ABORTING, _E.ABORT_REFUSED): _S.ABORTABLE_ERROR,
     # Records fail because the producer has failed, or because a restart drops them.
     (_S.FATAL_ERROR, _E.FAILED_ABORTABLE): _S.FATAL_ERROR,
     (_S.FATAL_ERROR, _E.FAILED_REFUSED): _S.FATAL_ERROR,

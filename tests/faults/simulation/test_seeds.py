@@ -10,12 +10,14 @@ from typing import Any
 import incarnations
 import pytest
 import seeded
+import transacting
 
 ROOT = Path(__file__).resolve().parents[3]
 ONE = os.environ.get("AIOKCLIENT_SIM_SEED")
 WANTED = int(os.environ.get("AIOKCLIENT_SIM_SEEDS") or 0)
 SEEDS = [int(ONE)] if ONE else range(WANTED or 200)
 INCARNATIONS = [int(ONE)] if ONE else range(WANTED or 60)
+TRANSACTIONS = [int(ONE)] if ONE else range(WANTED or 100)
 
 
 @pytest.mark.fault(1, 2, 3, 11, 15, 16, 17)
@@ -32,7 +34,13 @@ def test_nothing_acknowledged_is_lost_when_topics_and_clusters_are_replaced(seed
     assert outcome.seed == seed
 
 
-@pytest.mark.parametrize("workload", [seeded, incarnations])
+@pytest.mark.parametrize("seed", TRANSACTIONS)
+def test_transactions_are_whole_in_all_faults_for_a_seed(seed: int) -> None:
+    outcome = transacting.run(seed)
+    assert outcome.seed == seed
+
+
+@pytest.mark.parametrize("workload", [seeded, incarnations, transacting])
 def test_a_seed_gives_the_same_run_again(workload: Any) -> None:
     assert workload.run(1) == workload.run(1)
 

@@ -1,0 +1,230 @@
+"""Ends of transactions while their records, offsets, or aborts fail at the same time.
+
+After each of them, readers of committed data see all or nothing of the transaction, and the next
+one is committed at the first attempt.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+from world import World, simulate
+
+from aiokclient import GroupMetadata, Producer, TopicPartition, TransactionOutcome
+from aiokclient.errors import (
+    AbortableError,
+    ApplicationRecoverableError,
+    GroupAuthorizationError,
+    KafkaError,
+    NotCoordinatorError,
+    NotEnoughReplicasError,
+    TopicAuthorizationError,
+    TransactionAbortableError,
+    UnknownServerError,
+)
+from aiokclient.protocol import ApiKey
+from aiokclient.testing.simulation.network import Weather
+
+COMMITTED, ABORTED, UNKNOWN = TransactionOutcome
+TP, INPUT = TopicPartition("t", 0), TopicPartition("in", 0)
+MEMBER = GroupMetadata("g")
+levels = pytest.mark.parametrize("level", [0, 2])
+
+
+class BodyError(Exception):
+    """An error of the application."""
+
+
+def run(
+    scenario: Callable[[World, Producer[Any, Any]], Coroutine[Any, Any, None]], level: int
+) -> None:
+    """Run a scenario with a transactional producer, whose records are b"lost" unless committed."""
+
+    async def main(world: World) -> None:
+        options = {"transactional_id": "t-1", "retry_backoff_max_ms": 100}
+        async with world.producer(**options, default_api_timeout_ms=10_000) as producer:
+            await scenario(world, producer)
+            async with producer.transaction() as tx:
+                tx.send("t", b"next", partition=0)
+            assert tx.outcome is COMMITTED
+        async with world.consumer(isolation_level="read_committed") as consumer:
+            consumer.assign([TP])
+            values = [record.value async for record in consumer.until_end()]
+            assert values == [*[b"kept"] * values.count(b"kept"), b"next"]
+
+    simulate(
+        main,
+        topics={"t": 1, "in": 1},
+        transaction_version=level,
+        weather=Weather(latency_s=(0.05, 0.05)),
+    )
+
+
+def stored(world: World) -> int | None:
+    found = world.cluster.committed("g").get(INPUT)
+    return None if found is None else found.offset
+
+
+@levels
+def test_an_abort_ends_when_a_record_in_flight_is_refused_during_it(level: int) -> None:
+    async def scenario(world: World, producer: Producer[Any, Any]) -> None:
+        with (
+            world.cluster.fail(ApiKey.PRODUCE, TopicAuthorizationError),
+            contextlib.suppress(BodyError),
+        ):
+            async with producer.transaction() as tx:
+                tx.send("t", b"lost", partition=0)
+                await world.cluster.until(lambda: world.requests(ApiKey.PRODUCE), 5)
+                raise BodyError
+        assert tx.outcome is ABORTED
+
+    run(scenario, level)
+
+
+@levels
+def test_an_abort_raises_the_fatal_error_of_a_record_in_flight(level: int) -> None:
+    async def scenario(world: World, producer: Producer[Any, Any]) -> None:
+        with world.cluster.fail(ApiKey.PRODUCE, UnknownServerError):
+            await producer.begin_transaction()
+            producer.send("t", b"lost", partition=0)
+            await world.cluster.until(lambda: world.requests(ApiKey.PRODUCE), 5)
+            with pytest.raises(ApplicationRecoverableError):
+                await producer.abort_transaction()
+        with pytest.raises(ApplicationRecoverableError):
+            await producer.begin_transaction()
+        await producer.restart()
+
+    run(scenario, level)
+
+
+@levels
+def test_a_record_that_an_abort_drops_between_two_attempts_leaves_no_gap(level: int) -> None:
+    async def scenario(world: World, producer: Producer[Any, Any]) -> None:
+        async with producer.transaction() as tx:
+            tx.send("t", b"kept", partition=0)
+        with (
+            world.cluster.fail(ApiKey.PRODUCE, NotEnoughReplicasError),
+            contextlib.suppress(BodyError),
+        ):
+            async with producer.transaction() as tx:
+                tx.send("t", b"lost", partition=0)
+                await asyncio.sleep(1)
+                raise BodyError
+        assert tx.outcome is ABORTED
+
+    run(scenario, level)
+
+
+@levels
+@pytest.mark.parametrize("refusal", [None, GroupAuthorizationError])
+def test_a_commit_waits_for_offsets_that_are_being_sent(
+    refusal: type[KafkaError] | None, level: int
+) -> None:
+    async def scenario(world: World, producer: Producer[Any, Any]) -> None:
+        with contextlib.ExitStack() as stack:
+            # The coordinator of the group answers later than that of the transaction.
+            stack.enter_context(world.cluster.delay(ApiKey.TXN_OFFSET_COMMIT, 1.0))
+            expected: Any = contextlib.nullcontext()
+            if refusal is not None:
+                stack.enter_context(world.cluster.fail(ApiKey.TXN_OFFSET_COMMIT, refusal))
+                expected = pytest.raises(refusal)
+            with expected:
+                async with producer.transaction() as tx:
+                    tx.send("t", b"lost" if refusal else b"kept", partition=0)
+                    sending = asyncio.create_task(tx.send_offsets({INPUT: 1}, MEMBER))
+                    await asyncio.sleep(0)
+            await asyncio.wait([sending])
+        assert isinstance(sending.exception(), refusal or type(None))
+        assert tx.outcome is (ABORTED if refusal else COMMITTED)
+        assert stored(world) == (None if refusal else 1)
+
+    run(scenario, level)
+
+
+@levels
+def test_offsets_that_are_being_sent_at_an_abort_are_in_no_later_transaction(level: int) -> None:
+    async def scenario(world: World, producer: Producer[Any, Any]) -> None:
+        with world.cluster.delay(ApiKey.TXN_OFFSET_COMMIT, 1.0), contextlib.suppress(BodyError):
+            async with producer.transaction() as tx:
+                sending = asyncio.create_task(tx.send_offsets({INPUT: 1}, MEMBER))
+                await asyncio.sleep(0)
+                raise BodyError
+        assert tx.outcome is ABORTED
+        async with producer.transaction() as tx:
+            tx.send("t", b"kept", partition=0)
+        await asyncio.wait([sending])
+        sending.exception()
+        assert stored(world) is None
+
+    run(scenario, level)
+
+
+@levels
+def test_offsets_that_are_being_sent_at_a_restart_are_in_no_later_transaction(level: int) -> None:
+    async def scenario(world: World, producer: Producer[Any, Any]) -> None:
+        with world.cluster.fail(ApiKey.TXN_OFFSET_COMMIT, NotCoordinatorError):
+            await producer.begin_transaction()
+            sending = asyncio.create_task(producer.send_offsets_to_transaction({INPUT: 1}, MEMBER))
+            await asyncio.sleep(1)
+            await producer.restart()
+        async with producer.transaction() as tx:
+            tx.send("t", b"kept", partition=0)
+            await asyncio.wait([sending])
+        # At levels 0 and 1, the coordinator may refuse the epoch before.
+        assert isinstance(sending.exception(), AbortableError | ApplicationRecoverableError)
+        assert stored(world) is None
+
+    run(scenario, level)
+
+
+@levels
+def test_an_abort_asks_again_when_the_repeated_commit_is_to_be_aborted(level: int) -> None:
+    """The abort finds out the outcome of a commit by sending it again."""
+
+    async def scenario(world: World, producer: Producer[Any, Any]) -> None:
+        await producer.begin_transaction()
+        producer.send("t", b"kept", partition=0)
+        with (
+            world.cluster.drop(ApiKey.END_TXN, when="after"),
+            pytest.raises(TransactionAbortableError),
+        ):
+            await producer.commit_transaction(timeout=1.0)
+        with (
+            world.cluster.fail(
+                ApiKey.END_TXN,
+                TransactionAbortableError,
+                times=1,
+                where=lambda message: message.committed,
+            ),
+            pytest.raises(ApplicationRecoverableError, match="had been committed"),
+        ):
+            await producer.abort_transaction()
+        assert producer.last_transaction.outcome is COMMITTED
+        await producer.restart()
+
+    run(scenario, level)
+
+
+def test_a_transaction_after_an_upgrade_is_not_ended_by_the_markers_of_the_one_before() -> None:
+    async def scenario(world: World, producer: Producer[Any, Any]) -> None:
+        with world.cluster.hold_markers():
+            async with producer.transaction() as tx:
+                tx.send("t", b"kept", partition=0)
+                await asyncio.sleep(11)  # The level is read again only after a while.
+                world.cluster.set_transaction_version(2)
+            following = asyncio.create_task(lose(producer))
+            await asyncio.sleep(3)
+        await following
+
+    async def lose(producer: Producer[Any, Any]) -> None:
+        with contextlib.suppress(BodyError):
+            async with producer.transaction() as tx:
+                tx.send("t", b"lost", partition=0)
+                await asyncio.sleep(5)
+                raise BodyError
+
+    run(scenario, level=0)
