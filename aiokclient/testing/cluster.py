@@ -33,6 +33,7 @@ from aiokclient.testing.broker.transactions.coordinator import (
     TransactionView,
     transactions_of,
 )
+from aiokclient.testing.controls.acls import AclControls
 from aiokclient.testing.controls.base import control
 from aiokclient.testing.controls.brokers import BrokerControls
 from aiokclient.testing.controls.data import DataControls
@@ -77,7 +78,10 @@ class EmbeddedCluster:
     auto_create_topics: Whether brokers create a topic when a client first uses its name.
     racks: The rack of each broker. With racks, brokers direct the fetches of a client to a replica
         in the client's rack.
-    configs: Configs of the brokers under Kafka's names (`BROKER_OPTIONS` in `broker/configs.py`).
+    configs: Configs of the brokers under Kafka's names (`BROKER_OPTIONS` in `broker/configs.py`,
+        and those of `broker/security/options.py`). ACLs apply if `authorizer.class.name` is that of
+        Kafka's StandardAuthorizer. `allow` and `deny` add some, and `super.users` are principals
+        without restrictions. A client that does not log in is `User:ANONYMOUS`.
     retention_bytes: The number of bytes that each partition keeps. The default is 256 MiB; -1 keeps
         everything.
     resync: Whether the leader of a group may send new assignments within a generation, which Kafka
@@ -147,6 +151,7 @@ class EmbeddedCluster:
         self._groups = GroupControls(self._state, self._brokers, self._runner)
         self._transactions = TransactionControls(self._state, self._brokers, self._runner)
         self._security = SecurityControls(self._state.security, listeners, advertised_host or host)
+        self._acls = AclControls(self._state, self._brokers, self._runner)
         self._used = False
         defaults = {
             "auto.create.topics.enable": str(auto_create_topics).lower(),
@@ -155,7 +160,7 @@ class EmbeddedCluster:
         }
         if retention_bytes is not None:
             defaults["log.retention.bytes"] = str(retention_bytes)
-        self._state.static_configs.change(defaults)
+        self._state.static_configs.change(self._state.security.configure(defaults))
         for index in range(brokers):
             broker = self._brokers[index + 1] = EmbeddedBroker(
                 self._state,
@@ -475,6 +480,8 @@ class EmbeddedCluster:
     rebalance = control("_groups", GroupControls.rebalance)
     hold_loading = control("_groups", GroupControls.hold_loading)
 
+    allow = control("_acls", AclControls.allow)
+    deny = control("_acls", AclControls.deny)
     client_certificate = control("_security", SecurityControls.client_certificate)
 
     set_transaction_version = control("_transactions", TransactionControls.set_transaction_version)

@@ -8,7 +8,10 @@ from collections.abc import AsyncIterator, Coroutine, Generator, Hashable, Itera
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
+from aiokclient.testing.broker.codes import Code
 from aiokclient.testing.broker.faults import Refusal
+from aiokclient.testing.broker.security.acls import CLUSTER_NAME, AclOperation, AclResource
+from aiokclient.testing.broker.security.requirements import FAILED, NEEDED
 
 if TYPE_CHECKING:
     from aiokclient.protocol import ApiKey
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
     from aiokclient.testing.broker.faults import Fault
     from aiokclient.testing.broker.node import Node
     from aiokclient.testing.broker.sasl import Authentication
+    from aiokclient.testing.broker.security.principal import Principal
     from aiokclient.testing.broker.state import ClusterState
 
 T = TypeVar("T")
@@ -112,6 +116,7 @@ class Call:
     """A request with the broker that received it and the faults that apply to it."""
 
     __slots__ = (
+        "_authorizer",
         "_refusals",
         "_spoken",
         "api",
@@ -145,6 +150,7 @@ class Call:
         self.client_id = client_id
         self.owner = owner
         """The connection. Objects that live only as long as it does can be attached to it."""
+        self._authorizer = cluster.security.authorizer
         self._refusals = [each for each in faults if isinstance(each, Refusal)]
         self._spoken: list[Refusal] = []
         self.handled = 0
@@ -155,9 +161,10 @@ class Call:
         """After `count`, how often each part occurs in the request."""
 
     def refused(self, topic: str | None = None, partition: int | None = None) -> int:
-        """Return the error code with which a test refuses this part of the request, or 0.
+        """Return the error code with which this part of the request is refused, or 0.
 
-        A refusal counts as used once for a request, however many partitions it applies to.
+        A test refuses it, or the client is not authorized for the topic. The refusal of a test
+        counts as used once for a request, however many partitions it applies to.
         """
         for each in self._refusals:
             if each.covers(topic, partition):
@@ -165,7 +172,51 @@ class Call:
                     self._spoken.append(each)
                     each.use()
                 return each.code
-        return 0
+        if topic is None or self._authorizer is None:
+            return 0
+        return self.unauthorized(AclResource.TOPIC, topic)
+
+    # -- authorization -------------------------------------------------------------------------
+
+    @property
+    def principal(self) -> Principal:
+        """The client."""
+        return self.owner.authentication.principal
+
+    def allows(self, operation: AclOperation, resource_type: AclResource, name: str) -> bool:
+        """Return whether the client may do this. Without an authorizer, it may do everything."""
+        if self._authorizer is None:
+            return True
+        host = self.owner.client_host.removeprefix("/")
+        return self._authorizer.allows(str(self.principal), host, operation, resource_type, name)
+
+    def allows_any(self, operation: AclOperation, resource_type: AclResource) -> bool:
+        """Return whether the client may do this with at least one resource of a type."""
+        if self._authorizer is None:
+            return True
+        host = self.owner.client_host.removeprefix("/")
+        return self._authorizer.allows_any(str(self.principal), host, operation, resource_type)
+
+    def unauthorized(self, resource_type: AclResource, name: str) -> int:
+        """Return the error code if the request needs more than the client is allowed, or 0.
+
+        `requirements.py` says what the request needs.
+        """
+        if self._authorizer is None:
+            return 0
+        operation = NEEDED[resource_type].get(self.api)
+        if operation is None or self.allows(operation, resource_type, name):
+            return 0
+        return FAILED[resource_type]
+
+    def unauthorized_on_cluster(self, operation: AclOperation | None = None) -> int:
+        """Return CLUSTER_AUTHORIZATION_FAILED if the client may not do this, or 0."""
+        if operation is None:
+            return self.unauthorized(AclResource.CLUSTER, CLUSTER_NAME)
+        allowed = self.allows(operation, AclResource.CLUSTER, CLUSTER_NAME)
+        return 0 if allowed else Code.CLUSTER_AUTHORIZATION_FAILED
+
+    # -- the parts of the request --------------------------------------------------------------
 
     def each(self, items: Iterable[T]) -> AsyncIterator[T]:
         """Iterate over parts of the request without blocking the event loop when there are many.

@@ -8,6 +8,8 @@ from enum import IntEnum
 from aiokclient.testing.broker.call import Call
 from aiokclient.testing.broker.codes import Code, brief
 from aiokclient.testing.broker.configs import ConfigRequestError, Configs, ConfigValueError
+from aiokclient.testing.broker.security.acls import AclOperation, AclResource
+from aiokclient.testing.broker.security.requirements import FAILED
 from aiokclient.testing.broker.state import ClusterState, Refused
 from aiokclient.types import is_topic_name
 
@@ -46,6 +48,17 @@ def find_configs(
     return broker.configs
 
 
+def unauthorized_for_configs(
+    call: Call, resource_type: int, name: str, operation: AclOperation
+) -> int:
+    """Return the error code of a client that is not authorized for the configs, or 0."""
+    if resource_type in (ConfigResourceType.TOPIC, ConfigResourceType.GROUP):
+        topic = resource_type == ConfigResourceType.TOPIC
+        resource = AclResource.TOPIC if topic else AclResource.GROUP
+        return 0 if call.allows(operation, resource, name) else FAILED[resource]
+    return call.unauthorized_on_cluster(operation)
+
+
 async def count_resources(call: Call) -> None:
     """Count how often the request names each resource, for `change_configs`."""
     await call.count((each.resource_type, each.resource_name) for each in call.request.resources)
@@ -62,6 +75,8 @@ def change_configs(
     With `validate_only` in the request, nothing changes.
     """
     code = call.refused(name)
+    if not code:
+        code = unauthorized_for_configs(call, resource_type, name, AclOperation.ALTER_CONFIGS)
     if code:
         return code, None
     try:

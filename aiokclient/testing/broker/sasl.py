@@ -12,8 +12,9 @@ After a handshake in version 0, the messages of the mechanism are frames without
 The broker answers them in the same way, and closes the connection instead of refusing.
 
 A session that ends (`max_reauth_ms`, or a token that expires) can be renewed: a handshake begins
-another authentication, with the same mechanism and the same principal. The next request after the
-end of a session closes the connection.
+another authentication, with the same mechanism and the same principal. After a handshake for
+another mechanism, the connection is FAILED: its next request closes it. So does the next request
+after the end of a session.
 """
 
 from __future__ import annotations
@@ -66,6 +67,7 @@ class AuthenticationStep(Enum):
     VERSIONS = "versions"
     HANDSHAKE = "handshake"
     CONVERSATION = "conversation"
+    FAILED = "failed"
     DONE = "done"
 
 
@@ -73,6 +75,7 @@ ALLOWED: Final = {
     AuthenticationStep.VERSIONS: frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE}),
     AuthenticationStep.HANDSHAKE: frozenset({ApiKey.SASL_HANDSHAKE}),
     AuthenticationStep.CONVERSATION: frozenset({ApiKey.SASL_AUTHENTICATE}),
+    AuthenticationStep.FAILED: frozenset(),
     AuthenticationStep.DONE: frozenset(ApiKey),
 }
 """The requests that a connection may send at each step."""
@@ -150,9 +153,8 @@ class Authentication:
 
         Raises Refused if the mechanism is not offered or this step does not expect a handshake.
         """
-        if self.step is AuthenticationStep.CONVERSATION or (
-            self.step is AuthenticationStep.DONE and not self._may_renew()
-        ):
+        expected = self.step in (AuthenticationStep.VERSIONS, AuthenticationStep.HANDSHAKE)
+        if not expected and not (self.step is AuthenticationStep.DONE and self._may_renew()):
             raise Refused(Code.ILLEGAL_SASL_STATE, "SaslHandshake was not expected now.")
         again = self.step is AuthenticationStep.DONE
         # A refusal ends the connection, so the step changes in any case.
@@ -160,10 +162,10 @@ class Authentication:
         if name not in self.offered:
             raise Refused(Code.UNSUPPORTED_SASL_MECHANISM, f"The broker does not offer {name}.")
         if again and name != self._name:
-            self._mechanism = _OtherMechanism(name, self._name or "")
-        else:
-            self._mechanism = MECHANISMS[name](self._accounts)
-            self._name = name
+            self.step = AuthenticationStep.FAILED
+            return
+        self._mechanism = MECHANISMS[name](self._accounts)
+        self._name = name
         self.raw = raw
         self.step = AuthenticationStep.CONVERSATION
 
@@ -206,16 +208,3 @@ class Authentication:
             self.lifetime_ms = min(limits)
             self._ends_at = self._now() + self.lifetime_ms / 1000
         self.step, self._mechanism, self.raw = AuthenticationStep.DONE, None, False
-
-
-class _OtherMechanism:
-    """The refusal of a client that tries to log in again by another mechanism."""
-
-    def __init__(self, name: str, expected: str) -> None:
-        self._text = (
-            f"SASL mechanism '{name}' requested by client is not supported for re-authentication "
-            f"of mechanism '{expected}'"
-        )
-
-    def step(self, message: bytes) -> Challenge:
-        raise Refused(Code.SASL_AUTHENTICATION_FAILED, self._text)

@@ -16,6 +16,7 @@ from aiokclient.testing.broker.groups.classic import ClassicGroup
 from aiokclient.testing.broker.groups.consumer_group import ConsumerGroup
 from aiokclient.testing.broker.groups.group import Group
 from aiokclient.testing.broker.groups.migration import downgrade, upgrade
+from aiokclient.testing.broker.security.acls import AclResource
 
 if TYPE_CHECKING:
     from aiokclient.testing.broker.call import Call
@@ -63,6 +64,8 @@ class GroupCoordinator:
 
         With `named`, an empty id is refused.
         """
+        if code := call.unauthorized(AclResource.GROUP, group_id):
+            return code
         if named and not group_id:
             return Code.INVALID_GROUP_ID
         if self._cluster.coordinator_of(group_id) is not call.broker:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from aiokclient.protocol.messages import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from aiokclient.testing.broker.call import Call, Reply
 from aiokclient.testing.broker.codes import Code, Refused
+from aiokclient.testing.broker.security.acls import AclResource
 from aiokclient.testing.broker.transactions.coordinator import transactions_of
 from aiokclient.testing.broker.transactions.transaction import ProducerIdAndEpoch
 
@@ -17,7 +18,11 @@ _FENCED_SINCE = 2
 
 def handle(call: Call) -> Reply:
     request: AddOffsetsToTxnRequest = call.request
-    code = call.refused()
+    code = (
+        call.refused()
+        or call.unauthorized(AclResource.TRANSACTIONAL_ID, request.transactional_id)
+        or call.unauthorized(AclResource.GROUP, request.group_id)
+    )
     if code:
         return AddOffsetsToTxnResponse(error_code=code)
     transactions = transactions_of(call.cluster)

@@ -25,6 +25,7 @@ from aiokclient.protocol.messages.add_partitions_to_txn import (
 from aiokclient.testing.broker.call import Answer, Call
 from aiokclient.testing.broker.codes import Code, Refused
 from aiokclient.testing.broker.producers import BUMPS_AT
+from aiokclient.testing.broker.security.acls import AclOperation, AclResource
 from aiokclient.testing.broker.transactions.coordinator import transactions_of
 from aiokclient.testing.broker.transactions.transaction import ProducerIdAndEpoch
 from aiokclient.types import TopicPartition
@@ -36,7 +37,7 @@ _FENCED_SINCE = 2
 async def handle(call: Call) -> Answer:
     request: AddPartitionsToTxnRequest = call.request
     if call.version >= _FROM_BROKERS:
-        if code := call.refused():
+        if code := call.refused() or call.unauthorized_on_cluster(AclOperation.CLUSTER_ACTION):
             return AddPartitionsToTxnResponse(error_code=code)
         try:
             results = [await _add(call, each) async for each in call.each(request.transactions)]
@@ -59,7 +60,11 @@ async def _add(call: Call, wanted: AddPartitionsToTxnTransaction) -> AddPartitio
         async for topic in call.each(wanted.topics)
         for index in topic.partitions
     }
-    results = _refused(call, list(places))
+    code: int = Code.NONE
+    if call.version < _FROM_BROKERS:
+        transactional_id = wanted.transactional_id
+        code = call.unauthorized(AclResource.TRANSACTIONAL_ID, transactional_id)
+    results = dict.fromkeys(places, code) if code else _refused(call, list(places))
     if not any(results.values()):
         results = _added(call, wanted, list(places))
     topics: dict[str, list[AddPartitionsToTxnPartitionResult]] = {}

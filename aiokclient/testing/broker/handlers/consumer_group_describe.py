@@ -26,7 +26,8 @@ from aiokclient.testing.broker.codes import Code, brief
 from aiokclient.testing.broker.groups import consumer_member
 from aiokclient.testing.broker.groups.consumer_group import ConsumerGroup
 from aiokclient.testing.broker.groups.coordinator import groups_of
-from aiokclient.testing.broker.operations import ON_GROUPS
+from aiokclient.testing.broker.operations import authorized
+from aiokclient.testing.broker.security.acls import AclResource
 from aiokclient.testing.broker.state import ClusterState
 
 
@@ -59,7 +60,7 @@ def _described(call: Call, group_id: str) -> DescribedGroup:
         members=[_member(group, each) for each in group.members.values()],
     )
     if call.request.include_authorized_operations:
-        described.authorized_operations = ON_GROUPS
+        described.authorized_operations = authorized(call, AclResource.GROUP, group_id)
     return described
 
 

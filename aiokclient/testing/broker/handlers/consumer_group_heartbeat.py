@@ -31,6 +31,9 @@ def handle(call: Call) -> Reply:
     code = groups.check(call, request.group_id, named=False)
     if code:
         return ConsumerGroupHeartbeatResponse(error_code=code)
+    for name in request.subscribed_topic_names or ():
+        if code := call.refused(name):
+            return ConsumerGroupHeartbeatResponse(error_code=code)
     try:
         assignors = call.cluster.configs["group.consumer.assignors"].split(",")
         check_request(request, call.version, assignors)

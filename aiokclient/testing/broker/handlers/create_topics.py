@@ -22,6 +22,7 @@ from aiokclient.protocol.messages.create_topics import (
 from aiokclient.testing.broker.call import Answer, Call
 from aiokclient.testing.broker.codes import Code
 from aiokclient.testing.broker.configs import TOPIC_OPTIONS, BrokerConfigSource, Configs
+from aiokclient.testing.broker.security.acls import AclOperation, AclResource
 from aiokclient.testing.broker.state import MOST_PARTITIONS, ClusterState, Refused
 
 
@@ -50,6 +51,8 @@ async def handle(call: Call) -> Answer:
             continue
         named.add(topic.name)
         code, message = call.refused(topic.name), None
+        if not code and not _may_create(call, topic.name):
+            code, message = Code.TOPIC_AUTHORIZATION_FAILED, "Authorization failed."
         if not code and times[topic.name] > 1:
             code, message = Code.INVALID_REQUEST, "Duplicate topic name."
         if code:
@@ -57,6 +60,13 @@ async def handle(call: Call) -> Answer:
         else:
             results.append(_create(call.cluster, topic, request.validate_only))
     return CreateTopicsResponse(topics=results)
+
+
+def _may_create(call: Call, name: str) -> bool:
+    """Return whether the client may create all topics, or this one."""
+    return not call.unauthorized_on_cluster(AclOperation.CREATE) or call.allows(
+        AclOperation.CREATE, AclResource.TOPIC, name
+    )
 
 
 async def _is_excessive(call: Call) -> bool:

@@ -11,7 +11,7 @@ from aiokclient.protocol.messages import DescribeClusterRequest, DescribeCluster
 from aiokclient.protocol.messages.describe_cluster import DescribeClusterBroker
 from aiokclient.testing.broker.call import Call, Reply
 from aiokclient.testing.broker.codes import Code
-from aiokclient.testing.broker.operations import ON_CLUSTERS
+from aiokclient.testing.broker.operations import authorized_on_cluster
 
 _BROKERS, _CONTROLLERS = 1, 2
 
@@ -42,5 +42,5 @@ def handle(call: Call) -> Reply:
         ],
     )
     if request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = ON_CLUSTERS
+        response.cluster_authorized_operations = authorized_on_cluster(call)
     return response

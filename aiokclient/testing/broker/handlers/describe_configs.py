@@ -22,7 +22,8 @@ from aiokclient.protocol.messages.describe_configs import (
 from aiokclient.testing.broker.call import Answer, Call
 from aiokclient.testing.broker.codes import Code
 from aiokclient.testing.broker.configs import Configs
-from aiokclient.testing.broker.resources import find_configs
+from aiokclient.testing.broker.resources import find_configs, unauthorized_for_configs
+from aiokclient.testing.broker.security.acls import AclOperation
 from aiokclient.testing.broker.state import Refused
 
 REPEATS = 10
@@ -53,7 +54,10 @@ def _describe(call: Call, asked: DescribeConfigsResource) -> DescribeConfigsResu
     result = DescribeConfigsResult(
         resource_type=asked.resource_type,
         resource_name=asked.resource_name,
-        error_code=call.refused(asked.resource_name),
+        error_code=call.refused(asked.resource_name)
+        or unauthorized_for_configs(
+            call, asked.resource_type, asked.resource_name, AclOperation.DESCRIBE_CONFIGS
+        ),
     )
     if result.error_code:
         return result

@@ -11,7 +11,8 @@ from aiokclient.protocol.messages.describe_groups import DescribedGroup
 from aiokclient.testing.broker.call import Answer, Call
 from aiokclient.testing.broker.codes import Code, brief
 from aiokclient.testing.broker.groups.coordinator import groups_of
-from aiokclient.testing.broker.operations import ON_GROUPS
+from aiokclient.testing.broker.operations import authorized
+from aiokclient.testing.broker.security.acls import AclResource
 
 _NOT_FOUND = 6
 
@@ -37,5 +38,5 @@ def _describe(call: Call, group_id: str) -> DescribedGroup:
             what = "not found" if group is None else "not a classic group"
             found.error_message = brief(f"Group {group_id} is {what}.")
     if call.request.include_authorized_operations and not found.error_code:
-        found.authorized_operations = ON_GROUPS
+        found.authorized_operations = authorized(call, AclResource.GROUP, group_id)
     return found

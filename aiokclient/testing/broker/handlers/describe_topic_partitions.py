@@ -14,7 +14,8 @@ from aiokclient.protocol.messages import (
 from aiokclient.protocol.messages import describe_topic_partitions as parts
 from aiokclient.testing.broker.call import Answer, Call
 from aiokclient.testing.broker.codes import Code
-from aiokclient.testing.broker.operations import ON_TOPICS
+from aiokclient.testing.broker.operations import authorized
+from aiokclient.testing.broker.security.acls import AclResource
 from aiokclient.testing.broker.topics import NO_LEADER, Partition
 from aiokclient.types import is_topic_name
 
@@ -27,7 +28,9 @@ async def handle(call: Call) -> Answer:
     first, index = "", 0
     if request.cursor is not None:
         first, index = request.cursor.topic_name, max(0, request.cursor.partition_index)
-    names = [topic.name for topic in request.topics] or list(call.cluster.topics)
+    names = [topic.name for topic in request.topics] or [
+        name for name in call.cluster.topics if not call.unauthorized(AclResource.TOPIC, name)
+    ]
     response = DescribeTopicPartitionsResponse()
     async for name in call.each(sorted(dict.fromkeys(names))):
         if name < first:
@@ -50,12 +53,11 @@ async def handle(call: Call) -> Answer:
 def _topic(
     call: Call, name: str, begin: int, room: int
 ) -> parts.DescribeTopicPartitionsResponseTopic:
-    answer = parts.DescribeTopicPartitionsResponseTopic(
-        name=name, error_code=call.refused(name), topic_authorized_operations=ON_TOPICS
-    )
+    answer = parts.DescribeTopicPartitionsResponseTopic(name=name, error_code=call.refused(name))
     topic = call.cluster.topics.get(name)
     if answer.error_code:
         return answer
+    answer.topic_authorized_operations = authorized(call, AclResource.TOPIC, name)
     if topic is None:
         known = is_topic_name(name)
         answer.error_code = (

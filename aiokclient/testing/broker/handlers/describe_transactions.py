@@ -15,6 +15,7 @@ from aiokclient.protocol.messages import (
 from aiokclient.protocol.messages.describe_transactions import TopicData, TransactionState
 from aiokclient.testing.broker.call import Answer, Call
 from aiokclient.testing.broker.codes import Code, Refused
+from aiokclient.testing.broker.security.acls import AclResource
 from aiokclient.testing.broker.transactions.coordinator import transactions_of
 
 
@@ -29,6 +30,8 @@ async def handle(call: Call) -> Answer:
 
 def _describe(call: Call, transactional_id: str) -> TransactionState:
     answer = TransactionState(transactional_id=transactional_id, error_code=call.refused())
+    if not answer.error_code:
+        answer.error_code = call.unauthorized(AclResource.TRANSACTIONAL_ID, transactional_id)
     if answer.error_code:
         return answer
     if not transactional_id:
@@ -46,6 +49,8 @@ def _describe(call: Call, transactional_id: str) -> TransactionState:
         return answer
     topics: dict[str, list[int]] = {}
     for place in found.partitions:
+        if call.unauthorized(AclResource.TOPIC, place.topic):
+            continue
         topics.setdefault(place.topic, []).append(place.partition)
     answer.transaction_state = found.state.value
     answer.transaction_timeout_ms = found.timeout_ms

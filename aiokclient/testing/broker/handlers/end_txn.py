@@ -18,6 +18,7 @@ from __future__ import annotations
 from aiokclient.protocol.messages import EndTxnRequest, EndTxnResponse
 from aiokclient.testing.broker.call import Call, Reply
 from aiokclient.testing.broker.codes import Code, Refused
+from aiokclient.testing.broker.security.acls import AclResource
 from aiokclient.testing.broker.transactions.coordinator import transactions_of
 from aiokclient.testing.broker.transactions.transaction import ProducerIdAndEpoch
 
@@ -26,7 +27,9 @@ _FENCED_SINCE = 2
 
 def handle(call: Call) -> Reply:
     request: EndTxnRequest = call.request
-    code = call.refused()
+    code = call.refused() or call.unauthorized(
+        AclResource.TRANSACTIONAL_ID, request.transactional_id
+    )
     if code:
         return EndTxnResponse(error_code=code)
     producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)

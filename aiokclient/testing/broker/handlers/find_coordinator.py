@@ -13,7 +13,9 @@ from aiokclient.protocol.messages import FindCoordinatorRequest, FindCoordinator
 from aiokclient.protocol.messages.find_coordinator import Coordinator
 from aiokclient.testing.broker.call import Answer, Call
 from aiokclient.testing.broker.codes import Code
+from aiokclient.testing.broker.security.acls import AclOperation, AclResource
 
+_RESOURCES = (AclResource.GROUP, AclResource.TRANSACTIONAL_ID)
 _SHARE = 2
 _SHARE_SINCE = 6
 _NOT_FOUND = "The coordinator could not be found."
@@ -40,6 +42,8 @@ def _find(call: Call, key: str) -> Coordinator:
     code, message = call.refused(), ""
     if not code and not 0 <= kind <= _SHARE:
         code, message = Code.INVALID_REQUEST, f"Unknown coordinator type {kind}."
+    if not code:
+        code = _unauthorized(call, kind, key)
     too_old = call.version < _SHARE_SINCE
     if not code and kind == _SHARE and (too_old or not _names_share_partition(key)):
         code = Code.INVALID_REQUEST
@@ -51,6 +55,12 @@ def _find(call: Call, key: str) -> Coordinator:
         )
     host, port = broker.endpoints[call.owner.listener]
     return Coordinator(key=key, node_id=broker.node_id, host=host, port=port)
+
+
+def _unauthorized(call: Call, kind: int, key: str) -> int:
+    if kind == _SHARE:
+        return call.unauthorized_on_cluster(AclOperation.CLUSTER_ACTION)
+    return call.unauthorized(_RESOURCES[kind], key)
 
 
 def _names_share_partition(key: str) -> bool:

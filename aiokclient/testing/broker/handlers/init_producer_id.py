@@ -17,6 +17,7 @@ from __future__ import annotations
 from aiokclient.protocol.messages import InitProducerIdRequest, InitProducerIdResponse
 from aiokclient.testing.broker.call import Call, Reply
 from aiokclient.testing.broker.codes import Code, Refused
+from aiokclient.testing.broker.security.acls import AclOperation, AclResource
 from aiokclient.testing.broker.transactions.coordinator import transactions_of
 from aiokclient.testing.broker.transactions.transaction import NO_EPOCH, ProducerIdAndEpoch
 
@@ -25,7 +26,7 @@ _FENCED_SINCE = 4
 
 
 def handle(call: Call) -> Reply:
-    code = call.refused()
+    code = call.refused() or _unauthorized(call, call.request.transactional_id)
     if code:
         return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
     try:
@@ -36,6 +37,14 @@ def handle(call: Call) -> Reply:
             code = Code.INVALID_PRODUCER_EPOCH
         return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=epoch)
+
+
+def _unauthorized(call: Call, transactional_id: str | None) -> int:
+    if transactional_id is not None:
+        return call.unauthorized(AclResource.TRANSACTIONAL_ID, transactional_id)
+    if call.allows_any(AclOperation.WRITE, AclResource.TOPIC):
+        return Code.NONE
+    return call.unauthorized_on_cluster(AclOperation.IDEMPOTENT_WRITE)
 
 
 def _init(call: Call) -> ProducerIdAndEpoch:

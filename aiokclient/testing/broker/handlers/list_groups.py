@@ -12,6 +12,7 @@ from aiokclient.protocol.messages.list_groups import ListedGroup
 from aiokclient.testing.broker.call import Answer, Call
 from aiokclient.testing.broker.codes import Code
 from aiokclient.testing.broker.groups.coordinator import groups_of
+from aiokclient.testing.broker.security.acls import AclOperation, AclResource
 
 
 async def handle(call: Call) -> Answer:
@@ -32,7 +33,15 @@ async def handle(call: Call) -> Answer:
                 group_type=group.kind.value,
             )
             async for group in call.each(groups_of(call.cluster).on(call.broker))
-            if (not states or group.state.lower() in states)
+            if _visible(call, group.group_id)
+            and (not states or group.state.lower() in states)
             and (not types or group.kind.value.lower() in types)
         ]
     )
+
+
+def _visible(call: Call, group_id: str) -> bool:
+    """Return whether the client may see the group, or all groups."""
+    if not call.unauthorized_on_cluster(AclOperation.DESCRIBE):
+        return True
+    return not call.unauthorized(AclResource.GROUP, group_id)

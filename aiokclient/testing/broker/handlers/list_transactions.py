@@ -16,6 +16,7 @@ from aiokclient.protocol.messages import ListTransactionsRequest, ListTransactio
 from aiokclient.protocol.messages.list_transactions import TransactionState
 from aiokclient.testing.broker.call import Answer, Call
 from aiokclient.testing.broker.codes import Code
+from aiokclient.testing.broker.security.acls import AclResource
 from aiokclient.testing.broker.transactions import states
 from aiokclient.testing.broker.transactions.coordinator import transactions_of
 from aiokclient.testing.broker.transactions.transaction import TransactionMetadata
@@ -59,6 +60,8 @@ def _selected(call: Call, transaction: TransactionMetadata) -> bool:
         request.state_filters,
         request.duration_filter,
     )
+    if call.unauthorized(AclResource.TRANSACTIONAL_ID, transaction.transactional_id):
+        return False
     if ids and transaction.producer_id not in ids:
         return False
     if states_ and transaction.state.value not in states_:

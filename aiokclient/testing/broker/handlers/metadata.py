@@ -10,7 +10,9 @@
   (`auto.create.topics.enable`, off by default) and the request allow it, but as in Kafka the first
   response is UNKNOWN_TOPIC_OR_PARTITION even then. A name that is not legal is
   INVALID_TOPIC_EXCEPTION.
-* From version 8 on, authorized operations are included on request: all of them.
+* A topic that the client may not describe is TOPIC_AUTHORIZATION_FAILED, whether it exists or not,
+  and hidden in a list of all topics.
+* From version 8 on, authorized operations are included on request.
 * A broker whose metadata a test has frozen answers with the frozen state.
 * Errors that a test injects apply to each topic, or from version 13 on to the whole response if
   they name no topic.
@@ -29,7 +31,8 @@ from aiokclient.protocol.messages.metadata import (
 )
 from aiokclient.testing.broker.call import Answer, Call
 from aiokclient.testing.broker.codes import Code
-from aiokclient.testing.broker.operations import ON_CLUSTERS, ON_TOPICS
+from aiokclient.testing.broker.operations import authorized, authorized_on_cluster
+from aiokclient.testing.broker.security.acls import AclOperation, AclResource
 from aiokclient.testing.broker.state import Refused
 from aiokclient.testing.broker.topics import NO_LEADER
 from aiokclient.testing.broker.views import PartitionView, TopicView
@@ -58,16 +61,22 @@ async def handle(call: Call) -> Answer:
         response.error_code = call.refused()
     if call.request.include_topic_authorized_operations:
         for topic in response.topics:
-            topic.topic_authorized_operations = ON_TOPICS
+            if topic.error_code != Code.TOPIC_AUTHORIZATION_FAILED:
+                bits = authorized(call, AclResource.TOPIC, topic.name or "")
+                topic.topic_authorized_operations = bits
     if call.request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = ON_CLUSTERS
+        response.cluster_authorized_operations = authorized_on_cluster(call)
     return response
 
 
 async def _topics(call: Call, request: MetadataRequest) -> list[MetadataResponseTopic]:
     wanted = request.topics
     if wanted is None or (call.version == 0 and not wanted):
-        known = list(call.cluster.view(call.broker.node_id).topics.values())
+        known = [
+            topic
+            for topic in call.cluster.view(call.broker.node_id).topics.values()
+            if not call.unauthorized(AclResource.TOPIC, topic.name)
+        ]
         return [await _known(call, topic) async for topic in call.each(known)]
     if any(each.topic_id != _NO_ID for each in wanted):
         ids = dict.fromkeys(each.topic_id for each in wanted if each.topic_id != _NO_ID)
@@ -79,6 +88,10 @@ async def _topics(call: Call, request: MetadataRequest) -> list[MetadataResponse
 async def _by_id(call: Call, topic_id: UUID) -> MetadataResponseTopic:
     topic = call.cluster.view(call.broker.node_id).topics_by_id.get(topic_id)
     if topic is not None:
+        if call.unauthorized(AclResource.TOPIC, topic.name):
+            # Unlike a name, an id is not a secret.
+            code = Code.TOPIC_AUTHORIZATION_FAILED
+            return MetadataResponseTopic(error_code=code, name=None, topic_id=topic_id)
         return await _known(call, topic)
     name = None if call.version >= 12 else ""
     return MetadataResponseTopic(
@@ -88,7 +101,7 @@ async def _by_id(call: Call, topic_id: UUID) -> MetadataResponseTopic:
 
 async def _by_name(call: Call, name: str) -> MetadataResponseTopic:
     topic = call.cluster.view(call.broker.node_id).topics.get(name)
-    if topic is not None:
+    if topic is not None and not call.unauthorized(AclResource.TOPIC, name):
         return await _known(call, topic)
     return MetadataResponseTopic(error_code=call.refused(name) or _missing(call, name), name=name)
 
@@ -103,6 +116,10 @@ def _missing(call: Call, name: str) -> Code:
         return Code.UNKNOWN_TOPIC_OR_PARTITION
     if not allowed or call.cluster.configs["auto.create.topics.enable"] != "true":
         return Code.UNKNOWN_TOPIC_OR_PARTITION
+    if call.unauthorized_on_cluster(AclOperation.CREATE) and not call.allows(
+        AclOperation.CREATE, AclResource.TOPIC, name
+    ):
+        return Code.TOPIC_AUTHORIZATION_FAILED
     try:
         call.cluster.create_topic(name, call.cluster.assign(-1, -1))
     except Refused as refused:

@@ -65,7 +65,10 @@ async def _topic(
     topic = cluster.topics_by_id.get(wanted.topic_id) if by_id else cluster.topics.get(wanted.name)
     answer = OffsetCommitResponseTopic(name=wanted.name, topic_id=wanted.topic_id)
     async for each in call.each(wanted.partitions):
-        error = call.refused(None if topic is None else topic.name, each.partition_index)
+        named = topic.name if topic is not None else None if by_id else wanted.name
+        error = call.refused(named, each.partition_index)
+        if code == Code.GROUP_AUTHORIZATION_FAILED:
+            error = code
         if error:
             pass
         elif topic is None:

@@ -40,8 +40,10 @@ async def _topic(
     answer = OffsetDeleteResponseTopic(name=wanted.name)
     read = group.subscribed(wanted.name)
     async for each in call.each(wanted.partitions):
-        code = Code.NONE
-        if call.cluster.find(wanted.name, each.partition_index) is None:
+        code = Code(call.refused(wanted.name, each.partition_index))
+        if code:
+            pass
+        elif call.cluster.find(wanted.name, each.partition_index) is None:
             code = Code.UNKNOWN_TOPIC_OR_PARTITION
         elif read:
             code = Code.GROUP_SUBSCRIBED_TO_TOPIC

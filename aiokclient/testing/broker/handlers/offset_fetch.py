@@ -30,6 +30,7 @@ from aiokclient.testing.broker.codes import Code
 from aiokclient.testing.broker.groups.coordinator import groups_of
 from aiokclient.testing.broker.groups.group import Group
 from aiokclient.testing.broker.groups.offsets import Committed, GroupOffsets
+from aiokclient.testing.broker.security.acls import AclResource
 from aiokclient.types import TopicPartition
 
 _SEVERAL = 8
@@ -115,7 +116,7 @@ def _all(call: Call, group: Group | None) -> Iterable[OffsetFetchRequestTopics]:
     found: dict[str, OffsetFetchRequestTopics] = {}
     for place in () if group is None else group.offsets:
         topic = call.cluster.topics.get(place.topic)
-        if topic is not None:
+        if topic is not None and not call.unauthorized(AclResource.TOPIC, topic.name):
             wanted = OffsetFetchRequestTopics(name=topic.name, topic_id=topic.topic_id)
             found.setdefault(topic.name, wanted).partition_indexes.append(place.partition)
     return found.values()

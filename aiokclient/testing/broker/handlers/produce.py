@@ -46,6 +46,7 @@ from aiokclient.protocol.messages.produce import (
 from aiokclient.record.header import ATTRIBUTES_AT, MAGIC_AT, TRANSACTIONAL
 from aiokclient.testing.broker.call import Answer, Call
 from aiokclient.testing.broker.codes import Code
+from aiokclient.testing.broker.security.acls import AclResource
 from aiokclient.testing.broker.topics import Appended, BrokerTopic, Partition
 from aiokclient.testing.broker.transactions.produce import ProduceVerification
 from aiokclient.testing.broker.validation import MAGIC, check_batch, stored_batch, the_batch
@@ -68,7 +69,10 @@ async def handle(call: Call) -> Answer:
     request: ProduceRequest = call.request
     produce = _Produce(call)
     topics, transactional = await _distinct(call)
-    if transactional and request.transactional_id is None:
+    if transactional and (
+        request.transactional_id is None
+        or call.unauthorized(AclResource.TRANSACTIONAL_ID, request.transactional_id)
+    ):
         produce.refusal = Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     elif transactional:
         topics = list(topics)

@@ -1,7 +1,7 @@
 """SaslHandshake 0 to 1: the client selects its mechanism.
 
 A mechanism that the listener does not offer is UNSUPPORTED_SASL_MECHANISM, with a list of those
-that it offers, and the connection is closed. On a connection that needs no authentication (again),
+that it offers, and the connection is closed (when a session is renewed, without a response). On a connection that needs no authentication (again),
 the result is ILLEGAL_SASL_STATE, and the connection stays open. After version 0, messages have no
 headers.
 """
@@ -28,7 +28,9 @@ def handle(call: Call) -> Reply:
             authentication.choose(request.mechanism, raw=raw)
     except Refused as refused:
         code = refused.code
-    if code and (begun or authentication.step is not AuthenticationStep.DONE):
+    if code == Code.UNSUPPORTED_SASL_MECHANISM and not begun:
+        call.owner.abort()
+    elif code and (begun or authentication.step is not AuthenticationStep.DONE):
         call.owner.close_after_response()
     named = offered if code in (Code.NONE, Code.UNSUPPORTED_SASL_MECHANISM) else []
     return SaslHandshakeResponse(error_code=code, mechanisms=named)

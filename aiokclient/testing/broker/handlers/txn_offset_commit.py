@@ -28,6 +28,7 @@ from aiokclient.testing.broker.groups.coordinator import groups_of
 from aiokclient.testing.broker.groups.group import Group
 from aiokclient.testing.broker.groups.offsets import Committed
 from aiokclient.testing.broker.producers import Verification
+from aiokclient.testing.broker.security.acls import AclResource
 from aiokclient.testing.broker.transactions.coordinator import transactions_of
 from aiokclient.testing.broker.transactions.transaction import ProducerIdAndEpoch
 from aiokclient.testing.broker.transactions.verification import Support, ask, support_of
@@ -72,6 +73,10 @@ class _Commit:
             TopicPartition,
             tuple[TxnOffsetCommitRequestPartition, TxnOffsetCommitResponsePartition],
         ] = {}
+        self.denied = call.unauthorized(
+            AclResource.TRANSACTIONAL_ID, self.request.transactional_id
+        ) or call.unauthorized(AclResource.GROUP, self.request.group_id)
+        """The error code of a client that is not authorized for the transaction or the group."""
         self._producer = ProducerIdAndEpoch(self.request.producer_id, self.request.producer_epoch)
 
     async def topic(self, wanted: TxnOffsetCommitRequestTopic) -> TxnOffsetCommitResponseTopic:
@@ -83,9 +88,8 @@ class _Commit:
         answer = TxnOffsetCommitResponseTopic(name=wanted.name, topic_id=wanted.topic_id)
         async for each in call.each(wanted.partitions):
             part = TxnOffsetCommitResponsePartition(partition_index=each.partition_index)
-            part.error_code = call.refused(
-                None if topic is None else topic.name, each.partition_index
-            )
+            named = topic.name if topic is not None else None if by_id else wanted.name
+            part.error_code = self.denied or call.refused(named, each.partition_index)
             answer.partitions.append(part)
             if part.error_code:
                 continue

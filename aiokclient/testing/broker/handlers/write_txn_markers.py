@@ -22,6 +22,7 @@ from aiokclient.protocol.messages.write_txn_markers import (
 )
 from aiokclient.testing.broker.call import Answer, Call
 from aiokclient.testing.broker.codes import Code
+from aiokclient.testing.broker.security.acls import AclOperation
 from aiokclient.testing.broker.transactions.coordinator import transactions_of
 from aiokclient.testing.broker.transactions.transaction import ProducerIdAndEpoch
 from aiokclient.types import TopicPartition
@@ -54,7 +55,10 @@ async def _write(call: Call, marker: WritableTxnMarker) -> WritableTxnMarkerResu
 
 
 def _write_to(call: Call, marker: WritableTxnMarker, place: TopicPartition) -> int:
-    if code := call.refused(*place):
+    code: int = call.refused(*place) or call.unauthorized_on_cluster(AclOperation.ALTER)
+    if code == Code.CLUSTER_AUTHORIZATION_FAILED:
+        code = call.unauthorized_on_cluster(AclOperation.CLUSTER_ACTION)
+    if code:
         return code
     transactions = transactions_of(call.cluster)
     producer = ProducerIdAndEpoch(marker.producer_id, marker.producer_epoch)

@@ -9,7 +9,6 @@ from aiokclient.testing.broker.security.mechanism import (
     Accounts,
     Challenge,
     Login,
-    invalid_credentials,
 )
 
 
@@ -20,22 +19,25 @@ class Plain:
         self._passwords = accounts.passwords
 
     def step(self, message: bytes) -> Challenge:
-        parts = message.decode("utf-8", "replace").split("\0")
-        if len(parts) != 3 or not parts[1] or not parts[2]:
-            raise invalid_credentials("PLAIN")
+        parts = message.decode("utf-8", "replace").split("\0", 3)
+        if len(parts) != 3:
+            raise _failed(f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}")
+        for name, part in zip(("username", "password"), parts[1:], strict=True):
+            if not part:
+                raise _failed(f"Authentication failed: {name} not specified")
         identity, user, password = parts
         expected = self._passwords.get(user)
         # Compare in any case, so that an unknown user takes as long as a wrong password.
         equal = hmac.compare_digest(password.encode(), (expected or "").encode())
         if expected is None or not equal:
-            raise Refused(
-                Code.SASL_AUTHENTICATION_FAILED,
-                "Authentication failed: Invalid username or password",
-            )
+            raise _failed("Authentication failed: Invalid username or password")
         if identity and identity != user:
-            raise Refused(
-                Code.SASL_AUTHENTICATION_FAILED,
+            raise _failed(
                 "Authentication failed: Client requested an authorization id that is different "
-                "from username",
+                "from username"
             )
         return Challenge(b"", done=True, login=Login(user))
+
+
+def _failed(text: str) -> Refused:
+    return Refused(Code.SASL_AUTHENTICATION_FAILED, text)

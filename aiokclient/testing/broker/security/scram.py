@@ -26,6 +26,8 @@ from aiokclient.testing.broker.security.mechanism import (
 )
 
 HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+MECHANISM_IDS: Final = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
+"""The numbers of the mechanisms in requests (KIP-554)."""
 LEAST_ITERATIONS: Final = 4096
 MOST_ITERATIONS: Final = 16384
 """The most iterations that AlterUserScramCredentials accepts, as in Kafka."""

@@ -8,9 +8,11 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from aiokclient.testing.broker.sasl import Accounts, Authentication, Login
+from aiokclient.testing.broker.security.acls import Authorizer
 from aiokclient.testing.broker.security.jwt import checked
 from aiokclient.testing.broker.security.listeners import DEFAULT, BrokerListener
 from aiokclient.testing.broker.security.mechanism import Bearer, ScramCredential
+from aiokclient.testing.broker.security.options import authorizer_of, split
 from aiokclient.testing.broker.security.scram import HASHES
 from aiokclient.testing.broker.security.scram_users import ScramUsers
 
@@ -27,7 +29,15 @@ class Security:
         self._rng, self._now, self._time_ms = rng, now, time_ms
         self.listeners: dict[str, BrokerListener] = {DEFAULT: BrokerListener()}
         self.scram = ScramUsers(rng)
+        self.authorizer: Authorizer | None = None
+        """What checks ACLs. Without one, everybody may do everything."""
         self._contexts: dict[str, ssl.SSLContext] = {}
+
+    def configure(self, configs: Mapping[str, str]) -> dict[str, str]:
+        """Apply the configs about security, and return the others. Raises ValueError."""
+        own, others = split(configs)
+        self.authorizer = authorizer_of(own)
+        return others
 
     def add_listeners(
         self,

@@ -1,0 +1,53 @@
+"""CreateAcls 1 to 3: add ACLs. An ACL that exists already is accepted.
+
+Each one has its own result. One without a name, or with another name for the cluster than
+"kafka-cluster", is INVALID_REQUEST, and one that only a filter could be is UNKNOWN_SERVER_ERROR.
+Without an authorizer, all are SECURITY_DISABLED. An unknown number closes the connection.
+"""
+
+from __future__ import annotations
+
+from aiokclient.protocol.messages import CreateAclsRequest, CreateAclsResponse
+from aiokclient.protocol.messages.create_acls import AclCreation, AclCreationResult
+from aiokclient.testing.broker.acl_requests import DISABLED, checked_acl, is_known
+from aiokclient.testing.broker.call import Answer, Call
+from aiokclient.testing.broker.codes import Code, Refused
+from aiokclient.testing.broker.security.acls import Acl
+
+
+async def handle(call: Call) -> Answer:
+    request: CreateAclsRequest = call.request
+    if not all(is_known(_acl(each)) for each in request.creations):
+        call.owner.abort()
+        return None
+    return CreateAclsResponse(
+        results=[_create(call, each) async for each in call.each(request.creations)]
+    )
+
+
+def _create(call: Call, wanted: AclCreation) -> AclCreationResult:
+    code = call.refused() or call.unauthorized_on_cluster()
+    if code:
+        return AclCreationResult(error_code=code, error_message=None)
+    authorizer = call.cluster.security.authorizer
+    if authorizer is None:
+        return AclCreationResult(error_code=Code.SECURITY_DISABLED, error_message=DISABLED)
+    acl = _acl(wanted)
+    try:
+        checked_acl(acl)
+    except Refused as refused:
+        return AclCreationResult(error_code=refused.code, error_message=refused.message)
+    authorizer.add(acl)
+    return AclCreationResult(error_message=None)
+
+
+def _acl(wanted: AclCreation) -> Acl:
+    return Acl(
+        wanted.resource_type,
+        wanted.resource_name,
+        wanted.resource_pattern_type,
+        wanted.principal,
+        wanted.host,
+        wanted.operation,
+        wanted.permission_type,
+    )
