@@ -161,17 +161,16 @@ class EmbeddedCluster:
         if retention_bytes is not None:
             defaults["log.retention.bytes"] = str(retention_bytes)
         self._state.static_configs.change(self._state.security.configure(defaults))
-        for index in range(brokers):
-            broker = self._brokers[index + 1] = EmbeddedBroker(
-                self._state,
-                index + 1,
-                self._endpoints(advertised_host or host, port, index),
-                racks[index] if racks else None,
-            )
-            self._state.brokers[broker.node_id] = broker
+        for index, rack in enumerate(racks or [None] * brokers):
+            self._add_broker(self._endpoints(advertised_host or host, port, index), rack)
         if isinstance(topics, str):
             topics = (topics,)
         self._topics = dict(topics) if isinstance(topics, Mapping) else dict.fromkeys(topics, 1)
+
+    def _add_broker(self, endpoints: Mapping[str, Endpoint], rack: str | None) -> None:
+        node_id = len(self._brokers) + 1
+        broker = EmbeddedBroker(self._state, node_id, endpoints, rack)
+        self._brokers[node_id] = self._state.brokers[node_id] = broker
 
     def _endpoints(self, host: str, port: int, index: int) -> dict[str, Endpoint]:
         """Return the addresses of a broker, the first of which has the index 0."""

@@ -102,7 +102,7 @@ def _claims(
     user: str, lifetime_s: float, now_s: float | None, claims: dict[str, Any]
 ) -> dict[str, Any]:
     now = time.time() if now_s is None else now_s
-    return {"sub": user, "iat": now, "exp": now + lifetime_s} | claims
+    return {"sub": user, "iat": int(now), "exp": now + lifetime_s} | claims
 
 
 def _part(value: object) -> str:

@@ -7,13 +7,21 @@ import pytest
 from aiokclient import errors
 from aiokclient.protocol import ApiKey, messages
 from aiokclient.protocol.api import request_class
-from aiokclient.protocol.messages import describe_producers, offset_fetch, write_txn_markers
+from aiokclient.protocol.messages import (
+    alter_user_scram_credentials,
+    create_acls,
+    delete_acls,
+    describe_producers,
+    offset_fetch,
+    write_txn_markers,
+)
 from aiokclient.testing import EmbeddedCluster
 from aiokclient.testing.broker.handlers import announced
 from aiokclient.types import ProducerRecord
 
 METADATA = messages.MetadataRequest(topics=[])
 TOPIC = write_txn_markers.WritableTxnMarkerTopic(name="orders", partition_indexes=[0])
+ANY_ACL = {"resource_type": 2, "operation": 3, "permission_type": 3}
 ITEMS = {
     ApiKey.WRITE_TXN_MARKERS: ("markers", [write_txn_markers.WritableTxnMarker(topics=[TOPIC])]),
     ApiKey.DESCRIBE_PRODUCERS: (
@@ -25,6 +33,15 @@ ITEMS = {
     ApiKey.DESCRIBE_GROUPS: ("groups", ["g"]),
     ApiKey.DELETE_GROUPS: ("groups_names", ["g"]),
     ApiKey.CONSUMER_GROUP_DESCRIBE: ("group_ids", ["g"]),
+    ApiKey.CREATE_ACLS: ("creations", [create_acls.AclCreation(**ANY_ACL)]),
+    ApiKey.DELETE_ACLS: (
+        "filters",
+        [delete_acls.DeleteAclsFilter(resource_type_filter=1, operation=1, permission_type=1)],
+    ),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: (
+        "deletions",
+        [alter_user_scram_credentials.ScramCredentialDeletion(name="alice", mechanism=1)],
+    ),
 }
 
 

@@ -12,9 +12,15 @@ from aiokclient.testing.broker.security.acls import Authorizer
 from aiokclient.testing.broker.security.jwt import checked
 from aiokclient.testing.broker.security.listeners import DEFAULT, BrokerListener
 from aiokclient.testing.broker.security.mechanism import Bearer, ScramCredential
-from aiokclient.testing.broker.security.options import authorizer_of, split
+from aiokclient.testing.broker.security.options import (
+    TokenOptions,
+    authorizer_of,
+    split,
+    token_options_of,
+)
 from aiokclient.testing.broker.security.scram import HASHES
 from aiokclient.testing.broker.security.scram_users import ScramUsers
+from aiokclient.testing.broker.security.tokens import DelegationTokens
 
 
 class Security:
@@ -31,12 +37,14 @@ class Security:
         self.scram = ScramUsers(rng)
         self.authorizer: Authorizer | None = None
         """What checks ACLs. Without one, everybody may do everything."""
+        self.tokens = DelegationTokens(TokenOptions("", 0, 0), rng, self._now_ms)
         self._contexts: dict[str, ssl.SSLContext] = {}
 
     def configure(self, configs: Mapping[str, str]) -> dict[str, str]:
         """Apply the configs about security, and return the others. Raises ValueError."""
         own, others = split(configs)
         self.authorizer = authorizer_of(own)
+        self.tokens = DelegationTokens(token_options_of(own), self._rng, self._now_ms)
         return others
 
     def add_listeners(
@@ -53,6 +61,9 @@ class Security:
                         self.scram.add(mechanism, user, password, listener.iterations)
             if listener.tls:
                 self._contexts[name] = context_of(listener)
+
+    def _now_ms(self) -> int:
+        return self._time_ms()
 
     def server_context(self, listener: str) -> ssl.SSLContext | None:
         """Return the TLS context of a listener, or None for a listener without TLS."""
@@ -78,4 +89,4 @@ class Security:
         return self.scram.find(user, mechanism)
 
     def token_login(self, mechanism: str, token_id: str) -> tuple[ScramCredential, Login] | None:
-        return None
+        return self.tokens.login(mechanism, token_id)

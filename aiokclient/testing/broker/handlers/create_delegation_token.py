@@ -1,0 +1,65 @@
+"""CreateDelegationToken 1 to 3: a token by which other clients log in as its owner (KIP-48).
+
+Without `delegation.token.secret.key`, the result is DELEGATION_TOKEN_AUTH_DISABLED. A client that
+has not logged in, or that logged in by a token, is DELEGATION_TOKEN_REQUEST_NOT_ALLOWED. A renewer
+that is not a user is INVALID_PRINCIPAL_TYPE. From version 3 on, another owner than the client needs
+CreateTokens on that user.
+"""
+
+from __future__ import annotations
+
+from aiokclient.protocol.messages import (
+    CreateDelegationTokenRequest,
+    CreateDelegationTokenResponse,
+)
+from aiokclient.testing.broker.call import Call, Reply
+from aiokclient.testing.broker.codes import Code
+from aiokclient.testing.broker.security.acls import AclOperation, AclResource
+from aiokclient.testing.broker.security.principal import USER, Principal
+from aiokclient.testing.broker.token_requests import refusal
+
+
+def handle(call: Call) -> Reply:
+    request: CreateDelegationTokenRequest = call.request
+    requester = owner = Principal(*call.principal[:2])
+    if request.owner_principal_name:
+        owner = Principal(request.owner_principal_type or "", request.owner_principal_name)
+    code = call.refused() or refusal(call) or _check(call, request, owner)
+    if code:
+        return _failed(code, owner, requester)
+    renewers = [Principal(each.principal_type, each.principal_name) for each in request.renewers]
+    tokens = call.cluster.security.tokens
+    token = tokens.create(owner, requester, renewers, request.max_lifetime_ms)
+    return CreateDelegationTokenResponse(
+        principal_type=owner.type,
+        principal_name=owner.name,
+        token_requester_principal_type=requester.type,
+        token_requester_principal_name=requester.name,
+        issue_timestamp_ms=token.issued_ms,
+        expiry_timestamp_ms=token.expiry_ms,
+        max_timestamp_ms=token.max_ms,
+        token_id=token.token_id,
+        hmac=token.hmac,
+    )
+
+
+def _check(call: Call, request: CreateDelegationTokenRequest, owner: Principal) -> int:
+    if any(each.principal_type != USER for each in request.renewers):
+        return Code.INVALID_PRINCIPAL_TYPE
+    own = str(owner) == str(call.principal)
+    if own or call.allows(AclOperation.CREATE_TOKENS, AclResource.USER, str(owner)):
+        return Code.NONE
+    return Code.DELEGATION_TOKEN_AUTHORIZATION_FAILED
+
+
+def _failed(code: int, owner: Principal, requester: Principal) -> CreateDelegationTokenResponse:
+    return CreateDelegationTokenResponse(
+        error_code=code,
+        principal_type=owner.type,
+        principal_name=owner.name,
+        token_requester_principal_type=requester.type,
+        token_requester_principal_name=requester.name,
+        issue_timestamp_ms=-1,
+        expiry_timestamp_ms=-1,
+        max_timestamp_ms=-1,
+    )

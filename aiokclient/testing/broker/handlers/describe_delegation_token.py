@@ -1,0 +1,65 @@
+"""DescribeDelegationToken 1 to 3: the tokens of some owners, or all, that the client may see.
+
+These are the tokens that it owns or may renew, those that an ACL lets it describe, and those of
+users whose tokens it may describe. The refusals are those of CreateDelegationToken.
+"""
+
+from __future__ import annotations
+
+from aiokclient.protocol.messages import (
+    DescribeDelegationTokenRequest,
+    DescribeDelegationTokenResponse,
+)
+from aiokclient.protocol.messages.describe_delegation_token import (
+    DescribedDelegationToken,
+    DescribedDelegationTokenRenewer,
+)
+from aiokclient.testing.broker.call import Answer, Call
+from aiokclient.testing.broker.security.acls import AclOperation, AclResource
+from aiokclient.testing.broker.security.tokens import DelegationToken
+from aiokclient.testing.broker.token_requests import refusal
+
+
+async def handle(call: Call) -> Answer:
+    request: DescribeDelegationTokenRequest = call.request
+    code = call.refused() or refusal(call)
+    if code:
+        return DescribeDelegationTokenResponse(error_code=code)
+    owners = None
+    if request.owners is not None:
+        owners = {f"{each.principal_type}:{each.principal_name}" for each in request.owners}
+    found = [
+        token
+        for token in call.cluster.security.tokens.list()
+        if (owners is None or any(map(token.belongs_to, owners))) and _visible(call, token)
+    ]
+    return DescribeDelegationTokenResponse(
+        tokens=[_described(token) async for token in call.each(found)]
+    )
+
+
+def _visible(call: Call, token: DelegationToken) -> bool:
+    if token.belongs_to(str(call.principal)):
+        return True
+    describe, kind = AclOperation.DESCRIBE, AclResource.DELEGATION_TOKEN
+    return call.allows(describe, kind, token.token_id) or call.allows(
+        AclOperation.DESCRIBE_TOKENS, AclResource.USER, str(token.owner)
+    )
+
+
+def _described(token: DelegationToken) -> DescribedDelegationToken:
+    return DescribedDelegationToken(
+        principal_type=token.owner.type,
+        principal_name=token.owner.name,
+        token_requester_principal_type=token.requester.type,
+        token_requester_principal_name=token.requester.name,
+        issue_timestamp=token.issued_ms,
+        expiry_timestamp=token.expiry_ms,
+        max_timestamp=token.max_ms,
+        token_id=token.token_id,
+        hmac=token.hmac,
+        renewers=[
+            DescribedDelegationTokenRenewer(principal_type=each.type, principal_name=each.name)
+            for each in token.renewers
+        ],
+    )

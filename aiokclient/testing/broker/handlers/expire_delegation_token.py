@@ -1,0 +1,30 @@
+"""ExpireDelegationToken 1 to 2: let a token expire, immediately or after a time (KIP-48).
+
+The refusals are those of RenewDelegationToken.
+"""
+
+from __future__ import annotations
+
+from aiokclient.protocol.messages import (
+    ExpireDelegationTokenRequest,
+    ExpireDelegationTokenResponse,
+)
+from aiokclient.testing.broker.call import Call, Reply
+from aiokclient.testing.broker.codes import Refused
+from aiokclient.testing.broker.token_requests import refusal
+
+
+def handle(call: Call) -> Reply:
+    request: ExpireDelegationTokenRequest = call.request
+    code: int = call.refused() or refusal(call)
+    if not code:
+        tokens = call.cluster.security.tokens
+        try:
+            expiry_ms = tokens.expire(
+                bytes(request.hmac), call.principal, request.expiry_time_period_ms
+            )
+        except Refused as refused:
+            code = refused.code
+        else:
+            return ExpireDelegationTokenResponse(expiry_timestamp_ms=expiry_ms)
+    return ExpireDelegationTokenResponse(error_code=code, expiry_timestamp_ms=-1)

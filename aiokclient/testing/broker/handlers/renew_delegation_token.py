@@ -1,0 +1,30 @@
+"""RenewDelegationToken 1 to 2: prolong the life of a token, up to its longest life (KIP-48).
+
+A token that does not exist is DELEGATION_TOKEN_NOT_FOUND, one that is not the client's to renew
+DELEGATION_TOKEN_OWNER_MISMATCH, and one that has expired DELEGATION_TOKEN_EXPIRED. Other refusals
+are those of CreateDelegationToken.
+"""
+
+from __future__ import annotations
+
+from aiokclient.protocol.messages import (
+    RenewDelegationTokenRequest,
+    RenewDelegationTokenResponse,
+)
+from aiokclient.testing.broker.call import Call, Reply
+from aiokclient.testing.broker.codes import Refused
+from aiokclient.testing.broker.token_requests import refusal
+
+
+def handle(call: Call) -> Reply:
+    request: RenewDelegationTokenRequest = call.request
+    code: int = call.refused() or refusal(call)
+    if not code:
+        tokens = call.cluster.security.tokens
+        try:
+            expiry_ms = tokens.renew(bytes(request.hmac), call.principal, request.renew_period_ms)
+        except Refused as refused:
+            code = refused.code
+        else:
+            return RenewDelegationTokenResponse(expiry_timestamp_ms=expiry_ms)
+    return RenewDelegationTokenResponse(error_code=code, expiry_timestamp_ms=-1)
