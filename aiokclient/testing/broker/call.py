@@ -109,6 +109,8 @@ class RequestConnection(Protocol):
 
     def close_after_response(self) -> None: ...
 
+    def throttle(self, seconds: float) -> None: ...
+
     def authenticated(self) -> None: ...
 
 
@@ -215,6 +217,21 @@ class Call:
             return self.unauthorized(AclResource.CLUSTER, CLUSTER_NAME)
         allowed = self.allows(operation, AclResource.CLUSTER, CLUSTER_NAME)
         return 0 if allowed else Code.CLUSTER_AUTHORIZATION_FAILED
+
+    def mutates(self, partitions: int, *, strict_since: int) -> int:
+        """Return THROTTLING_QUOTA_EXCEEDED if the client may not create or delete partitions, or 0.
+
+        Before the version `strict_since`, the client is only throttled.
+        """
+        quotas = self.cluster.security.quotas
+        if not quotas.active:
+            return 0
+        strict = self.version >= strict_since
+        accepted, seconds = quotas.mutate(
+            self.principal.name, self.client_id or "", partitions, strict=strict
+        )
+        self.owner.throttle(seconds)
+        return 0 if accepted else Code.THROTTLING_QUOTA_EXCEEDED
 
     # -- the parts of the request --------------------------------------------------------------
 

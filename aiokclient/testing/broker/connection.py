@@ -39,12 +39,14 @@ from aiokclient.testing.broker.codes import Refused
 from aiokclient.testing.broker.faults import Alter, Delay, Drop, Fault, Throttle
 from aiokclient.testing.broker.handlers import handler_of
 from aiokclient.testing.broker.sasl import AuthenticationStep
+from aiokclient.testing.broker.security import quotas as quotas_
 from aiokclient.testing.disposal import discard_messages
 
 if TYPE_CHECKING:
     from aiokclient.protocol.fields import Buffer
     from aiokclient.protocol.schema import Response
     from aiokclient.testing.broker.node import Node
+    from aiokclient.testing.broker.security.quotas import ClientQuotas
     from aiokclient.testing.broker.state import ClusterState
 
 _log = logging.getLogger(__name__)
@@ -92,6 +94,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         "_reading",
         "_registry",
         "_spent",
+        "_throttle_s",
         "_timer",
         "_transport",
         "_waiting",
@@ -114,6 +117,8 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         self._frames = FrameReader(_MAX_FRAME if known else _MAX_UNKNOWN_FRAME, kept=0)
         self._closes = False
         """Whether the connection ends with the response to the request being handled."""
+        self._throttle_s = 0.0
+        """The seconds for which the request being handled throttles the client."""
         self._waiting: deque[Buffer] = deque()
         self._queued = 0
         self._current = 0
@@ -194,6 +199,10 @@ class BrokerProtocol(asyncio.BufferedProtocol):
     def authenticated(self) -> None:
         """Accept frames of any size from now on, after the client's authentication."""
         self._frames.max_frame = _MAX_FRAME
+
+    def throttle(self, seconds: float) -> None:
+        """Throttle the client for at least this time after the request being handled."""
+        self._throttle_s = max(self._throttle_s, seconds)
 
     def close_after_response(self) -> None:
         """Close the connection when the request being handled has been answered."""
@@ -371,6 +380,9 @@ class BrokerProtocol(asyncio.BufferedProtocol):
     ) -> None:
         """Answer a request that was executed, unless a fault prevents it."""
         self._cluster.changed()
+        quotas = self._cluster.security.quotas
+        if quotas.active:
+            self._charge(quotas, received, response)
         if not faults:
             self._answer(response, received, faults, large)
             return
@@ -381,6 +393,22 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         if not self._dropped(faults, "after"):
             seconds = _seconds(faults, "after")
             self._after(seconds, lambda: self._answer(response, received, faults, large))
+
+    def _charge(
+        self, quotas: ClientQuotas, received: DecodedRequest, response: Response | None
+    ) -> None:
+        """Charge the client for a request, and throttle it if that is more than its quota."""
+        api, header = received.header.request_api_key, received.header
+        user, client_id = self.authentication.principal.name, header.client_id or ""
+        if response is not None and not hasattr(response, "throttle_time_ms"):
+            return  # Requests of a login are free.
+        costs = {quotas_.REQUESTS: quotas_.REQUEST_COST}
+        if api == ApiKey.PRODUCE:
+            costs[quotas_.PRODUCER] = float(self._current)
+        elif api == ApiKey.FETCH:
+            costs[quotas_.CONSUMER] = float(_fetched_bytes(response))
+        for key, amount in costs.items():
+            self.throttle(quotas.throttle_s(key, user, client_id, amount))
 
     def _answer(
         self,
@@ -394,12 +422,14 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         if self.broker.paused:
             self._withheld = lambda: self._answer(response, received, faults, large)
             return
-        muted = 0.0
+        muted, self._throttle_s = self._throttle_s, 0.0
         for fault in faults:
             if isinstance(fault, Throttle) and response is not None:
                 fault.use()
                 muted = max(muted, fault.seconds)
-                cast("Any", response).throttle_time_ms = int(fault.seconds * 1000)
+        if muted and response is not None:
+            # As in Kafka, the client learns it in milliseconds.
+            cast("Any", response).throttle_time_ms = int(muted * 1000)
         if response is None:
             self._after(muted, self._done)
         elif large:
@@ -457,6 +487,14 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         self._timer = None
         self._guarded(step)
         self.pump()
+
+
+def _fetched_bytes(response: Any) -> int:
+    return sum(
+        sum(map(len, part.records)) if isinstance(part.records, list) else len(part.records or b"")
+        for each in response.responses
+        for part in each.partitions
+    )
 
 
 def _common_name(certificate: Mapping[str, Any]) -> str:

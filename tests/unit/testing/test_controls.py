@@ -8,6 +8,7 @@ from aiokclient import errors
 from aiokclient.protocol import ApiKey, messages
 from aiokclient.protocol.api import request_class
 from aiokclient.protocol.messages import (
+    alter_client_quotas,
     alter_user_scram_credentials,
     create_acls,
     delete_acls,
@@ -38,6 +39,7 @@ ITEMS = {
         "filters",
         [delete_acls.DeleteAclsFilter(resource_type_filter=1, operation=1, permission_type=1)],
     ),
+    ApiKey.ALTER_CLIENT_QUOTAS: ("entries", [alter_client_quotas.EntryData()]),
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: (
         "deletions",
         [alter_user_scram_credentials.ScramCredentialDeletion(name="alice", mechanism=1)],

@@ -17,6 +17,7 @@ EDGES = {
     "int32": (-(1 << 31), -2, -1, 0, 1, 2, 100, 20_000, (1 << 31) - 1),
     "int64": (-(1 << 63), -5, -2, -1, 0, 1, 2, 3, 1 << 40, (1 << 63) - 1),
     "boolean": (True, False),
+    "float64": (-1.0, 0.0, 1e-300, 1.0, 1e300, float("inf"), float("nan")),
     "string": ("orders", "orders", "", "nothing", "1", "retention.ms", "5", "delete", "é" * 300),
 }
 EDGES["bytes"] = (b"", b"orders", b"\0\1", b"\xff" * 300)

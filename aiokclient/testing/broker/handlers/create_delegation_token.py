@@ -18,6 +18,9 @@ from aiokclient.testing.broker.security.acls import AclOperation, AclResource
 from aiokclient.testing.broker.security.principal import USER, Principal
 from aiokclient.testing.broker.token_requests import refusal
 
+_OF_OTHERS = 3
+"""The first version in which the owner can be another user than the client."""
+
 
 def handle(call: Call) -> Reply:
     request: CreateDelegationTokenRequest = call.request
@@ -26,21 +29,17 @@ def handle(call: Call) -> Reply:
         owner = Principal(request.owner_principal_type or "", request.owner_principal_name)
     code = call.refused() or refusal(call) or _check(call, request, owner)
     if code:
-        return _failed(code, owner, requester)
+        return _response(call, owner, requester, code)
     renewers = [Principal(each.principal_type, each.principal_name) for each in request.renewers]
     tokens = call.cluster.security.tokens
     token = tokens.create(owner, requester, renewers, request.max_lifetime_ms)
-    return CreateDelegationTokenResponse(
-        principal_type=owner.type,
-        principal_name=owner.name,
-        token_requester_principal_type=requester.type,
-        token_requester_principal_name=requester.name,
-        issue_timestamp_ms=token.issued_ms,
-        expiry_timestamp_ms=token.expiry_ms,
-        max_timestamp_ms=token.max_ms,
-        token_id=token.token_id,
-        hmac=token.hmac,
-    )
+    response = _response(call, owner, requester)
+    response.issue_timestamp_ms = token.issued_ms
+    response.expiry_timestamp_ms = token.expiry_ms
+    response.max_timestamp_ms = token.max_ms
+    response.token_id = token.token_id
+    response.hmac = token.hmac
+    return response
 
 
 def _check(call: Call, request: CreateDelegationTokenRequest, owner: Principal) -> int:
@@ -52,14 +51,18 @@ def _check(call: Call, request: CreateDelegationTokenRequest, owner: Principal) 
     return Code.DELEGATION_TOKEN_AUTHORIZATION_FAILED
 
 
-def _failed(code: int, owner: Principal, requester: Principal) -> CreateDelegationTokenResponse:
-    return CreateDelegationTokenResponse(
+def _response(
+    call: Call, owner: Principal, requester: Principal, code: int = 0
+) -> CreateDelegationTokenResponse:
+    response = CreateDelegationTokenResponse(
         error_code=code,
         principal_type=owner.type,
         principal_name=owner.name,
-        token_requester_principal_type=requester.type,
-        token_requester_principal_name=requester.name,
         issue_timestamp_ms=-1,
         expiry_timestamp_ms=-1,
         max_timestamp_ms=-1,
     )
+    if call.version >= _OF_OTHERS:
+        response.token_requester_principal_type = requester.type
+        response.token_requester_principal_name = requester.name
+    return response

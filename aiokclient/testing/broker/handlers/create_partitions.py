@@ -19,6 +19,8 @@ from aiokclient.testing.broker.codes import Code
 from aiokclient.testing.broker.state import ClusterState, Refused
 from aiokclient.testing.broker.topics import BrokerTopic
 
+_STRICT_QUOTAS = 3
+
 
 async def handle(call: Call) -> Answer:
     request: CreatePartitionsRequest = call.request
@@ -59,6 +61,8 @@ def _create(call: Call, wanted: CreatePartitionsTopic) -> CreatePartitionsTopicR
         return result
     try:
         assignment = _assignment(call.cluster, topic, wanted)
+        if code := call.mutates(len(assignment), strict_since=_STRICT_QUOTAS):
+            raise Refused(Code(code), "The throttling quota has been exceeded.")
     except Refused as refused:
         result.error_code, result.error_message = refused.code, refused.message
         return result

@@ -25,6 +25,9 @@ from aiokclient.testing.broker.configs import TOPIC_OPTIONS, BrokerConfigSource,
 from aiokclient.testing.broker.security.acls import AclOperation, AclResource
 from aiokclient.testing.broker.state import MOST_PARTITIONS, ClusterState, Refused
 
+_STRICT_QUOTAS = 6
+_QUOTA_EXCEEDED = "The throttling quota has been exceeded."
+
 
 async def handle(call: Call) -> Answer:
     request: CreateTopicsRequest = call.request
@@ -58,7 +61,7 @@ async def handle(call: Call) -> Answer:
         if code:
             results.append(_result(topic.name, code, message))
         else:
-            results.append(_create(call.cluster, topic, request.validate_only))
+            results.append(_create(call, topic, request.validate_only))
     return CreateTopicsResponse(topics=results)
 
 
@@ -85,11 +88,14 @@ def _result(name: str, code: int = 0, message: str | None = None) -> CreatableTo
     return CreatableTopicResult(name=name, error_code=code, error_message=message)
 
 
-def _create(cluster: ClusterState, wanted: CreatableTopic, only_look: bool) -> CreatableTopicResult:
-    result = _result(wanted.name)
+def _create(call: Call, wanted: CreatableTopic, only_look: bool) -> CreatableTopicResult:
+    cluster, result = call.cluster, _result(wanted.name)
     try:
         values = _configs(wanted)
         assignment = _assignment(cluster, wanted)
+        cluster.check_new_topic(wanted.name, assignment, values)
+        if code := call.mutates(len(assignment), strict_since=_STRICT_QUOTAS):
+            raise Refused(Code(code), _QUOTA_EXCEEDED)
         if only_look:
             cluster.check_new_topic(wanted.name, assignment, values)
             configs = Configs(TOPIC_OPTIONS, BrokerConfigSource.TOPIC, cluster.configs, values)

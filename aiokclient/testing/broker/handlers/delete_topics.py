@@ -23,6 +23,9 @@ _BOTH = ""
 _Key = str | UUID
 
 
+_STRICT_QUOTAS = 5
+
+
 async def handle(call: Call) -> Answer:
     request: DeleteTopicsRequest = call.request
     wanted = request.topics
@@ -74,6 +77,8 @@ def _delete(
         text = "The provided topic name maps to an ID that was already supplied."
         both = DeleteTopicState(name=name, topic_id=topic.topic_id)
         return _refused(both, Code.INVALID_REQUEST, text)
+    if code := call.mutates(len(topic.partitions), strict_since=_STRICT_QUOTAS):
+        return _refused(wanted, code, "The throttling quota has been exceeded.")
     cluster.delete_topic(topic)
     return DeletableTopicResult(name=topic.name, topic_id=topic.topic_id)
 

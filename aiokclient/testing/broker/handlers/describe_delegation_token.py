@@ -19,6 +19,8 @@ from aiokclient.testing.broker.security.acls import AclOperation, AclResource
 from aiokclient.testing.broker.security.tokens import DelegationToken
 from aiokclient.testing.broker.token_requests import refusal
 
+_OF_OTHERS = 3
+
 
 async def handle(call: Call) -> Answer:
     request: DescribeDelegationTokenRequest = call.request
@@ -34,7 +36,7 @@ async def handle(call: Call) -> Answer:
         if (owners is None or any(map(token.belongs_to, owners))) and _visible(call, token)
     ]
     return DescribeDelegationTokenResponse(
-        tokens=[_described(token) async for token in call.each(found)]
+        tokens=[_described(token, call.version) async for token in call.each(found)]
     )
 
 
@@ -47,12 +49,10 @@ def _visible(call: Call, token: DelegationToken) -> bool:
     )
 
 
-def _described(token: DelegationToken) -> DescribedDelegationToken:
-    return DescribedDelegationToken(
+def _described(token: DelegationToken, version: int) -> DescribedDelegationToken:
+    described = DescribedDelegationToken(
         principal_type=token.owner.type,
         principal_name=token.owner.name,
-        token_requester_principal_type=token.requester.type,
-        token_requester_principal_name=token.requester.name,
         issue_timestamp=token.issued_ms,
         expiry_timestamp=token.expiry_ms,
         max_timestamp=token.max_ms,
@@ -63,3 +63,7 @@ def _described(token: DelegationToken) -> DescribedDelegationToken:
             for each in token.renewers
         ],
     )
+    if version >= _OF_OTHERS:
+        described.token_requester_principal_type = token.requester.type
+        described.token_requester_principal_name = token.requester.name
+    return described

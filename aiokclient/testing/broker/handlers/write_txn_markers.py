@@ -55,8 +55,8 @@ async def _write(call: Call, marker: WritableTxnMarker) -> WritableTxnMarkerResu
 
 
 def _write_to(call: Call, marker: WritableTxnMarker, place: TopicPartition) -> int:
-    code: int = call.refused(*place) or call.unauthorized_on_cluster(AclOperation.ALTER)
-    if code == Code.CLUSTER_AUTHORIZATION_FAILED:
+    code: int = call.refused(*place)
+    if not code and call.unauthorized_on_cluster(AclOperation.ALTER):
         code = call.unauthorized_on_cluster(AclOperation.CLUSTER_ACTION)
     if code:
         return code

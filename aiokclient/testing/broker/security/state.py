@@ -18,6 +18,7 @@ from aiokclient.testing.broker.security.options import (
     split,
     token_options_of,
 )
+from aiokclient.testing.broker.security.quotas import ClientQuotas
 from aiokclient.testing.broker.security.scram import HASHES
 from aiokclient.testing.broker.security.scram_users import ScramUsers
 from aiokclient.testing.broker.security.tokens import DelegationTokens
@@ -38,6 +39,7 @@ class Security:
         self.authorizer: Authorizer | None = None
         """What checks ACLs. Without one, everybody may do everything."""
         self.tokens = DelegationTokens(TokenOptions("", 0, 0), rng, self._now_ms)
+        self.quotas = ClientQuotas(self._loop_time)
         self._contexts: dict[str, ssl.SSLContext] = {}
 
     def configure(self, configs: Mapping[str, str]) -> dict[str, str]:
@@ -61,6 +63,9 @@ class Security:
                         self.scram.add(mechanism, user, password, listener.iterations)
             if listener.tls:
                 self._contexts[name] = context_of(listener)
+
+    def _loop_time(self) -> float:
+        return self._now()
 
     def _now_ms(self) -> int:
         return self._time_ms()

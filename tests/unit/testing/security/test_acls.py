@@ -132,7 +132,9 @@ def test_an_operation_on_any_topic_needs_one_that_is_not_denied(
         (PatternType.MATCH, "over", {"*", "o"}),
     ],
 )
-def test_a_filter_selects_by_pattern(pattern: PatternType, name: str | None, found: set) -> None:
+def test_a_filter_selects_by_pattern(
+    pattern: PatternType, name: str | None, found: set[str]
+) -> None:
     rules = [acl(), acl("ord", pattern=PREFIX), acl("*"), acl("o", pattern=PREFIX)]
     wanted = AclFilter(TOPIC, name, pattern, None, None, AclOperation.ANY, AclPermission.ANY)
     assert {each.name for each in rules if wanted.matches(each)} == found

@@ -252,7 +252,7 @@ def scram_credentials(place: Any) -> list[object]:
             if len(found.credential_infos) == count:
                 return
 
-    def described(*names: str) -> list[object]:
+    def described(*names: str) -> object:
         users = [UserName(name=name) for name in names]
         answer = place.admin.request(messages.DescribeUserScramCredentialsRequest(users=users))
         return sorted(

@@ -1,0 +1,162 @@
+"""Client quotas: the rates that users and clients may use, and for how long they are throttled.
+
+As in Kafka, a rate is measured over the last eleven seconds, but at least over ten, and a client
+that exceeds its quota is throttled until the rate would be right again. The quota of partitions
+that are created and deleted is a bucket of tokens: a request is accepted while there are any, and
+then refused (or throttled, in old versions) until the bucket has some again.
+
+The most specific quota applies: to a user with a client id, a user, a client id, each before the
+default of its kind (`_candidates`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+PRODUCER: Final = "producer_byte_rate"
+CONSUMER: Final = "consumer_byte_rate"
+REQUESTS: Final = "request_percentage"
+MUTATIONS: Final = "controller_mutation_rate"
+CONNECTIONS: Final = "connection_creation_rate"
+KEYS: Final = (PRODUCER, CONSUMER, REQUESTS, MUTATIONS)
+"""The quotas of users and clients, each of which is enforced."""
+
+USER: Final = "user"
+CLIENT: Final = "client-id"
+IP: Final = "ip"
+REQUEST_COST: Final = 0.01
+"""What one request uses of `request_percentage`: a tenth of a millisecond, in percent of a second.
+
+Kafka measures the time of its threads. This broker has none.
+"""
+_SAMPLES: Final = 11
+_MOST_REQUEST_THROTTLE_S: Final = 1.0
+_MOST_THROTTLE_S: Final = 2_147_483.0
+"""What fits into the milliseconds of a response."""
+
+
+class QuotaEntity(NamedTuple):
+    """Whom a quota is for. None means any, and "" the default of those without a quota."""
+
+    user: str | None = None
+    client_id: str | None = None
+    ip: str | None = None
+
+    def parts(self) -> dict[str, str]:
+        """Return the names by type."""
+        both = {USER: self.user, CLIENT: self.client_id, IP: self.ip}
+        return {kind: name for kind, name in both.items() if name is not None}
+
+
+def _candidates(user: str, client_id: str) -> Iterator[QuotaEntity]:
+    """Return the entities whose quota may apply to a client, the most specific first."""
+    for name in (user, ""):
+        yield QuotaEntity(name, client_id)
+        yield QuotaEntity(name, "")
+        yield QuotaEntity(name)
+    yield QuotaEntity(None, client_id)
+    yield QuotaEntity(None, "")
+
+
+class _Rate:
+    """The sum of what was recorded in the last seconds."""
+
+    def __init__(self) -> None:
+        self._samples: deque[list[float]] = deque()
+
+    def record(self, amount: float, now: float) -> None:
+        if not self._samples or now - self._samples[-1][0] >= 1.0:
+            self._samples.append([now, 0.0])
+        self._samples[-1][1] += amount
+        while now - self._samples[0][0] >= _SAMPLES:
+            self._samples.popleft()
+
+    def excess_s(self, quota: float, now: float) -> float:
+        """Return the seconds until the rate is the quota again, or 0."""
+        total = sum(amount for _, amount in self._samples)
+        elapsed = max(now - self._samples[0][0], _SAMPLES - 1.0)
+        return min(_MOST_THROTTLE_S, max(0.0, total / quota - elapsed))
+
+
+class _Bucket:
+    """Tokens that are used by mutations and come back with time."""
+
+    def __init__(self, quota: float, now: float) -> None:
+        self._tokens = quota * _SAMPLES
+        self._at = now
+
+    def take(self, amount: float, quota: float, now: float, *, strict: bool) -> tuple[bool, float]:
+        """Return whether the mutations are accepted, and the seconds until there are tokens."""
+        self._tokens = min(quota * _SAMPLES, self._tokens + (now - self._at) * quota)
+        self._at = now
+        accepted = not strict or self._tokens >= 0
+        if accepted:
+            self._tokens -= amount
+        return accepted, min(_MOST_THROTTLE_S, max(0.0, -self._tokens / quota))
+
+
+class ClientQuotas:
+    """The quotas of a cluster, and what each client has used of them."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._quotas: dict[QuotaEntity, dict[str, float]] = {}
+        self._rates: dict[tuple[str, QuotaEntity], _Rate] = {}
+        self._buckets: dict[QuotaEntity, _Bucket] = {}
+
+    @property
+    def active(self) -> bool:
+        """Whether there is any quota."""
+        return bool(self._quotas)
+
+    def all(self) -> Mapping[QuotaEntity, Mapping[str, float]]:
+        return self._quotas
+
+    def change(self, entity: QuotaEntity, key: str, value: float | None) -> None:
+        """Set a quota, or remove it."""
+        values = self._quotas.setdefault(entity, {})
+        if value is None:
+            values.pop(key, None)
+        else:
+            values[key] = value
+        if not values:
+            del self._quotas[entity]
+        self._rates.clear()
+        self._buckets.clear()
+
+    def _find(self, key: str, user: str, client_id: str) -> tuple[QuotaEntity, float] | None:
+        """Return the quota that applies, and whose use of it counts together."""
+        for entity in _candidates(user, client_id):
+            value = self._quotas.get(entity, {}).get(key)
+            if value is not None:
+                # A quota of all is one for each of them.
+                own_user = user if entity.user is not None else None
+                own_client = client_id if entity.client_id is not None else None
+                return QuotaEntity(own_user, own_client), value
+        return None
+
+    def throttle_s(self, key: str, user: str, client_id: str, amount: float) -> float:
+        """Record what a client has used, and return the seconds for which it is throttled."""
+        found = self._find(key, user, client_id)
+        if found is None:
+            return 0.0
+        (entity, quota), now = found, self._now()
+        rate = self._rates.setdefault((key, entity), _Rate())
+        rate.record(amount, now)
+        excess_s = rate.excess_s(quota, now)
+        return min(excess_s, _MOST_REQUEST_THROTTLE_S) if key == REQUESTS else excess_s
+
+    def mutate(
+        self, user: str, client_id: str, partitions: int, *, strict: bool
+    ) -> tuple[bool, float]:
+        """Return whether partitions may be created or deleted, and the seconds of throttling."""
+        found = self._find(MUTATIONS, user, client_id)
+        if found is None:
+            return True, 0.0
+        (entity, quota), now = found, self._now()
+        bucket = self._buckets.get(entity)
+        if bucket is None:
+            bucket = self._buckets[entity] = _Bucket(quota, now)
+        return bucket.take(partitions, quota, now, strict=strict)
