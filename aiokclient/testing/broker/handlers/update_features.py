@@ -28,7 +28,7 @@ _UPGRADE, _SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE = 1, 2, 3
 def handle(call: Call) -> Reply:
     request: UpdateFeaturesRequest = call.request
     updates = {each.feature: each for each in request.feature_updates}
-    code, message = call.refused(), ""
+    code, message = call.refused() or call.unauthorized_on_cluster(), ""
     if not code:
         known = {each.name: each for each in features_of(call)}
         try:
