@@ -96,6 +96,7 @@ class ClusterClient:
         self._router = Router(self.updater, self.coordinators)
         self._backoff = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
         self._brokers: Brokers | None = None
+        self._login: Sasl | None = None
         self._pending: dict[asyncio.Future[Any], None] = {}
         self._watching: AsyncGenerator[None, None] | None = None
         self.outages = Outages()
@@ -138,7 +139,7 @@ class ClusterClient:
             self.metrics.gauge("client.connections", lambda: brokers.connections)
             self.updater.subscribe(self._follow)
             if wait:
-                await self._reach_now(deadline, settings.sasl)
+                await self._reach_now(deadline)
             else:
                 self.supervisor.spawn(self._reach_later, name="bootstrap")
         except BaseException as error:
@@ -147,15 +148,13 @@ class ClusterClient:
                 self.supervisor.check()  # Raises the error of a background task that died.
             raise
 
-    async def _reach_now(self, deadline: float, sasl: Sasl | None) -> None:
+    async def _reach_now(self, deadline: float) -> None:
         try:
             response, server = await self._metadata_requests.begin(deadline)
             self.updater.begin(response)
             await self.reach(deadline, (server, NAMES_BROKERS))
         except BootstrapError:
-            problem = None if sasl is None else sasl.problem
-            if problem is not None:
-                raise problem from problem.__cause__
+            self._check_token()
             raise
         self._follow_metadata()
 
@@ -291,12 +290,19 @@ class ClusterClient:
             cluster=self._metadata_requests.identity,
         )
 
+    def _check_token(self) -> None:
+        """Raise TokenProviderError if connections cannot log in, because there is no token."""
+        problem = None if self._login is None else self._login.problem
+        if problem is not None:
+            raise problem from problem.__cause__
+
     def _sasl(self) -> Sasl | None:
         config = self.config
         spawn, log = self.supervisor.spawn, self.log("")
         sasl = Sasl.of(config.security, token_source(config, self.clock, spawn, log, self.events))
         if sasl is not None:
             sasl.warn(log)
+        self._login = sasl
         return sasl
 
     def _follow(self, old: ClusterMetadata, new: ClusterMetadata) -> None:
@@ -358,8 +364,9 @@ class ClusterClient:
         `check(response)` returns the error in a response, which by default is that of its
         top-level error code.
 
-        Raises ApiTimeoutError, whose cause is the last error, and every error that is not retried,
-        with its API and broker. A client that has failed raises its failure instead of retrying.
+        Raises ApiTimeoutError, whose cause is the last error, TokenProviderError instead if there
+        is no token with which to log in, and every error that is not retried, with its API and
+        broker. A client that has failed raises its failure instead of retrying.
         `failed(error)` is called for each attempt that was sent and failed, and
         `before_retry(error)` is awaited before each retry. `highest()` returns the highest version
         in which the next attempt may be sent, or None for any. `earlier` is the error of the first
@@ -396,6 +403,8 @@ class ClusterClient:
         except TimeoutError as error:
             if error is self.supervisor.failure:
                 raise
+            if not call.sent:
+                self._check_token()
             text = f"There was no successful response within {timeout_s:.1f} s."
             raise ApiTimeoutError(text, api=call.api, broker=call.node_id) from call.error
 

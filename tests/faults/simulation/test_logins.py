@@ -279,6 +279,20 @@ def test_wrong_credentials_end_the_start_although_another_server_is_down() -> No
 
 
 @pytest.mark.fault(48)
+def test_wrong_credentials_fail_a_start_that_does_not_wait() -> None:
+    async def scenario(world: World) -> None:
+        client = world.client(**options(world, SaslPlain("alice", "wrong")))
+        await client.start(wait=False)
+        await asyncio.sleep(2)
+        assert client.state is State.FAILED
+        with pytest.raises(SaslAuthenticationError):
+            await client.request(messages.ListGroupsRequest(), AnyBroker())
+        await client.close()
+
+    run(scenario)
+
+
+@pytest.mark.fault(48)
 def test_a_client_that_every_broker_refuses_has_failed_without_a_hot_loop() -> None:
     async def scenario(world: World) -> None:
         client = world.client(**options(world, PLAIN))
@@ -394,6 +408,31 @@ def test_a_client_goes_on_with_its_token_while_the_provider_fails() -> None:
         assert any(event.cause is not None and event.expires_at_ms for event in refreshed)
         assert any(event.cause is None for event in refreshed)
         assert lost(seen) == []
+
+    run(scenario)
+
+
+@pytest.mark.fault(47)
+@pytest.mark.parametrize("failing", [hangs, fails])
+def test_a_call_raises_the_providers_error_after_the_token_has_expired(failing: Any) -> None:
+    async def scenario(world: World) -> None:
+        good, broken = tokens_of(world, life_s=20), False
+
+        async def provide() -> OAuthToken:
+            return await (failing() if broken else good())
+
+        async with world.client(**options(world, SaslOAuthBearer(provide))) as client:
+            broken = True
+            await asyncio.sleep(60)
+            world.cluster.disconnect(1)
+            world.cluster.disconnect(2)
+            began = world.now
+            with pytest.raises(TokenProviderError) as caught:
+                await client.request(messages.ListGroupsRequest(), AnyBroker(), timeout=5)
+            assert world.now - began == pytest.approx(5, abs=0.1)
+            assert isinstance(caught.value.__cause__, ValueError) == (failing is fails)
+            broken = False
+            await client.request(messages.ListGroupsRequest(), AnyBroker(), timeout=60)
 
     run(scenario)
 
