@@ -32,8 +32,7 @@ SLOW = tuple(
         "faults/simulation/test_reading_amid_changes.py",
         "faults/simulation/test_rewinds.py",
         "faults/simulation/test_seeds.py",
-        "faults/simulation/test_transaction_cancellation.py"
-        "::test_transactions_are_whole_after_a_cancellation_at_many_moments",
+        "faults/simulation/test_transaction_cancellation.py",
         "faults/simulation/test_transaction_table.py::test_a_fault_gives",
         "test_changes.py",
         "test_typing.py",

@@ -3,6 +3,7 @@
 import functools
 import re
 import struct
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -10,10 +11,11 @@ import pytest
 from loop_time import LIMIT_S, held_times
 from scripted import ScriptedBroker, response_frame
 
-from aiokclient import Admin, AnyBroker, Client, Consumer, Producer
+from aiokclient import Admin, AnyBroker, Client, Consumer, Producer, threads
 from aiokclient.cluster import listing, updater
 from aiokclient.cluster.client import ClusterClient
 from aiokclient.cluster.metadata import PartitionInfo
+from aiokclient.network import arrivals
 from aiokclient.protocol.api import ApiKey
 from aiokclient.protocol.messages.metadata import (
     MetadataRequest,
@@ -95,11 +97,17 @@ async def test_topics_that_match_are_kept_when_all_are_read(
 
 
 async def test_a_response_is_used_when_its_decoding_outlasts_the_request_timeout(
-    broker: ScriptedBroker, open_client: Open
+    broker: ScriptedBroker, open_client: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    run = threads.run
+
+    def run_slowly(work: Callable[..., Any], *args: Any) -> Any:
+        return run(lambda: (time.sleep(1.5), work(*args))[1])
+
     serve(broker)
     many_topics()
-    client = await open_client(request_timeout_ms=50, default_api_timeout_ms=60_000)
+    monkeypatch.setattr(arrivals.threads, "run", run_slowly)
+    client = await open_client(request_timeout_ms=1000, default_api_timeout_ms=60_000)
     found = await client.updater.refresh(["t0000007"], timeout=60)
     assert found.leader("t0000007", 0) == 1
     assert broker.opened == 1
