@@ -15,6 +15,7 @@ SLOW = tuple(
         "behavior/testing/test_embedded_controls.py::TestRequests",
         "behavior/testing/test_embedded_running.py::TestPytest",
         "behavior/testing/test_embedded_running.py::TestSimulation",
+        "behavior/testing/test_logins.py::test_librdkafka",
         "benchmarks/",
         "examples/",
         "faults/proxy/test_bad_connections.py",
