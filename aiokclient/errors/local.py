@@ -41,6 +41,7 @@ __all__ = [
     "ProtocolError",
     "RecordError",
     "SerializationError",
+    "TlsError",
     "TokenProviderError",
     "TransactionFailedError",
     "UsageError",
@@ -110,6 +111,10 @@ class DisconnectedError(NetworkError):
 
 class ConnectionSetupError(InvalidConfigurationError):
     """An error raised when a connection cannot be set up with the configured protocol."""
+
+
+class TlsError(ConnectionSetupError):
+    """An error raised when a TLS handshake fails, for example because of a certificate."""
 
 
 class ClusterChangedError(InvalidConfigurationError):

@@ -6,7 +6,7 @@ import re
 import ssl
 from collections.abc import Sequence
 
-from aiokclient.errors import ConnectionSetupError, DisconnectedError
+from aiokclient.errors import ConnectionSetupError, DisconnectedError, TlsError
 
 __all__ = [
     "ClosedEarlyError",
@@ -63,6 +63,16 @@ NOT_TLS = (
     "UNSUPPORTED_PROTOCOL",
 )
 """OpenSSL's names for the errors when the server does not speak TLS."""
+
+STRICT_CHECKS = range(80, 94)
+"""OpenSSL's codes of the checks that VERIFY_X509_STRICT adds."""
+STRICT_ADVICE = (
+    "This is a check of VERIFY_X509_STRICT, which Python applies from version 3.13 on. Use a "
+    "certificate authority that meets RFC 5280, or set Tls(strict=False)."
+)
+OTHER_CHECKS = (
+    "Check the certificate authority given to Tls(), the certificate's names, and its dates."
+)
 
 REFUSAL = re.compile("ALERT_.*(CERTIFICATE|UNKNOWN_CA)")
 """OpenSSL's names for the alerts with which a server refuses the certificate of a client."""
@@ -121,18 +131,20 @@ def sasl_port(address: str, mechanisms: Sequence[str], *, tls: bool) -> Connecti
 def tls_failure(address: str, error: ssl.SSLError) -> ConnectionSetupError:
     """Return the error for a TLS handshake that failed."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        return ConnectionSetupError(
-            f"The certificate of {address} is not accepted ({error.verify_message}). Check the "
-            "certificate authority given to Tls(), the certificate's names, and its dates."
+        advice = OTHER_CHECKS
+        if error.verify_code in STRICT_CHECKS:
+            advice = STRICT_ADVICE
+        return TlsError(
+            f"The certificate of {address} is not accepted ({error.verify_message}). {advice}"
         )
     if error.reason in NOT_TLS:
         return plaintext_port(address)
     if REFUSAL.search(error.reason or ""):
-        return ConnectionSetupError(
+        return TlsError(
             f"{address} requires a certificate of the client that it can verify ({error.reason}). "
             "Give Tls() a certfile and keyfile that an authority trusted by the broker has signed."
         )
-    return ConnectionSetupError(
+    return TlsError(
         f"The TLS handshake with {address} failed ({error.reason or error}). Check the versions "
         "and ciphers of both sides, and the client's certificate if the broker requires one."
     )

@@ -39,7 +39,9 @@ class Tls:
     `cafile` or `cadata` has other trusted certificates. `certfile` and `keyfile` authenticate the
     client. They are PEM files, and `certfile` may also contain the key. `certdata` and `keydata`
     have their contents instead. `password` decrypts the key. With `check_hostname=False`, the
-    certificate chain is still verified. A `context` replaces all other arguments.
+    certificate chain is still verified. `strict=False` switches off VERIFY_X509_STRICT, which
+    Python applies from version 3.13 on, and which refuses, for example, a certificate authority
+    without key usage. A `context` replaces all other arguments.
     """
 
     cafile: str | None = None
@@ -50,6 +52,7 @@ class Tls:
     keydata: Secret | None = dataclasses.field(default=None, repr=False)
     password: Secret | None = dataclasses.field(default=None, repr=False)
     check_hostname: bool = True
+    strict: bool = True
     context: ssl.SSLContext | None = None
 
     sasl_mechanism: ClassVar[str | None] = None
@@ -68,6 +71,7 @@ class Tls:
         keydata: str | Secret | None = None,
         password: str | Secret | None = None,
         check_hostname: bool = True,
+        strict: bool = True,
         context: ssl.SSLContext | None = None,
     ) -> None:
         cadata, password = Secret.of(cadata), Secret.of(password)
@@ -106,6 +110,8 @@ class Tls:
             return self.context
         context = self._trusting()
         context.check_hostname = self.check_hostname
+        if not self.strict:
+            context.verify_flags &= ~ssl.VERIFY_X509_STRICT
         if self.certfile is not None or self.certdata is not None:
             self._load_own_certificate(context)
         return context

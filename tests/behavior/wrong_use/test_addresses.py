@@ -20,7 +20,7 @@ from loops import VARIABLE
 
 from aiokclient import Admin, Client, Consumer, Producer, Tls
 from aiokclient.cluster.lifecycle import Lifecycle
-from aiokclient.errors import BootstrapError, ConnectionSetupError, KafkaError
+from aiokclient.errors import BootstrapError, ConnectionSetupError, KafkaError, TlsError
 
 Make = Callable[..., Lifecycle]
 CLIENTS: list[Make] = [Client, Producer, Consumer, Admin]
@@ -115,7 +115,7 @@ async def test_start_explains_an_http_server(make: Make) -> None:
 async def test_start_explains_an_untrusted_certificate(server_tls: ssl.SSLContext) -> None:
     async with answering(b"", server_tls) as address:
         error = await start_failure(Producer, bootstrap_servers=address, security=Tls())
-    assert type(error) is ConnectionSetupError
+    assert type(error) is TlsError
     assert f"The certificate of {address} is not accepted" in str(error)
     assert "the certificate authority given to Tls()" in str(error)
 
