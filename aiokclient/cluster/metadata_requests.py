@@ -98,6 +98,7 @@ class MetadataRequests:
         )
         self._log = ClientLog.of("aiokclient", config)
         self._begun = False
+        self._closed = False
         self._attempts = 0
         """The number of consecutive attempts without a response."""
         self._patience: asyncio.Timeout | None = None
@@ -159,6 +160,8 @@ class MetadataRequests:
 
         If every broker refuses the client's login, the client fails instead.
         """
+        if self._closed:
+            return
         refusal = self._brokers().refusal()
         if refusal is not None:
             self._supervisor.fail(refusal, "login")
@@ -232,6 +235,7 @@ class MetadataRequests:
         if self._timer is not None:
             self._timer.cancel()
         self._begun = False
+        self._closed = True
 
     # -- requests
 
@@ -241,6 +245,7 @@ class MetadataRequests:
         Return the metadata, and the address of the server that responded. Raises the errors of
         `Bootstrap.reach`.
         """
+        self._closed = False
         left_s = max(deadline - self._clock.monotonic(), 0.0)
         bootstrap = await self._bootstrap(left_s / 2)
         answer = await bootstrap.reach(deadline)

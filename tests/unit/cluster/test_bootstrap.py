@@ -159,3 +159,14 @@ async def test_a_cancelled_bootstrap_leaves_nothing_open(quick: Quick) -> None:
         assert starting.cancelled()
         left = {t for t in asyncio.all_tasks() - before if "_run" not in repr(t.get_coro())}
         assert left == set()
+
+
+async def test_a_connection_that_fails_during_the_close_changes_nothing(
+    broker: ScriptedBroker, quick: Quick
+) -> None:
+    client = client_of(broker.place, quick=quick)
+    await client.start()
+    told = client.brokers._listener
+    await client.close()
+    told.lost()  # An attempt to connect may still be in progress when the client closes.
+    assert client.supervisor.failure is None

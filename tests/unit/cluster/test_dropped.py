@@ -261,8 +261,10 @@ def test_an_error_that_is_kept_does_not_keep_the_consumer_alive(
     async def scenario(world: World) -> None:
         app = SimpleNamespace()
         options = {} if fails == "cancelled" else {"value_deserializer": refuse}
-        for _ in range(2):  # The second consumer is assigned the partitions of the first one.
-            app.consumer = await world.consumer("t", group_id="g", **options)
+        for name in ("b", "a"):  # By its name, the second consumer gets the partition of the first.
+            app.consumer = await world.consumer(
+                "t", group_id="g", client_id=name, heartbeat_interval_ms=500, **options
+            )
             assert app.consumer.assignment()
         if fails == "refused":
             world.cluster.produce("t", [b"v"])

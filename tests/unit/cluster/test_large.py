@@ -46,7 +46,7 @@ def topics(count: int, width: int) -> list[MetadataResponseTopic]:
 def serve(broker: ScriptedBroker, count: int, width: int, cut: int = 0) -> None:
     """Answer with all topics, in a response that is encoded once and lacks its last `cut` bytes."""
     node = MetadataResponseBroker(node_id=1, host="127.0.0.1", port=broker.port)
-    whole = MetadataResponse(brokers=[node], topics=topics(count, width), cluster_id="c")
+    whole = MetadataResponse(brokers=[node], topics=topics(count, width), cluster_id="scripted")
     data = bytearray(response_frame(0, whole, VERSION))
     if cut:
         del data[-cut:]
