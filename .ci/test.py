@@ -4,10 +4,10 @@ The steps are in two lanes that run at the same time: the tests that need Kafka 
 mostly wait for other processes, and everything else, with a lower priority. So no processor is
 idle. The output of the first lane is shown at once, that of a step of the other lane at its end.
 
-The tests of a step run in two worker processes, `--workers N` in another number. `--only NAME` runs
-one step. `--quick` runs the linters beside the tests that are quick. `--all` runs the whole suite
-on Python 3.11 as well, with the lowest versions of the dependencies, and in each kind of event
-loop.
+The tests of a step run in two worker processes, and those of `--quick` in three, because they
+often wait. `--workers N` selects another number. `--only NAME` runs one step. `--quick` runs the
+linters beside the tests that are quick. `--all` runs the whole suite on Python 3.11 as well, with
+the lowest versions of the dependencies, and in each kind of event loop.
 """
 
 import argparse
@@ -235,9 +235,9 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--all", action="store_true")
     parser.add_argument("--only")
-    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--workers", type=int)
     options = parser.parse_args()
-    workers = options.workers
+    workers = options.workers or (3 if options.quick else 2)
     found = quick_lanes(workers) if options.quick else lanes(options.all, workers)
     named = [[step for step in lane if options.only in (None, step.name)] for lane in found]
     filled = [lane for lane in named if lane]
