@@ -219,7 +219,7 @@ class MetadataRequests:
             self._timer = self._supervisor.callbacks.later(delay_s, self._look)
             return
         self._updater().hurry()
-        if self._patience is not None:
+        if self._patience is not None and not self._patience.expired():
             self._patience.reschedule(asyncio.get_running_loop().time())
 
     def troubles(self) -> list[str]:
