@@ -82,7 +82,7 @@ class TokenRefreshed(Event):
     """The token provider has returned a token, or has failed, in which case `cause` says why."""
 
     expires_at_ms: int | None
-    """When the token that is in use now expires, in milliseconds since the epoch.
+    """The expiry of the token that is in use now, in milliseconds since the epoch.
 
     None means that there is no token.
     """

@@ -43,7 +43,7 @@ CLOSE_S = 1.0
 
 
 class BrokersListener(Protocol):
-    """What a client does when something happens to its connections. All methods are synchronous."""
+    """The client's reactions to events of its connections. All methods are synchronous."""
 
     def lost(self) -> None:
         """Handle that the last broker became unreachable, or that the last connection was lost.

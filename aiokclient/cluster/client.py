@@ -175,7 +175,8 @@ class ClusterClient:
     async def wait_until_reached(self, timeout: float) -> None:
         """Wait until a broker has responded.
 
-        Raises BootstrapError after `timeout` seconds, and the failure of the client.
+        Raises BootstrapError after `timeout` seconds, or TokenProviderError if there was no token
+        with which to log in, and the failure of the client.
         """
         try:
             async with asyncio.timeout(timeout) as patience:
@@ -183,6 +184,7 @@ class ClusterClient:
         except TimeoutError:
             if not patience.expired():
                 raise
+            self._check_token()
             text = f"No broker has responded within {timeout:.1f} s."
             error = BootstrapError(attempts=self.brokers.outcomes(), needed=text)
             raise error from self.updater.last_error

@@ -231,7 +231,7 @@ class MetadataRequests:
         ]
 
     def close(self) -> None:
-        """Stop the timer. Synchronous."""
+        """Stop the timer, and ignore connections that fail from now on. Synchronous."""
         if self._timer is not None:
             self._timer.cancel()
         self._begun = False

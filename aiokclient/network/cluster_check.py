@@ -44,7 +44,7 @@ Expected = tuple[str, int]
 
 
 class ClusterCheck(Protocol):
-    """What a client knows about its cluster, by which new connections are checked."""
+    """The identity of a client's cluster, by which new connections are checked."""
 
     @property
     def checks(self) -> bool:

@@ -31,7 +31,7 @@ _EXTENSION_VALUE = re.compile(r"[\x21-\x7e \t\r\n]+")
 
 
 class _Sasl:
-    """What the classes of this module have in common."""
+    """The common base of the classes of this module."""
 
     __slots__ = ()
 

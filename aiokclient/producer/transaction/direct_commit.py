@@ -70,7 +70,7 @@ class Commit:
 
 
 class CommitEnds(Protocol):
-    """What ends a commit, or continues with it."""
+    """The owner of a commit, which ends it or continues with it in a task."""
 
     def committed(self, commit: Commit, following: ProducerIdentity) -> None:
         """Handle that the transaction was committed. `following` is the next identity."""

@@ -1,4 +1,4 @@
-"""What happens when the addresses of a client lead to another cluster."""
+"""Clients whose addresses lead to another cluster."""
 
 import asyncio
 import contextlib

@@ -369,6 +369,20 @@ def test_a_token_provider_that_fails_is_tried_until_the_deadline_of_the_start(
 
 
 @pytest.mark.fault(47)
+def test_a_start_that_waits_after_one_that_did_not_raises_the_error_of_the_provider() -> None:
+    async def scenario(world: World) -> None:
+        more = options(world, SaslOAuthBearer(fails), default_api_timeout_ms=7_000)
+        client = world.client(**more)
+        await client.start(wait=False)
+        with pytest.raises(TokenProviderError):
+            await client.start()
+        assert client.state is State.STARTING
+        await client.close()
+
+    run(scenario)
+
+
+@pytest.mark.fault(47)
 def test_a_token_provider_that_recovers_in_time_lets_the_start_succeed() -> None:
     async def scenario(world: World) -> None:
         good, calls = tokens_of(world), 0

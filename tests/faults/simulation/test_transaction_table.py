@@ -85,7 +85,7 @@ class Injected(NamedTuple):
 
 
 class Observed(NamedTuple):
-    """What the program sees: expected by a row, or observed."""
+    """The result that the program sees: expected by a row, or observed."""
 
     category: str
     state: str

@@ -24,7 +24,7 @@ class AclResource(IntEnum):
 
 
 class PatternType(IntEnum):
-    """How a name in an ACL or in a filter selects resources."""
+    """The way in which a name in an ACL or in a filter selects resources."""
 
     ANY = 1
     MATCH = 2
@@ -33,7 +33,7 @@ class PatternType(IntEnum):
 
 
 class AclOperation(IntEnum):
-    """What a client does with a resource."""
+    """The operation of a client on a resource."""
 
     ANY = 1
     ALL = 2

@@ -19,7 +19,7 @@ SKEW_S: Final = 30
 
 
 class TokenRules(NamedTuple):
-    """What a listener requires of tokens. Without keys, it takes unsecured tokens."""
+    """The requirements of a listener for tokens. Without keys, it takes unsecured tokens."""
 
     keys: tuple[Mapping[str, Any], ...] | None = None
     issuer: str | None = None

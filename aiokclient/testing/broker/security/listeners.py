@@ -105,7 +105,7 @@ class BrokerListener:
 
     @property
     def token_rules(self) -> TokenRules:
-        """What the listener requires of tokens."""
+        """The requirements of the listener for tokens."""
         if self.jwks is None:
             return TokenRules()
         return TokenRules(_keys(self.jwks), self.token_issuer, self.token_audience)

@@ -1,4 +1,4 @@
-"""What each SASL mechanism of the broker has: its steps, and the accounts that it checks."""
+"""The parts of each SASL mechanism of the broker: its steps, and the accounts that it checks."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class ServerMechanism(Protocol):
 
 
 class ScramCredential(NamedTuple):
-    """What a broker stores of a password (RFC 5802)."""
+    """The values that a broker stores for a password (RFC 5802)."""
 
     salt: bytes
     stored_key: bytes

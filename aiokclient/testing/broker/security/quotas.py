@@ -27,14 +27,14 @@ USER: Final = "user"
 CLIENT: Final = "client-id"
 IP: Final = "ip"
 REQUEST_COST: Final = 0.01
-"""What one request uses of `request_percentage`: a tenth of a millisecond, in percent of a second.
+"""The share of one request in `request_percentage`: 0.1 ms, in percent of a second.
 
 Kafka measures the time of its threads. This broker has none.
 """
 _SAMPLES: Final = 11
 _MOST_REQUEST_THROTTLE_S: Final = 1.0
 _MOST_THROTTLE_S: Final = 2_147_483.0
-"""What fits into the milliseconds of a response."""
+"""The longest time in seconds whose milliseconds fit into a response."""
 
 
 class QuotaEntity(NamedTuple):

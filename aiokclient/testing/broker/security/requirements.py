@@ -1,4 +1,4 @@
-"""What each request needs: the operation on the topics, groups, and ids that it names.
+"""The permissions that each request needs: operations on the topics, groups, and ids in it.
 
 A handler that needs more checks it itself (`Call.allows`).
 """

@@ -37,7 +37,7 @@ class Security:
         self.listeners: dict[str, BrokerListener] = {DEFAULT: BrokerListener()}
         self.scram = ScramUsers(rng)
         self.authorizer: Authorizer | None = None
-        """What checks ACLs. Without one, everybody may do everything."""
+        """The check of ACLs. Without one, everybody may do everything."""
         self.tokens = DelegationTokens(TokenOptions("", 0, 0), rng, self._now_ms)
         self.quotas = ClientQuotas(self._loop_time)
         self._contexts: dict[str, ssl.SSLContext] = {}
