@@ -71,7 +71,11 @@ COROUTINES: dict[type, str] = {
     "list_groups describe_groups delete_groups remove_members list_consumer_group_offsets "
     "alter_consumer_group_offsets delete_consumer_group_offsets "
     "list_transactions describe_transactions describe_producers fence_producers "
-    "force_terminate_transaction find_hanging_transactions abort_transaction",
+    "force_terminate_transaction find_hanging_transactions abort_transaction "
+    "create_acls describe_acls delete_acls "
+    "describe_user_scram_credentials alter_user_scram_credentials "
+    "create_delegation_token renew_delegation_token expire_delegation_token "
+    "describe_delegation_token describe_client_quotas alter_client_quotas",
     GroupMember: "start close client_instance_id",
     EmbeddedCluster: "until",
 }

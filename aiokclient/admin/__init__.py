@@ -1,6 +1,16 @@
 """The admin client. Each module has the calls of one subject."""
 
+from aiokclient.admin.acl_bindings import (
+    AclBinding,
+    AclBindingFilter,
+    AclPermissionType,
+    AclResourceType,
+    PatternType,
+    ResourcePattern,
+    ResourcePatternFilter,
+)
 from aiokclient.admin.client import Admin
+from aiokclient.admin.client_quotas import ClientQuotaEntity, ClientQuotaFilter, ClientQuotaName
 from aiokclient.admin.cluster import AclOperation, BrokerDescription, ClusterDescription
 from aiokclient.admin.configs import (
     Append,
@@ -12,6 +22,7 @@ from aiokclient.admin.configs import (
     Subtract,
     Synonym,
 )
+from aiokclient.admin.delegation_tokens import DelegationToken
 from aiokclient.admin.group_descriptions import (
     GroupDescription,
     GroupListing,
@@ -19,6 +30,12 @@ from aiokclient.admin.group_descriptions import (
 )
 from aiokclient.admin.partitions import NewPartitions
 from aiokclient.admin.results import Results
+from aiokclient.admin.scram_credentials import (
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialDeletion,
+    UserScramCredentialUpsertion,
+)
 from aiokclient.admin.topics import (
     CreatedTopic,
     NewTopic,
@@ -35,17 +52,25 @@ from aiokclient.admin.transaction_descriptions import (
 )
 
 __all__ = [
+    "AclBinding",
+    "AclBindingFilter",
     "AclOperation",
+    "AclPermissionType",
+    "AclResourceType",
     "ActiveProducer",
     "Admin",
     "Append",
     "BrokerDescription",
+    "ClientQuotaEntity",
+    "ClientQuotaFilter",
+    "ClientQuotaName",
     "ClusterDescription",
     "ConfigEntry",
     "ConfigResource",
     "ConfigSource",
     "ConfigType",
     "CreatedTopic",
+    "DelegationToken",
     "FencedProducer",
     "GroupDescription",
     "GroupListing",
@@ -54,12 +79,19 @@ __all__ = [
     "NewPartitions",
     "NewTopic",
     "PartitionDescription",
+    "PatternType",
+    "ResourcePattern",
+    "ResourcePatternFilter",
     "ResourceType",
     "Results",
+    "ScramCredentialInfo",
+    "ScramMechanism",
     "Subtract",
     "Synonym",
     "TopicDescription",
     "TopicListing",
     "TransactionDescription",
     "TransactionListing",
+    "UserScramCredentialDeletion",
+    "UserScramCredentialUpsertion",
 ]

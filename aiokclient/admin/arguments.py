@@ -5,12 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
+from aiokclient.errors import IllegalStateError
 from aiokclient.errors.local import ArgumentTypeError
 from aiokclient.types import TopicPartition, is_integer
 
-__all__ = ["as_mapping", "as_name", "as_partition", "as_resources", "require_integer"]
+__all__ = [
+    "as_kind",
+    "as_mapping",
+    "as_name",
+    "as_partition",
+    "as_principal",
+    "as_resources",
+    "require_integer",
+]
 
 K = TypeVar("K")
+T = TypeVar("T")
 V = TypeVar("V")
 
 
@@ -60,3 +70,25 @@ def require_integer(given: Any, what: str) -> None:
     """Raise ArgumentTypeError if the argument is not an int."""
     if not is_integer(given):
         raise ArgumentTypeError(f"{given!r} is not {what}. Pass an int.")
+
+
+def as_kind(given: Any, kind: type[T]) -> T:
+    """Return the argument; raise ArgumentTypeError if it is not of the given kind."""
+    if not isinstance(given, kind):
+        name = kind.__name__
+        article = "an" if name[0] in "AEIOU" else "a"
+        raise ArgumentTypeError(f"{given!r} is not {article} {name}. Pass {article} {name}.")
+    return given
+
+
+def as_principal(given: Any) -> str:
+    """Return the argument, which must be the type and the name of a principal.
+
+    Raises ArgumentTypeError if it is not a str, and IllegalStateError if it has no type.
+    """
+    kind, _, name = as_name(given, "principal").partition(":")
+    if not kind or not name:
+        raise IllegalStateError(
+            f"{given!r} is not a principal. Write its type and its name, as in 'User:alice'."
+        )
+    return str(given)

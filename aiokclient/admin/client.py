@@ -5,8 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import ClassVar, Never, Unpack
 
+from aiokclient.admin.acl_bindings import AclBinding, AclBindingFilter
+from aiokclient.admin.acls import AclCalls
+from aiokclient.admin.client_quotas import ClientQuotaCalls, ClientQuotaEntity, ClientQuotaFilter
 from aiokclient.admin.cluster import ClusterCalls, ClusterDescription
 from aiokclient.admin.configs import Change, ConfigCalls, ConfigEntry, ConfigResource
+from aiokclient.admin.delegation_tokens import (
+    DelegationToken,
+    DelegationTokenCalls,
+    TokenOrHmac,
+    hides_hmac,
+)
 from aiokclient.admin.group_descriptions import GroupDescription, GroupListing
 from aiokclient.admin.group_offsets import GroupOffsetCalls
 from aiokclient.admin.groups import GroupCalls
@@ -16,6 +25,11 @@ from aiokclient.admin.producers import ProducerCalls
 from aiokclient.admin.records import RecordCalls
 from aiokclient.admin.requests import AdminRequests
 from aiokclient.admin.results import Results
+from aiokclient.admin.scram_credentials import (
+    ScramCredentialCalls,
+    ScramCredentialInfo,
+    UserScramCredentialAlteration,
+)
 from aiokclient.admin.topics import (
     CreatedTopic,
     NewTopic,
@@ -79,6 +93,10 @@ class Admin(Lifecycle):
         self._hanging = HangingTransactionCalls(
             requests, self._topics, self._producers, self._transactions
         )
+        self._acls = AclCalls(requests)
+        self._scram_credentials = ScramCredentialCalls(requests)
+        self._tokens = DelegationTokenCalls(requests)
+        self._quotas = ClientQuotaCalls(requests)
 
     @lets_go
     async def create_topics(
@@ -488,3 +506,199 @@ class Admin(Lifecycle):
         whether the transaction was aborted; repeating the call does no harm.
         """
         await self._hanging.abort_transaction(transaction, timeout=timeout)
+
+    @lets_go
+    async def create_acls(
+        self, acls: Iterable[AclBinding], *, timeout: float | None = None
+    ) -> Results[AclBinding, None]:
+        """Create ACLs. An ACL that exists already is accepted.
+
+        Other brokers may apply the ACLs a moment later. Usual errors: SecurityDisabledError (the
+        brokers have no authorizer), ClusterAuthorizationError, InvalidRequestError (for example a
+        pattern without a name). After a cancellation, it is unknown which ACLs were created;
+        repeating the call does no harm.
+        """
+        return await self._acls.create_acls(acls, timeout=timeout)
+
+    @lets_go
+    async def describe_acls(
+        self, acl_filter: AclBindingFilter | None = None, *, timeout: float | None = None
+    ) -> tuple[AclBinding, ...]:
+        """Return the ACLs that a filter selects, or all of them.
+
+        Raises SecurityDisabledError if the brokers have no authorizer, and
+        ClusterAuthorizationError.
+        """
+        return await self._acls.describe_acls(acl_filter, timeout=timeout)
+
+    @lets_go
+    async def delete_acls(
+        self, filters: Iterable[AclBindingFilter], *, timeout: float | None = None
+    ) -> Results[AclBindingFilter, tuple[AclBinding, ...]]:
+        """Delete the ACLs that each filter selects, and return them.
+
+        `AclBinding.to_filter()` returns the filter for one ACL. If one of the ACLs cannot be
+        deleted, its error is the result of the filter, with a note on those that were deleted.
+        Usual errors: SecurityDisabledError, ClusterAuthorizationError. If the response to one
+        attempt was lost, the result lacks the ACLs that this attempt deleted. After a cancellation,
+        it is unknown which ACLs were deleted.
+        """
+        return await self._acls.delete_acls(filters, timeout=timeout)
+
+    @lets_go
+    async def describe_user_scram_credentials(
+        self, users: Iterable[str] | None = None, *, timeout: float | None = None
+    ) -> Results[str, tuple[ScramCredentialInfo, ...]]:
+        """Return the mechanisms and iterations of the SCRAM credentials of users (KIP-554).
+
+        Without `users`, the result has all users with credentials. Needs brokers of version 2.7 or
+        later. Usual errors: ResourceNotFoundError (the user has no credentials),
+        ClusterAuthorizationError.
+        """
+        return await self._scram_credentials.describe_user_scram_credentials(users, timeout=timeout)
+
+    @lets_go
+    async def alter_user_scram_credentials(
+        self,
+        alterations: Iterable[UserScramCredentialAlteration],
+        *,
+        timeout: float | None = None,
+    ) -> Results[str, None]:
+        """Set and delete SCRAM credentials, with a result for each user (KIP-554).
+
+            await admin.alter_user_scram_credentials([
+                UserScramCredentialUpsertion("alice", password),
+                UserScramCredentialDeletion("bob", ScramMechanism.SCRAM_SHA_256),
+            ])
+
+        If one alteration of a user fails, none of that user is made. Passwords are prepared as
+        those of `SaslScram` are, salted in a thread, and not sent. Other brokers may learn of the
+        credentials a moment later. Needs brokers of version 2.7 or later. Usual errors:
+        ResourceNotFoundError (there is no credential to delete; this may also mean that an earlier
+        attempt of this call succeeded but its response was lost), UnacceptableCredentialError (too
+        many iterations), DuplicateResourceError (two alterations of a user have the same
+        mechanism), ClusterAuthorizationError. After a cancellation, it is unknown which credentials
+        were changed.
+        """
+        return await self._scram_credentials.alter_user_scram_credentials(
+            alterations, timeout=timeout
+        )
+
+    @lets_go
+    async def create_delegation_token(
+        self,
+        *,
+        owner: str | None = None,
+        renewers: Iterable[str] = (),
+        max_lifetime_ms: int = -1,
+        timeout: float | None = None,
+    ) -> DelegationToken:
+        """Create a delegation token, with which other clients log in as its owner (KIP-48).
+
+        The owner is the user of this client, or with `owner` another one, which needs brokers of
+        version 3.3 or later and the permission CREATE_TOKENS on that user. The owner, the
+        requester, and the renewers may renew the token and let it expire. Principals are written as
+        in "User:alice". The token can be renewed for `max_lifetime_ms`; -1 is the brokers'
+        `delegation.token.max.lifetime.ms`. Other brokers may learn of the token a moment later.
+
+        Raises DelegationTokenDisabledError, UnsupportedByAuthenticationError (the client has not
+        logged in, or with a token), DelegationTokenAuthorizationError, and
+        InvalidPrincipalTypeError. If the response to an attempt was lost, or after a cancellation,
+        there may be a token that no client has received. `describe_delegation_token` returns it
+        until it expires.
+        """
+        return await self._tokens.create_delegation_token(
+            owner=owner, renewers=renewers, max_lifetime_ms=max_lifetime_ms, timeout=timeout
+        )
+
+    @hides_hmac
+    @lets_go
+    async def renew_delegation_token(
+        self,
+        token: TokenOrHmac,
+        *,
+        renew_time_period_ms: int = -1,
+        timeout: float | None = None,
+    ) -> int:
+        """Renew a delegation token, and return its new expiry in milliseconds since the epoch.
+
+        `token` is the token, or its HMAC in base64. It is valid for `renew_time_period_ms` from
+        now on, but not beyond its `max_timestamp`; -1 is the brokers'
+        `delegation.token.expiry.time.ms`. Raises DelegationTokenNotFoundError,
+        DelegationTokenExpiredError, DelegationTokenOwnerMismatchError (the user is neither the
+        owner nor a renewer), and the errors of `create_delegation_token`. After a cancellation, it
+        is unknown whether the token was renewed.
+        """
+        return await self._tokens.renew_delegation_token(
+            token, renew_time_period_ms=renew_time_period_ms, timeout=timeout
+        )
+
+    @hides_hmac
+    @lets_go
+    async def expire_delegation_token(
+        self,
+        token: TokenOrHmac,
+        *,
+        expiry_time_period_ms: int = -1,
+        timeout: float | None = None,
+    ) -> int:
+        """Change the expiry of a delegation token, and return it in milliseconds since the epoch.
+
+        `token` is the token, or its HMAC in base64. It expires `expiry_time_period_ms` from now on,
+        and with -1 at once. Raises the errors of `renew_delegation_token`.
+        DelegationTokenNotFoundError may also mean that an earlier attempt of this call succeeded
+        but its response was lost. After a cancellation, it is unknown whether the token expires.
+        """
+        return await self._tokens.expire_delegation_token(
+            token, expiry_time_period_ms=expiry_time_period_ms, timeout=timeout
+        )
+
+    @lets_go
+    async def describe_delegation_token(
+        self, owners: Iterable[str] | None = None, *, timeout: float | None = None
+    ) -> tuple[DelegationToken, ...]:
+        """Return the delegation tokens of some owners, or all that the user may describe.
+
+        Owners are principals, such as "User:alice". The user may describe its own tokens, those
+        that it may renew, and those for which it has the permission DESCRIBE, or DESCRIBE_TOKENS on
+        their owner. Raises DelegationTokenDisabledError, UnsupportedByAuthenticationError.
+        """
+        return await self._tokens.describe_delegation_token(owners, timeout=timeout)
+
+    @lets_go
+    async def describe_client_quotas(
+        self, quota_filter: ClientQuotaFilter | None = None, *, timeout: float | None = None
+    ) -> dict[ClientQuotaEntity, dict[str, float]]:
+        """Return the quotas that are set, by entity and name of the quota (KIP-546).
+
+        Without a filter, the result has all entities. Needs brokers of version 2.6 or later. Raises
+        ClusterAuthorizationError, and InvalidRequestError or UnsupportedVersionError for a filter
+        that the brokers do not support.
+        """
+        return await self._quotas.describe_client_quotas(quota_filter, timeout=timeout)
+
+    @lets_go
+    async def alter_client_quotas(
+        self,
+        changes: Mapping[ClientQuotaEntity, Mapping[str, float | None]],
+        *,
+        validate_only: bool = False,
+        timeout: float | None = None,
+    ) -> Results[ClientQuotaEntity, None]:
+        """Set the named quotas of entities, or remove them with the value None (KIP-546).
+
+            await admin.alter_client_quotas({
+                ClientQuotaEntity(user="alice"): {"producer_byte_rate": 1_000_000},
+            })
+
+        All other quotas remain as they are. Users and client ids have the quotas
+        `producer_byte_rate`, `consumer_byte_rate`, `request_percentage`, and
+        `controller_mutation_rate`, and IP addresses have `connection_creation_rate`. With
+        `validate_only`, the brokers only check the changes. Needs brokers of version 2.6 or later.
+        Usual errors: InvalidRequestError (for example a quota that does not exist),
+        ClusterAuthorizationError. After a cancellation, it is unknown which quotas were changed;
+        repeating the call does no harm.
+        """
+        return await self._quotas.alter_client_quotas(
+            changes, validate_only=validate_only, timeout=timeout
+        )

@@ -29,7 +29,10 @@ NOT_ASKED = -(2**31)
 
 
 class AclOperation(IntEnum):
-    """The operations that an ACL can permit. The values are those of Kafka's protocol."""
+    """The operations that an ACL can allow or deny. The values are those of Kafka's protocol.
+
+    ANY is for filters, and ALL is every operation. UNKNOWN is one that this client does not know.
+    """
 
     UNKNOWN = 0
     ANY = 1
@@ -46,6 +49,11 @@ class AclOperation(IntEnum):
     IDEMPOTENT_WRITE = 12
     CREATE_TOKENS = 13
     DESCRIBE_TOKENS = 14
+    TWO_PHASE_COMMIT = 15
+
+    @classmethod
+    def _missing_(cls, value: object) -> AclOperation:
+        return cls.UNKNOWN
 
 
 def operations(bits: int) -> frozenset[AclOperation] | None:

@@ -37,6 +37,11 @@ class Secret:
         """Whether the value is a str, as it must be."""
         return isinstance(self._value, str)
 
+    @property
+    def is_unicode(self) -> bool:
+        """Whether the text has no half of a surrogate pair, which UTF-8 cannot express."""
+        return not any("\ud800" <= character <= "\udfff" for character in self.reveal())
+
     def reveal(self) -> str:
         """Return the text. The caller must not keep it in a variable."""
         assert isinstance(self._value, str)

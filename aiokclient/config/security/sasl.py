@@ -217,9 +217,9 @@ def _tls(owner: str, given: object) -> Tls | None:
 
 
 def _check_credentials(owner: str, user: object, password: Secret) -> None:
-    if not (isinstance(user, str) and user and _is_unicode(Secret(user))):
+    if not (isinstance(user, str) and user and Secret(user).is_unicode):
         raise ConfigError(f"{owner}: user must be a string that is not empty.")
-    if not (password.is_text and password and _is_unicode(password)):
+    if not (password.is_text and password and password.is_unicode):
         raise ConfigError(f"{owner}: password must be a string that is not empty.")
 
 
@@ -233,8 +233,3 @@ def _matches(pattern: re.Pattern[str], text: Secret) -> bool:
 
 def _has_nul(text: Secret) -> bool:
     return "\0" in text.reveal()
-
-
-def _is_unicode(text: Secret) -> bool:
-    """Return whether the text has no half of a surrogate pair, which UTF-8 cannot express."""
-    return not any("\ud800" <= character <= "\udfff" for character in text.reveal())

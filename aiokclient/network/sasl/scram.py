@@ -32,7 +32,7 @@ from aiokclient.config.secret import Secret
 from aiokclient.config.security.scram_keys import ScramKeys
 from aiokclient.network.sasl.exchange import ChallengeError, Compute, Login, Step
 
-__all__ = ["HASHES", "MAX_ITERATIONS", "MIN_ITERATIONS", "Scram", "derive_keys"]
+__all__ = ["HASHES", "MAX_ITERATIONS", "MIN_ITERATIONS", "Scram", "derive_keys", "salted_password"]
 
 HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 
@@ -143,10 +143,12 @@ class Scram:
 
 def derive_keys(hash_name: str, password: Secret, salt: bytes, iterations: int) -> ScramKeys:
     """Return the keys of a password. This takes milliseconds, or up to a second."""
-    return ScramKeys(
-        hash_name,
-        hashlib.pbkdf2_hmac(hash_name, _prepared(password.reveal()).encode(), salt, iterations),
-    )
+    return ScramKeys(hash_name, salted_password(hash_name, password, salt, iterations))
+
+
+def salted_password(hash_name: str, password: Secret, salt: bytes, iterations: int) -> bytes:
+    """Return the salted password, from which the keys follow. It takes as long as the keys."""
+    return hashlib.pbkdf2_hmac(hash_name, _prepared(password.reveal()).encode(), salt, iterations)
 
 
 def _prepared(text: str) -> str:

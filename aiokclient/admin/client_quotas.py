@@ -1,0 +1,193 @@
+"""The admin calls that describe and change client quotas (KIP-546)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final
+
+from aiokclient.admin.arguments import as_kind, as_mapping, as_name, as_resources
+from aiokclient.admin.requests import AdminRequests, Answers, failure
+from aiokclient.admin.results import Results
+from aiokclient.cluster.targets import AnyBroker
+from aiokclient.errors import IllegalStateError
+from aiokclient.errors.local import ArgumentTypeError
+from aiokclient.protocol.messages import alter_client_quotas as altering
+from aiokclient.protocol.messages import describe_client_quotas as describing
+
+__all__ = ["ClientQuotaCalls", "ClientQuotaEntity", "ClientQuotaFilter", "ClientQuotaName"]
+
+API: Final = "AlterClientQuotas"
+TYPES: Final = {"user": "user", "client_id": "client-id", "ip": "ip"}
+"""Kafka's type of entities for each attribute."""
+EXACT, DEFAULT, SPECIFIED = range(3)
+"""How a filter matches the name of an entity."""
+
+
+class ClientQuotaName(Enum):
+    """What takes the place of the name of a user, client id, or IP address."""
+
+    DEFAULT = "default"
+    """The default, which applies to those that have no quota of their own."""
+    ANY = "any"
+    """Every name, and the default. Only for filters."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientQuotaEntity:
+    """The clients for which quotas are set: a user, a client id, both together, or an IP address.
+
+        ClientQuotaEntity(user="alice")
+        ClientQuotaEntity(user="alice", client_id=ClientQuotaName.DEFAULT)
+
+    The first are all clients of alice together, and the second each client id of alice.
+    """
+
+    user: str | ClientQuotaName | None = None
+    client_id: str | ClientQuotaName | None = None
+    ip: str | ClientQuotaName | None = None
+
+    def __str__(self) -> str:
+        return ", ".join(f"{kind} {_shown(name)}" for kind, name in _parts(self).items())
+
+
+@dataclass(frozen=True, slots=True)
+class ClientQuotaFilter:
+    """A selection of entities: those that have a user, client id, or IP address as given.
+
+    With `strict`, an entity has nothing that the filter does not name: `user="alice"` selects
+    alice, but not alice with a client id.
+    """
+
+    user: str | ClientQuotaName | None = None
+    client_id: str | ClientQuotaName | None = None
+    ip: str | ClientQuotaName | None = None
+    strict: bool = False
+
+
+class ClientQuotaCalls:
+    """The admin calls about client quotas."""
+
+    def __init__(self, requests: AdminRequests) -> None:
+        self._requests = requests
+
+    async def describe_client_quotas(
+        self, quota_filter: ClientQuotaFilter | None = None, *, timeout: float | None = None
+    ) -> dict[ClientQuotaEntity, dict[str, float]]:
+        """See `Admin.describe_client_quotas`."""
+        wanted = as_kind(quota_filter or ClientQuotaFilter(), ClientQuotaFilter)
+        request = describing.DescribeClientQuotasRequest(
+            components=[_component(kind, name) for kind, name in _parts(wanted).items()],
+            strict=bool(wanted.strict),
+        )
+        response = await self._requests.send(request, AnyBroker(), timeout)
+        return {
+            entity: {value.key: value.value for value in entry.values}
+            for entry in response.entries or ()
+            if (entity := _entity(entry.entity)) is not None
+        }
+
+    async def alter_client_quotas(
+        self,
+        changes: Mapping[ClientQuotaEntity, Mapping[str, float | None]],
+        *,
+        validate_only: bool = False,
+        timeout: float | None = None,
+    ) -> Results[ClientQuotaEntity, None]:
+        """See `Admin.alter_client_quotas`."""
+        as_resources(as_mapping(changes, "ClientQuotaEntity"), ClientQuotaEntity)
+        wanted = {entity: _entry(entity, quotas) for entity, quotas in changes.items()}
+
+        async def ask(
+            items: dict[ClientQuotaEntity, altering.EntryData], remaining: float
+        ) -> Answers[ClientQuotaEntity, None]:
+            request = altering.AlterClientQuotasRequest(
+                entries=list(items.values()), validate_only=validate_only
+            )
+            response = await self._requests.send(request, AnyBroker(), remaining)
+            return {
+                entity: failure(entry.error_code, entry.error_message, API, str(entity))
+                for entry in response.entries
+                if (entity := _entity(entry.entity)) is not None
+            }
+
+        return await self._requests.each(wanted, ask, timeout)
+
+
+def _parts(
+    given: ClientQuotaEntity | ClientQuotaFilter,
+) -> dict[str, str | ClientQuotaName]:
+    """Return the names by Kafka's type of entities."""
+    named = {kind: getattr(given, attribute) for attribute, kind in TYPES.items()}
+    return {kind: name for kind, name in named.items() if name is not None}
+
+
+def _shown(name: str | ClientQuotaName) -> str:
+    return f"({name.value})" if isinstance(name, ClientQuotaName) else name
+
+
+def _require_name(name: Any, kind: str) -> None:
+    if isinstance(name, ClientQuotaName):
+        return
+    if not as_name(name, kind):
+        raise IllegalStateError(
+            f"The name of a {kind} must not be empty. Pass ClientQuotaName.DEFAULT for the default."
+        )
+
+
+def _component(kind: str, name: str | ClientQuotaName) -> describing.ComponentData:
+    _require_name(name, kind)
+    if isinstance(name, ClientQuotaName):
+        match_type = DEFAULT if name is ClientQuotaName.DEFAULT else SPECIFIED
+        return describing.ComponentData(entity_type=kind, match_type=match_type, match=None)
+    return describing.ComponentData(entity_type=kind, match_type=EXACT, match=name)
+
+
+def _entry(entity: ClientQuotaEntity, quotas: Mapping[str, float | None]) -> altering.EntryData:
+    parts = _parts(entity)
+    if not parts:
+        raise IllegalStateError("A ClientQuotaEntity needs a user, a client_id, or an ip.")
+    for kind, name in parts.items():
+        _require_name(name, kind)
+        if name is ClientQuotaName.ANY:
+            raise IllegalStateError(
+                "ClientQuotaName.ANY is only for filters. Name each entity, or pass "
+                "ClientQuotaName.DEFAULT for the default."
+            )
+    return altering.EntryData(
+        entity=[
+            altering.EntityData(
+                entity_type=kind, entity_name=name if isinstance(name, str) else None
+            )
+            for kind, name in parts.items()
+        ],
+        ops=[_op(key, value) for key, value in as_mapping(quotas, "names of quotas").items()],
+    )
+
+
+def _op(key: str, value: float | None) -> altering.OpData:
+    as_name(key, "quota")
+    if value is None:
+        return altering.OpData(key=key, remove=True)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ArgumentTypeError(
+            f"{value!r} is not a value for the quota {key}. Pass a number, or None to remove it."
+        )
+    return altering.OpData(key=key, value=float(value))
+
+
+def _entity(
+    parts: Iterable[altering.EntityData | describing.EntityData],
+) -> ClientQuotaEntity | None:
+    """Return the entity of a response, or None if it has a type that this client does not know."""
+    attributes = {kind: attribute for attribute, kind in TYPES.items()}
+    names: dict[str, str | ClientQuotaName] = {}
+    for part in parts:
+        if part.entity_type not in attributes:
+            return None
+        default = part.entity_name is None
+        names[attributes[part.entity_type]] = (
+            ClientQuotaName.DEFAULT if default else str(part.entity_name)
+        )
+    return ClientQuotaEntity(**names)

@@ -1,0 +1,228 @@
+"""The admin calls that create, renew, expire, and describe delegation tokens (KIP-48).
+
+A token's HMAC is its password. It is a secret in every object and every argument.
+"""
+
+from __future__ import annotations
+
+import functools
+from binascii import a2b_base64, b2a_base64
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias, TypeVar, cast
+
+from aiokclient.admin.arguments import as_principal, require_integer
+from aiokclient.admin.groups import group_ids
+from aiokclient.admin.requests import AdminRequests
+from aiokclient.cluster.targets import AnyBroker
+from aiokclient.config.secret import Secret
+from aiokclient.errors import IllegalStateError
+from aiokclient.errors.local import ArgumentTypeError
+from aiokclient.protocol.messages.create_delegation_token import (
+    CreatableRenewers,
+    CreateDelegationTokenRequest,
+    CreateDelegationTokenResponse,
+)
+from aiokclient.protocol.messages.describe_delegation_token import (
+    DescribedDelegationToken,
+    DescribeDelegationTokenOwner,
+    DescribeDelegationTokenRequest,
+)
+from aiokclient.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
+from aiokclient.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
+
+__all__ = ["DelegationToken", "DelegationTokenCalls", "TokenOrHmac", "hides_hmac"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+MILLISECONDS: Final = "a number of milliseconds"
+
+
+@dataclass(frozen=True, slots=True)
+class DelegationToken:
+    """A delegation token, with which other clients log in as its owner.
+
+        SaslScram(token.token_id, token.hmac, token_auth=True)
+
+    `hmac` is a secret. `token.hmac.reveal()` returns its text, in base64, for another process. The
+    owner, the requester, and the renewers are principals, such as "User:alice". `requester` is the
+    principal that created the token, or None if the broker is older than 3.3. Timestamps are
+    milliseconds since the epoch: the token is valid until `expiry_timestamp`, and can be renewed
+    until `max_timestamp`.
+    """
+
+    token_id: str
+    hmac: Secret = field(repr=False)
+    owner: str
+    requester: str | None
+    renewers: tuple[str, ...]
+    issue_timestamp: int
+    expiry_timestamp: int
+    max_timestamp: int
+
+
+TokenOrHmac: TypeAlias = DelegationToken | Secret | str
+"""A token, or its HMAC in base64."""
+
+
+def hides_hmac(method: F) -> F:
+    """Decorate an admin call whose first argument is a token, or its HMAC as a text.
+
+    The text is wrapped before any function that can raise an error has it in a local variable.
+    """
+    call: Any = method
+
+    async def awaited(self: Any, token: Any, *args: Any, **named: Any) -> Any:
+        token = token if isinstance(token, DelegationToken) else Secret(token)
+        result = call(self, token, *args, **named)
+        # An error must not keep the client alive.
+        del self
+        return await result
+
+    return cast(F, functools.wraps(method)(awaited))
+
+
+class DelegationTokenCalls:
+    """The admin calls about delegation tokens."""
+
+    def __init__(self, requests: AdminRequests) -> None:
+        self._requests = requests
+
+    async def create_delegation_token(
+        self,
+        *,
+        owner: str | None = None,
+        renewers: Iterable[str] = (),
+        max_lifetime_ms: int = -1,
+        timeout: float | None = None,
+    ) -> DelegationToken:
+        """See `Admin.create_delegation_token`."""
+        require_integer(max_lifetime_ms, MILLISECONDS)
+        principals = [_parts(each) for each in group_ids(renewers)]
+        request = CreateDelegationTokenRequest(
+            renewers=[
+                CreatableRenewers(principal_type=kind, principal_name=name)
+                for kind, name in principals
+            ],
+            max_lifetime_ms=max_lifetime_ms,
+        )
+        if owner is not None:
+            request.owner_principal_type, request.owner_principal_name = _parts(owner)
+        response = await self._requests.send(request, AnyBroker(), timeout)
+        return _created(response, principals)
+
+    async def renew_delegation_token(
+        self,
+        token: TokenOrHmac,
+        *,
+        renew_time_period_ms: int = -1,
+        timeout: float | None = None,
+    ) -> int:
+        """See `Admin.renew_delegation_token`."""
+        require_integer(renew_time_period_ms, MILLISECONDS)
+        request = RenewDelegationTokenRequest(
+            hmac=_hmac(token), renew_period_ms=renew_time_period_ms
+        )
+        response = await self._requests.send(request, AnyBroker(), timeout)
+        return int(response.expiry_timestamp_ms)
+
+    async def expire_delegation_token(
+        self,
+        token: TokenOrHmac,
+        *,
+        expiry_time_period_ms: int = -1,
+        timeout: float | None = None,
+    ) -> int:
+        """See `Admin.expire_delegation_token`."""
+        require_integer(expiry_time_period_ms, MILLISECONDS)
+        request = ExpireDelegationTokenRequest(
+            hmac=_hmac(token), expiry_time_period_ms=expiry_time_period_ms
+        )
+        response = await self._requests.send(request, AnyBroker(), timeout)
+        return int(response.expiry_timestamp_ms)
+
+    async def describe_delegation_token(
+        self, owners: Iterable[str] | None = None, *, timeout: float | None = None
+    ) -> tuple[DelegationToken, ...]:
+        """See `Admin.describe_delegation_token`."""
+        wanted = None if owners is None else [_parts(each) for each in group_ids(owners)]
+        request = DescribeDelegationTokenRequest(
+            owners=None
+            if wanted is None
+            else [
+                DescribeDelegationTokenOwner(principal_type=kind, principal_name=name)
+                for kind, name in wanted
+            ]
+        )
+        response = await self._requests.send(request, AnyBroker(), timeout)
+        return tuple(map(_described, response.tokens))
+
+
+def _created(
+    response: CreateDelegationTokenResponse, renewers: Iterable[tuple[str, str]]
+) -> DelegationToken:
+    return DelegationToken(
+        response.token_id,
+        _base64(response.hmac),
+        _principal(response.principal_type, response.principal_name),
+        _requester(response),
+        tuple(_principal(kind, name) for kind, name in renewers),
+        response.issue_timestamp_ms,
+        response.expiry_timestamp_ms,
+        response.max_timestamp_ms,
+    )
+
+
+def _described(token: DescribedDelegationToken) -> DelegationToken:
+    return DelegationToken(
+        token.token_id,
+        _base64(token.hmac),
+        _principal(token.principal_type, token.principal_name),
+        _requester(token),
+        tuple(_principal(each.principal_type, each.principal_name) for each in token.renewers),
+        token.issue_timestamp,
+        token.expiry_timestamp,
+        token.max_timestamp,
+    )
+
+
+def _requester(token: CreateDelegationTokenResponse | DescribedDelegationToken) -> str | None:
+    kind, name = token.token_requester_principal_type, token.token_requester_principal_name
+    return _principal(kind, name) if kind else None
+
+
+def _principal(kind: str, name: str) -> str:
+    return f"{kind}:{name}"
+
+
+def _parts(principal: str) -> tuple[str, str]:
+    """Return the type and the name of a principal."""
+    kind, _, name = as_principal(principal).partition(":")
+    return kind, name
+
+
+def _base64(hmac: bytes) -> Secret:
+    return Secret(b2a_base64(hmac, newline=False).decode())
+
+
+def _hmac(token: TokenOrHmac) -> bytes:
+    """Return the bytes of a token's HMAC, which the caller must not keep in a variable."""
+    secret = token.hmac if isinstance(token, DelegationToken) else Secret(token)
+    if not secret.is_text:
+        raise ArgumentTypeError(
+            "The token has the wrong type. Pass the DelegationToken, or its HMAC in base64 as a "
+            "str."
+        )
+    if not _is_base64(secret):
+        raise IllegalStateError(
+            "The HMAC of the token is not in base64. Pass the DelegationToken, or the text that "
+            "its hmac.reveal() returns."
+        )
+    return a2b_base64(secret.reveal(), strict_mode=True)
+
+
+def _is_base64(secret: Secret) -> bool:
+    try:
+        return bool(a2b_base64(secret.reveal(), strict_mode=True))
+    except ValueError:
+        return False

@@ -1,0 +1,293 @@
+"""The admin calls that describe and change the SCRAM credentials of users (KIP-554).
+
+The client sends a salted password, which a broker turns into the keys that it stores. Neither the
+network nor the broker gets the password itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from enum import IntEnum
+from typing import Any, Final, TypeAlias
+
+from aiokclient import threads
+from aiokclient.admin.arguments import require_integer
+from aiokclient.admin.groups import group_ids
+from aiokclient.admin.requests import AdminRequests, Answers, failure
+from aiokclient.admin.results import Results
+from aiokclient.cluster.targets import AnyBroker, Controller
+from aiokclient.config.secret import Secret
+from aiokclient.errors import ApiTimeoutError, IllegalStateError, KafkaError
+from aiokclient.errors.local import ArgumentTypeError
+from aiokclient.network.sasl.scram import HASHES, MAX_ITERATIONS, MIN_ITERATIONS, salted_password
+from aiokclient.protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
+from aiokclient.protocol.messages.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResult,
+    UserName,
+)
+
+__all__ = [
+    "ScramCredentialCalls",
+    "ScramCredentialInfo",
+    "ScramMechanism",
+    "UserScramCredentialAlteration",
+    "UserScramCredentialDeletion",
+    "UserScramCredentialUpsertion",
+]
+
+DESCRIBE: Final = "DescribeUserScramCredentials"
+ALTER: Final = "AlterUserScramCredentials"
+DEFAULT_ITERATIONS: Final = 4096
+"""The number that Kafka's tools use, and the lowest that brokers accept."""
+SALT_BYTES: Final = 24
+
+
+class ScramMechanism(IntEnum):
+    """The mechanisms of SCRAM. The values are those of Kafka's protocol."""
+
+    UNKNOWN = 0
+    SCRAM_SHA_256 = 1
+    SCRAM_SHA_512 = 2
+
+    @classmethod
+    def _missing_(cls, value: object) -> ScramMechanism:
+        return cls.UNKNOWN
+
+    @property
+    def sasl_name(self) -> str:
+        """The name of the mechanism in SASL, such as "SCRAM-SHA-512"."""
+        return self.name.replace("_", "-")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ScramCredentialInfo:
+    """A credential of a user, as brokers describe it: without salt and keys."""
+
+    mechanism: ScramMechanism
+    iterations: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True, init=False)
+class UserScramCredentialUpsertion:
+    """A credential to be added to a user, or to replace the user's credential for the mechanism.
+
+    The mechanism is a `ScramMechanism` or its name, such as "SCRAM-SHA-512". Brokers accept from
+    4096 to 16384 iterations. Without `salt`, the client chooses a random one.
+    """
+
+    user: str
+    password: Secret = dataclasses.field(repr=False)
+    mechanism: ScramMechanism
+    iterations: int
+    salt: bytes | None = dataclasses.field(repr=False)
+
+    def __init__(
+        self,
+        user: str,
+        password: str | Secret,
+        mechanism: ScramMechanism | str = ScramMechanism.SCRAM_SHA_512,
+        iterations: int = DEFAULT_ITERATIONS,
+        salt: bytes | None = None,
+    ) -> None:
+        password = Secret(password)
+        _require_user(user)
+        _require_password(password)
+        require_integer(iterations, "a number of iterations")
+        if not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS:
+            raise IllegalStateError(
+                f"{iterations} iterations are not allowed. Pass a number from {MIN_ITERATIONS} to "
+                "16384, which is the highest that brokers accept."
+            )
+        if salt is not None and not (isinstance(salt, bytes) and salt):
+            raise ArgumentTypeError(
+                "The salt must be bytes that are not empty, or None for a new one."
+            )
+        values = {"user": user, "password": password, "mechanism": _mechanism(mechanism)}
+        for name, value in (values | {"iterations": iterations, "salt": salt}).items():
+            object.__setattr__(self, name, value)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, init=False)
+class UserScramCredentialDeletion:
+    """The deletion of the credential of a user for one mechanism."""
+
+    user: str
+    mechanism: ScramMechanism
+
+    def __init__(
+        self, user: str, mechanism: ScramMechanism | str = ScramMechanism.SCRAM_SHA_512
+    ) -> None:
+        _require_user(user)
+        object.__setattr__(self, "user", user)
+        object.__setattr__(self, "mechanism", _mechanism(mechanism))
+
+
+UserScramCredentialAlteration: TypeAlias = (
+    UserScramCredentialUpsertion | UserScramCredentialDeletion
+)
+"""A change of one credential of a user."""
+
+
+class ScramCredentialCalls:
+    """The admin calls about SCRAM credentials."""
+
+    def __init__(self, requests: AdminRequests) -> None:
+        self._requests = requests
+
+    async def describe_user_scram_credentials(
+        self, users: Iterable[str] | None = None, *, timeout: float | None = None
+    ) -> Results[str, tuple[ScramCredentialInfo, ...]]:
+        """See `Admin.describe_user_scram_credentials`."""
+        if users is None:
+            return Results(await self._describe(None, timeout))
+
+        async def ask(
+            items: dict[str, None], remaining: float
+        ) -> Answers[str, tuple[ScramCredentialInfo, ...]]:
+            return await self._describe(items, remaining)
+
+        return await self._requests.each(dict.fromkeys(group_ids(users)), ask, timeout)
+
+    async def _describe(
+        self, users: Iterable[str] | None, timeout: float | None
+    ) -> dict[str, tuple[ScramCredentialInfo, ...] | KafkaError]:
+        request = DescribeUserScramCredentialsRequest(
+            users=None if users is None else [UserName(name=user) for user in users]
+        )
+        response = await self._requests.send(request, AnyBroker(), timeout)
+        return {result.user: _described(result) for result in response.results}
+
+    async def alter_user_scram_credentials(
+        self,
+        alterations: Iterable[UserScramCredentialAlteration],
+        *,
+        timeout: float | None = None,
+    ) -> Results[str, None]:
+        """See `Admin.alter_user_scram_credentials`."""
+        wanted = _by_user(alterations)
+        self._requests.check()
+        clock, deadline = self._requests.cluster.clock, self._requests.deadline(timeout)
+        upsertions: dict[str, list[ScramCredentialUpsertion]] = {}
+
+        async def ask(
+            items: dict[str, list[UserScramCredentialAlteration]], remaining: float
+        ) -> Answers[str, None]:
+            await _add_salted(items, upsertions, remaining)
+            request = AlterUserScramCredentialsRequest(
+                deletions=[
+                    ScramCredentialDeletion(name=each.user, mechanism=each.mechanism)
+                    for changes in items.values()
+                    for each in changes
+                    if isinstance(each, UserScramCredentialDeletion)
+                ],
+                upsertions=[each for user in items for each in upsertions[user]],
+            )
+            left_s = max(deadline - clock.monotonic(), 0.0)
+            response = await self._requests.send(request, Controller(), left_s)
+            return {
+                result.user: failure(
+                    result.error_code, result.error_message, ALTER, f"user {result.user}"
+                )
+                for result in response.results
+            }
+
+        return await self._requests.each(wanted, ask, timeout)
+
+
+async def _add_salted(
+    items: Mapping[str, Sequence[UserScramCredentialAlteration]],
+    upsertions: dict[str, list[ScramCredentialUpsertion]],
+    timeout: float,
+) -> None:
+    """Add the messages of users that have none yet: a repeated attempt sends the same ones."""
+    try:
+        async with asyncio.timeout(timeout):
+            for user, changes in items.items():
+                if user not in upsertions:
+                    upsertions[user] = [
+                        await _salted(each)
+                        for each in changes
+                        if isinstance(each, UserScramCredentialUpsertion)
+                    ]
+    except TimeoutError:
+        text = f"The salted passwords were not computed within {timeout:.1f} s."
+        raise ApiTimeoutError(text, api=ALTER) from None
+
+
+async def _salted(change: UserScramCredentialUpsertion) -> ScramCredentialUpsertion:
+    salt = change.salt or secrets.token_bytes(SALT_BYTES)
+    name = HASHES[change.mechanism.sasl_name]
+    return ScramCredentialUpsertion(
+        name=change.user,
+        mechanism=change.mechanism,
+        iterations=change.iterations,
+        salt=salt,
+        salted_password=await threads.run(
+            salted_password, name, change.password, salt, change.iterations
+        ),
+    )
+
+
+def _by_user(
+    alterations: Iterable[UserScramCredentialAlteration],
+) -> dict[str, list[UserScramCredentialAlteration]]:
+    # The text shows only types, because a wrong object may contain a password.
+    checked: Any = alterations
+    if not isinstance(checked, Iterable):
+        raise ArgumentTypeError(
+            f"{type(checked).__name__} is not a collection of alterations. Pass a list."
+        )
+    found: dict[str, list[UserScramCredentialAlteration]] = {}
+    for each in checked:
+        if not isinstance(each, UserScramCredentialUpsertion | UserScramCredentialDeletion):
+            raise ArgumentTypeError(
+                f"{type(each).__name__} is not an alteration of a SCRAM credential. Pass "
+                "UserScramCredentialUpsertion or UserScramCredentialDeletion objects."
+            )
+        found.setdefault(each.user, []).append(each)
+    return found
+
+
+def _described(
+    result: DescribeUserScramCredentialsResult,
+) -> tuple[ScramCredentialInfo, ...] | KafkaError:
+    error = failure(result.error_code, result.error_message, DESCRIBE, f"user {result.user}")
+    return error or tuple(
+        ScramCredentialInfo(ScramMechanism(each.mechanism), each.iterations)
+        for each in sorted(result.credential_infos, key=lambda info: info.mechanism)
+    )
+
+
+def _mechanism(given: Any) -> ScramMechanism:
+    for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
+        if given is mechanism or (isinstance(given, str) and given.upper() == mechanism.sasl_name):
+            return mechanism
+    kind = IllegalStateError if isinstance(given, str | ScramMechanism) else ArgumentTypeError
+    raise kind(
+        f"{given!r} is not a mechanism of SCRAM. Pass ScramMechanism.SCRAM_SHA_256 or "
+        "ScramMechanism.SCRAM_SHA_512."
+    )
+
+
+def _require_user(user: Any) -> None:
+    if not isinstance(user, str):
+        raise ArgumentTypeError(f"{user!r} is not the name of a user. Pass a str.")
+    if not user:
+        raise IllegalStateError("The name of a user must not be empty.")
+
+
+def _require_password(password: Secret) -> None:
+    if not password.is_text:
+        raise ArgumentTypeError("The password is not a text. Pass a str.")
+    if not password or not password.is_unicode:
+        raise IllegalStateError(
+            "The password must not be empty, and must not contain half of a surrogate pair."
+        )
