@@ -48,6 +48,7 @@ if TYPE_CHECKING:
         SaslScram,
         Tls,
     )
+    from aiokclient.config.security.oidc import OidcClientCredentials, OidcJwtBearer
     from aiokclient.consumer import Consumer, Records
     from aiokclient.consumer.assignors import (
         AssignmentCluster,
@@ -109,6 +110,8 @@ __all__ = [
     "OAuthToken",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
+    "OidcClientCredentials",
+    "OidcJwtBearer",
     "PatternType",
     "Plaintext",
     "Producer",
@@ -172,6 +175,8 @@ _PLACES = {
     "NewPartitions": "admin",
     "NewTopic": "admin",
     "OAuthToken": "config.security",
+    "OidcClientCredentials": "config.security.oidc",
+    "OidcJwtBearer": "config.security.oidc",
     "PatternType": "admin",
     "Plaintext": "config.security",
     "Producer": "producer",

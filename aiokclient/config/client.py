@@ -9,7 +9,7 @@ import os
 import re
 import ssl
 from collections.abc import Mapping, Sequence
-from typing import Any, Self, TypedDict
+from typing import Any, Self
 
 from aiokclient.clock import Clock
 from aiokclient.config.kinds import (
@@ -27,6 +27,7 @@ from aiokclient.config.kinds import (
     Integer,
     Number,
 )
+from aiokclient.config.login import LoginConfig, LoginOptions
 from aiokclient.config.option import ABSENT, REQUIRED, declared, option
 from aiokclient.config.problems import Problems, together, unknown
 from aiokclient.config.properties import read_properties
@@ -40,7 +41,7 @@ __all__ = ["ClientConfig", "ClientOptions"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class ClientConfig:
+class ClientConfig(LoginConfig):
     """The options of every client.
 
     Raises ConfigError for a value that is not allowed.
@@ -495,7 +496,7 @@ def _checked(field: dataclasses.Field[Any], value: Any, name: str, *, reading: b
         raise ConfigError(f"{name}: {shown} is not allowed. {reason}") from None
 
 
-class ClientOptions(TypedDict, total=False):
+class ClientOptions(LoginOptions, total=False):
     """The keyword options of every client; `ClientConfig` checks them.
 
     `.ci/write-options` writes them from the fields above.

@@ -7,6 +7,7 @@ import inspect
 from typing import NamedTuple
 
 from aiokclient.config.client import ClientConfig
+from aiokclient.config.login import LoginConfig
 from aiokclient.config.option import ABSENT, declared
 
 __all__ = ["OptionEntry", "describe", "typed_options"]
@@ -35,10 +36,17 @@ class OptionEntry(NamedTuple):
 def describe(config: type[ClientConfig]) -> list[OptionEntry]:
     """Return the options of one kind of client, in the order of their declarations.
 
-    The options of every client come first. `describe(ClientConfig)` returns only these.
+    The options of every client come first, those of logins at their end.
+    `describe(ClientConfig)` returns only these.
     """
-    of_all = {field.name for field in dataclasses.fields(ClientConfig)}
-    return [_entry(field, field.name in of_all) for field in dataclasses.fields(config)]
+    of_login = [field.name for field in dataclasses.fields(LoginConfig)]
+    of_all = [field.name for field in dataclasses.fields(ClientConfig)]
+    order = [*of_all[len(of_login) :], *of_login]
+    fields = {field.name: field for field in dataclasses.fields(config)}
+    return [
+        _entry(fields[name], name in of_all)
+        for name in [*order, *(name for name in fields if name not in of_all)]
+    ]
 
 
 def _entry(field: dataclasses.Field[object], shared: bool) -> OptionEntry:
@@ -57,7 +65,7 @@ def _entry(field: dataclasses.Field[object], shared: bool) -> OptionEntry:
     )
 
 
-def typed_options(config: type[ClientConfig]) -> list[str]:
+def typed_options(config: type[LoginConfig]) -> list[str]:
     """Return the lines of the TypedDict with the keyword arguments that only `config` has.
 
     Type checkers cannot derive it from the dataclass, so `.ci/write-options` writes these lines to

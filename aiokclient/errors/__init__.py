@@ -22,6 +22,7 @@ that reaches the program says what the program can do about it (KIP-1050):
     ├── InvalidConfigurationError         fix something outside the program
     │   ├── AuthorizationError            29 30 31 53 65
     │   ├── AuthenticationError           33 34 58
+    │   │   └── TokenRefusedError
     │   ├── ConnectionSetupError, ClusterChangedError
     │   │   └── TlsError
     │   └──                               17 18 21 35 38 40 43 87

@@ -7,6 +7,7 @@ from typing import Any
 
 from aiokclient.errors.base import (
     ApplicationRecoverableError,
+    AuthenticationError,
     InvalidConfigurationError,
     InvalidOffsetError,
     KafkaError,
@@ -43,6 +44,7 @@ __all__ = [
     "SerializationError",
     "TlsError",
     "TokenProviderError",
+    "TokenRefusedError",
     "TransactionFailedError",
     "UsageError",
     "WrongLoopError",
@@ -148,6 +150,24 @@ class TokenProviderError(RetriableError):
 
     what = "The client has no token with which to log in."
     hint = "Check the token provider and the server that it asks."
+
+
+class TokenRefusedError(AuthenticationError):
+    """An error raised when a token endpoint refuses the client, for example its secret.
+
+    `endpoint` is the URL, and `oauth_error` the error in the response, such as "invalid_client", or
+    None if it has none.
+    """
+
+    what = "The client has no token with which to log in."
+    hint = "Check the client id, its secret or assertion, and the scope, at the token server."
+
+    def __init__(
+        self, message: str = "", *, endpoint: str | None = None, oauth_error: str | None = None
+    ) -> None:
+        super().__init__(message)
+        self.endpoint = endpoint
+        self.oauth_error = oauth_error
 
 
 class TransactionFailedError(ApplicationRecoverableError):

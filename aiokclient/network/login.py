@@ -7,7 +7,7 @@ from typing import Any
 from aiokclient.clock import Clock
 from aiokclient.config import ClientConfig
 from aiokclient.config.security import OAuthToken, SaslOAuthBearer, Security
-from aiokclient.errors import TokenProviderError
+from aiokclient.errors import KafkaError
 from aiokclient.event_hub import EventHub
 from aiokclient.log import ClientLog
 from aiokclient.network.sasl import Login
@@ -53,13 +53,14 @@ class Sasl:
     async def login(self, host: str, timeout_s: float) -> Login:
         """Return the inputs of one authentication, with a token if the mechanism needs one.
 
-        Raises TokenProviderError if there is no token within `timeout_s` seconds.
+        Raises TokenProviderError if there is no token within `timeout_s` seconds, and
+        TokenRefusedError if the token provider is refused.
         """
         token = None if self._tokens is None else await self._tokens.get(timeout_s)
         return Login(self._credentials, host, token)
 
     @property
-    def problem(self) -> TokenProviderError | None:
+    def problem(self) -> KafkaError | None:
         """The reason why no connection can log in, or None if there is none or it is not known."""
         return None if self._tokens is None else self._tokens.problem
 

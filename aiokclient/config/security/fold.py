@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final
 
 from aiokclient.config.rules import settle
@@ -23,8 +24,14 @@ PROTOCOLS: Final = {"plaintext": "PLAINTEXT", "ssl": "SSL"} | {
     "sasl_plaintext": "SASL_PLAINTEXT",
     "sasl_ssl": "SASL_SSL",
 }
-LOGIN: Final = ("sasl_mechanism", "sasl_jaas_config", "sasl_kerberos_service_name")
-"""The options that become part of the `security` object."""
+LOGIN: Final = (
+    "sasl_mechanism",
+    "sasl_jaas_config",
+    "sasl_kerberos_service_name",
+    "sasl_login_callback_handler_class",
+)
+OAUTHBEARER: Final = "sasl_oauthbearer_"
+"""The options of logins that become part of the `security` object, and the prefix of the others."""
 
 USER_MODULES: Final = ("PlainLoginModule", "ScramLoginModule")
 """Java's login modules with a user name and a password. Java lets both serve both mechanisms."""
@@ -51,7 +58,7 @@ def fold_security(config: Any) -> None:
         )
     protocol = _protocol(config.security_protocol)
     tls_options = [name for name in type(config).__dataclass_fields__ if _is_given(config, name)]
-    login_options = [name for name in LOGIN if getattr(config, name) is not None]
+    login_options = [field.name for field in fields(config) if _is_login(field, config)]
     if protocol not in ("ssl", "sasl_ssl") and tls_options:
         raise ConfigError(f"{tls_options[0]} needs security_protocol=SSL or SASL_SSL.")
     if protocol not in ("sasl_plaintext", "sasl_ssl") and login_options:
@@ -69,8 +76,15 @@ def fold_security(config: Any) -> None:
         tls = None if protocol == "sasl_plaintext" else _tls(config)
         security = tls if protocol == "ssl" else _login(config, tls)
     settle(config, "security", security)
-    for name in ("security_protocol", *tls_options, *LOGIN):
-        settle(config, name, None)
+    for field in fields(config):
+        if field.name in ("security_protocol", *tls_options, *login_options):
+            settle(config, field.name, field.default)
+
+
+def _is_login(field: Any, config: Any) -> bool:
+    """Return whether an option of a login is given."""
+    ours: bool = field.name in LOGIN or field.name.startswith(OAUTHBEARER)
+    return ours and getattr(config, field.name) != field.default
 
 
 def _is_given(config: Any, name: str) -> bool:
@@ -129,19 +143,23 @@ def _login(config: Any, tls: Tls | None) -> Security:
             else "sasl_mechanism: GSSAPI, which is the default, is not available in this version. "
             f"It must be one of {', '.join(LOGINS)}."
         )
-    if config.sasl_jaas_config is None:
-        raise ConfigError(f"sasl_jaas_config: {mechanism} needs it, for its login module.")
-    from aiokclient.config.security.jaas import parse_jaas
+    entry = None
+    if config.sasl_jaas_config is not None:
+        from aiokclient.config.security.jaas import parse_jaas
 
-    entry = parse_jaas(config.sasl_jaas_config)
-    if entry.module in MODULES:
+        entry = parse_jaas(config.sasl_jaas_config)
+    if entry is not None and entry.module in MODULES:
         raise ConfigError(
             f"sasl_jaas_config: {entry.module} is not available. {MODULES[entry.module]}"
         )
-    return make(mechanism, entry, tls)
+    return make(mechanism, entry, tls, config)
 
 
-def _user(mechanism: str, entry: JaasEntry, tls: Tls | None) -> SaslPlain | SaslScram:
+def _user(
+    mechanism: str, entry: JaasEntry | None, tls: Tls | None, config: Any
+) -> SaslPlain | SaslScram:
+    if entry is None:
+        raise ConfigError(f"sasl_jaas_config: {mechanism} needs it, for its login module.")
     _require(mechanism, entry, *USER_MODULES)
     for name in ("username", "password"):
         if not entry.options.get(name):
@@ -154,16 +172,14 @@ def _user(mechanism: str, entry: JaasEntry, tls: Tls | None) -> SaslPlain | Sasl
     return SaslScram(user, password, mechanism, entry.has("tokenauth"), tls)
 
 
-def _token(mechanism: str, entry: JaasEntry, tls: Tls | None) -> SaslOAuthBearer:
-    from aiokclient.config.security.unsecured import PREFIX, UnsecuredTokens
+def _token(
+    mechanism: str, entry: JaasEntry | None, tls: Tls | None, config: Any
+) -> SaslOAuthBearer:
+    from aiokclient.config.security.oauthbearer import token_provider
 
-    _require(mechanism, entry, "OAuthBearerLoginModule")
-    if not any(name.startswith(PREFIX) for name in entry.options):
-        raise ConfigError(
-            "sasl_jaas_config: OAuthBearerLoginModule needs unsecuredLogin options here. For "
-            "signed tokens, pass security=SaslOAuthBearer(token_provider=...)."
-        )
-    return SaslOAuthBearer(UnsecuredTokens(entry.options), tls)
+    if entry is not None:
+        _require(mechanism, entry, "OAuthBearerLoginModule")
+    return SaslOAuthBearer(token_provider(config, entry), tls)
 
 
 def _require(mechanism: str, entry: JaasEntry, *modules: str) -> None:
@@ -174,10 +190,10 @@ def _require(mechanism: str, entry: JaasEntry, *modules: str) -> None:
         )
 
 
-LOGINS: Final[Mapping[str, Callable[[str, JaasEntry, Tls | None], Security]]] = {
+LOGINS: Final[Mapping[str, Callable[[str, JaasEntry | None, Tls | None, Any], Security]]] = {
     "PLAIN": _user,
     "SCRAM-SHA-256": _user,
     "SCRAM-SHA-512": _user,
     "OAUTHBEARER": _token,
 }
-"""For each mechanism, a function that makes the `security` object from a JAAS entry."""
+"""For each mechanism, a function that makes the `security` object from the options."""

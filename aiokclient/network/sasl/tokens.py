@@ -7,7 +7,8 @@
 The task begins when a connection needs the first token. From then on, it fetches the next token
 before the current one expires, at the time that the options `sasl_login_refresh_` determine. The
 provider is called once at a time. If it fails or does not return in time, it is called again, with
-backoff, and the current token remains in use until it expires.
+backoff, and the current token remains in use until it expires. A provider that is refused
+(TokenRefusedError) is called again, too, but connections get this error as that of a refused login.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from aiokclient.background import new_task
 from aiokclient.clock import Clock
 from aiokclient.config.security import OAuthToken
 from aiokclient.config.security.sasl import TokenProvider
-from aiokclient.errors import TokenProviderError
+from aiokclient.errors import KafkaError, TokenProviderError
 from aiokclient.event_hub import EventHub
 from aiokclient.events import TokenRefreshed
 from aiokclient.log import ClientLog
-from aiokclient.policy import Backoff
+from aiokclient.policy import Backoff, refuses_login
 
 __all__ = ["Refreshing", "TokenSource"]
 
@@ -88,7 +89,7 @@ class TokenSource:
         self._running = False
         self._needed = asyncio.Event()
         self._waiters: list[asyncio.Future[OAuthToken]] = []
-        self._error: TokenProviderError | None = None
+        self._error: KafkaError | None = None
         self._began: float | None = None
         """The time at which the provider was called first without a result, or None."""
 
@@ -96,7 +97,7 @@ class TokenSource:
         """Return a token that has not expired, perhaps after the provider has returned it.
 
         Raises TokenProviderError if the next call of the provider fails, or if there is no token
-        within `timeout_s` seconds.
+        within `timeout_s` seconds, and TokenRefusedError if the provider is refused.
         """
         token = self._usable()
         if token is not None:
@@ -117,7 +118,7 @@ class TokenSource:
                 self._waiters.remove(waiter)
 
     @property
-    def problem(self) -> TokenProviderError | None:
+    def problem(self) -> KafkaError | None:
         """The reason why there is no token, or None if there is one or none was needed yet."""
         if self._usable() is not None or self._began is None:
             return None
@@ -141,7 +142,7 @@ class TokenSource:
                 self._began = self._clock.monotonic()
             try:
                 token = await self._fetch()
-            except TokenProviderError as error:
+            except KafkaError as error:
                 self._failed(error)
                 delay_s = self._backoff.delay(failures, self._clock.rng)
                 failures += 1
@@ -180,6 +181,8 @@ class TokenSource:
             raise TokenProviderError("The token provider was cancelled.")
         error = call.exception()
         if isinstance(error, Exception):
+            if isinstance(error, TokenProviderError) or refuses_login(error):
+                raise error
             raise TokenProviderError(
                 f"The token provider raised {type(error).__name__}."
             ) from error
@@ -205,13 +208,13 @@ class TokenSource:
             if not waiter.done():
                 waiter.set_result(token)
 
-    def _emit(self, cause: TokenProviderError | None = None) -> None:
+    def _emit(self, cause: KafkaError | None = None) -> None:
         if self._events is not None:
             token = self._usable()
             expires_at_ms = None if token is None else token.expires_at_ms
             self._events.emit(TokenRefreshed, cause=cause, expires_at_ms=expires_at_ms)
 
-    def _failed(self, error: TokenProviderError) -> None:
+    def _failed(self, error: KafkaError) -> None:
         self._error = error
         self._emit(error)
         self._log.warning(

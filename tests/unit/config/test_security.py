@@ -109,6 +109,7 @@ WRONG = [
     ({"sasl_mechanism": "PLAIN", "sasl_jaas_config": f"{TOKEN};"}, "does not fit"),
     ({"sasl_mechanism": "OAUTHBEARER", "sasl_jaas_config": PLAIN}, "does not fit"),
     ({"sasl_mechanism": "OAUTHBEARER", "sasl_jaas_config": f"{TOKEN};"}, "unsecuredLogin options"),
+    ({"sasl_mechanism": "PLAIN", "sasl_oauthbearer_scope": "s"}, "PLAIN needs it"),
     (
         {
             "sasl_mechanism": "OAUTHBEARER",

@@ -164,6 +164,7 @@ SPECIAL = [
     errors.BootstrapError(attempts=[("a:1", "refused")]),
     errors.UnknownCodeError(4711, "m", api="Fetch"),
     errors.ClusterChangedError(old_cluster_id="one", new_cluster_id="two"),
+    errors.TokenRefusedError("m", endpoint="https://idp", oauth_error="invalid_client"),
 ]
 SPECIAL_CLASSES = {type(error) for error in SPECIAL}
 PLAIN = [

@@ -10,7 +10,7 @@ import pytest
 
 from aiokclient import OAuthToken
 from aiokclient.cluster.supervisor import Supervisor
-from aiokclient.errors import TokenProviderError
+from aiokclient.errors import TokenProviderError, TokenRefusedError
 from aiokclient.log import ClientLog
 from aiokclient.network.sasl.tokens import Refreshing, TokenSource
 from aiokclient.policy import Backoff
@@ -133,6 +133,10 @@ async def is_cancelled() -> Any:
     raise asyncio.CancelledError
 
 
+async def raises_its_own_error() -> Any:
+    raise TokenProviderError("The endpoint is silent.")
+
+
 async def returns_an_expired_token() -> Any:
     return OAuthToken("old", 5)
 
@@ -143,6 +147,7 @@ FAILURES = [
     (returns_garbage, "returned a str"),
     (is_cancelled, "was cancelled"),
     (returns_an_expired_token, "has expired"),
+    (raises_its_own_error, "log in. The endpoint is silent"),
 ]
 
 
@@ -162,6 +167,24 @@ def test_a_failing_provider_is_called_again_with_backoff(failing: Provider, text
         provided.failing = None
         assert name_of(await source.get(30))[0] == "t"
         assert source.problem is None
+
+    simulate(main)
+
+
+def test_a_provider_that_is_refused_raises_its_own_error_and_is_called_again() -> None:
+    async def refused() -> Any:
+        raise TokenRefusedError("No such client.", oauth_error="invalid_client")
+
+    async def main(provided: Provided, source: TokenSource) -> None:
+        provided.failing = refused
+        with pytest.raises(TokenRefusedError, match="No such client") as caught:
+            await source.get(30)
+        assert caught.value.oauth_error == "invalid_client"
+        assert isinstance(source.problem, TokenRefusedError)
+        provided.failing = None
+        await asyncio.sleep(20)
+        assert len(provided.times) == 2
+        assert name_of(await source.get(0)) == "t2"
 
     simulate(main)
 

@@ -1,0 +1,192 @@
+"""The conversion of Kafka's options for OAUTHBEARER to a token provider."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote, urlsplit
+
+from aiokclient.config.security.oidc.providers import (
+    OidcClientCredentials,
+    OidcJwtBearer,
+    TokenFile,
+)
+from aiokclient.config.security.oidc.response import Claims
+from aiokclient.config.security.sasl import TokenProvider
+from aiokclient.config.security.tls import Tls
+from aiokclient.config.security.unsecured import PREFIX, UnsecuredTokens
+from aiokclient.errors import ConfigError
+
+if TYPE_CHECKING:
+    from aiokclient.config.security.jaas import JaasEntry
+
+__all__ = ["token_provider"]
+
+HANDLER: Final = "OAuthBearerLoginCallbackHandler"
+EXTENSION: Final = "extension_"
+URL: Final = "sasl_oauthbearer_token_endpoint_url"
+OAUTHBEARER: Final = "sasl_oauthbearer_"
+
+ASSERTION: Final[Mapping[str, str]] = {
+    "algorithm": "algorithm",
+    "claim_aud": "audience",
+    "claim_exp_seconds": "lifetime_s",
+    "claim_iss": "issuer",
+    "claim_jti_include": "include_jti",
+    "claim_nbf_seconds": "not_before_s",
+    "claim_sub": "subject",
+    "private_key_file": "private_key_file",
+    "private_key_passphrase": "private_key_passphrase",
+    "template_file": "template_file",
+}
+"""The arguments of an assertion, by the ends of the names of Kafka's options."""
+
+
+def token_provider(config: Any, entry: JaasEntry | None) -> TokenProvider:
+    """Return the provider that the options and the JAAS entry describe."""
+    handler = config.sasl_login_callback_handler_class
+    if handler is not None and handler.rpartition(".")[2] != HANDLER:
+        raise ConfigError(
+            f"sasl_login_callback_handler_class: {handler} is not available. Pass "
+            "security=SaslOAuthBearer(token_provider=...), with an async function."
+        )
+    options = {} if entry is None else entry.options
+    if config.sasl_oauthbearer_token_endpoint_url is None:
+        given = [one.name for one in fields(config) if _is_given(config, one)]
+        if given or handler is not None:
+            raise ConfigError(
+                f"{given[0] if given else 'sasl_login_callback_handler_class'} needs {URL}."
+            )
+        if any(name.startswith(PREFIX) for name in options):
+            return UnsecuredTokens(options)
+        raise ConfigError(
+            f"{URL}: OAUTHBEARER needs it, or unsecuredLogin options in sasl_jaas_config. For "
+            "tokens from elsewhere, pass security=SaslOAuthBearer(token_provider=...)."
+        )
+    return _asking(config, entry)
+
+
+def _is_given(config: Any, field: Any) -> bool:
+    ours: bool = field.name.startswith(OAUTHBEARER)
+    return ours and getattr(config, field.name) != field.default
+
+
+def _asking(config: Any, entry: JaasEntry | None) -> TokenProvider:
+    url = config.sasl_oauthbearer_token_endpoint_url
+    retriever = (config.sasl_oauthbearer_jwt_retriever_class or "").rpartition(".")[2]
+    if retriever in ("", "DefaultJwtRetriever"):
+        file = url.lower().startswith("file:")
+        retriever = "FileJwtRetriever" if file else "ClientCredentialsJwtRetriever"
+    try:
+        if retriever == "FileJwtRetriever":
+            return _file(config, url, entry)
+        if retriever == "ClientCredentialsJwtRetriever":
+            return _client_credentials(config, url, entry)
+        if retriever == "JwtBearerJwtRetriever":
+            return OidcJwtBearer(
+                url,
+                scope=_either(config.sasl_oauthbearer_scope, entry, "scope"),
+                **_request(config, entry),
+                **_assertion(config),
+            )
+    except ConfigError as error:
+        raise ConfigError(f"sasl_oauthbearer: {error.message}") from None
+    raise ConfigError(
+        f"sasl_oauthbearer_jwt_retriever_class: {retriever} is not available. Pass "
+        "security=SaslOAuthBearer(token_provider=...), with an async function."
+    )
+
+
+def _file(config: Any, url: str, entry: JaasEntry | None) -> TokenProvider:
+    parts = urlsplit(url)
+    if parts.scheme != "file" or parts.netloc not in ("", "localhost") or parts.path[:1] != "/":
+        raise ConfigError(f"{URL} must be a URL such as file:///path/of/token.")
+    return TokenFile(
+        unquote(parts.path),
+        Claims(
+            config.sasl_oauthbearer_sub_claim_name,
+            config.sasl_oauthbearer_scope_claim_name,
+            _extensions(entry),
+        ),
+    )
+
+
+def _client_credentials(config: Any, url: str, entry: JaasEntry | None) -> TokenProvider:
+    client_id = _either(config.sasl_oauthbearer_client_credentials_client_id, entry, "clientId")
+    scope = _either(config.sasl_oauthbearer_scope, entry, "scope")
+    # As in Java's clients, the issuer shows that assertions are to replace the secret.
+    if config.sasl_oauthbearer_assertion_file or config.sasl_oauthbearer_assertion_claim_iss:
+        return OidcClientCredentials(
+            url, client_id, None, scope, **_request(config, entry), **_assertion(config)
+        )
+    secret = config.sasl_oauthbearer_client_credentials_client_secret
+    if secret is None and entry is not None:
+        secret = entry.options.get("clientSecret")
+    if not client_id or not secret:
+        raise ConfigError(
+            "sasl_oauthbearer_client_credentials_client_id and "
+            "sasl_oauthbearer_client_credentials_client_secret are needed, or clientId and "
+            "clientSecret in sasl_jaas_config."
+        )
+    return OidcClientCredentials(
+        url,
+        client_id,
+        secret.stripped(),
+        scope,
+        header_urlencode=config.sasl_oauthbearer_header_urlencode,
+        **_request(config, entry),
+    )
+
+
+def _request(config: Any, entry: JaasEntry | None) -> dict[str, Any]:
+    return {
+        "tls": _tls(entry),
+        "connect_timeout_ms": config.sasl_login_connect_timeout_ms,
+        "read_timeout_ms": config.sasl_login_read_timeout_ms,
+        "extensions": _extensions(entry),
+        "sub_claim_name": config.sasl_oauthbearer_sub_claim_name,
+        "scope_claim_name": config.sasl_oauthbearer_scope_claim_name,
+    }
+
+
+def _assertion(config: Any) -> dict[str, Any]:
+    file = config.sasl_oauthbearer_assertion_file
+    if file is not None:
+        return {"assertion_file": file}
+    return {
+        ours: getattr(config, f"sasl_oauthbearer_assertion_{theirs}")
+        for theirs, ours in ASSERTION.items()
+    }
+
+
+def _either(value: str | None, entry: JaasEntry | None, name: str) -> str | None:
+    """Return an option, or that of the JAAS entry if it is absent."""
+    if value is not None or entry is None:
+        return value
+    return entry.text(name)
+
+
+def _extensions(entry: JaasEntry | None) -> dict[str, str]:
+    options = {} if entry is None else entry.options
+    return {
+        name.removeprefix(EXTENSION): value.reveal()
+        for name, value in options.items()
+        if name.startswith(EXTENSION)
+    }
+
+
+def _tls(entry: JaasEntry | None) -> Tls | None:
+    """Return the trusted certificates of the endpoint, which Java takes from the JAAS entry."""
+    if entry is None:
+        return None
+    names = ("location", "certificates", "type")
+    location, certificates, kind = (entry.text(f"ssl.truststore.{name}") for name in names)
+    if location is None and certificates is None:
+        return None
+    if (kind or "JKS").upper() != "PEM":
+        raise ConfigError(
+            "sasl_jaas_config: ssl.truststore.type must be PEM. Convert the store with keytool or "
+            "openssl."
+        )
+    return Tls(cafile=location, cadata=certificates)

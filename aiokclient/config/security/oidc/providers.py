@@ -1,0 +1,259 @@
+"""The token providers: the OAuth grants client_credentials and jwt-bearer, and tokens in files."""
+
+from __future__ import annotations
+
+import ssl
+import time
+from base64 import b64encode
+from collections.abc import Mapping
+from typing import Any, Final, TypedDict, Unpack
+from urllib.parse import quote_plus, urlencode
+
+from aiokclient import threads
+from aiokclient.config.secret import Secret
+from aiokclient.config.security.oidc.assertion import Assertion, AssertionOptions
+from aiokclient.config.security.oidc.endpoint import Endpoint
+from aiokclient.config.security.oidc.files import read_secret
+from aiokclient.config.security.oidc.response import Claims, token_from_reply, token_from_text
+from aiokclient.config.security.sasl import OAuthToken
+from aiokclient.config.security.tls import Tls
+from aiokclient.errors import ConfigError
+
+__all__ = ["OidcClientCredentials", "OidcJwtBearer", "TokenFile"]
+
+JWT_BEARER: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+CLIENT_ASSERTION: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
+TIMEOUT_MS: Final = 10_000
+
+
+class RequestOptions(TypedDict, total=False):
+    """The arguments that concern the endpoint and the token."""
+
+    tls: Tls | ssl.SSLContext | None
+    connect_timeout_ms: int
+    read_timeout_ms: int
+    allow_http: bool
+    extensions: Mapping[str, str] | None
+    sub_claim_name: str
+    scope_claim_name: str
+
+
+class OidcOptions(AssertionOptions, RequestOptions, total=False):
+    """The keyword arguments of `OidcJwtBearer` and `OidcClientCredentials`."""
+
+
+class OidcClientCredentials:
+    """A token provider that identifies itself by a client id and a secret (KIP-768).
+
+        SaslOAuthBearer(OidcClientCredentials("https://login.example.com/token", "app", "secret"))
+
+    `scope` is what the token is requested for. Instead of a secret, the client may identify itself
+    by an assertion, with the keyword arguments of `OidcJwtBearer`.
+
+    `tls` has the certificates for the endpoint, by default those of the operating system.
+    `connect_timeout_ms` and `read_timeout_ms` limit a request. `header_urlencode=True` encodes id
+    and secret as RFC 6749 demands, which not all servers expect. `extensions` are sent to the
+    broker with the token. `sub_claim_name` and `scope_claim_name` are names of claims in the token.
+    A URL with http is refused, except on this machine or with `allow_http=True`.
+    """
+
+    def __init__(
+        self,
+        token_url: str,
+        client_id: str | None,
+        client_secret: str | Secret | None = None,
+        scope: str | None = None,
+        *,
+        header_urlencode: bool = False,
+        **options: Unpack[OidcOptions],
+    ) -> None:
+        client_secret = Secret.of(client_secret)
+        _hide(options)
+        has_assertion = _has_assertion(options)
+        if has_assertion == (client_secret is not None):
+            raise ConfigError("OidcClientCredentials: Give either client_secret or an assertion.")
+        if client_secret is not None and not (client_secret.is_text and client_secret):
+            raise ConfigError("OidcClientCredentials: client_secret must be a string.")
+        if not has_assertion and not (isinstance(client_id, str) and client_id):
+            raise ConfigError("OidcClientCredentials: client_id must be a string.")
+        self._request = _TokenRequest("OidcClientCredentials", token_url, scope, options)
+        self._client_id = client_id
+        self._secret = client_secret
+        self._urlencode = header_urlencode
+
+    def __repr__(self) -> str:
+        return f"OidcClientCredentials({self._request.url!r}, {self._client_id!r})"
+
+    async def __call__(self) -> OAuthToken:
+        """Return a token. See `TokenProvider`.
+
+        Raises TokenRefusedError if the endpoint refuses the client, and TokenProviderError if it
+        does not respond or if its response is not usable.
+        """
+        form: dict[str, str | Secret] = {"grant_type": "client_credentials"}
+        if self._secret is not None:
+            return await self._request.fetch(form, self._basic(self._secret), self._secret)
+        if self._client_id:
+            form["client_id"] = self._client_id
+        form["client_assertion_type"] = CLIENT_ASSERTION
+        form["client_assertion"] = await self._request.assertion()
+        return await self._request.fetch(form)
+
+    def _basic(self, secret: Secret) -> Secret:
+        name, word = Secret(self._client_id), secret
+        if self._urlencode:
+            name, word = Secret(quote_plus(name.reveal())), Secret(quote_plus(word.reveal()))
+        pair = Secret(f"{name.reveal()}:{word.reveal()}")
+        return Secret(f"Basic {b64encode(pair.encode()).decode()}")
+
+
+class OidcJwtBearer:
+    """A token provider that identifies itself by a signed assertion (KIP-1139).
+
+        SaslOAuthBearer(OidcJwtBearer(url, private_key_file="key.pem", issuer="app",
+                                      subject="app", audience="https://login.example.com"))
+
+    `private_key_file` is a key in PEM format, perhaps encrypted with `private_key_passphrase`. It
+    signs each assertion with the `algorithm` RS256 or ES256 (extra `oidc`). `audience`, `issuer`,
+    and `subject` are claims of the assertion. It is valid for `lifetime_s` seconds, and from
+    `not_before_s` seconds before it was made. `include_jti=True` adds an id. `template_file` is a
+    JSON file whose objects `header` and `payload` are added. Alternatively, `assertion_file` has an
+    assertion that something else has made. Files are read again for each request.
+
+    The other arguments are those of `OidcClientCredentials`.
+    """
+
+    def __init__(
+        self, token_url: str, *, scope: str | None = None, **options: Unpack[OidcOptions]
+    ) -> None:
+        _hide(options)
+        if not _has_assertion(options):
+            raise ConfigError("OidcJwtBearer: Give either assertion_file or private_key_file.")
+        self._request = _TokenRequest("OidcJwtBearer", token_url, scope, options)
+
+    def __repr__(self) -> str:
+        return f"OidcJwtBearer({self._request.url!r})"
+
+    async def __call__(self) -> OAuthToken:
+        """Return a token. See `TokenProvider`.
+
+        Raises TokenRefusedError if the endpoint refuses the assertion, and TokenProviderError if it
+        does not respond, if its response is not usable, or if there is no assertion.
+        """
+        assertion = await self._request.assertion()
+        return await self._request.fetch({"grant_type": JWT_BEARER, "assertion": assertion})
+
+
+class TokenFile:
+    """A token provider that reads the token from a file, again for each refresh."""
+
+    def __init__(self, path: str, claims: Claims) -> None:
+        self._path = path
+        self._claims = claims
+
+    def __repr__(self) -> str:
+        return f"TokenFile({self._path!r})"
+
+    async def __call__(self) -> OAuthToken:
+        text = await threads.run_blocking(read_secret, self._path)
+        return token_from_text(text, self._path, self._claims)
+
+
+class _TokenRequest:
+    """What the requests of one provider have in common."""
+
+    def __init__(self, owner: str, token_url: str, scope: str | None, options: OidcOptions) -> None:
+        if scope is not None and not isinstance(scope, str):
+            raise ConfigError(f"{owner}: scope must be a string or None.")
+        unknown = sorted(options.keys() - OidcOptions.__annotations__.keys())
+        if unknown:
+            raise TypeError(f"{owner}() got an unexpected keyword argument {unknown[0]!r}")
+        given: dict[str, Any] = {**options}
+        try:
+            self._endpoint = Endpoint(
+                token_url,
+                tls=options.get("tls"),
+                connect_s=_seconds(options, "connect_timeout_ms"),
+                read_s=_seconds(options, "read_timeout_ms"),
+                allow_http=options.get("allow_http", False),
+            )
+            self._claims = Claims(
+                options.get("sub_claim_name", "sub"),
+                options.get("scope_claim_name", "scope"),
+                options.get("extensions"),
+            )
+            OAuthToken("-", 0, extensions=self._claims.extensions)  # It checks the extensions.
+            self._assertion: Assertion | None = None
+            if _has_assertion(options):
+                names = AssertionOptions.__annotations__.keys() & given
+                self._assertion = Assertion(**{name: given[name] for name in names})
+        except ConfigError as error:
+            raise ConfigError(f"{owner}: {error.message}") from None
+        self._scope = (scope or "").strip()
+
+    @property
+    def url(self) -> str:
+        return self._endpoint.shown
+
+    async def assertion(self) -> Secret:
+        """Return an assertion for one request. Raises TokenProviderError if there is none."""
+        assert self._assertion is not None
+        return await threads.run_blocking(self._assertion.create)
+
+    async def fetch(
+        self, form: dict[str, str | Secret], authorization: Secret | None = None, *secrets: Secret
+    ) -> OAuthToken:
+        """Send a form, and return the token of the response."""
+        if self._scope:
+            form["scope"] = self._scope
+        hidden = [*secrets, *(value for value in form.values() if isinstance(value, Secret))]
+        asked_at = time.time()
+        reply = await self._endpoint.post(_urlencoded(form), authorization)
+        return token_from_reply(
+            reply, self.url, asked_at, self._claims, _Scrub(hidden, authorization)
+        )
+
+
+class _Scrub:
+    """The removal of a request's secrets from a server's text, in each form that was sent."""
+
+    def __init__(self, secrets: list[Secret], authorization: Secret | None) -> None:
+        self._hidden = [
+            *secrets,
+            *(Secret(quote_plus(secret.reveal())) for secret in secrets),
+            *([] if authorization is None else [Secret(authorization.reveal().split(" ", 1)[1])]),
+        ]
+
+    def __call__(self, text: str) -> str:
+        for secret in self._hidden:
+            text = secret.scrub(text)
+        return text
+
+
+def _urlencoded(form: Mapping[str, str | Secret]) -> Secret:
+    return Secret(
+        urlencode(
+            {
+                name: value.reveal() if isinstance(value, Secret) else value
+                for name, value in form.items()
+            }
+        )
+    )
+
+
+def _hide(options: OidcOptions) -> None:
+    passphrase = options.get("private_key_passphrase")
+    if passphrase is not None:
+        options["private_key_passphrase"] = Secret(passphrase)
+    del passphrase
+
+
+def _has_assertion(options: OidcOptions) -> bool:
+    return any(options.get(name) is not None for name in ("assertion_file", "private_key_file"))
+
+
+def _seconds(options: OidcOptions, name: str) -> float:
+    value = options.get(name, TIMEOUT_MS)
+    if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+        raise ConfigError(f"{name} must be a number above 0.")
+    return value / 1000
