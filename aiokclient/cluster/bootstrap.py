@@ -11,13 +11,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import socket
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import anyio
 
-from aiokclient import threads
+import aiokclient.network.diagnosis as diagnosis
 from aiokclient.clock import Clock
 from aiokclient.config import ClientConfig
 from aiokclient.errors import (
@@ -29,7 +28,6 @@ from aiokclient.errors import (
 from aiokclient.log import ClientLog
 from aiokclient.network.cluster_check import confirms, identifying_request
 from aiokclient.network.pool import ConnectionPool, Purpose
-from aiokclient.network.transport import Connector
 from aiokclient.policy import Backoff, Retry, Scope, classify, refuses_login
 from aiokclient.protocol.wanted_topics import WantedTopicsRequest
 
@@ -39,7 +37,7 @@ if TYPE_CHECKING:
     from aiokclient.network.connection import BrokerConnection
     from aiokclient.protocol.messages.metadata import MetadataResponse
 
-__all__ = ["Bootstrap", "connect_first", "servers_of"]
+__all__ = ["Bootstrap", "connect_first"]
 
 STAGGER_S = 1.0
 NONE_CONNECTED = "None of the brokers could be reached at the address that it advertises."
@@ -72,30 +70,47 @@ class Bootstrap:
         """The address of the server that responded."""
         self._moved = anyio.Event()
         self._deadline = 0.0
+        self._resolve_s: float | None = None
+        self._unresolved: dict[str, str] | None = {}
+        """The servers whose names are not resolved, with the reason, until they are logged."""
 
-    async def reach(self, deadline: float) -> MetadataResponse:
+    async def reach(self, deadline: float, resolve_s: float | None = None) -> MetadataResponse:
         """Return the metadata response of the first server that responds.
 
         `deadline` is on the monotonic clock. Raises BootstrapError, which lists every server and
-        its outcome, if none has responded by then. If waiting cannot correct the error of any
+        its outcome, if none has responded by then, or if no name was resolved within `resolve_s`
+        seconds. With 0, each name is resolved once. If waiting cannot correct the error of any
         server, raises the error of one of them immediately.
         """
         began = self._clock.monotonic()
-        self._deadline = deadline
-        with anyio.move_on_after(max(deadline - began, 0.0)):
-            async with anyio.create_task_group() as group:
-                for pool in self._pools:
-                    group.start_soon(self._ask_until_answered, pool, group.cancel_scope)
-                    with anyio.move_on_after(STAGGER_S):
-                        await self._moved.wait()
+        self._deadline, self._resolve_s = deadline, resolve_s
+        limit: asyncio.TimerHandle | None = None
+        with anyio.move_on_after(max(deadline - began, 0.0)) as scope:
+            if resolve_s:
+                loop = asyncio.get_running_loop()
+                limit = loop.call_later(resolve_s, self._end_without_names, scope)
+            try:
+                async with anyio.create_task_group() as group:
+                    for pool in self._pools:
+                        group.start_soon(self._ask_until_answered, pool, group.cancel_scope)
+                        with anyio.move_on_after(STAGGER_S):
+                            await self._moved.wait()
+            finally:
+                if limit is not None:
+                    limit.cancel()
+        self._log_unresolved()
         if self._answer is not None:
             return self._answer
         if len(self._hopeless) == len(self._pools) or self._refused():
             raise next(filter(refuses_login, self._hopeless.values()), None) or next(
                 iter(self._hopeless.values())
             )
-        attempts = [(_address_of(pool), self._outcome(pool)) for pool in self._pools]
+        attempts = [(pool.address, self._outcome(pool)) for pool in self._pools]
         raise BootstrapError(_within(self._clock.monotonic() - began), attempts=attempts)
+
+    def _end_without_names(self, scope: anyio.CancelScope) -> None:
+        if not any(pool.resolved for pool in self._pools):
+            scope.cancel()
 
     def _refused(self) -> bool:
         """Return whether a server has refused the login, and no server is left that may respond.
@@ -106,7 +121,7 @@ class Bootstrap:
         return tried and any(map(refuses_login, self._hopeless.values()))
 
     def _outcome(self, pool: ConnectionPool) -> str:
-        error = self._outcomes.get(_address_of(pool))
+        error = self._outcomes.get(pool.address)
         return "no answer yet" if error is None else (error.message or str(error)).rstrip(".")
 
     async def _ask_until_answered(
@@ -116,7 +131,7 @@ class Bootstrap:
         while True:
             try:
                 self._answer = await self._ask(pool)
-                self.answered = _address_of(pool)
+                self.answered = pool.address
                 everything.cancel()
                 return
             except KafkaError as error:
@@ -132,15 +147,12 @@ class Bootstrap:
         request = WantedTopicsRequest([])
         timeout_s = self._config.request_timeout_ms / 1000
         answer: MetadataResponse = await connection.send(request, timeout_s=timeout_s)
-        error = error_for(
-            getattr(answer, "error_code", 0), api="Metadata", broker=_address_of(pool)
-        )
+        error = error_for(getattr(answer, "error_code", 0), api="Metadata", broker=pool.address)
         if error is not None:
             raise error
         if not any(broker.node_id >= 0 for broker in answer.brokers):
-            raise InvalidMetadataError(
-                "The metadata response lists no broker.", broker=_address_of(pool)
-            )
+            text = "The metadata response lists no broker."
+            raise InvalidMetadataError(text, broker=pool.address)
         await self._confirm(pool, connection, answer)
         return answer
 
@@ -164,63 +176,38 @@ class Bootstrap:
                         pool.confirm()
 
     def _failed(self, pool: ConnectionPool, error: KafkaError, retry: Retry) -> float | None:
-        address = _address_of(pool)
+        address = pool.address
         # The deadline cancels this task. An error at the same moment must not replace the timeout.
         again = classify(error, Scope.CONNECTION).again
-        left = retry.remaining_s
-        if address not in self._outcomes:
-            rest = f"It is tried again for {left:.1f} s." if again else "It is not tried again."
-            self._log.log(
-                self._level,
-                "Bootstrap server %s. %s",
-                _named(address, (error.message or str(error)).rstrip(".")),
-                rest,
-                extra={"event": "bootstrap_failed", "address": address},
-            )
+        unresolved = isinstance(error, diagnosis.UnresolvedError)
+        if unresolved and self._unresolved is not None:
+            self._unresolved.setdefault(address, error.message or str(error))
+        elif address not in self._outcomes:
+            text = _named(address, (error.message or str(error)).rstrip("."))
+            left_s = retry.remaining_s
+            rest = f"It is tried again for {left_s:.1f} s." if again else "It is not tried again."
+            self._warn(f"Bootstrap server {text}. {rest}", address)
         self._outcomes[address] = error
+        if len(self._outcomes) == len(self._pools):
+            self._log_unresolved()
         self._moved.set()
         self._moved = anyio.Event()
         if not again:
             self._hopeless[address] = error
+        elif unresolved and self._resolve_s == 0:
+            return None
         return retry.pause_s() if again else None
 
+    def _log_unresolved(self) -> None:
+        """Log one line about all names that are not resolved, once their outcomes are known."""
+        names, self._unresolved = self._unresolved, None
+        if names:
+            texts = " ".join(dict.fromkeys(names.values()))
+            self._warn(f"Names of bootstrap servers are not resolved. {texts}", ", ".join(names))
 
-async def servers_of(
-    config: ClientConfig, connector: Connector, timeout_s: float
-) -> list[tuple[str, int]]:
-    """Return the names and ports of the bootstrap servers, according to `client_dns_lookup`.
-
-    With `resolve_canonical_bootstrap_servers_only` each address of a name becomes a server,
-    under its canonical name. All names are looked up at the same time, for at most `timeout_s`
-    seconds. A name that cannot be resolved within that time remains in the list unchanged.
-    """
-    if config.client_dns_lookup == "use_all_dns_ips":
-        return list(config.bootstrap_servers)
-    lookups = [
-        asyncio.ensure_future(_canonical(host, port, connector))
-        for host, port in config.bootstrap_servers
-    ]
-    try:
-        await asyncio.wait(lookups, timeout=timeout_s)
-    finally:
-        for lookup in lookups:
-            lookup.cancel()
-    servers: dict[tuple[str, int], None] = {}
-    for given, lookup in zip(config.bootstrap_servers, lookups, strict=True):
-        found = lookup.done() and not lookup.cancelled() and lookup.exception() is None
-        servers.update(dict.fromkeys(lookup.result() if found else [given]))
-    return list(servers)
-
-
-async def _canonical(host: str, port: int, connector: Connector) -> list[tuple[str, int]]:
-    addresses = await connector.resolve(host, port)
-    names = await asyncio.gather(
-        *(
-            threads.run_blocking(socket.getnameinfo, address, socket.NI_NUMERICSERV)
-            for address in addresses
-        )
-    )
-    return [(name, port) for name, _ in names] or [(host, port)]
+    def _warn(self, text: str, address: str) -> None:
+        extra = {"event": "bootstrap_failed", "address": address}
+        self._log.log(self._level, "%s", text, extra=extra)
 
 
 async def connect_first(
@@ -265,7 +252,3 @@ def _within(seconds: float) -> str:
 def _named(address: str, text: str) -> str:
     """Return a text that begins with the address, which it may do already."""
     return text if text.startswith(address) else f"{address}: {text}"
-
-
-def _address_of(pool: ConnectionPool) -> str:
-    return f"{pool.host}:{pool.port}"

@@ -490,7 +490,7 @@ def _why(pool: ConnectionPool) -> str:
     if error is None:
         return "not connected"
     text = one_line(error.message or str(error)).rstrip(".")
-    address = re.escape(f"{pool.host}:{pool.port}")
+    address = re.escape(pool.address)
     ip = None
     while found := re.match(rf"{address}(?: \(([^)]+)\))?:? ", text):
         ip = ip or found[1]

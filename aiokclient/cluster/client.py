@@ -149,8 +149,10 @@ class ClusterClient:
             raise
 
     async def _reach_now(self, deadline: float) -> None:
+        resolve_ms = self.config.bootstrap_resolve_timeout_ms
+        resolve_s = None if resolve_ms is None else resolve_ms / 1000
         try:
-            response, server = await self._metadata_requests.begin(deadline)
+            response, server = await self._metadata_requests.begin(deadline, resolve_s)
             self.updater.begin(response)
             await self.reach(deadline, (server, NAMES_BROKERS))
         except BootstrapError:

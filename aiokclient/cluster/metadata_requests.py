@@ -20,7 +20,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from aiokclient import threads
-from aiokclient.cluster.bootstrap import Bootstrap, servers_of
+from aiokclient.cluster.bootstrap import Bootstrap
+from aiokclient.cluster.bootstrap_names import servers_of
 from aiokclient.cluster.brokers import Brokers, patience_s
 from aiokclient.cluster.identity import ClusterIdentity
 from aiokclient.cluster.metadata import brokers_in
@@ -239,16 +240,23 @@ class MetadataRequests:
 
     # -- requests
 
-    async def begin(self, deadline: float) -> tuple[MetadataResponse, str]:
+    async def begin(
+        self, deadline: float, resolve_s: float | None = None
+    ) -> tuple[MetadataResponse, str]:
         """Reach the cluster for the first time, until a deadline on the monotonic clock.
 
         Return the metadata, and the address of the server that responded. Raises the errors of
         `Bootstrap.reach`.
         """
         self._closed = False
-        left_s = max(deadline - self._clock.monotonic(), 0.0)
-        bootstrap = await self._bootstrap(left_s / 2)
-        answer = await bootstrap.reach(deadline)
+        began = self._clock.monotonic()
+        limit_s = max(deadline - began, 0.0)
+        if resolve_s:
+            limit_s = min(limit_s, resolve_s)
+        bootstrap = await self._bootstrap(limit_s / 2, once=resolve_s == 0)
+        if resolve_s is not None:
+            resolve_s = max(began + resolve_s - self._clock.monotonic(), 0.0)
+        answer = await bootstrap.reach(deadline, resolve_s)
         self.identity.adopt(answer)
         return answer, bootstrap.answered
 
@@ -402,11 +410,15 @@ class MetadataRequests:
         self._brokers().update(brokers_in(answer))
         self._recovery.answered(proven=False)
 
-    async def _bootstrap(self, limit_s: float) -> Bootstrap:
-        """Return a bootstrap with new connections, after looking up names for `limit_s` at most."""
-        config = self._config
+    async def _bootstrap(self, limit_s: float, *, once: bool = False) -> Bootstrap:
+        """Return a bootstrap with new connections, after looking up names for `limit_s` at most.
+
+        With `once`, lookups that fail are not repeated.
+        """
+        config, now = self._config, self._clock.monotonic()
         setup_s = config.socket_connection_setup_timeout_ms / 1000
-        servers = await servers_of(config, self._connector, min(setup_s, limit_s))
+        retry = Retry(now if once else now + limit_s, self._backoff, self._clock)
+        servers = await servers_of(config, self._connector, min(setup_s, limit_s), retry)
         pools = self._brokers().bootstrap(servers)
         return Bootstrap(config, self._clock, pools, self.identity, again=self._begun)
 

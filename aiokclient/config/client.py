@@ -74,8 +74,19 @@ class ClientConfig(LoginConfig):
         Choice.of("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"),
         "use_all_dns_ips",
         "The resolution of the names of bootstrap servers: use_all_dns_ips tries all addresses "
-        "of a name in turn, and resolve_canonical_bootstrap_servers_only replaces a name by the "
-        "canonical names of its addresses.",
+        "of a name, beginning with the next after 250 ms, and "
+        "resolve_canonical_bootstrap_servers_only replaces a name by the canonical names of its "
+        "addresses.",
+    )
+    bootstrap_resolve_timeout_ms: int | None = option(
+        Integer(0, optional=True),
+        None,
+        "The time within which a start must resolve the name of one bootstrap server, in "
+        "milliseconds (KIP-909). Until then, the resolution is repeated with backoff. With 0, each "
+        "name is resolved once. It ends at default_api_timeout_ms at the latest, and has no effect "
+        "on start(wait=False) and on later rebootstraps.",
+        shown="default_api_timeout_ms",
+        java="0",
     )
 
     security: Security = option(
@@ -506,6 +517,7 @@ class ClientOptions(LoginOptions, total=False):
     client_id: str
     client_rack: str | None
     client_dns_lookup: str
+    bootstrap_resolve_timeout_ms: int | None
     security: Security | ssl.SSLContext
     security_protocol: str | None
     ssl_truststore_type: str | None

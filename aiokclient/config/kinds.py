@@ -36,6 +36,8 @@ __all__ = [
     "Kind",
     "Number",
     "OffsetReset",
+    "bare",
+    "bracketed",
     "written",
 ]
 
@@ -322,6 +324,7 @@ def _address(item: Any) -> tuple[str, int]:
         host, port = item
         if not isinstance(host, str) or not isinstance(port, int):
             raise ValueError
+        host = bare(host)
     else:
         match = _ADDRESS.fullmatch(item.strip()) if isinstance(item, str) else None
         if match is None:
@@ -332,10 +335,20 @@ def _address(item: Any) -> tuple[str, int]:
     return host, port
 
 
+def bare(host: str) -> str:
+    """Return a host without the brackets around an IPv6 address."""
+    return host[1:-1] if host.startswith("[") and host.endswith("]") else host
+
+
+def bracketed(host: str) -> str:
+    """Return a host with brackets around an IPv6 address."""
+    return f"[{host}]" if ":" in host and not host.startswith("[") else host
+
+
 def written(address: tuple[str, int]) -> str:
     """Return an address in the format of `bootstrap_servers`."""
     host, port = address
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return f"{bracketed(host)}:{port}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

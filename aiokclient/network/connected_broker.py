@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from aiokclient.config.kinds import written
 from aiokclient.errors import KafkaError
 from aiokclient.protocol.api import negotiate
 
@@ -35,7 +36,7 @@ class ConnectedBroker:
 
     def __init__(self, node_id: int, host: str, port: int) -> None:
         self.node_id = node_id
-        self.address = f"{host}:{port}"
+        self.address = written((host, port))
         self.api_versions: Mapping[int, tuple[int, int]] = {}
         self.features: Mapping[str, int] = {}
         self.session_lifetime_ms = 0

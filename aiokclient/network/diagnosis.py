@@ -11,8 +11,10 @@ from aiokclient.errors import ConnectionSetupError, DisconnectedError, TlsError
 __all__ = [
     "ClosedEarlyError",
     "NotConnectedError",
+    "ResolutionTimeoutError",
     "SilentError",
     "TimedOutError",
+    "UnresolvedError",
     "WrongBrokerError",
     "closed_early",
     "not_kafka",
@@ -160,6 +162,14 @@ class TimedOutError(NotConnectedError):
 
 class SilentError(DisconnectedError):
     """An error raised when the server accepted a connection, but did not respond in time."""
+
+
+class UnresolvedError(DisconnectedError):
+    """An error raised when a name has no address, or cannot be resolved."""
+
+
+class ResolutionTimeoutError(UnresolvedError, SilentError):
+    """An error raised when a name was not resolved in time."""
 
 
 class WrongBrokerError(DisconnectedError):

@@ -22,6 +22,7 @@ from enum import Enum
 from typing import Any, Protocol
 
 import aiokclient.network.diagnosis as diagnosis
+from aiokclient.config.kinds import written
 from aiokclient.errors import (
     ClosedError,
     DisconnectedError,
@@ -130,6 +131,9 @@ class ConnectionPool:
         self.node_id = node_id
         self.host = host
         self.port = port
+        self.address = written((host, port))
+        self.resolved = False
+        """Whether the name of the broker has been resolved."""
         self.last_error: KafkaError | None = None
         self.reachable = True
         self.failed_at = 0.0
@@ -164,7 +168,7 @@ class ConnectionPool:
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else "reachable" if self.reachable else "unreachable"
-        return f"<ConnectionPool {self.node_id} {self.host}:{self.port}, {state}>"
+        return f"<ConnectionPool {self.node_id} {self.address}, {state}>"
 
     # -- requesting connections --------------------------------------------------------------
 
@@ -201,7 +205,7 @@ class ConnectionPool:
         slot.waiters.append(waiter)
         if not slot.connecting:
             slot.connecting = True
-            name = f"connect to {self.host}:{self.port} for {purpose.value}"
+            name = f"connect to {self.address} for {purpose.value}"
             self._spawn(self._attempt, slot, name=name)
         return waiter
 
@@ -288,10 +292,14 @@ class ConnectionPool:
                 timeout_s=self._setup.delay(self._not_connected, self._rng),
                 rung=self._rung,
                 suspect=suspect,
+                on_resolved=self._on_resolved,
             )
         finally:
             slot.timer.cancel()
             slot.began = None
+
+    def _on_resolved(self) -> None:
+        self.resolved = True
 
     def _tell_slow(self, slot: _Slot, after_s: float) -> None:
         if self._closed or self._retired:
@@ -338,10 +346,9 @@ class ConnectionPool:
             strange = isinstance(error, ProtocolError)
             self._log.log(
                 logging.WARNING if strange else logging.INFO,
-                "broker %s (%s:%s): %s",
+                "broker %s (%s): %s",
                 self.node_id,
-                self.host,
-                self.port,
+                self.address,
                 error.message or error,
                 extra={
                     "event": "broker_misbehaved" if strange else "broker_disconnected",
@@ -361,7 +368,7 @@ class ConnectionPool:
         events = self._settings.events
         if events is not None and events.heard:
             broker = self.node_id if self.node_id >= 0 else None
-            events.emit(kind, broker=broker, address=f"{self.host}:{self.port}", **fields)
+            events.emit(kind, broker=broker, address=self.address, **fields)
 
     # -- authenticating again ----------------------------------------------------------------
 
@@ -389,7 +396,7 @@ class ConnectionPool:
 
     def _renew_later(self, connection: BrokerConnection, sasl: Sasl, ends_at: float) -> None:
         if not self._closed:
-            name = f"log in again to {self.host}:{self.port}"
+            name = f"log in again to {self.address}"
             self._spawn(self._renew, connection, sasl, ends_at, name=name)
 
     async def _renew(self, connection: BrokerConnection, sasl: Sasl, ends_at: float) -> None:

@@ -14,13 +14,14 @@ from __future__ import annotations
 import asyncio
 import os
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from struct import Struct
 from struct import error as StructError
 
 import aiokclient.network.diagnosis as diagnosis
+from aiokclient.config.kinds import bare, bracketed, written
 from aiokclient.errors import (
     DisconnectedError,
     ProtocolError,
@@ -40,6 +41,7 @@ from aiokclient.network.cluster_check import (
 from aiokclient.network.connection import BrokerConnection
 from aiokclient.network.login import Sasl
 from aiokclient.network.probe import find_mismatch
+from aiokclient.network.race import AddressRace
 from aiokclient.network.sasl import Login
 from aiokclient.network.traffic import Traffic, size_of
 from aiokclient.network.transport import Address, Connector, TcpConnector
@@ -98,29 +100,33 @@ async def open_connection(
     timeout_s: float,
     rung: int,
     suspect: bool = False,
+    on_resolved: Callable[[], None] = lambda: None,
 ) -> BrokerConnection:
     """Return a connection on which requests may be sent.
 
-    Every address of the host is tried in turn. Connecting to each may take `timeout_s` seconds,
-    including TLS, the authentication takes at most as long again, and each other request at most
-    the request timeout. Raises NotConnectedError if no address could be connected,
-    DisconnectedError if a connected broker did not respond, TokenProviderError if there is no token
-    with which to log in, AuthenticationError if the broker does not accept the client,
-    ConnectionSetupError if the server does not speak the configured protocol, WrongBrokerError if
-    the server is another broker than intended, and UnsupportedVersionError if there is no common
-    version. With `suspect`, the broker has closed the
+    The addresses of the host race, see `AddressRace`. If one is connected and turns out to be
+    unusable, the others follow. Connecting to each may take `timeout_s` seconds, including TLS, the
+    authentication takes at most as long again, and each other request at most the request timeout.
+    `on_resolved` is called when the name is resolved. Raises UnresolvedError if it is not,
+    NotConnectedError if no address could be connected, DisconnectedError if a connected broker did
+    not respond, TokenProviderError if there is no token with which to log in, AuthenticationError
+    if the broker does not accept the client, ConnectionSetupError if the server does not speak the
+    configured protocol, WrongBrokerError if the server is another broker than intended, and
+    UnsupportedVersionError if there is no common version. With `suspect`, the broker has closed the
     previous connection without any response, as a listener with SASL does to a client without. It
     is then asked whether it uses SASL. A cancellation closes the connection.
     """
+    host = bare(host)
+    name = written((host, port))
     if not 0 < port <= HIGHEST_PORT:
-        raise diagnosis.unusable_address(
-            node_id, f"{host}:{port}", "the port must be from 1 to 65535"
-        )
+        raise diagnosis.unusable_address(node_id, name, "the port must be from 1 to 65535")
     sasl = settings.sasl
     # A token provider may take long, so it is called before there is a connection that waits.
     login = None if sasl is None else await sasl.login(host, timeout_s)
-    failures: list[DisconnectedError] = []
-    for address in await _resolve(host, port, settings, timeout_s):
+    addresses = await _resolve(host, port, settings, timeout_s)
+    on_resolved()
+
+    async def connect(address: Address) -> BrokerConnection:
         connection = BrokerConnection(
             node_id,
             host,
@@ -130,30 +136,44 @@ async def open_connection(
             traffic=settings.traffic,
         )
         try:
-            await _open(connection, host, address, settings, login, timeout_s, rung, suspect)
+            await _connect(connection, host, address, settings, timeout_s)
+        except BaseException:
+            connection.abort()
+            raise
+        return connection
+
+    race = AddressRace(addresses, connect)
+    while (won := await race.winner()) is not None:
+        address, connection = won
+        try:
+            await _set_up(connection, settings, login, timeout_s, rung, suspect)
         except DisconnectedError as error:
-            failures.append(error)
+            race.failed(address, error)
         else:
             return connection
-    if len(failures) == 1:
-        raise failures[0]
-    texts = " ".join(dict.fromkeys(failure.message for failure in failures))
-    hanging = [failure for failure in failures if isinstance(failure, diagnosis.TimedOutError)]
-    raise type((hanging or failures)[-1])(texts, broker=node_id)
+    closed = race.closed_early()
+    # A bootstrap server may be misconfigured. A broker from the metadata is just unreachable.
+    if closed is not None and node_id < 0:
+        address, cause = closed
+        tls = settings.tls is not None
+        mismatch = await find_mismatch(
+            settings.connector, address, name, tls=tls, timeout_s=timeout_s
+        )
+        if mismatch is not None:
+            raise mismatch from cause
+    raise race.failure(name, node_id)
 
 
-async def _open(
+async def _set_up(
     connection: BrokerConnection,
-    host: str,
-    address: Address,
     settings: ConnectionSettings,
     login: Login | None,
     timeout_s: float,
     rung: int,
     suspect: bool,
 ) -> None:
+    """Make a connection ready that has just been connected. Closes it on any error."""
     try:
-        await _connect(connection, host, address, settings, timeout_s)
         pipeline = ClientPipeline(settings.client_id)
         cluster, node_id = settings.cluster, connection.broker.node_id
         expected = None if cluster is None else cluster.expected(node_id)
@@ -174,19 +194,6 @@ async def _open(
         )
         if connection.closed:
             raise DisconnectedError("The connection was closed.", broker=connection.broker.node_id)
-    except diagnosis.ClosedEarlyError as error:
-        # A bootstrap server may be misconfigured. A broker from the metadata is just unreachable.
-        if connection.broker.node_id < 0:
-            mismatch = await find_mismatch(
-                settings.connector,
-                address,
-                connection.broker.address,
-                tls=settings.tls is not None,
-                timeout_s=timeout_s,
-            )
-            if mismatch is not None:
-                raise mismatch from error
-        raise
     except BaseException:
         connection.abort()
         raise
@@ -224,14 +231,15 @@ async def _resolve(
     except TimeoutError:
         queued = isinstance(settings.connector, TcpConnector) and settings.connector.queued(host)
         why = " because no thread was free for it" if queued else ""
-        raise diagnosis.SilentError(
-            f"Resolving {host}:{port} took over {timeout_s:.1f} s{why}."
+        raise diagnosis.ResolutionTimeoutError(
+            f"Resolving {written((host, port))} took over {timeout_s:.1f} s{why}."
         ) from None
     except (OSError, ValueError) as error:
         text = getattr(error, "strerror", None) or str(error)
-        raise DisconnectedError(f"The name {host} cannot be resolved ({text}).") from error
+        text = f"The name {host} cannot be resolved ({text})."
+        raise diagnosis.UnresolvedError(text) from error
     if not addresses:
-        raise DisconnectedError(f"The name {host} has no address.")
+        raise diagnosis.UnresolvedError(f"The name {host} has no address.")
     return addresses
 
 
@@ -244,7 +252,9 @@ async def _connect(
 ) -> None:
     broker = connection.broker
     tls = settings.tls
-    where = broker.address if address[0] == host else f"{broker.address} ({address[0]})"
+    where = broker.address
+    if address[0] != host:
+        where += f" ({bracketed(address[0])})"
     try:
         async with asyncio.timeout(timeout_s) as patience:
             await settings.connector.connect(

@@ -73,8 +73,7 @@ class TcpConnector:
             resolving = self._resolving[key] = threads.run_blocking(job)
             resolving.add_done_callback(partial(self._resolved, key))
         await asyncio.wait([resolving])
-        found = [address for *_, address in resolving.result()]
-        return list(dict.fromkeys((str(host), int(port)) for host, port, *_ in found))
+        return list(dict.fromkeys(_address(*found) for *_, found in resolving.result()))
 
     def queued(self, host: str) -> bool:
         """Return whether a lookup of the name waits for a thread."""
@@ -105,6 +104,11 @@ class TcpConnector:
         if (sock := transport.get_extra_info("socket")) is not None:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return transport
+
+
+def _address(host: str, port: int, _flow: int = 0, scope: int = 0) -> Address:
+    """Return the host with its scope (the network interface) if it needs one, and the port."""
+    return (f"{host}%{scope}" if scope else str(host), int(port))
 
 
 def _is_literal(host: str) -> bool:

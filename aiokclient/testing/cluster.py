@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from aiokclient.clock import Clock, SystemClock
+from aiokclient.config.kinds import written
 from aiokclient.errors import IllegalStateError
 from aiokclient.testing.broker.broker import EmbeddedBroker
 from aiokclient.testing.broker.codes import Refused
@@ -296,7 +297,7 @@ class EmbeddedCluster:
         Raises ValueError if there is no such listener, and IllegalStateError before the start.
         """
         found = [self.address(broker, listener) for broker in self.brokers]
-        return ",".join(f"{host}:{port}" for host, port in found)
+        return ",".join(map(written, found))
 
     @property
     def brokers(self) -> list[int]:

@@ -9,6 +9,8 @@ import ssl
 from collections.abc import Callable
 from typing import Protocol
 
+from aiokclient.config.kinds import written
+
 BACKLOG = 512
 RETRY_S = 1.0
 
@@ -202,6 +204,6 @@ def _bind(host: str, port: int) -> socket.socket:
         place.bind((host, port))
     except OSError as error:
         place.close()
-        reason = f"cannot listen at {host}:{port}: {error.strerror}"
+        reason = f"cannot listen at {written((host, port))}: {error.strerror}"
         raise OSError(error.errno, reason) from None
     return place

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from aiokclient.config.kinds import written
 from aiokclient.testing.broker.configs import BROKER_OPTIONS, BrokerConfigSource, Configs
 from aiokclient.testing.broker.security.listeners import DEFAULT
 from aiokclient.testing.broker.sessions import FetchSessions
@@ -56,4 +57,4 @@ class Node:
         return self.endpoints[DEFAULT].port
 
     def __repr__(self) -> str:
-        return f"<broker {self.node_id} at {self.host}:{self.port}>"
+        return f"<broker {self.node_id} at {written((self.host, self.port))}>"

@@ -2,7 +2,7 @@
 
 It is the `Connector` of simulated clients and the listener of simulated brokers. Each end of a
 connection has a name: `connector()` sets the name of a client, and a server's name is
-``"host:port"``.
+``"host:port"``, with an IPv6 address in brackets.
 
     network.weather = Weather(loss=0.01, slicing=0.5)      # probabilities for all connections
     network.part({"client"}, {"127.0.0.1:9092"})           # nothing passes, nothing is lost
@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from aiokclient.config.kinds import bare, written
 from aiokclient.network.transport import Address
 from aiokclient.testing.simulation.wires import Connection, VirtualTransport, Wire
 
@@ -124,7 +125,7 @@ class VirtualNetwork:
             port = self._next_port
             self._next_port += 1
         if (host, port) in self._servers:
-            raise OSError(f"The address {host}:{port} is already in use.")
+            raise OSError(f"The address {written((host, port))} is already in use.")
         server = self._servers[host, port] = VirtualServer(self, (host, port), protocol_factory)
         return server
 
@@ -164,7 +165,7 @@ class VirtualNetwork:
 
         Waits while a network partition separates the two ends.
         """
-        server_place = f"{address[0]}:{address[1]}"
+        server_place = written(address)
         await asyncio.sleep(self._draw_latency() + self.slowed.get(server_place, 0.0))
         while self._is_parted(place, server_place):
             await self._healed.wait()
@@ -259,7 +260,7 @@ class VirtualNetwork:
     def name_of(self, connection: Connection, server: bool) -> tuple[str, int]:
         if server:
             host, _, port = connection.server.rpartition(":")
-            return host, int(port)
+            return bare(host), int(port)
         return connection.client, connection.number
 
     def _is_parted(self, client: str, server: str) -> bool:

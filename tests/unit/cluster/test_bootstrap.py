@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 from scripted import ScriptedBroker, raw_server
 
-from aiokclient.cluster.bootstrap import servers_of
+from aiokclient.clock import SystemClock
+from aiokclient.cluster.bootstrap_names import servers_of
 from aiokclient.cluster.client import ClusterClient
 from aiokclient.config import ClientConfig
 from aiokclient.config.security import Tls
 from aiokclient.errors import BootstrapError, ConfigError, ConnectionSetupError
 from aiokclient.network.transport import Address, TcpConnector
+from aiokclient.policy import Backoff, Retry
 from aiokclient.protocol.api import ApiKey
 
 HTTP = b"HTTP/1.1 400 Bad Request\r\n\r\n"
@@ -136,7 +138,9 @@ async def test_bootstrap_uses_canonical_names_on_request(
 ) -> None:
     lookup = "resolve_canonical_bootstrap_servers_only"
     client = client_of(f"127.0.0.1:{broker.port}", quick=quick, client_dns_lookup=lookup)
-    servers = await servers_of(client.config, TcpConnector(), 5)
+    clock = SystemClock()
+    retry = Retry(clock.monotonic() + 5, Backoff(0.001, 0.001), clock)
+    servers = await servers_of(client.config, TcpConnector(), 5, retry)
     name = socket.getnameinfo(("127.0.0.1", broker.port), 0)[0]
     assert servers == [(name, broker.port)]
     await client.start()

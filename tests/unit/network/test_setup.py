@@ -5,6 +5,7 @@ import dataclasses
 import ssl
 import struct
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import trustme
@@ -368,6 +369,44 @@ async def test_the_next_address_is_tried_after_a_failure(settings: Settings) -> 
         connection = await reach(broker, settings(connector=connector), host="kafka.example")
         assert connection.broker.address == f"kafka.example:{broker.port}"
         connection.close()
+
+
+async def test_loser_of_the_race_leaves_no_socket_open(settings: Settings) -> None:
+    """The handshake of the first address never ends, and the second one wins."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    closed = asyncio.Event()
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        closed.set()
+
+    async with raw_server(silent) as server, ScriptedBroker() as broker:
+        real = settings().connector
+
+        async def connect(address: Address, factory: Any, **_: object) -> asyncio.Transport:
+            slow = address[0] == "127.0.0.2"
+            return await real.connect(
+                ("127.0.0.1", server.port if slow else broker.port),
+                factory,
+                tls=context if slow else None,
+                server_hostname="kafka.example",
+            )
+
+        connector = Names(lambda: ["127.0.0.2", "127.0.0.1"], settings())
+        connector.connect = connect  # type: ignore[assignment]
+        connection = await reach(broker, settings(connector=connector), host="kafka.example")
+        await closed.wait()
+        assert not connection.closed
+        connection.close()
+
+
+async def test_ipv6_address_is_written_in_brackets(settings: Settings) -> None:
+    for host in ("::1", "[::1]"):
+        connector = Names(lambda: OSError("no"), settings())
+        with pytest.raises(DisconnectedError, match=r"\[::1\]:70000"):
+            await open_connection(
+                1, host, 70_000, settings(connector=connector), timeout_s=30, rung=0
+            )
 
 
 async def test_all_addresses_are_named_when_all_fail(
