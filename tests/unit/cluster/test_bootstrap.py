@@ -147,6 +147,31 @@ async def test_bootstrap_uses_canonical_names_on_request(
     await client.close()
 
 
+async def test_each_address_of_a_name_becomes_a_server_with_its_canonical_name(
+    monkeypatch: pytest.MonkeyPatch, quick: Quick
+) -> None:
+    names = {"10.0.0.1": "a.test", "10.0.0.2": "a.test", "2001:db8::1": "b.test"}
+
+    def canonical(address: Address, flags: int) -> tuple[str, str]:
+        if address[0] not in names:
+            raise socket.gaierror(socket.EAI_AGAIN, "try again")
+        return names[address[0]], str(address[1])
+
+    class Names(TcpConnector):
+        async def resolve(self, host: str, port: int) -> list[Address]:
+            if host == "gone.test":
+                raise socket.gaierror(socket.EAI_NONAME, "not known")
+            return [(address, port) for address in (*names, "10.0.0.4")]
+
+    monkeypatch.setattr(socket, "getnameinfo", canonical)
+    lookup = "resolve_canonical_bootstrap_servers_only"
+    client = client_of("all.test:1", "gone.test:2", quick=quick, client_dns_lookup=lookup)
+    clock = SystemClock()
+    retry = Retry(clock.monotonic() + 5, Backoff(0.001, 0.001), clock)
+    servers = await servers_of(client.config, Names(), 5, retry)
+    assert servers == [("a.test", 1), ("b.test", 1), ("all.test", 1), ("gone.test", 2)]
+
+
 @pytest.mark.fault(35)
 async def test_a_cancelled_bootstrap_leaves_nothing_open(quick: Quick) -> None:
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
