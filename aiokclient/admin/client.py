@@ -596,10 +596,11 @@ class Admin(Lifecycle):
         """Create a delegation token, with which other clients log in as its owner (KIP-48).
 
         The owner is the user of this client, or with `owner` another one, which needs brokers of
-        version 3.3 or later and the permission CREATE_TOKENS on that user. The owner, the
-        requester, and the renewers may renew the token and let it expire. Principals are written as
-        in "User:alice". The token can be renewed for `max_lifetime_ms`; -1 is the brokers'
-        `delegation.token.max.lifetime.ms`. Other brokers may learn of the token a moment later.
+        version 3.3 or later and the permission CREATE_TOKENS on that user. The owner and the
+        renewers may renew the token and let it expire, but not the requester of another's token
+        unless it is a renewer. Principals are written as in "User:alice". The token can be renewed
+        for `max_lifetime_ms`; -1 is the brokers' `delegation.token.max.lifetime.ms`. The brokers
+        may learn of the token a moment later; until then they do not find it.
 
         Raises DelegationTokenDisabledError, UnsupportedByAuthenticationError (the client has not
         logged in, or with a token), DelegationTokenAuthorizationError, and
@@ -623,11 +624,12 @@ class Admin(Lifecycle):
         """Renew a delegation token, and return its new expiry in milliseconds since the epoch.
 
         `token` is the token, or its HMAC in base64. It is valid for `renew_time_period_ms` from
-        now on, but not beyond its `max_timestamp`; -1 is the brokers'
-        `delegation.token.expiry.time.ms`. Raises DelegationTokenNotFoundError,
-        DelegationTokenExpiredError, DelegationTokenOwnerMismatchError (the user is neither the
-        owner nor a renewer), and the errors of `create_delegation_token`. After a cancellation, it
-        is unknown whether the token was renewed.
+        now on, but not beyond its `max_timestamp`. -1 is the brokers'
+        `delegation.token.expiry.time.ms`, which is also the longest period. Raises
+        DelegationTokenNotFoundError, DelegationTokenExpiredError,
+        DelegationTokenOwnerMismatchError (the user is neither the owner nor a renewer), and the
+        errors of `create_delegation_token`. After a cancellation, it is unknown whether the token
+        was renewed.
         """
         return await self._tokens.renew_delegation_token(
             token, renew_time_period_ms=renew_time_period_ms, timeout=timeout

@@ -139,7 +139,9 @@ class DelegationTokenCalls:
             hmac=_hmac(token), expiry_time_period_ms=expiry_time_period_ms
         )
         response = await self._requests.send(request, AnyBroker(), timeout)
-        return int(response.expiry_timestamp_ms)
+        expiry = int(response.expiry_timestamp_ms)
+        # Brokers in KRaft mode return the negative period if they have removed the token.
+        return expiry if expiry >= 0 else self._requests.cluster.clock.time_ms()
 
     async def describe_delegation_token(
         self, owners: Iterable[str] | None = None, *, timeout: float | None = None

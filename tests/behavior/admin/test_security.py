@@ -38,6 +38,7 @@ from aiokclient.admin import (
 )
 from aiokclient.errors import (
     ClusterAuthorizationError,
+    DelegationTokenAuthorizationError,
     DelegationTokenNotFoundError,
     DelegationTokenOwnerMismatchError,
     DuplicateResourceError,
@@ -355,78 +356,112 @@ async def test_calls_for_no_item_return_no_result(admin: Admin) -> None:
 # -- delegation tokens ------------------------------------------------------------------------
 
 
+async def known(call: Callable[[], Awaitable[int]]) -> int:
+    """Return the result of a call about a token, once the controller knows the token."""
+    async with asyncio.timeout(WAIT_S):
+        while True:
+            try:
+                return await call()
+            except DelegationTokenNotFoundError:
+                pass
+
+
 async def test_a_token_logs_in_as_its_owner_until_it_expires(
     secured: Secured, alice: tuple[str, Admin]
 ) -> None:
     principal, own = alice
-    token = await own.create_delegation_token(renewers=["User:bob"], max_lifetime_ms=DAY_MS)
+    token = await own.create_delegation_token(renewers=["User:bob"], max_lifetime_ms=2 * DAY_MS)
     assert (token.owner, token.requester, token.renewers) == (principal, principal, ("User:bob",))
-    assert token.issue_timestamp < token.expiry_timestamp <= token.max_timestamp
-    assert token.max_timestamp == token.issue_timestamp + DAY_MS
+    assert token.expiry_timestamp == token.issue_timestamp + DAY_MS
+    assert token.max_timestamp == token.issue_timestamp + 2 * DAY_MS
     await becomes((token,), own.describe_delegation_token)
     login = SaslScram(token.token_id, token.hmac, "SCRAM-SHA-256", token_auth=True)
     async with secured.logged_in(login) as by_token:
         with pytest.raises(UnsupportedByAuthenticationError, match="CreateDelegationToken"):
             await by_token.create_delegation_token()
+    expired = await known(lambda: own.expire_delegation_token(token.hmac))
+    assert token.issue_timestamp <= expired < token.expiry_timestamp
+    await becomes((), own.describe_delegation_token)
+    await becomes(False, lambda: secured.accepts(login))
+
+
+async def test_the_expiry_of_a_token_can_be_changed(alice: tuple[str, Admin]) -> None:
+    principal, own = alice
+    token = await own.create_delegation_token(max_lifetime_ms=2 * DAY_MS)
 
     async def expiry() -> int:
         (found,) = await own.describe_delegation_token([principal])
         return found.expiry_timestamp
 
-    renewed = await own.renew_delegation_token(token, renew_time_period_ms=HOUR_MS)
-    assert renewed < token.expiry_timestamp
-    await becomes(renewed, expiry)
-    again = await own.renew_delegation_token(token.hmac.reveal(), renew_time_period_ms=2 * DAY_MS)
-    assert again == token.max_timestamp
-    await becomes(again, expiry)
+    sooner = await known(lambda: own.renew_delegation_token(token, renew_time_period_ms=HOUR_MS))
+    assert token.issue_timestamp + HOUR_MS <= sooner < token.expiry_timestamp
+    await becomes(sooner, expiry)
+    hmac = token.hmac.reveal()
+    # The brokers' longest period is a day.
+    later = await own.renew_delegation_token(hmac, renew_time_period_ms=3 * DAY_MS)
+    assert token.expiry_timestamp <= later < token.max_timestamp
+    await becomes(later, expiry)
     soon = await own.expire_delegation_token(token, expiry_time_period_ms=HOUR_MS)
-    assert soon < again
+    assert sooner <= soon < later
     await becomes(soon, expiry)
-    assert await own.expire_delegation_token(token.hmac) <= soon
+    last = await own.expire_delegation_token(token, expiry_time_period_ms=3 * DAY_MS)
+    assert last == token.max_timestamp
+    await own.expire_delegation_token(hmac)
     await becomes((), own.describe_delegation_token)
-    with pytest.raises(DelegationTokenNotFoundError, match="RenewDelegationToken"):
-        await own.renew_delegation_token(token)
-    assert not await secured.accepts(login)
+
+    async def refused() -> object:
+        try:
+            return await own.renew_delegation_token(token)
+        except DelegationTokenNotFoundError as error:
+            return error.api
+
+    await becomes("RenewDelegationToken", refused)
 
 
 async def test_tokens_are_described_by_owner(
     secured: Secured, admin: Admin, alice: tuple[str, Admin], name: str
 ) -> None:
     _, own = alice
+    renewer = f"User:{name}-bob"
     change = UserScramCredentialUpsertion(f"{name}-bob", "p")
     (await admin.alter_user_scram_credentials([change])).raise_for_errors()
-    tokens: list[DelegationToken] = []
     async with secured.logged_in(SaslScram(f"{name}-bob", "p")) as bob:
-        for renewers in ([], [f"User:{name}-bob"]):
-            tokens.append(await own.create_delegation_token(renewers=renewers))
-        await becomes((tokens[1],), bob.describe_delegation_token)
-        assert await bob.describe_delegation_token([f"User:{name}-bob"]) == (tokens[1],)
+        hidden = await own.create_delegation_token()
+        shared = await own.create_delegation_token(renewers=[renewer])
+        await becomes((shared,), bob.describe_delegation_token)
+        assert await bob.describe_delegation_token([renewer]) == (shared,)
         assert await bob.describe_delegation_token([]) == ()
+        await known(lambda: own.renew_delegation_token(hidden))
         with pytest.raises(DelegationTokenOwnerMismatchError, match="ExpireDelegationToken"):
-            await bob.expire_delegation_token(tokens[0])
-        await bob.expire_delegation_token(tokens[1])
-    await own.expire_delegation_token(tokens[0])
+            await bob.expire_delegation_token(hidden)
+        assert await known(lambda: bob.expire_delegation_token(shared))
+        assert await own.expire_delegation_token(hidden)
 
 
 async def test_a_token_for_another_owner_needs_a_permission(
-    secured: Secured, admin: Admin, alice: tuple[str, Admin], name: str
+    admin: Admin, alice: tuple[str, Admin], name: str
 ) -> None:
     principal, own = alice
     owner = f"User:{name}-owner"
-    with pytest.raises(KafkaError, match="DELEGATION_TOKEN_AUTHORIZATION_FAILED"):
+    with pytest.raises(DelegationTokenAuthorizationError, match="CreateDelegationToken"):
         await own.create_delegation_token(owner=owner)
     acl = AclBinding(ResourcePattern.user(owner), principal, AclOperation.CREATE_TOKENS)
     (await admin.create_acls([acl])).raise_for_errors()
 
-    async def created() -> object:
-        try:
-            token = await own.create_delegation_token(owner=owner)
-        except KafkaError as error:
-            return error.name
-        await own.expire_delegation_token(token)
-        return token.owner, token.requester
+    async def created(*renewers: str) -> DelegationToken:
+        async with asyncio.timeout(WAIT_S):
+            while True:
+                try:
+                    return await own.create_delegation_token(owner=owner, renewers=renewers)
+                except DelegationTokenAuthorizationError:
+                    pass  # The broker does not know the ACL yet.
 
-    await becomes((owner, principal), created)
+    token = await created()
+    assert (token.owner, token.requester, token.renewers) == (owner, principal, ())
+    with pytest.raises(DelegationTokenOwnerMismatchError, match="RenewDelegationToken"):
+        await known(lambda: own.renew_delegation_token(token))
+    renewable = await created(principal)
+    assert await known(lambda: own.expire_delegation_token(renewable))
     assert (await admin.delete_acls([acl.to_filter()])).ok
 
 

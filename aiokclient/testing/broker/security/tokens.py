@@ -32,8 +32,12 @@ class DelegationToken:
     max_ms: int
 
     def belongs_to(self, principal: str) -> bool:
-        """Return whether a client owns the token, or may renew it and let it expire."""
+        """Return whether a client owns the token, has requested it, or may renew it."""
         return principal in map(str, (self.owner, self.requester, *self.renewers))
+
+    def renewable_by(self, principal: str) -> bool:
+        """Return whether a client may renew the token, and let it expire."""
+        return principal in map(str, (self.owner, *self.renewers))
 
 
 class DelegationTokens:
@@ -73,33 +77,35 @@ class DelegationTokens:
 
     def renew(self, signature: bytes, principal: Principal, period_ms: int) -> int:
         """Prolong a token, and return its new expiry. Raises Refused."""
-        token, now = self._changeable(signature, principal), self._time_ms()
-        if token.max_ms < now or token.expiry_ms < now:
-            raise Refused(Code.DELEGATION_TOKEN_EXPIRED, "The token has expired.")
-        wanted = period_ms if period_ms >= 0 else self._options.expiry_ms
-        token.expiry_ms = min(token.max_ms, now + wanted)
+        token, longest = self._changeable(signature, principal), self._options.expiry_ms
+        wanted = min(period_ms, longest) if period_ms > 0 else longest
+        token.expiry_ms = min(token.max_ms, self._time_ms() + wanted)
         return token.expiry_ms
 
     def expire(self, signature: bytes, principal: Principal, period_ms: int) -> int:
-        """Let a token expire, immediately if the period is negative. Raises Refused."""
-        token, now = self._changeable(signature, principal), self._time_ms()
+        """Let a token expire, and return its new expiry. Raises Refused.
+
+        A negative period removes the token, and is returned, as Kafka does in KRaft mode.
+        """
+        token = self._changeable(signature, principal)
         if period_ms < 0:
             del self._tokens[token.token_id]
-            return now
-        if token.max_ms < now or token.expiry_ms < now:
-            raise Refused(Code.DELEGATION_TOKEN_EXPIRED, "The token has expired.")
-        token.expiry_ms = min(token.max_ms, now + period_ms)
+            return period_ms
+        token.expiry_ms = min(token.max_ms, self._time_ms() + period_ms)
         return token.expiry_ms
 
     def _changeable(self, signature: bytes, principal: Principal) -> DelegationToken:
         found = [each for each in self._tokens.values() if each.hmac == signature]
         if not found:
             raise Refused(Code.DELEGATION_TOKEN_NOT_FOUND, "There is no such token.")
-        if not found[0].belongs_to(str(principal)):
+        (token,), now = found, self._time_ms()
+        if token.max_ms < now or token.expiry_ms < now:
+            raise Refused(Code.DELEGATION_TOKEN_EXPIRED, "The token has expired.")
+        if not token.renewable_by(str(principal)):
             raise Refused(
                 Code.DELEGATION_TOKEN_OWNER_MISMATCH, "The client is neither owner nor renewer."
             )
-        return found[0]
+        return token
 
     def login(self, mechanism: str, token_id: str) -> tuple[ScramCredential, Login] | None:
         """Return the credential and the owner of a token that is valid now."""
