@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final
@@ -41,6 +42,16 @@ ASSERTION: Final[Mapping[str, str]] = {
     "template_file": "template_file",
 }
 """The arguments of an assertion, by the ends of the names of Kafka's options."""
+
+OWNERS: Final = ("OidcClientCredentials", "OidcJwtBearer")
+ARGUMENTS: Final[Mapping[str, str]] = {
+    "client_secret": "sasl_oauthbearer_client_credentials_client_secret",
+    "token_url": URL,
+    "assertion_file": "sasl_oauthbearer_assertion_file",
+    "private_key_file": "sasl_oauthbearer_assertion_private_key_file",
+}
+"""The options of arguments that the errors of providers name."""
+ARGUMENT: Final = re.compile(rf"\b({'|'.join(ARGUMENTS)})\b")
 
 
 def token_provider(config: Any, entry: JaasEntry | None) -> TokenProvider:
@@ -91,11 +102,16 @@ def _asking(config: Any, entry: JaasEntry | None) -> TokenProvider:
                 **_assertion(config),
             )
     except ConfigError as error:
-        raise ConfigError(f"sasl_oauthbearer: {error.message}") from None
-    raise ConfigError(
-        f"sasl_oauthbearer_jwt_retriever_class: {retriever} is not available. Pass "
-        "security=SaslOAuthBearer(token_provider=...), with an async function."
-    )
+        owner, _, message = error.message.partition(": ")
+        if owner not in OWNERS:
+            raise
+        text = ARGUMENT.sub(lambda match: ARGUMENTS[match[0]], message)
+    else:
+        text = (
+            f"sasl_oauthbearer_jwt_retriever_class: {retriever} is not available. Pass "
+            "security=SaslOAuthBearer(token_provider=...), with an async function."
+        )
+    raise ConfigError(text)
 
 
 def _file(config: Any, url: str, entry: JaasEntry | None) -> TokenProvider:

@@ -187,6 +187,7 @@ async def test_a_server_that_does_not_exist_is_a_retriable_error() -> None:
     assert_hidden(caught.value, SECRET)
 
 
+@pytest.mark.fuzz
 @given(st.integers(100, 599), st.binary(max_size=200))
 def test_any_response_is_a_token_or_a_typed_error(status: int, body: bytes) -> None:
     try:
@@ -346,10 +347,13 @@ async def test_keys_that_cannot_be_used_are_explained(server: TokenServer, tmp_p
         (lambda: OidcClientCredentials("http://idp/t", "a", SECRET), "http sends the credentials"),
         (lambda: OidcClientCredentials("ftp://idp/t", "a", SECRET), "must be a URL"),
         (lambda: OidcClientCredentials("https://idp/\nt", "a", SECRET), "must be a URL"),
+        (lambda: OidcClientCredentials("https://idp/\u00e9", "a", SECRET), "must be a URL"),
+        (lambda: OidcClientCredentials("https://idp/t", "a", SECRET, tls=True), "tls must be"),
         (lambda: OidcClientCredentials("https://u:p@idp/t", "a", SECRET), "neither credentials"),
         (lambda: OidcClientCredentials("https://idp/t", "", SECRET), "client_id must be"),
         (lambda: OidcClientCredentials("https://idp/t", "a"), "either client_secret or"),
         (lambda: OidcClientCredentials("https://idp/t", "a", b"x"), "client_secret must be"),
+        (lambda: OidcClientCredentials("https://idp/t", "a", f"{SECRET}\ud800"), "client_secret"),
         (lambda: OidcClientCredentials("https://idp/t", "a", SECRET, 5), "scope must be"),
         (
             lambda: OidcClientCredentials("https://idp/t", "a", SECRET, read_timeout_ms=0),
@@ -482,7 +486,7 @@ WRONG = [
     (URL | {"sasl_oauthbearer_jwt_retriever_class": "a.b.Mine"}, "Mine is not available"),
     (
         URL | {"sasl_oauthbearer_jwt_retriever_class": "JwtBearerJwtRetriever"},
-        "either assertion_file or",
+        r"either sasl\.oauthbearer\.assertion\.file or sasl\.oauthbearer\.assertion\.private",
     ),
     ({"sasl_oauthbearer_token_endpoint_url": "file:token"}, "must be a URL such as file:///"),
     (
@@ -491,7 +495,7 @@ WRONG = [
             "sasl_oauthbearer_client_credentials_client_id": "a",
             "sasl_oauthbearer_client_credentials_client_secret": SECRET,
         },
-        "http sends the credentials unencrypted",
+        r"^sasl\.oauthbearer\.token\.endpoint\.url: http sends the credentials unencrypted",
     ),
 ]
 

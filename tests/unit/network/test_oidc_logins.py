@@ -101,3 +101,23 @@ async def test_a_server_that_keeps_failing_fails_the_start_at_its_deadline(
     assert isinstance(caught.value, TokenProviderError)
     assert "HTTP status 500" in str(caught.value)
     assert_hidden(caught.value, SECRET)
+
+
+async def test_a_running_client_fails_once_its_token_has_expired_and_no_other_is_granted(
+    cluster: EmbeddedCluster, server: TokenServer, issuer: TokenIssuer
+) -> None:
+    server.respond = lambda asked: granted(issuer.token("alice", lifetime_s=2))
+    made = producer(cluster, server)
+    await made.start()
+    server.respond = lambda asked: refused("invalid_client", None, 401)
+
+    async def go_on() -> None:
+        while True:
+            await made.send("t", b"v")
+            await asyncio.sleep(0.05)
+
+    async with asyncio.timeout(60):
+        with pytest.raises(TokenRefusedError, match="invalid_client"):
+            await go_on()
+    assert made.state is State.FAILED
+    await made.close()

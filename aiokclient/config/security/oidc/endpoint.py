@@ -49,6 +49,8 @@ class Endpoint:
         allow_http: bool,
     ) -> None:
         parts = _split(url)
+        if not (tls is None or isinstance(tls, Tls | ssl.SSLContext)):
+            raise ConfigError("tls must be Tls(...), an ssl.SSLContext, or None.")
         if parts.scheme == "http" and not (allow_http or _is_loopback(parts.hostname or "")):
             raise ConfigError(
                 "token_url: http sends the credentials unencrypted. Use https. In a test "
@@ -110,7 +112,7 @@ class _Exchange:
                 return self._ask(connection)
             finally:
                 connection.close()
-        except (OSError, HTTPException, ConfigError) as error:
+        except (OSError, HTTPException, ValueError) as error:  # ConfigError is a ValueError.
             error.__context__ = None
             return error.with_traceback(None)
 
@@ -157,7 +159,7 @@ def _split(url: object) -> SplitResult:
         valid = parts.scheme in PORTS and parts.hostname and (parts.port is None or parts.port)
     except ValueError:
         valid = False
-    if not valid or any(character <= " " or character == "\x7f" for character in url):
+    if not valid or not url.isascii() or not url.isprintable() or " " in url:
         raise ConfigError("token_url must be a URL such as https://login.example.com/token.")
     if parts.username is not None or parts.password is not None or parts.fragment:
         raise ConfigError("token_url must contain neither credentials nor a fragment.")

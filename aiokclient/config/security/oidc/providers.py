@@ -72,8 +72,10 @@ class OidcClientCredentials:
         has_assertion = _has_assertion(options)
         if has_assertion == (client_secret is not None):
             raise ConfigError("OidcClientCredentials: Give either client_secret or an assertion.")
-        if client_secret is not None and not (client_secret.is_text and client_secret):
-            raise ConfigError("OidcClientCredentials: client_secret must be a string.")
+        if client_secret is not None and not _is_word(client_secret):
+            raise ConfigError(
+                "OidcClientCredentials: client_secret must be a string that is not empty."
+            )
         if not has_assertion and not (isinstance(client_id, str) and client_id):
             raise ConfigError("OidcClientCredentials: client_id must be a string.")
         self._request = _TokenRequest("OidcClientCredentials", token_url, scope, options)
@@ -239,6 +241,15 @@ def _urlencoded(form: Mapping[str, str | Secret]) -> Secret:
             }
         )
     )
+
+
+def _is_word(text: Secret) -> bool:
+    """Return whether this is a text that UTF-8 can express, and that is not empty."""
+    return text.is_text and bool(text) and Secret(_replaced(text)) == text
+
+
+def _replaced(text: Secret) -> str:
+    return text.reveal().encode("utf-8", "replace").decode()
 
 
 def _hide(options: OidcOptions) -> None:
