@@ -50,6 +50,7 @@ docs: .venv/.docs ## the site of the documentation, in build/docs; every warning
 
 kafka: .venv/.test ## download Apache Kafka for the tests
 	.ci/need-java
+	.ci/need-krb5 $(PY)
 	$(PY) tests/harness fetch
 
 fuzz: .venv/.test .venv/.native ## random input for each decoder; FUZZ=seconds for each

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from aiokclient.config.security import (
         OAuthToken,
         Plaintext,
+        SaslGssapi,
         SaslOAuthBearer,
         SaslPlain,
         SaslScram,
@@ -121,6 +122,7 @@ __all__ = [
     "ResourcePattern",
     "ResourcePatternFilter",
     "SKIP",
+    "SaslGssapi",
     "SaslOAuthBearer",
     "SaslPlain",
     "SaslScram",
@@ -183,6 +185,7 @@ _PLACES = {
     "Records": "consumer",
     "ResourcePattern": "admin",
     "ResourcePatternFilter": "admin",
+    "SaslGssapi": "config.security",
     "SaslOAuthBearer": "config.security",
     "SaslPlain": "config.security",
     "SaslScram": "config.security",

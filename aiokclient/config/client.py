@@ -93,7 +93,7 @@ class ClientConfig(LoginConfig):
         SECURITY,
         Plaintext(),
         "The security of connections: Plaintext(), Tls(...), an ssl.SSLContext, or SASL with "
-        "SaslPlain(...), SaslScram(...), or SaslOAuthBearer(...).",
+        "SaslPlain(...), SaslScram(...), SaslOAuthBearer(...), or SaslGssapi(...).",
         accepts="Security | ssl.SSLContext",
         java=ABSENT,
     )
@@ -165,8 +165,8 @@ class ClientConfig(LoginConfig):
     sasl_mechanism: str | None = option(
         OPTIONAL_TEXT,
         None,
-        "The SASL mechanism: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, or OAUTHBEARER.",
-        java="GSSAPI",
+        "The SASL mechanism: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, or "
+        "GSSAPI. If it is absent, it is GSSAPI, as in Java's clients.",
     )
     sasl_jaas_config: Secret | None = option(
         OPTIONAL_SECRET,
@@ -177,7 +177,7 @@ class ClientConfig(LoginConfig):
         secret=True,
     )
     sasl_kerberos_service_name: str | None = option(
-        OPTIONAL_TEXT, None, "The service name of the brokers in Kerberos, usually kafka."
+        OPTIONAL_TEXT, None, "The service name of the brokers in Kerberos, by default kafka."
     )
     sasl_login_refresh_window_factor: float = option(
         Number(0.5, 1.0),

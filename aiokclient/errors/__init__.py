@@ -13,7 +13,7 @@ that reaches the program says what the program can do about it (KIP-1050):
     │   ├── KafkaTimeoutError             also a TimeoutError
     │   │   ├── RequestTimedOutError (7), ApiTimeoutError
     │   │   └── DeliveryTimeoutError, BootstrapError
-    │   ├── BufferExhaustedError, TokenProviderError
+    │   ├── BufferExhaustedError, TokenProviderError, TicketError
     │   └──                               2 14 19 20 41 51 70 71 75 78 88 89 106 122 123 133
     ├── AbortableError                    abort the transaction, then go on: 120
     ├── ApplicationRecoverableError       close the client, create a new one: 22 25 47 49 82 90

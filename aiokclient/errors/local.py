@@ -42,6 +42,7 @@ __all__ = [
     "ProtocolError",
     "RecordError",
     "SerializationError",
+    "TicketError",
     "TlsError",
     "TokenProviderError",
     "TokenRefusedError",
@@ -150,6 +151,13 @@ class TokenProviderError(RetriableError):
 
     what = "The client has no token with which to log in."
     hint = "Check the token provider and the server that it asks."
+
+
+class TicketError(RetriableError):
+    """An error raised when there is no Kerberos ticket now, for example because no KDC responds."""
+
+    what = "The client has no Kerberos ticket with which to log in."
+    hint = "Check that a key distribution center (KDC) can be reached, and renew the ticket cache."
 
 
 class TokenRefusedError(AuthenticationError):

@@ -17,7 +17,10 @@ _PEM = "Keys must be in PEM format. Use ssl_key_password for an encrypted key."
 _PUSH = "Client metrics are not pushed in this version. Call metrics() instead."
 _TOKEN = "Pass security=SaslOAuthBearer(token_provider=...), with an async function."
 _VALIDATION = "Only brokers use it, to validate tokens."
-_TICKET = "Kerberos (GSSAPI) is not available in this version."
+_TICKET = (
+    "The Kerberos library gets a new ticket when a login needs one. Pass "
+    "security=SaslGssapi(keytab=...), or renew the ticket cache outside the program."
+)
 _SHARE = "Share consumers are not available in this version."
 
 ABSENT: Final = {

@@ -46,7 +46,7 @@ _USER = (
     "Pass security=SaslScram(user, password) or SaslPlain(user, password), or use sasl_jaas_config."
 )
 _TOKEN = "Pass security=SaslOAuthBearer(token_provider=...)."
-_TICKET = "Kerberos (GSSAPI) is not available in this version."
+_TICKET = "Pass security=SaslGssapi(service_name=..., principal=..., keytab=...)."
 _STORE = (
     "A record counts as processed when the next one is requested. Use tracked() and done(record)."
 )

@@ -16,7 +16,7 @@ _FILES = "Pass security=Tls(cafile=..., certfile=..., keyfile=..., password=...)
 _USER = (
     "Pass security=SaslScram(user, password) or SaslPlain(user, password), or use sasl_jaas_config."
 )
-_TICKET = "Kerberos (GSSAPI) is not available in this version."
+_TICKET = "Pass security=SaslGssapi(service_name=..., principal=..., keytab=...)."
 _CONTEXT = "Pass security=Tls(context=...) with an ssl.SSLContext that has this setting."
 _VERSIONS = "Versions are negotiated with each broker."
 _METRICS = "Metrics are always enabled. Call metrics()."

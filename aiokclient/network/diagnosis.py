@@ -50,6 +50,7 @@ USE_PLAINTEXT = (
 
 FORMS = {
     "PLAIN": "SaslPlain(user, password)",
+    "GSSAPI": "SaslGssapi(service_name='kafka')",
     "SCRAM-SHA-256": "SaslScram(user, password)",
     "SCRAM-SHA-512": "SaslScram(user, password)",
     "OAUTHBEARER": "SaslOAuthBearer(token_provider)",

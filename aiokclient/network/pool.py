@@ -28,6 +28,7 @@ from aiokclient.errors import (
     DisconnectedError,
     KafkaError,
     ProtocolError,
+    TicketError,
     TokenProviderError,
 )
 from aiokclient.events import Authenticated, Connected, Disconnected, Event
@@ -260,8 +261,8 @@ class ConnectionPool:
             outcome = self._install(slot, await self._connect(slot))
         except KafkaError as error:
             outcome = error
-            # Without a token, no broker was asked.
-            self.refused = not isinstance(error, TokenProviderError)
+            # Without a token or a ticket, no broker was asked.
+            self.refused = not isinstance(error, TokenProviderError | TicketError)
             self._hangs = isinstance(error, diagnosis.TimedOutError | diagnosis.SilentError)
             refused = isinstance(error, diagnosis.NotConnectedError)
             self._not_connected = self._not_connected + 1 if refused else 0

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from aiokclient.config.security.sasl import OAuthToken, SaslOAuthBearer, SaslPlain, SaslScram
+from aiokclient.config.security.sasl import (
+    OAuthToken,
+    SaslGssapi,
+    SaslOAuthBearer,
+    SaslPlain,
+    SaslScram,
+)
 from aiokclient.config.security.tls import Plaintext, Tls
 
 __all__ = [
     "OAuthToken",
     "Plaintext",
+    "SaslGssapi",
     "SaslOAuthBearer",
     "SaslPlain",
     "SaslScram",
@@ -17,4 +24,4 @@ __all__ = [
     "Tls",
 ]
 
-Security: TypeAlias = Plaintext | Tls | SaslPlain | SaslScram | SaslOAuthBearer
+Security: TypeAlias = Plaintext | Tls | SaslPlain | SaslScram | SaslOAuthBearer | SaslGssapi

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aiokclient.config.rules import settle
 from aiokclient.config.security import Plaintext, Security, Tls
-from aiokclient.config.security.sasl import SaslOAuthBearer, SaslPlain, SaslScram
+from aiokclient.config.security.sasl import SaslGssapi, SaslOAuthBearer, SaslPlain, SaslScram
 from aiokclient.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -53,8 +53,8 @@ def fold_security(config: Any) -> None:
     if not isinstance(security, Security):
         raise ConfigError(
             f"security: a {type(security).__name__} is not allowed. It must be Plaintext(), "
-            "Tls(...), an ssl.SSLContext, SaslPlain(...), SaslScram(...), or "
-            "SaslOAuthBearer(...). For a text such as 'SSL' use security_protocol."
+            "Tls(...), an ssl.SSLContext, SaslPlain(...), SaslScram(...), SaslOAuthBearer(...), or "
+            "SaslGssapi(...). For a text such as 'SSL' use security_protocol."
         )
     protocol = _protocol(config.security_protocol)
     tls_options = [name for name in type(config).__dataclass_fields__ if _is_given(config, name)]
@@ -139,9 +139,6 @@ def _login(config: Any, tls: Tls | None) -> Security:
     if make is None:
         raise ConfigError(
             f"sasl_mechanism: {given!r} is not allowed. It must be one of {', '.join(LOGINS)}."
-            if given and mechanism != "GSSAPI"
-            else "sasl_mechanism: GSSAPI, which is the default, is not available in this version. "
-            f"It must be one of {', '.join(LOGINS)}."
         )
     entry = None
     if config.sasl_jaas_config is not None:
@@ -152,7 +149,17 @@ def _login(config: Any, tls: Tls | None) -> Security:
         raise ConfigError(
             f"sasl_jaas_config: {entry.module} is not available. {MODULES[entry.module]}"
         )
-    return make(mechanism, entry, tls, config)
+    if config.sasl_login_callback_handler_class is not None and mechanism != "OAUTHBEARER":
+        raise ConfigError(
+            f"sasl_login_callback_handler_class: It is not available for {mechanism}."
+        )
+    try:
+        return make(mechanism, entry, tls, config)
+    except ConfigError as error:
+        if given is not None:
+            raise
+        text = f"sasl_mechanism: It is absent, which means GSSAPI. {error.message}"
+    raise ConfigError(text)
 
 
 def _user(
@@ -182,6 +189,14 @@ def _token(
     return SaslOAuthBearer(token_provider(config, entry), tls)
 
 
+def _ticket(mechanism: str, entry: JaasEntry | None, tls: Tls | None, config: Any) -> SaslGssapi:
+    from aiokclient.config.security.krb5 import credentials
+
+    if entry is not None:
+        _require(mechanism, entry, "Krb5LoginModule")
+    return credentials(config.sasl_kerberos_service_name, entry, tls)
+
+
 def _require(mechanism: str, entry: JaasEntry, *modules: str) -> None:
     if entry.module not in modules:
         raise ConfigError(
@@ -195,5 +210,6 @@ LOGINS: Final[Mapping[str, Callable[[str, JaasEntry | None, Tls | None, Any], Se
     "SCRAM-SHA-256": _user,
     "SCRAM-SHA-512": _user,
     "OAUTHBEARER": _token,
+    "GSSAPI": _ticket,
 }
 """For each mechanism, a function that makes the `security` object from the options."""

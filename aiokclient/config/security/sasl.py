@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import re
 import ssl
+import uuid
 from collections.abc import Awaitable, Callable, Mapping
+from importlib.util import find_spec
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, TypeAlias
 
@@ -17,6 +19,7 @@ from aiokclient.errors import ConfigError
 __all__ = [
     "SCRAM_MECHANISMS",
     "OAuthToken",
+    "SaslGssapi",
     "SaslOAuthBearer",
     "SaslPlain",
     "SaslScram",
@@ -25,6 +28,7 @@ __all__ = [
 
 SCRAM_MECHANISMS: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 
+_SERVICE = re.compile(r"[^/@\s]+")
 _TOKEN = re.compile(r"[-_~+/.a-zA-Z0-9]+=*")
 _EXTENSION_NAME = re.compile(r"[A-Za-z]+")
 _EXTENSION_VALUE = re.compile(r"[\x21-\x7e \t\r\n]+")
@@ -202,6 +206,69 @@ class SaslOAuthBearer(_Sasl):
         self._set(token_provider=token_provider, tls=_tls("SaslOAuthBearer", tls))
         if not callable(token_provider):
             raise ConfigError("SaslOAuthBearer: token_provider must be an async function.")
+
+    def scrub(self, text: str) -> str:
+        """Return the text: this object has no secrets."""
+        return text
+
+
+@dataclasses.dataclass(frozen=True, slots=True, init=False)
+class SaslGssapi(_Sasl):
+    """The mechanism GSSAPI: Kerberos, with the tickets of a keytab or of a ticket cache.
+
+    The brokers have the principals `service_name`/host. `principal` is the name of the client, by
+    default the first one in the keytab or the one of the ticket cache. With `keytab`, the path of a
+    keytab, the client gets its tickets itself, and renews them. Otherwise it uses those in the
+    ticket cache of the process, or in `ticket_cache` (a path, or a name such as KCM:), which
+    something else must renew. Kerberos authenticates, but encryption is by `tls`.
+
+    Needs the package gssapi (the extra `gssapi`) and the Kerberos library of the system.
+    """
+
+    service_name: str = "kafka"
+    principal: str | None = None
+    keytab: str | None = None
+    tls: Tls | None = None
+    ticket_cache: str | None = None
+    memory_cache: str = dataclasses.field(default="", repr=False, compare=False)
+    """The name of the cache in memory for tickets that are obtained with the keytab."""
+
+    sasl_mechanism: ClassVar[str] = "GSSAPI"
+
+    def __init__(
+        self,
+        service_name: str = "kafka",
+        principal: str | None = None,
+        keytab: str | None = None,
+        tls: Tls | ssl.SSLContext | None = None,
+        *,
+        ticket_cache: str | None = None,
+    ) -> None:
+        self._set(service_name=service_name, principal=principal, keytab=keytab)
+        self._set(ticket_cache=ticket_cache, memory_cache=f"MEMORY:aiokclient-{uuid.uuid4().hex}")
+        self._set(tls=_tls("SaslGssapi", tls))
+        if not _is(_SERVICE, service_name):
+            raise ConfigError(
+                "SaslGssapi: service_name must be a name such as kafka, without / or @."
+            )
+        for name in ("principal", "keytab", "ticket_cache"):
+            value = getattr(self, name)
+            if value is not None and not (isinstance(value, str) and value):
+                raise ConfigError(
+                    f"SaslGssapi: {name} must be a string that is not empty, or None."
+                )
+        if keytab is not None and ticket_cache is not None:
+            raise ConfigError("SaslGssapi: Give either keytab or ticket_cache, not both.")
+        if find_spec("gssapi") is None:
+            raise ConfigError(
+                "SaslGssapi: GSSAPI needs the package gssapi, and the headers of Kerberos to "
+                "install it (libkrb5-dev). Install it by `pip install aiokclient[gssapi]`."
+            )
+
+    @property
+    def sasl_identity(self) -> str | None:
+        """The name of the user in error texts, or None if the ticket determines it."""
+        return self.principal
 
     def scrub(self, text: str) -> str:
         """Return the text: this object has no secrets."""

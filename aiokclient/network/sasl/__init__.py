@@ -20,6 +20,7 @@ from aiokclient.network.sasl.exchange import (
     Mechanism,
     Step,
 )
+from aiokclient.network.sasl.gssapi import Gssapi
 from aiokclient.network.sasl.oauthbearer import OAuthBearer
 from aiokclient.network.sasl.plain import Plain
 from aiokclient.network.sasl.scram import Scram
@@ -39,5 +40,6 @@ MECHANISMS: dict[str, Callable[[Login], Mechanism]] = {
     "SCRAM-SHA-256": Scram,
     "SCRAM-SHA-512": Scram,
     "OAUTHBEARER": OAuthBearer,
+    "GSSAPI": Gssapi,
 }
 """Mechanisms by their names in Kafka. Each row makes an object for one authentication."""

@@ -145,7 +145,6 @@ WRONG = [
     (client, {"security": "SSL"}, "security: "),
     (client, {"security": object()}, "Plaintext"),
     (client, {"security_protocol": "TLS"}, "PLAINTEXT, SSL, SASL_PLAINTEXT, or SASL_SSL"),
-    (client, {"security_protocol": "SASL_SSL"}, "GSSAPI, which is the default, is not available"),
     (client, {"sasl_mechanism": "PLAIN"}, "needs security_protocol=SASL_SSL or SASL_PLAINTEXT"),
     (client, {"ssl_truststore_location": "ca.pem"}, "needs security_protocol=SSL"),
     (client, {"security_protocol": "SSL", "security": Tls()}, "either security or"),

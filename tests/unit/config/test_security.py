@@ -103,13 +103,21 @@ async def test_unsecured_tokens_have_the_claims_of_the_login_module() -> None:
 
 
 WRONG = [
-    ({"sasl_mechanism": "GSSAPI", "sasl_jaas_config": KERBEROS}, "GSSAPI, .* not available"),
+    ({"sasl_mechanism": "GSSAPI", "sasl_jaas_config": KERBEROS}, "useKeyTab=true needs keyTab"),
     ({"sasl_mechanism": "MD5", "sasl_jaas_config": PLAIN}, "'MD5' is not allowed. It must be one"),
     ({"sasl_mechanism": "PLAIN"}, "sasl.jaas.config: PLAIN needs it"),
     ({"sasl_mechanism": "PLAIN", "sasl_jaas_config": f"{TOKEN};"}, "does not fit"),
     ({"sasl_mechanism": "OAUTHBEARER", "sasl_jaas_config": PLAIN}, "does not fit"),
     ({"sasl_mechanism": "OAUTHBEARER", "sasl_jaas_config": f"{TOKEN};"}, "unsecuredLogin options"),
     ({"sasl_mechanism": "PLAIN", "sasl_oauthbearer_scope": "s"}, "PLAIN needs it"),
+    (
+        {
+            "sasl_mechanism": "PLAIN",
+            "sasl_jaas_config": PLAIN,
+            "sasl_login_callback_handler_class": "a.b.Handler",
+        },
+        "class: It is not available for PLAIN",
+    ),
     (
         {
             "sasl_mechanism": "OAUTHBEARER",

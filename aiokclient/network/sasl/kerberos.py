@@ -1,0 +1,170 @@
+"""The Kerberos library, by the package gssapi. Everything here blocks, and is called in a thread.
+
+Tickets need no background task, because only logins use them. With a keytab, each login asks the
+library for credentials. They are in a cache in memory, and the library gets a new ticket from the
+key distribution center (KDC) once half of the old one's life is over. With a ticket cache, each
+login reads it again, and something else must renew it, such as kinit, k5start, or sssd.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any, Final, NamedTuple
+
+from aiokclient.config.security import SaslGssapi
+from aiokclient.errors import ConfigError, KafkaError, SaslAuthenticationError, TicketError
+from aiokclient.network.sasl.exchange import ChallengeError
+
+__all__ = ["KerberosContext", "NoTicketError", "Progress"]
+
+_BASE: Final = 2_529_638_912
+"""The first error code of Kerberos, to which those of RFC 4120 are added."""
+TRANSIENT: Final = frozenset(
+    _BASE + number
+    for number in (
+        21,  # The client is not yet valid.
+        29,  # A service is not available.
+        32,  # The ticket has expired.
+        33,  # The ticket is not yet valid.
+        34,  # The request is a replay.
+        156,  # No KDC can be reached.
+        220,  # The KDC of the realm cannot be resolved.
+    )
+)
+"""Errors of Kerberos that may pass."""
+EXPIRED: Final = 11 << 16
+"""The error of GSSAPI for a ticket that has expired. A ticket cache may be renewed."""
+
+_locks: dict[str, threading.Lock] = {}
+"""One lock for each cache, so that several connections do not get the same ticket at a time."""
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_locks.clear)
+
+
+class NoTicketError(SaslAuthenticationError):
+    """An error raised when the client cannot get a ticket, and trying again would not help."""
+
+    what = "The client has no Kerberos ticket for the broker."
+    hint = (
+        "Check the principal, the keytab or ticket cache, the service name, and that the broker is "
+        "addressed by the host name of its principal."
+    )
+
+
+class Progress(NamedTuple):
+    """The result of one step of a context."""
+
+    token: bytes
+    """The token for the broker, which may be empty."""
+    complete: bool
+    """Whether both sides are authenticated."""
+
+
+class KerberosContext:
+    """One security context between the client and a broker."""
+
+    def __init__(self, credentials: SaslGssapi, host: str) -> None:
+        self._credentials = credentials
+        self._host = host
+        self._context: Any = None
+
+    def step(self, token: bytes) -> Progress:
+        """Return the response to a token of the broker, which is empty at first.
+
+        Raises TicketError if there is no ticket now, and SaslAuthenticationError if there will be
+        none or if the broker's token is not valid.
+        """
+        gssapi = _package()
+        try:
+            if self._context is None:
+                self._context = _open(gssapi, self._credentials, self._host)
+            response = self._context.step(token or None) or b""
+            complete = bool(self._context.complete)
+            flags = self._context.actual_flags if complete else ()
+        except gssapi.exceptions.GSSError as error:
+            failure = _refused(error) if token else _without_ticket(error)
+            raise failure from error.with_traceback(None)
+        if complete and gssapi.RequirementFlag.mutual_authentication not in flags:
+            raise ChallengeError("The broker did not authenticate itself to the client.")
+        return Progress(response, complete)
+
+    def unwrap(self, message: bytes) -> bytes:
+        """Return the content of a message of the broker. Raises ChallengeError if it is wrong."""
+        gssapi = _package()
+        try:
+            content: bytes = self._context.unwrap(message).message
+        except gssapi.exceptions.GSSError as error:
+            raise _refused(error) from error.with_traceback(None)
+        return content
+
+    def wrap(self, content: bytes) -> bytes:
+        """Return a message for the broker, which is signed but not encrypted."""
+        gssapi = _package()
+        try:
+            message: bytes = self._context.wrap(content, False).message
+        except gssapi.exceptions.GSSError as error:
+            raise _refused(error) from error.with_traceback(None)
+        return message
+
+
+def _package() -> Any:
+    try:
+        import gssapi
+    except (ImportError, OSError) as error:  # OSError: the library itself cannot be loaded.
+        raise ConfigError(
+            f"GSSAPI needs the package gssapi, which cannot be imported: {error}."
+        ) from (error)
+    return gssapi
+
+
+def _open(gssapi: Any, credentials: SaslGssapi, host: str) -> Any:
+    flag = gssapi.RequirementFlag
+    service = f"{credentials.service_name}@{host}"
+    return gssapi.SecurityContext(
+        name=gssapi.Name(service, gssapi.NameType.hostbased_service),
+        creds=_tickets(gssapi, credentials),
+        flags=[flag.mutual_authentication, flag.integrity, flag.out_of_sequence_detection],
+        mech=gssapi.MechType.kerberos,
+        usage="initiate",
+    )
+
+
+def _tickets(gssapi: Any, credentials: SaslGssapi) -> Any:
+    """Return credentials with a ticket that is valid."""
+    name = None
+    if credentials.principal is not None:
+        name = gssapi.Name(credentials.principal, gssapi.NameType.kerberos_principal)
+    with _locks.setdefault(credentials.memory_cache, threading.Lock()):
+        found = gssapi.Credentials(
+            name=name,
+            usage="initiate",
+            mechs=[gssapi.MechType.kerberos],
+            store=_store(credentials),
+        )
+        # The library gets a ticket only when something needs it.
+        if found.lifetime == 0:
+            raise TicketError("The ticket in the ticket cache has expired.")
+        return found
+
+
+def _store(credentials: SaslGssapi) -> dict[str, str] | None:
+    if credentials.keytab is not None:
+        return {"client_keytab": credentials.keytab, "ccache": credentials.memory_cache}
+    if credentials.ticket_cache is not None:
+        return {"ccache": credentials.ticket_cache}
+    return None
+
+
+def _refused(error: Any) -> ChallengeError:
+    return ChallengeError(f"The broker's message is not valid in Kerberos: {_text(error)}")
+
+
+def _without_ticket(error: Any) -> KafkaError:
+    passing = error.maj_code & 0xFFFF0000 == EXPIRED or error.min_code & 0xFFFFFFFF in TRANSIENT
+    return TicketError(_text(error)) if passing else NoTicketError(_text(error))
+
+
+def _text(error: Any) -> str:
+    """Return the library's text in one line, which ends with a period."""
+    return " ".join(str(error).split()).rstrip(".") + "."
