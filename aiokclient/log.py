@@ -55,6 +55,8 @@ EVENTS: Final = {
     "rebootstrapped": "The client starts again from its bootstrap servers.",
     "task_died": "A background task died, and its client with it.",
     "task_hangs": "A background task does not end when it is cancelled.",
+    "tls_files_refused": "Replaced certificate files cannot be used. The old ones stay in use.",
+    "tls_files_replaced": "New connections use replaced certificate files.",
     "token_failed": "The token provider failed. It will be called again.",
     "topic_missing": "A subscribed topic does not exist yet.",
     "transaction_repeated": "A batch of `transform` is repeated after an error.",

@@ -51,6 +51,7 @@ from aiokclient.network.login import Sasl, token_source
 from aiokclient.network.pool import Purpose
 from aiokclient.network.sent import OnResponse
 from aiokclient.network.setup import ConnectionSettings
+from aiokclient.network.tls import TlsContexts
 from aiokclient.network.traffic import Traffic
 from aiokclient.network.transport import Connector, TcpConnector
 from aiokclient.policy import Backoff, Decision, Retry, Scope
@@ -270,15 +271,9 @@ class ClusterClient:
 
     async def _settings(self, deadline: float) -> ConnectionSettings:
         config = self.config
-        began, job = self.clock.monotonic(), threads.Job(config.security.ssl_context)
-        try:
-            async with asyncio.timeout_at(deadline):
-                tls = await threads.run_blocking(job)
-        except TimeoutError:
-            seconds = self.clock.monotonic() - began
-            why = "" if job.begun else " No thread was free for it."
-            text = f"The files of security= were not read within {seconds:.1f} s.{why}"
-            raise BootstrapError(needed=text) from None
+        tls = TlsContexts.of(config.security, self.log(""))
+        if tls is not None:
+            await self._read_files(tls, deadline)
         idle_ms = config.connections_max_idle_ms
         return ConnectionSettings(
             connector=self.connector,
@@ -293,6 +288,17 @@ class ClusterClient:
             events=self.events,
             cluster=self._metadata_requests.identity,
         )
+
+    async def _read_files(self, tls: TlsContexts, deadline: float) -> None:
+        began, job = self.clock.monotonic(), threads.Job(tls.load)
+        try:
+            async with asyncio.timeout_at(deadline):
+                await threads.run_blocking(job)
+        except TimeoutError:
+            seconds = self.clock.monotonic() - began
+            why = "" if job.begun else " No thread was free for it."
+            text = f"The files of security= were not read within {seconds:.1f} s.{why}"
+            raise BootstrapError(needed=text) from None
 
     def _check_token(self) -> None:
         """Raise TokenProviderError if connections cannot log in, because there is no token."""

@@ -35,6 +35,7 @@ from aiokclient.config.rules import order_backoffs, settle
 from aiokclient.config.secret import Secret, hide_secrets
 from aiokclient.config.security import Plaintext, Security
 from aiokclient.config.security.fold import fold_security
+from aiokclient.config.security.tls_limits import CIPHER_SUITES, PROTOCOL_NAME, PROTOCOL_NAMES
 from aiokclient.errors import ConfigError
 
 __all__ = ["ClientConfig", "ClientOptions"]
@@ -161,6 +162,28 @@ class ClientConfig(LoginConfig):
         "The verification that the certificate of a broker contains its host name. An empty text "
         "disables it. None and https leave it enabled.",
         java="https",
+    )
+    ssl_enabled_protocols: tuple[str, ...] | None = option(
+        PROTOCOL_NAMES,
+        None,
+        "The versions of TLS, separated by commas. Only TLSv1.2 and TLSv1.3, the default, are "
+        "used. Older ones may be in the list.",
+        accepts="str | Sequence[str] | None",
+        java="TLSv1.2,TLSv1.3",
+    )
+    ssl_protocol: str | None = option(
+        PROTOCOL_NAME,
+        None,
+        "The highest version of TLS: TLSv1.3, TLSv1.2, or TLS for the highest enabled one.",
+        java="TLSv1.3",
+    )
+    ssl_cipher_suites: tuple[str, ...] | None = option(
+        CIPHER_SUITES,
+        None,
+        "The cipher suites, separated by commas, by the names of IANA, which Java uses, or of "
+        "OpenSSL. By default, those of the ssl module are used. Without a suite of TLS 1.3 in the "
+        "list, TLS 1.2 is used, and the reverse. A connection with another suite is refused.",
+        accepts="str | Sequence[str] | None",
     )
     sasl_mechanism: str | None = option(
         OPTIONAL_TEXT,
@@ -529,6 +552,9 @@ class ClientOptions(LoginOptions, total=False):
     ssl_keystore_key: str | None
     ssl_key_password: str | None
     ssl_endpoint_identification_algorithm: str | None
+    ssl_enabled_protocols: str | Sequence[str] | None
+    ssl_protocol: str | None
+    ssl_cipher_suites: str | Sequence[str] | None
     sasl_mechanism: str | None
     sasl_jaas_config: str | None
     sasl_kerberos_service_name: str | None

@@ -10,6 +10,7 @@ RENAMED: Final = {
     "max_batch_size": "batch_size",
     "send_backoff_ms": "retry_backoff_ms",
     "ssl_password": "ssl_key_password",
+    "ssl_ciphers": "ssl_cipher_suites",
 }
 
 _FILES = "Pass security=Tls(cafile=..., certfile=..., keyfile=..., password=...)."
@@ -41,7 +42,6 @@ ABSENT: Final = {
     "sasl_kerberos_name": _TICKET,
     "sasl_kerberos_domain_name": _TICKET,
     "ssl_crlfile": _CONTEXT,
-    "ssl_ciphers": _CONTEXT,
     "rebalance_timeout_ms": "Use max_poll_interval_ms, which is also the rebalance timeout.",
     "consumer_timeout_ms": _END,
     "iterator_timeout": _END,

@@ -17,6 +17,7 @@ __all__ = [
     "UnresolvedError",
     "WrongBrokerError",
     "closed_early",
+    "excluded_suite",
     "not_kafka",
     "plaintext_port",
     "sasl_port",
@@ -77,8 +78,37 @@ OTHER_CHECKS = (
     "Check the certificate authority given to Tls(), the certificate's names, and its dates."
 )
 
+_DATES = "Renew it, or that of its authority, or correct the clock of this machine."
+_TRUST = (
+    "Check the certificate authority given to Tls(): cafile or cadata must have the one that "
+    "signed it."
+)
+_NAMES = (
+    "Use a name that is in the certificate, in bootstrap_servers and in advertised.listeners of "
+    "the brokers."
+)
+CHECKS = {
+    2: _TRUST,
+    9: _DATES,
+    10: _DATES,
+    18: _TRUST,
+    19: _TRUST,
+    20: _TRUST,
+    21: _TRUST,
+    62: _NAMES,
+    64: _NAMES,
+} | dict.fromkeys(STRICT_CHECKS, STRICT_ADVICE)
+"""Advice about the failed check of a broker's certificate, by OpenSSL's codes of the checks."""
+
 REFUSAL = re.compile("ALERT_.*(CERTIFICATE|UNKNOWN_CA)")
 """OpenSSL's names for the alerts with which a server refuses the certificate of a client."""
+REFUSALS = {
+    "CERTIFICATE_REQUIRED": "requires a certificate of the client, and there is none",
+    "CERTIFICATE_EXPIRED": "refused the client's certificate, because it has expired",
+    "CERTIFICATE_REVOKED": "refused the client's certificate, because it was revoked",
+    "UNKNOWN_CA": "refused the client's certificate, because it does not trust its authority",
+}
+"""The meanings of the most exact of these alerts, by the ends of their names."""
 
 
 def not_kafka(address: str, head: bytes) -> ConnectionSetupError:
@@ -134,22 +164,30 @@ def sasl_port(address: str, mechanisms: Sequence[str], *, tls: bool) -> Connecti
 def tls_failure(address: str, error: ssl.SSLError) -> ConnectionSetupError:
     """Return the error for a TLS handshake that failed."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        advice = OTHER_CHECKS
-        if error.verify_code in STRICT_CHECKS:
-            advice = STRICT_ADVICE
+        advice = CHECKS.get(error.verify_code, OTHER_CHECKS)
         return TlsError(
             f"The certificate of {address} is not accepted ({error.verify_message}). {advice}"
         )
     if error.reason in NOT_TLS:
         return plaintext_port(address)
     if REFUSAL.search(error.reason or ""):
+        other = "requires a certificate of the client that it can verify"
+        known = (text for end, text in REFUSALS.items() if (error.reason or "").endswith(end))
         return TlsError(
-            f"{address} requires a certificate of the client that it can verify ({error.reason}). "
-            "Give Tls() a certfile and keyfile that an authority trusted by the broker has signed."
+            f"{address} {next(known, other)} ({error.reason}). Give Tls() a certfile and keyfile "
+            "that an authority trusted by the broker has signed."
         )
     return TlsError(
         f"The TLS handshake with {address} failed ({error.reason or error}). Check the versions "
         "and ciphers of both sides, and the client's certificate if the broker requires one."
+    )
+
+
+def excluded_suite(address: str, suite: str, version: str) -> TlsError:
+    """Return the error for a handshake that chose a cipher suite that the options exclude."""
+    return TlsError(
+        f"{address} uses the cipher suite {suite} ({version}), which ssl_cipher_suites does not "
+        "contain. Add it, or let the broker prefer one of the others."
     )
 
 

@@ -43,6 +43,7 @@ from aiokclient.network.login import Sasl
 from aiokclient.network.probe import find_mismatch
 from aiokclient.network.race import AddressRace
 from aiokclient.network.sasl import Login
+from aiokclient.network.tls import TlsContexts, server_name
 from aiokclient.network.traffic import Traffic, size_of
 from aiokclient.network.transport import Address, Connector, TcpConnector
 from aiokclient.protocol.api import ApiKey, negotiate
@@ -79,7 +80,7 @@ class ConnectionSettings:
 
     connector: Connector
     client_id: str
-    tls: ssl.SSLContext | None
+    tls: TlsContexts | None
     receive_max: int
     idle_s: float | None
     traffic: Traffic | None = None
@@ -251,14 +252,15 @@ async def _connect(
     timeout_s: float,
 ) -> None:
     broker = connection.broker
-    tls = settings.tls
+    contexts = settings.tls
+    tls = None if contexts is None else await contexts.current()
     where = broker.address
     if address[0] != host:
         where += f" ({bracketed(address[0])})"
     try:
         async with asyncio.timeout(timeout_s) as patience:
-            await settings.connector.connect(
-                address, lambda: connection, tls=tls, server_hostname=host
+            transport = await settings.connector.connect(
+                address, lambda: connection, tls=tls, server_hostname=server_name(host)
             )
     except (ConnectionResetError, ConnectionAbortedError, ssl.SSLEOFError) as error:
         raise diagnosis.closed_early(broker.address, tls is not None) from error
@@ -277,6 +279,10 @@ async def _connect(
     except (OverflowError, ValueError) as error:
         # For example, TLS cannot verify the host name, which may contain any characters.
         raise diagnosis.unusable_address(broker.node_id, broker.address, str(error)) from error
+    if contexts is not None and contexts.limits_suites:
+        suite, version, _ = transport.get_extra_info("cipher") or ("unknown", "TLS", 0)
+        if not contexts.allows(suite):
+            raise diagnosis.excluded_suite(broker.address, suite, version)
 
 
 async def _negotiate(

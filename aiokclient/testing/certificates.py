@@ -49,6 +49,28 @@ def _private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
+class _AlertingObject(ssl.SSLObject):
+    """The TLS state of a connection of a broker, which tells the client why its handshake failed.
+
+    If a handshake fails, asyncio closes the connection without sending OpenSSL's alert. It does
+    send it if the handshake seems to continue. The next data, or the end of the connection, ends
+    it.
+    """
+
+    _failure: ssl.SSLError | None = None
+
+    def do_handshake(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+        try:
+            super().do_handshake()
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            raise
+        except ssl.SSLError as error:
+            self._failure = error
+            raise ssl.SSLWantReadError(ssl.SSL_ERROR_WANT_READ, "An alert is sent.") from error
+
+
 class Certificates:
     """A certificate authority, and the certificates of the brokers.
 
@@ -71,6 +93,7 @@ class Certificates:
     def server_context(self, *, client_certificate: bool) -> ssl.SSLContext:
         """Return a context for the brokers."""
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.sslobject_class = _AlertingObject
         self._leaf.configure_cert(context)
         if client_certificate:
             self._authority.configure_trust(context)

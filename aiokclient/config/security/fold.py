@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from aiokclient.config.rules import settle
 from aiokclient.config.security import Plaintext, Security, Tls
 from aiokclient.config.security.sasl import SaslGssapi, SaslOAuthBearer, SaslPlain, SaslScram
+from aiokclient.config.security.tls_limits import TlsLimits
 from aiokclient.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -121,6 +122,9 @@ def _tls(config: Any) -> Tls:
         raise ConfigError(
             f"{texts[0]}: ssl_keystore_certificate_chain and ssl_keystore_key need each other."
         )
+    limits = TlsLimits.of(
+        config.ssl_enabled_protocols, config.ssl_protocol, config.ssl_cipher_suites
+    )
     return Tls(
         cafile=config.ssl_truststore_location,
         cadata=config.ssl_truststore_certificates,
@@ -129,7 +133,7 @@ def _tls(config: Any) -> Tls:
         keydata=config.ssl_keystore_key,
         password=config.ssl_key_password,
         check_hostname=config.ssl_endpoint_identification_algorithm != "",
-    )
+    ).limited(limits)
 
 
 def _login(config: Any, tls: Tls | None) -> Security:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import os
 import ssl
@@ -10,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 from typing import ClassVar
 
 from aiokclient.config.secret import Secret
+from aiokclient.config.security.tls_limits import TlsLimits
 from aiokclient.errors import ConfigError
 
 __all__ = ["Plaintext", "Tls"]
@@ -23,6 +25,8 @@ class Plaintext:
     """The SASL mechanism, for which this object has the credentials, or None."""
     sasl_identity: ClassVar[str | None] = None
     """The name of the user in error texts, or None without SASL or if it is not known."""
+    tls: ClassVar[None] = None
+    """There is no TLS."""
 
     def ssl_context(self) -> None:
         """Return None: connections are not encrypted."""
@@ -42,6 +46,9 @@ class Tls:
     certificate chain is still verified. `strict=False` switches off VERIFY_X509_STRICT, which
     Python applies from version 3.13 on, and which refuses, for example, a certificate authority
     without key usage. A `context` replaces all other arguments.
+
+    When the files are replaced, new connections use the new ones. If these cannot be used, the
+    client keeps the old ones and logs a warning.
     """
 
     cafile: str | None = None
@@ -54,6 +61,8 @@ class Tls:
     check_hostname: bool = True
     strict: bool = True
     context: ssl.SSLContext | None = None
+    limits: TlsLimits | None = dataclasses.field(default=None, init=False, repr=False)
+    """The versions and cipher suites that Kafka's options allow, or None for the defaults."""
 
     sasl_mechanism: ClassVar[str | None] = None
     """The SASL mechanism, as in `Plaintext`."""
@@ -76,7 +85,7 @@ class Tls:
     ) -> None:
         cadata, password = Secret.of(cadata), Secret.of(password)
         certdata, keydata = Secret.of(certdata), Secret.of(keydata)
-        given = locals()
+        given = locals() | {"limits": None}
         for field in dataclasses.fields(self):
             object.__setattr__(self, field.name, given[field.name])
         self._check()
@@ -97,6 +106,18 @@ class Tls:
                 "certificate."
             )
 
+    def limited(self, limits: TlsLimits | None) -> Tls:
+        """Return a copy with other limits."""
+        made = copy.copy(self)
+        object.__setattr__(made, "limits", limits)
+        return made
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The paths of all files."""
+        paths = (self.cafile, self.certfile, self.keyfile)
+        return tuple(path for path in paths if path is not None)
+
     def scrub(self, text: str) -> str:
         """Return a text of a broker without the secrets of this object."""
         return text
@@ -112,6 +133,8 @@ class Tls:
         context.check_hostname = self.check_hostname
         if not self.strict:
             context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+        if self.limits is not None:
+            self._limit(context, self.limits)
         if self.certfile is not None or self.certdata is not None:
             self._load_own_certificate(context)
         return context
@@ -126,6 +149,14 @@ class Tls:
             raise ConfigError(
                 f"The trusted certificates in {where} cannot be loaded ({error}). They must be "
                 "in a readable file in PEM format."
+            ) from error
+
+    def _limit(self, context: ssl.SSLContext, limits: TlsLimits) -> None:
+        try:
+            limits.apply(context)
+        except ssl.SSLError as error:
+            raise ConfigError(
+                f"ssl_cipher_suites: {ssl.OPENSSL_VERSION} has none of these suites."
             ) from error
 
     def _load_own_certificate(self, context: ssl.SSLContext) -> None:

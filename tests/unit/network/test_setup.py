@@ -11,15 +11,18 @@ import pytest
 import trustme
 from scripted import ScriptedBroker, Server, raw_server
 
+from aiokclient.config.security import Tls
 from aiokclient.errors import (
     ConnectionSetupError,
     DisconnectedError,
     KafkaError,
     UnsupportedVersionError,
 )
+from aiokclient.log import ClientLog
 from aiokclient.network.connection import BrokerConnection
 from aiokclient.network.diagnosis import ClosedEarlyError
 from aiokclient.network.setup import RUNGS, ConnectionSettings, open_connection
+from aiokclient.network.tls import TlsContexts
 from aiokclient.network.transport import Address
 from aiokclient.protocol.api import ApiKey
 from aiokclient.protocol.messages.api_versions import ApiVersionsResponse
@@ -46,6 +49,12 @@ async def refusal(server: Server, settings: ConnectionSettings, **options: objec
     with pytest.raises(KafkaError) as caught:
         await reach(server, settings, **options)  # type: ignore[arg-type]
     return caught.value
+
+
+def contexts(context: ssl.SSLContext) -> TlsContexts:
+    made = TlsContexts(Tls(context=context), ClientLog("aiokclient", "test"))
+    made.load()
+    return made
 
 
 def versions_asked(broker: ScriptedBroker) -> list[int]:
@@ -268,7 +277,7 @@ async def test_setup_succeeds_over_tls(
     async with ScriptedBroker() as broker:
         await broker.stop()
         await broker.start(server_tls)
-        connection = await reach(broker, settings(tls=client_tls), host="localhost")
+        connection = await reach(broker, settings(tls=contexts(client_tls)), host="localhost")
         assert connection.broker.api_versions == broker.versions
         connection.close()
 
@@ -292,7 +301,7 @@ async def test_a_plaintext_port_used_with_tls_is_explained(
 ) -> None:
     # A broker also rejects this: the start of a TLS handshake looks like a frame that is too long.
     async with ScriptedBroker() as broker:
-        error = await refusal(broker, settings(tls=client_tls))
+        error = await refusal(broker, settings(tls=contexts(client_tls)))
         assert isinstance(error, ConnectionSetupError)
         assert "plaintext port, but the client uses TLS" in str(error)
         assert "Plaintext()" in str(error)
@@ -303,7 +312,7 @@ async def test_an_http_server_used_with_tls_is_explained(
     settings: Settings, client_tls: ssl.SSLContext
 ) -> None:
     async with raw_server(saying(b"HTTP/1.1 400 Bad Request\r\n\r\n")) as server:  # type: ignore[arg-type]
-        error = await refusal(server, settings(tls=client_tls))
+        error = await refusal(server, settings(tls=contexts(client_tls)))
         assert isinstance(error, ConnectionSetupError)
         assert "the client uses TLS" in str(error)
 
@@ -317,7 +326,7 @@ async def test_a_certificate_for_another_host_is_refused(
     async with ScriptedBroker() as broker:
         await broker.stop()
         await broker.start(other)
-        error = await refusal(broker, settings(tls=client_tls), host="localhost")
+        error = await refusal(broker, settings(tls=contexts(client_tls)), host="localhost")
         assert isinstance(error, ConnectionSetupError)
         assert "certificate" in str(error)
         assert broker.seen == []
