@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from aiokclient.config.security import Tls
 
-__all__ = ["Certificates", "ClientCertificate"]
+__all__ = ["AlertingObject", "Certificates", "ClientCertificate"]
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def _private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
-class _AlertingObject(ssl.SSLObject):
+class AlertingObject(ssl.SSLObject):
     """The TLS state of a connection of a broker, which tells the client why its handshake failed.
 
     If a handshake fails, asyncio closes the connection without sending OpenSSL's alert. It does
@@ -93,7 +93,7 @@ class Certificates:
     def server_context(self, *, client_certificate: bool) -> ssl.SSLContext:
         """Return a context for the brokers."""
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        context.sslobject_class = _AlertingObject
+        context.sslobject_class = AlertingObject
         self._leaf.configure_cert(context)
         if client_certificate:
             self._authority.configure_trust(context)

@@ -12,10 +12,11 @@ import pytest
 import trustme
 
 from aiokclient import Client, Consumer, Producer, Tls
-from aiokclient.errors import ConnectionSetupError
+from aiokclient.errors import ConnectionSetupError, TlsError
 from aiokclient.network.transport import Address, TcpConnector
 from aiokclient.protocol import ApiKey
 from aiokclient.testing import EmbeddedCluster
+from aiokclient.testing.certificates import AlertingObject
 
 LIMIT = 1 << 16
 
@@ -27,10 +28,12 @@ class Terminator(TcpConnector):
         super().__init__()
         self.cluster, self.authority = cluster, authority
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        # Without it, a client would not be told why its certificate is refused.
+        self.context.sslobject_class = AlertingObject
         self.ports: dict[int, int] = {}
         self.servers: list[asyncio.Server] = []
         self.open: dict[asyncio.StreamWriter, None] = {}
-        self.forwarded = 0
+        self.accepted = self.forwarded = 0
         self.valid()
 
     async def __aenter__(self) -> Terminator:
@@ -71,6 +74,7 @@ class Terminator(TcpConnector):
         self, port: int
     ) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]:
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            self.accepted += 1
             back, there = await asyncio.open_connection("127.0.0.1", port)
             await asyncio.gather(self._carry(reader, there, 1), self._carry(back, writer, 0))
 
@@ -163,6 +167,69 @@ async def test_clients_continue_after_a_bad_certificate_is_repaired(
         await producer.send("orders", b"after")
     values = [record.value for record in terminator.cluster.records("orders", 0)]
     assert values == [b"before", b"after"]
+
+
+EXPIRED = "certificate has expired.*Renew it"
+UNTRUSTED = "unable to get local issuer certificate.*Check the certificate authority given to Tls"
+
+
+@pytest.mark.fault(45)
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        ("expired", EXPIRED),
+        ("foreign", UNTRUSTED),
+        ("another host's", "not valid for '127.0.0.1'.*Use a name that is in the certificate"),
+    ],
+)
+async def test_a_refused_certificate_of_a_broker_is_explained_and_nothing_is_sent(
+    terminator: Terminator, security: Tls, wrong: str, text: str
+) -> None:
+    if wrong == "expired":
+        terminator.valid(**past())
+    elif wrong == "foreign":
+        trustme.CA().issue_cert("127.0.0.1").configure_cert(terminator.context)
+    else:
+        terminator.valid("elsewhere.example")
+    servers = terminator.cluster.bootstrap_servers
+    client = Client(bootstrap_servers=servers, security=security, connector=terminator)
+    with pytest.raises(TlsError, match=text):
+        await client.start()
+    assert (terminator.accepted, terminator.forwarded) == (0, 0)
+    terminator.valid()
+    await client.start()
+    await client.close()
+    assert terminator.accepted > 0
+    assert terminator.forwarded > 0
+
+
+@pytest.mark.fault(45)
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        ("no certificate", "requires a certificate of the client, and there is none"),
+        ("expired", "because it has expired"),
+        ("foreign", "because it does not trust its authority"),
+    ],
+)
+async def test_a_refused_certificate_of_the_client_is_explained_and_no_byte_arrives(
+    terminator: Terminator, authority: trustme.CA, wrong: str, text: str
+) -> None:
+    authority.configure_trust(terminator.context)
+    terminator.context.verify_mode = ssl.CERT_REQUIRED
+    signer = trustme.CA() if wrong == "foreign" else authority
+    trusted = authority.cert_pem.bytes().decode()
+    leaf = signer.issue_cert("alice", **(past() if wrong == "expired" else {}))
+    own = {
+        "certdata": leaf.cert_chain_pems[0].bytes().decode(),
+        "keydata": leaf.private_key_pem.bytes().decode(),
+    }
+    security = Tls(cadata=trusted, **({} if wrong == "no certificate" else own))
+    servers = terminator.cluster.bootstrap_servers
+    client = Client(bootstrap_servers=servers, security=security, connector=terminator)
+    with pytest.raises(TlsError, match=text):
+        await client.start()
+    assert (terminator.accepted, terminator.forwarded) == (0, 0)
 
 
 @pytest.mark.fault(26)
