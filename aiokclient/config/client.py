@@ -30,7 +30,7 @@ from aiokclient.config.kinds import (
 from aiokclient.config.login import LoginConfig, LoginOptions
 from aiokclient.config.option import ABSENT, REQUIRED, declared, option
 from aiokclient.config.problems import Problems, together, unknown
-from aiokclient.config.properties import read_properties
+from aiokclient.config.properties import hidden_properties
 from aiokclient.config.rules import order_backoffs, settle
 from aiokclient.config.secret import Secret, hide_secrets
 from aiokclient.config.security import Plaintext, Security
@@ -459,7 +459,7 @@ class ClientConfig(LoginConfig):
         raise it where no secret is in a local variable.
         """
         cls.hide(options)
-        return source if isinstance(source, Exception) else _properties(source, cls)
+        return source if isinstance(source, Exception) else hidden_properties(source, *_names(cls))
 
     def given(self) -> dict[str, Any]:
         """Return the options that differ from their defaults."""
@@ -489,31 +489,6 @@ def _names(*kinds: type[ClientConfig]) -> tuple[list[str], list[str]]:
         [name for name, field in fields if declared(field).secret],
         [name for name, field in fields if not declared(field).secret],
     )
-
-
-def _properties(source: Any, cls: type[ClientConfig]) -> dict[str, Any] | Exception:
-    """Return the properties with all secrets hidden, or the error. This does not raise."""
-    try:
-        if isinstance(source, str | os.PathLike):
-            source = read_properties(source)
-    except ConfigError as error:
-        return _bare(error)
-    if not isinstance(source, Mapping) or not all(isinstance(name, str) for name in source):
-        return TypeError(
-            f"A {type(source).__name__} is neither a mapping of Kafka's dotted names to texts nor "
-            "the path of a file."
-        )
-    found = dict(source)
-    hide_secrets(found, *([name.replace("_", ".") for name in names] for names in _names(cls)))
-    return found
-
-
-def _bare(error: ConfigError) -> ConfigError:
-    """Return the error without references to functions that have read secrets."""
-    error.__context__ = None
-    if error.__cause__ is not None:
-        error.__cause__ = error.__cause__.with_traceback(None)
-    return error.with_traceback(None)
 
 
 def _checked(field: dataclasses.Field[Any], value: Any, name: str, *, reading: bool = False) -> Any:

@@ -11,17 +11,49 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
+from aiokclient.config.secret import hide_secrets
 from aiokclient.errors import ConfigError
 
-__all__ = ["parse_properties", "read_properties"]
+__all__ = ["hidden_properties", "parse_properties", "read_properties"]
 
 _LINES = re.compile(r"\r\n|\r|\n")
 _SPACE = " \t\f"
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _UNICODE = re.compile(r"[0-9A-Fa-f]{4}")
+
+
+def hidden_properties(
+    source: Any, secret: Collection[str], public: Collection[str]
+) -> dict[str, Any] | Exception:
+    """Return the properties with all secrets hidden, or the error. This does not raise.
+
+    `source` is a mapping, or the path of a file. `secret` and `public` are the names of options.
+    """
+    try:
+        if isinstance(source, str | os.PathLike):
+            source = read_properties(source)
+    except ConfigError as error:
+        return _bare(error)
+    if not isinstance(source, Mapping) or not all(isinstance(name, str) for name in source):
+        return TypeError(
+            f"A {type(source).__name__} is neither a mapping of Kafka's dotted names to texts nor "
+            "the path of a file."
+        )
+    found = dict(source)
+    hide_secrets(found, *([name.replace("_", ".") for name in names] for names in (secret, public)))
+    return found
+
+
+def _bare(error: ConfigError) -> ConfigError:
+    """Return the error without references to functions that have read secrets."""
+    error.__context__ = None
+    if error.__cause__ is not None:
+        error.__cause__ = error.__cause__.with_traceback(None)
+    return error.with_traceback(None)
 
 
 def read_properties(path: str | os.PathLike[str]) -> dict[str, str]:
