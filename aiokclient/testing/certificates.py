@@ -86,29 +86,42 @@ class Certificates:
                 "Install it by `pip install aiokclient[testing]`."
             ) from error
         self._authority: Any = trustme.CA()
-        self._leaf: Any = self._authority.issue_cert(*hosts)
+        self._hosts = tuple(hosts)
+        self._leaf: Any = self._authority.issue_cert(*self._hosts)
         self.authority: str = self._authority.cert_pem.bytes().decode()
         """The certificate of the authority, as PEM text."""
 
-    def server_context(self, *, client_certificate: bool) -> ssl.SSLContext:
-        """Return a context for the brokers."""
+    def server_context(self, kind: str, *, client_certificate: bool) -> ssl.SSLContext:
+        """Return a context for brokers with this kind of certificate, as `BrokerListener` has."""
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         context.sslobject_class = AlertingObject
-        self._leaf.configure_cert(context)
+        self._leaf_of(kind).configure_cert(context)
         if client_certificate:
             self._authority.configure_trust(context)
             context.verify_mode = ssl.CERT_REQUIRED
         return context
 
+    def _leaf_of(self, kind: str) -> Any:
+        if kind == "expired":
+            return self._authority.issue_cert(*self._hosts, **_expired())
+        if kind == "untrusted":
+            return type(self._authority)().issue_cert(*self._hosts)
+        if kind == "other-host":
+            return self._authority.issue_cert("other-host.example")
+        return self._leaf
+
     def issue(self, name: str, *, expired: bool = False) -> ClientCertificate:
         """Return a certificate with this common name."""
-        now = datetime.datetime.now(datetime.UTC)
-        limits = {"not_after": now - datetime.timedelta(days=1)} if expired else {}
+        limits = _expired() if expired else {}
         # OpenSSL refuses a certificate without any alternative name.
         leaf = self._authority.issue_cert("localhost", common_name=name, **limits)
         chain = "".join(each.bytes().decode() for each in leaf.cert_chain_pems)
         key = _pkcs8(leaf.private_key_pem.bytes())
         return ClientCertificate(name, chain, key, self.authority)
+
+
+def _expired() -> dict[str, datetime.datetime]:
+    return {"not_after": datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=1)}
 
 
 def _pkcs8(pem: bytes) -> str:

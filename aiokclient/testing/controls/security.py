@@ -35,7 +35,9 @@ class SecurityControls:
         security.add_listeners(listeners, self._server_context)
 
     def _server_context(self, listener: BrokerListener) -> ssl.SSLContext:
-        return self.certificates.server_context(client_certificate=listener.mutual_tls)
+        return self.certificates.server_context(
+            listener.certificate, client_certificate=listener.mutual_tls
+        )
 
     @property
     def certificates(self) -> Certificates:

@@ -12,10 +12,13 @@ from aiokclient.testing.broker.sasl import MECHANISMS
 from aiokclient.testing.broker.security.jwt import TokenRules
 from aiokclient.testing.broker.security.scram import LEAST_ITERATIONS
 
-__all__ = ["DEFAULT", "BrokerListener", "check_names"]
+__all__ = ["CERTIFICATES", "DEFAULT", "BrokerListener", "check_names"]
 
 DEFAULT: Final = "PLAINTEXT"
 """The name of the listener that every broker has, without encryption and logins."""
+
+CERTIFICATES: Final = ("valid", "expired", "untrusted", "other-host")
+"""The kinds of certificates that brokers can have."""
 
 _NAME = re.compile(r"[A-Z][A-Z0-9_]*")
 
@@ -33,6 +36,8 @@ class BrokerListener:
     tls: Whether connections are encrypted. Certificates are made when the cluster is created; this
         needs the package trustme (`pip install aiokclient[testing]`). The simulated network does
         not support TLS.
+    certificate: The certificate of the brokers: "valid", or one that clients refuse: "expired",
+        "untrusted" (of another authority), or "other-host" (for another host name).
     mutual_tls: Whether a client needs a certificate of the cluster's authority. Without SASL, its
         common name is the client's principal: `User:<name>`.
     mechanisms: The SASL mechanisms: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, and OAUTHBEARER. Without
@@ -54,6 +59,7 @@ class BrokerListener:
     """
 
     tls: bool = False
+    certificate: str = "valid"
     mutual_tls: bool = False
     mechanisms: Sequence[str] = ()
     users: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -77,8 +83,14 @@ class BrokerListener:
                     f"mechanisms: {name!r} is not a mechanism of the embedded cluster. Use some "
                     f"of {offered}."
                 )
-        if self.mutual_tls and not self.tls:
-            raise ValueError("mutual_tls needs tls=True.")
+        if self.certificate not in CERTIFICATES:
+            raise ValueError(
+                f"certificate={self.certificate!r} is not allowed. Use one of "
+                f"{', '.join(map(repr, CERTIFICATES))}."
+            )
+        if not self.tls and (self.mutual_tls or self.certificate != "valid"):
+            name = "mutual_tls" if self.mutual_tls else "certificate"
+            raise ValueError(f"{name} needs tls=True.")
         if not self.mechanisms and (self.users or self.max_reauth_ms):
             raise ValueError("users and max_reauth_ms need mechanisms, by which clients log in.")
         if self.max_reauth_ms < 0:
