@@ -85,17 +85,17 @@ def servers(cluster: EmbeddedCluster, listener: str = "SSL") -> dict[str, Any]:
     return {"bootstrap_servers": found, "reconnect_backoff_max_ms": 50}
 
 
-async def by_arguments(cluster: EmbeddedCluster, files: Files, stack: AsyncExitStack) -> Producer:
+async def by_arguments(cluster: EmbeddedCluster, files: Files, stack: AsyncExitStack) -> Any:
     producer = Producer(security=files.tls, **servers(cluster))
     return await stack.enter_async_context(producer)
 
 
-async def by_properties(cluster: EmbeddedCluster, files: Files, stack: AsyncExitStack) -> Producer:
+async def by_properties(cluster: EmbeddedCluster, files: Files, stack: AsyncExitStack) -> Any:
     producer = Producer.from_properties(files.properties, **servers(cluster))
     return await stack.enter_async_context(producer)
 
 
-async def by_sasl(cluster: EmbeddedCluster, files: Files, stack: AsyncExitStack) -> Producer:
+async def by_sasl(cluster: EmbeddedCluster, files: Files, stack: AsyncExitStack) -> Any:
     login = SaslScram("alice", "wonderland", "SCRAM-SHA-256", tls=files.tls)
     producer = Producer(security=login, **servers(cluster, "SASL_SSL"))
     return await stack.enter_async_context(producer)
@@ -103,7 +103,7 @@ async def by_sasl(cluster: EmbeddedCluster, files: Files, stack: AsyncExitStack)
 
 async def by_a_shared_client(
     cluster: EmbeddedCluster, files: Files, stack: AsyncExitStack
-) -> Producer:
+) -> Any:
     client = Client(security=files.tls, **servers(cluster))
     await stack.enter_async_context(client)
     return await stack.enter_async_context(Producer(client=client))

@@ -219,12 +219,15 @@ async def test_a_refused_certificate_of_the_client_is_explained_and_no_byte_arri
     terminator.context.verify_mode = ssl.CERT_REQUIRED
     signer = trustme.CA() if wrong == "foreign" else authority
     trusted = authority.cert_pem.bytes().decode()
-    leaf = signer.issue_cert("alice", **(past() if wrong == "expired" else {}))
-    own = {
+    validity: dict[str, Any] = past() if wrong == "expired" else {}
+    leaf = signer.issue_cert("alice", **validity)
+    own: dict[str, Any] = {
         "certdata": leaf.cert_chain_pems[0].bytes().decode(),
         "keydata": leaf.private_key_pem.bytes().decode(),
     }
-    security = Tls(cadata=trusted, **({} if wrong == "no certificate" else own))
+    if wrong == "no certificate":
+        own = {}
+    security = Tls(cadata=trusted, **own)
     servers = terminator.cluster.bootstrap_servers
     client = Client(bootstrap_servers=servers, security=security, connector=terminator)
     with pytest.raises(TlsError, match=text):

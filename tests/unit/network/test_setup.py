@@ -351,6 +351,18 @@ class Names:
         return [(address, port) for address in found]  # type: ignore[attr-defined]
 
 
+async def test_a_final_dot_is_not_part_of_the_name_in_the_certificate(
+    settings: Settings, server_tls: ssl.SSLContext, client_tls: ssl.SSLContext
+) -> None:
+    async with ScriptedBroker() as broker:
+        await broker.stop()
+        await broker.start(server_tls)
+        names = Names(lambda: ["127.0.0.1"], settings())
+        secure = settings(connector=names, tls=contexts(client_tls))
+        connection = await reach(broker, secure, host="localhost.")
+        connection.close()
+
+
 @pytest.mark.fault(16)
 @pytest.mark.parametrize(
     ("found", "text"),
