@@ -50,11 +50,11 @@ def _private(path: str, flags: int) -> int:
 
 
 class AlertingObject(ssl.SSLObject):
-    """The TLS state of a connection of a broker, which tells the client why its handshake failed.
+    """The TLS state of a connection of a broker, which tells a client why it is refused.
 
     If a handshake fails, asyncio closes the connection without sending OpenSSL's alert. It does
-    send it if the handshake seems to continue. The next data, or the end of the connection, ends
-    it.
+    send it if the handshake seems to continue. If the client's certificate is refused, there is an
+    alert, so the next data, or the end of the connection, ends the handshake.
     """
 
     _failure: ssl.SSLError | None = None
@@ -67,6 +67,9 @@ class AlertingObject(ssl.SSLObject):
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
             raise
         except ssl.SSLError as error:
+            missing = error.reason == "PEER_DID_NOT_RETURN_A_CERTIFICATE"
+            if not (missing or isinstance(error, ssl.SSLCertVerificationError)):
+                raise
             self._failure = error
             raise ssl.SSLWantReadError(ssl.SSL_ERROR_WANT_READ, "An alert is sent.") from error
 

@@ -101,9 +101,7 @@ async def by_sasl(cluster: EmbeddedCluster, files: Files, stack: AsyncExitStack)
     return await stack.enter_async_context(producer)
 
 
-async def by_a_shared_client(
-    cluster: EmbeddedCluster, files: Files, stack: AsyncExitStack
-) -> Any:
+async def by_a_shared_client(cluster: EmbeddedCluster, files: Files, stack: AsyncExitStack) -> Any:
     client = Client(security=files.tls, **servers(cluster))
     await stack.enter_async_context(client)
     return await stack.enter_async_context(Producer(client=client))
