@@ -141,6 +141,8 @@ class Server:
             self.chosen.append((state.cipher()[0], state.version()))
             try:
                 self.received += await reader.read(1)
+                # The client does not try this server again.
+                writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
             except ConnectionError:
                 pass  # The client has aborted the connection.
             finally:
@@ -159,7 +161,7 @@ class Server:
             bootstrap_servers=f"{host}:{self.port}",
             security_protocol="SSL",
             ssl_truststore_certificates=self.trust,
-            default_api_timeout_ms=1_000,
+            default_api_timeout_ms=20_000,
             **options,  # type: ignore[arg-type]
         )
         with pytest.raises(KafkaError) as caught:
