@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-import aiokclient.network.diagnosis as diagnosis
 from aiokclient.clock import Clock
 from aiokclient.config import ClientConfig
 from aiokclient.errors import (
@@ -27,11 +26,13 @@ from aiokclient.errors import (
 )
 from aiokclient.log import ClientLog
 from aiokclient.network.cluster_check import confirms, identifying_request
+from aiokclient.network.diagnosis import UnresolvedError
 from aiokclient.network.pool import ConnectionPool, Purpose
 from aiokclient.policy import Backoff, Retry, Scope, classify, refuses_login
 from aiokclient.protocol.wanted_topics import WantedTopicsRequest
 
 if TYPE_CHECKING:
+    from aiokclient.cluster.bootstrap_names import UnresolvedNames
     from aiokclient.cluster.brokers import Brokers
     from aiokclient.network.cluster_check import ClusterCheck
     from aiokclient.network.connection import BrokerConnection
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 __all__ = ["Bootstrap", "connect_first"]
 
 STAGGER_S = 1.0
+NO_NAME = "No name was resolved within bootstrap_resolve_timeout_ms:"
 NONE_CONNECTED = "None of the brokers could be reached at the address that it advertises."
 
 
@@ -51,16 +53,18 @@ class Bootstrap:
         config: ClientConfig,
         clock: Clock,
         pools: list[ConnectionPool],
+        unresolved: UnresolvedNames,
         cluster: ClusterCheck | None = None,
         *,
-        again: bool = False,
+        level: int = logging.WARNING,
     ) -> None:
-        """`again` says that the client has been connected before, so failures are not warned of."""
+        """`level` is that of the log lines about servers that do not respond."""
         self._config = config
         self._clock = clock
         self._pools = pools
         self._cluster = cluster
-        self._level = logging.INFO if again else logging.WARNING
+        self._unresolved = unresolved
+        self._level = level
         self._log = ClientLog.of("aiokclient", config)
         self._backoff = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
         self._outcomes: dict[str, KafkaError] = {}
@@ -71,8 +75,8 @@ class Bootstrap:
         self._moved = anyio.Event()
         self._deadline = 0.0
         self._resolve_s: float | None = None
-        self._unresolved: dict[str, str] | None = {}
-        """The servers whose names are not resolved, with the reason, until they are logged."""
+        self._overdue = False
+        """Whether a name was not resolved in time."""
 
     async def reach(self, deadline: float, resolve_s: float | None = None) -> MetadataResponse:
         """Return the metadata response of the first server that responds.
@@ -85,20 +89,23 @@ class Bootstrap:
         began = self._clock.monotonic()
         self._deadline, self._resolve_s = deadline, resolve_s
         limit: asyncio.TimerHandle | None = None
+        stagger_s = STAGGER_S
         with anyio.move_on_after(max(deadline - began, 0.0)) as scope:
             if resolve_s:
                 loop = asyncio.get_running_loop()
                 limit = loop.call_later(resolve_s, self._end_without_names, scope)
+                # The resolution of all names must begin in time.
+                stagger_s = min(stagger_s, resolve_s / 2 / len(self._pools))
             try:
                 async with anyio.create_task_group() as group:
                     for pool in self._pools:
                         group.start_soon(self._ask_until_answered, pool, group.cancel_scope)
-                        with anyio.move_on_after(STAGGER_S):
+                        with anyio.move_on_after(stagger_s):
                             await self._moved.wait()
             finally:
                 if limit is not None:
                     limit.cancel()
-        self._log_unresolved()
+        self._unresolved.tell()
         if self._answer is not None:
             return self._answer
         if len(self._hopeless) == len(self._pools) or self._refused():
@@ -106,10 +113,17 @@ class Bootstrap:
                 iter(self._hopeless.values())
             )
         attempts = [(pool.address, self._outcome(pool)) for pool in self._pools]
-        raise BootstrapError(_within(self._clock.monotonic() - began), attempts=attempts)
+        nameless = self._overdue and not self._any_resolved
+        lasted = NO_NAME if nameless else _within(self._clock.monotonic() - began)
+        raise BootstrapError(lasted, attempts=attempts)
+
+    @property
+    def _any_resolved(self) -> bool:
+        return any(pool.resolved for pool in self._pools)
 
     def _end_without_names(self, scope: anyio.CancelScope) -> None:
-        if not any(pool.resolved for pool in self._pools):
+        if not self._any_resolved:
+            self._overdue = True
             scope.cancel()
 
     def _refused(self) -> bool:
@@ -179,35 +193,30 @@ class Bootstrap:
         address = pool.address
         # The deadline cancels this task. An error at the same moment must not replace the timeout.
         again = classify(error, Scope.CONNECTION).again
-        unresolved = isinstance(error, diagnosis.UnresolvedError)
-        if unresolved and self._unresolved is not None:
-            self._unresolved.setdefault(address, error.message or str(error))
+        unresolved = isinstance(error, UnresolvedError)
+        if unresolved:
+            self._unresolved.add(address, error)
         elif address not in self._outcomes:
-            text = _named(address, (error.message or str(error)).rstrip("."))
-            left_s = retry.remaining_s
-            rest = f"It is tried again for {left_s:.1f} s." if again else "It is not tried again."
-            self._warn(f"Bootstrap server {text}. {rest}", address)
+            left = retry.remaining_s
+            rest = f"It is tried again for {left:.1f} s." if again else "It is not tried again."
+            self._log.log(
+                self._level,
+                "Bootstrap server %s. %s",
+                _named(address, (error.message or str(error)).rstrip(".")),
+                rest,
+                extra={"event": "bootstrap_failed", "address": address},
+            )
         self._outcomes[address] = error
         if len(self._outcomes) == len(self._pools):
-            self._log_unresolved()
+            self._unresolved.tell()
         self._moved.set()
         self._moved = anyio.Event()
         if not again:
             self._hopeless[address] = error
         elif unresolved and self._resolve_s == 0:
+            self._overdue = True
             return None
         return retry.pause_s() if again else None
-
-    def _log_unresolved(self) -> None:
-        """Log one line about all names that are not resolved, once their outcomes are known."""
-        names, self._unresolved = self._unresolved, None
-        if names:
-            texts = " ".join(dict.fromkeys(names.values()))
-            self._warn(f"Names of bootstrap servers are not resolved. {texts}", ", ".join(names))
-
-    def _warn(self, text: str, address: str) -> None:
-        extra = {"event": "bootstrap_failed", "address": address}
-        self._log.log(self._level, "%s", text, extra=extra)
 
 
 async def connect_first(

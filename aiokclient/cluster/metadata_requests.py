@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from aiokclient import threads
 from aiokclient.cluster.bootstrap import Bootstrap
-from aiokclient.cluster.bootstrap_names import servers_of
+from aiokclient.cluster.bootstrap_names import UnresolvedNames, servers_of
 from aiokclient.cluster.brokers import Brokers, patience_s
 from aiokclient.cluster.identity import ClusterIdentity
 from aiokclient.cluster.metadata import brokers_in
@@ -418,9 +418,12 @@ class MetadataRequests:
         config, now = self._config, self._clock.monotonic()
         setup_s = config.socket_connection_setup_timeout_ms / 1000
         retry = Retry(now if once else now + limit_s, self._backoff, self._clock)
-        servers = await servers_of(config, self._connector, min(setup_s, limit_s), retry)
+        level = logging.INFO if self._begun else logging.WARNING
+        names = UnresolvedNames(self._log, level)
+        lookup_s = min(setup_s, limit_s)
+        servers = await servers_of(config, self._connector, lookup_s, retry, names)
         pools = self._brokers().bootstrap(servers)
-        return Bootstrap(config, self._clock, pools, self.identity, again=self._begun)
+        return Bootstrap(config, self._clock, pools, names, self.identity, level=level)
 
     def _move(self, response: MetadataResponse) -> None:
         """Continue in another cluster, or fail."""

@@ -42,10 +42,11 @@ from aiokclient.network.connection import BrokerConnection
 from aiokclient.network.login import Sasl
 from aiokclient.network.probe import find_mismatch
 from aiokclient.network.race import AddressRace
+from aiokclient.network.resolution import resolve
 from aiokclient.network.sasl import Login
 from aiokclient.network.tls import TlsContexts, server_name
 from aiokclient.network.traffic import Traffic, size_of
-from aiokclient.network.transport import Address, Connector, TcpConnector
+from aiokclient.network.transport import Address, Connector
 from aiokclient.protocol.api import ApiKey, negotiate
 from aiokclient.protocol.framing import ClientPipeline
 from aiokclient.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -121,11 +122,11 @@ async def open_connection(
     name = written((host, port))
     if not 0 < port <= HIGHEST_PORT:
         raise diagnosis.unusable_address(node_id, name, "the port must be from 1 to 65535")
+    addresses = await resolve(settings.connector, host, port, timeout_s)
+    on_resolved()
     sasl = settings.sasl
     # A token provider may take long, so it is called before there is a connection that waits.
     login = None if sasl is None else await sasl.login(host, timeout_s)
-    addresses = await _resolve(host, port, settings, timeout_s)
-    on_resolved()
 
     async def connect(address: Address) -> BrokerConnection:
         connection = BrokerConnection(
@@ -221,27 +222,6 @@ async def _check_without_sasl(
         raise diagnosis.sasl_port(broker.address, (), tls=tls) from error
     if mechanisms:
         raise diagnosis.sasl_port(broker.address, mechanisms, tls=tls)
-
-
-async def _resolve(
-    host: str, port: int, settings: ConnectionSettings, timeout_s: float
-) -> list[Address]:
-    try:
-        async with asyncio.timeout(timeout_s):
-            addresses = await settings.connector.resolve(host, port)
-    except TimeoutError:
-        queued = isinstance(settings.connector, TcpConnector) and settings.connector.queued(host)
-        why = " because no thread was free for it" if queued else ""
-        raise diagnosis.ResolutionTimeoutError(
-            f"Resolving {written((host, port))} took over {timeout_s:.1f} s{why}."
-        ) from None
-    except (OSError, ValueError) as error:
-        text = getattr(error, "strerror", None) or str(error)
-        text = f"The name {host} cannot be resolved ({text})."
-        raise diagnosis.UnresolvedError(text) from error
-    if not addresses:
-        raise diagnosis.UnresolvedError(f"The name {host} has no address.")
-    return addresses
 
 
 async def _connect(

@@ -27,7 +27,7 @@ class Connector(Protocol):
     """An object that opens connections: over sockets, or in memory for the simulation."""
 
     async def resolve(self, host: str, port: int) -> list[Address]:
-        """Return all addresses of a host, in the order in which to try them.
+        """Return all addresses of a host. Families alternate when they are tried.
 
         Raises OSError if the name cannot be resolved. There is no deadline: the caller must set
         one.

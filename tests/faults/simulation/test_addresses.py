@@ -278,6 +278,7 @@ def test_start_raises_at_the_resolve_timeout_when_no_name_resolves(
         with pytest.raises(BootstrapError) as caught:
             await client.start()
         assert 4.9 <= world.now <= 5.1
+        assert "bootstrap_resolve_timeout_ms" in str(caught.value)
         assert {place for place, _ in caught.value.attempts} == {"one.test:9092", "two.test:9092"}
         await client.close()
 
@@ -297,6 +298,7 @@ def test_each_name_is_resolved_once_when_the_resolve_timeout_is_0(
         with pytest.raises(BootstrapError, match="The name one") as caught:
             await client.start()
         assert "The name two" in str(caught.value)
+        assert "bootstrap_resolve_timeout_ms" in str(caught.value)
         assert sorted(looked_up) == ["one.test", "two.test"]
         assert world.now < 0.1
         await client.close()
@@ -345,6 +347,20 @@ def test_resolve_timeout_does_not_end_a_start_when_one_name_is_resolved(timeout_
     simulate(scenario)
 
 
+def test_last_of_many_names_is_resolved_within_the_resolve_timeout() -> None:
+    """The client begins with one server per second, unless that is too slow."""
+
+    async def scenario(world: World) -> None:
+        names = [f"blocked{number}.test" for number in range(20)]
+        world.network.names |= dict.fromkeys(names, NameFault.BLOCK)
+        world.network.names["good.test"] = ["127.0.0.1"]
+        servers = [*(f"{name}:9092" for name in names), f"good.test:{port_of(world)}"]
+        async with world.client(bootstrap_servers=servers, bootstrap_resolve_timeout_ms=5_000):
+            assert world.now < 3
+
+    simulate(scenario)
+
+
 def test_resolve_timeout_does_not_end_a_start_that_does_not_wait() -> None:
     async def scenario(world: World) -> None:
         world.network.names["one.test"] = NameFault.FAIL
@@ -360,12 +376,17 @@ def test_resolve_timeout_does_not_end_a_start_that_does_not_wait() -> None:
     simulate(scenario)
 
 
-def test_one_log_line_names_what_does_not_resolve(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("lookup", ["use_all_dns_ips", CANONICAL])
+def test_one_log_line_names_what_does_not_resolve(
+    lookup: str, caplog: pytest.LogCaptureFixture
+) -> None:
     async def scenario(world: World) -> None:
         faults = {"one.test": NameFault.FAIL, "two.test": NameFault.EMPTY}
         world.network.names |= faults
         client = world.client(
-            bootstrap_servers="one.test:9092,two.test:9092", default_api_timeout_ms=5_000
+            bootstrap_servers="one.test:9092,two.test:9092",
+            default_api_timeout_ms=5_000,
+            client_dns_lookup=lookup,
         )
         with pytest.raises(BootstrapError):
             await client.start()

@@ -1,6 +1,7 @@
 """Tests of the bootstrap: which server is used, which servers never answer, and what is logged."""
 
 import asyncio
+import logging
 import socket
 from typing import Any
 
@@ -8,11 +9,12 @@ import pytest
 from scripted import ScriptedBroker, raw_server
 
 from aiokclient.clock import SystemClock
-from aiokclient.cluster.bootstrap_names import servers_of
+from aiokclient.cluster.bootstrap_names import UnresolvedNames, servers_of
 from aiokclient.cluster.client import ClusterClient
 from aiokclient.config import ClientConfig
 from aiokclient.config.security import Tls
 from aiokclient.errors import BootstrapError, ConfigError, ConnectionSetupError
+from aiokclient.log import ClientLog
 from aiokclient.network.transport import Address, TcpConnector
 from aiokclient.policy import Backoff, Retry
 from aiokclient.protocol.api import ApiKey
@@ -24,6 +26,13 @@ Quick = dict[str, Any]
 
 def client_of(*servers: str, quick: Quick, **options: Any) -> ClusterClient:
     return ClusterClient(ClientConfig(bootstrap_servers=list(servers), **quick, **options))
+
+
+async def canonical_servers(config: ClientConfig, connector: TcpConnector) -> list[Address]:
+    clock = SystemClock()
+    retry = Retry(clock.monotonic() + 5, Backoff(0.001, 0.001), clock)
+    unresolved = UnresolvedNames(ClientLog.of("aiokclient", config), logging.WARNING)
+    return await servers_of(config, connector, 5, retry, unresolved)
 
 
 async def test_bootstrap_succeeds_when_one_server_responds(
@@ -138,9 +147,7 @@ async def test_bootstrap_uses_canonical_names_on_request(
 ) -> None:
     lookup = "resolve_canonical_bootstrap_servers_only"
     client = client_of(f"127.0.0.1:{broker.port}", quick=quick, client_dns_lookup=lookup)
-    clock = SystemClock()
-    retry = Retry(clock.monotonic() + 5, Backoff(0.001, 0.001), clock)
-    servers = await servers_of(client.config, TcpConnector(), 5, retry)
+    servers = await canonical_servers(client.config, TcpConnector())
     name = socket.getnameinfo(("127.0.0.1", broker.port), 0)[0]
     assert servers == [(name, broker.port)]
     await client.start()
@@ -166,9 +173,7 @@ async def test_each_address_of_a_name_becomes_a_server_with_its_canonical_name(
     monkeypatch.setattr(socket, "getnameinfo", canonical)
     lookup = "resolve_canonical_bootstrap_servers_only"
     client = client_of("all.test:1", "gone.test:2", quick=quick, client_dns_lookup=lookup)
-    clock = SystemClock()
-    retry = Retry(clock.monotonic() + 5, Backoff(0.001, 0.001), clock)
-    servers = await servers_of(client.config, Names(), 5, retry)
+    servers = await canonical_servers(client.config, Names())
     assert servers == [("a.test", 1), ("b.test", 1), ("all.test", 1), ("gone.test", 2)]
 
 

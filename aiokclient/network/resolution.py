@@ -1,0 +1,38 @@
+"""The resolution of a name, with a deadline and with errors that name it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import aiokclient.network.diagnosis as diagnosis
+from aiokclient.config.kinds import written
+from aiokclient.network.transport import TcpConnector
+
+if TYPE_CHECKING:
+    from aiokclient.network.transport import Address, Connector
+
+__all__ = ["resolve"]
+
+
+async def resolve(connector: Connector, host: str, port: int, timeout_s: float) -> list[Address]:
+    """Return the addresses of a host, at least one.
+
+    Raises UnresolvedError if it has none, and ResolutionTimeoutError after `timeout_s` seconds.
+    """
+    try:
+        async with asyncio.timeout(timeout_s):
+            addresses = await connector.resolve(host, port)
+    except TimeoutError:
+        queued = isinstance(connector, TcpConnector) and connector.queued(host)
+        why = " because no thread was free for it" if queued else ""
+        raise diagnosis.ResolutionTimeoutError(
+            f"Resolving {written((host, port))} took over {timeout_s:.1f} s{why}."
+        ) from None
+    except (OSError, ValueError) as error:
+        text = getattr(error, "strerror", None) or str(error)
+        text = f"The name {host} cannot be resolved ({text})."
+        raise diagnosis.UnresolvedError(text) from error
+    if not addresses:
+        raise diagnosis.UnresolvedError(f"The name {host} has no address.")
+    return addresses
