@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 import aiokclient.network.diagnosis as diagnosis
-from aiokclient.errors import DisconnectedError
+from aiokclient.errors import ConnectionSetupError, DisconnectedError
+from aiokclient.network import race as races
 from aiokclient.network.connection import BrokerConnection
 from aiokclient.network.race import AddressRace, alternate
 from aiokclient.network.transport import Address
@@ -59,3 +62,81 @@ async def test_error_of_one_address_is_unchanged() -> None:
 async def test_wrong_broker_is_reported_even_if_other_addresses_fail_later() -> None:
     wrong, refused = diagnosis.wrong_broker(7, "kafka:1"), diagnosis.NotConnectedError("refused")
     assert type(await lost(wrong, refused)) is diagnosis.WrongBrokerError
+
+
+FIRST, SECOND, THIRD = ("::1", 1), ("10.0.0.1", 1), ("::2", 1)
+
+
+@pytest.fixture
+def immediate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Begin each attempt right after the previous one."""
+    monkeypatch.setattr(races, "STAGGER_S", 0)
+
+
+@pytest.mark.usefixtures("immediate")
+async def test_attempt_in_progress_wins_after_another_address_was_misconfigured() -> None:
+    misconfigured = asyncio.Event()
+
+    async def connect(address: Address) -> BrokerConnection:
+        if address == SECOND:
+            misconfigured.set()
+            raise ConnectionSetupError("a certificate that is not accepted")
+        await misconfigured.wait()
+        return BrokerConnection(1, "kafka", 1, client_id="test")
+
+    won = await AddressRace([FIRST, SECOND], connect).winner()
+    assert won is not None
+    assert won[0] == FIRST
+
+
+async def test_no_attempt_begins_after_an_address_was_misconfigured() -> None:
+    tried: list[Address] = []
+
+    async def connect(address: Address) -> BrokerConnection:
+        tried.append(address)
+        raise ConnectionSetupError("a certificate that is not accepted")
+
+    with pytest.raises(ConnectionSetupError):
+        await AddressRace([FIRST, SECOND], connect).winner()
+    assert tried == [FIRST]
+
+
+@pytest.mark.usefixtures("immediate")
+async def test_second_of_two_simultaneous_connections_is_closed() -> None:
+    connected = asyncio.Event()
+    made: list[BrokerConnection] = []
+
+    async def connect(address: Address) -> BrokerConnection:
+        if address == THIRD:
+            connected.set()
+            await asyncio.Event().wait()
+        await connected.wait()
+        made.append(BrokerConnection(1, "kafka", 1, client_id="test"))
+        return made[-1]
+
+    won = await AddressRace([FIRST, SECOND, THIRD], connect).winner()
+    assert won is not None
+    assert won[1] is made[0]
+    assert [connection.closed for connection in made] == [False, True]
+
+
+@pytest.mark.usefixtures("immediate")
+async def test_cancelled_race_cancels_all_attempts() -> None:
+    begun: list[Address] = []
+    ended: list[Address] = []
+
+    async def connect(address: Address) -> BrokerConnection:
+        begun.append(address)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(address)
+        raise AssertionError
+
+    racing = asyncio.create_task(AddressRace([FIRST, SECOND], connect).winner())
+    while len(begun) < 2:  # noqa: ASYNC110 - the attempts are the test's own
+        await asyncio.sleep(0)
+    racing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await racing
+    assert sorted(ended) == sorted(begun)
