@@ -24,6 +24,7 @@ PAGES = [
     ROOT / "README.md",
     ROOT / "CHANGELOG.md",
     ROOT / "CONTRIBUTING.md",
+    ROOT / "SECURITY.md",
     ROOT / "tests" / "README.md",
     ROOT / "tests" / "faults.md",
     ROOT / "tests" / "regressions.md",

@@ -7,13 +7,16 @@ Therefore no function that can raise an error has the text of a secret in a loca
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from hmac import compare_digest
 from typing import Any, Final, Self
 
 __all__ = ["HIDDEN", "Secret", "hide_secrets"]
 
 HIDDEN: Final = "***"
+
+_BARE: Final = (str, bytes, bytearray, Mapping, list, tuple)
+"""Types of values that have no repr of their own which hides a secret."""
 
 
 class Secret:
@@ -41,6 +44,11 @@ class Secret:
     def is_unicode(self) -> bool:
         """Whether the text has no half of a surrogate pair, which UTF-8 cannot express."""
         return not any("\ud800" <= character <= "\udfff" for character in self.reveal())
+
+    @property
+    def type_name(self) -> str:
+        """The name of the type of the value, for errors about values that are not a str."""
+        return type(self._value).__name__
 
     def reveal(self) -> str:
         """Return the text. The caller must not keep it in a variable."""
@@ -87,18 +95,21 @@ class Secret:
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         return self
 
-    def __reduce_ex__(self, protocol: Any) -> Any:
+    def __getstate__(self) -> Any:
         raise TypeError("A secret cannot be pickled. Create the object where it is used.")
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return self.__getstate__()
 
 
 def hide_secrets(options: Any, secret: Collection[str], public: Collection[str]) -> None:
     """Replace the values of secret options by `Secret` objects, in place.
 
-    `secret` and `public` are the names of options. A text under any other name is also replaced,
-    because the name may be a misspelled one of a secret. This does not raise.
+    `secret` and `public` are the names of options. A text or a collection under any other name is
+    also replaced, because the name may be a misspelled one of a secret, or one of another client.
+    So is one as `security`, which may have a password. This does not raise.
     """
     for name in options:
-        if options[name] is None or name in public:
-            continue
-        if name in secret or isinstance(options[name], str | bytes):
-            options[name] = Secret(options[name])
+        unsure = name == "security" or name not in public
+        if name in secret or (unsure and isinstance(options[name], _BARE)):
+            options[name] = Secret.of(options[name])

@@ -147,9 +147,9 @@ class Consumer(Lifecycle, Generic[K, V]):
         `source` is a mapping of the names to strings, or the file's path. See
         `Lifecycle.from_properties`.
         """
+        listener = options.pop("listener", None)
         hidden = cls.config_type.hide_properties(source, options)
         del source
-        listener = options.pop("listener", None)
         consumer = super().from_properties(cast(Any, hidden), **options)
         consumer._subscribe_all(topics, listener)
         return consumer

@@ -71,10 +71,10 @@ class GroupMember(MemberLifecycle):
         Raises ConfigError for an unknown name (the error suggests the most similar name) and for a
         value that is not allowed.
         """
-        hidden = GroupMemberConfig.hide_properties(source, options)
-        del source
         protocols = options.pop("protocols", ())
         client = options.pop("client", None)
+        hidden = GroupMemberConfig.hide_properties(source, options)
+        del source
         config = GroupMemberConfig.from_properties(hidden, **options)
         return cls(protocols=protocols, client=client, **config.given())
 

@@ -8,6 +8,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final
 
 from aiokclient.config.rules import settle
+from aiokclient.config.secret import Secret
 from aiokclient.config.security import Plaintext, Security, Tls
 from aiokclient.config.security.sasl import SaslGssapi, SaslOAuthBearer, SaslPlain, SaslScram
 from aiokclient.config.security.tls_limits import TlsLimits
@@ -52,8 +53,9 @@ def fold_security(config: Any) -> None:
     if isinstance(security, ssl.SSLContext):
         security = Tls(context=security)
     if not isinstance(security, Security):
+        given = security.type_name if isinstance(security, Secret) else type(security).__name__
         raise ConfigError(
-            f"security: a {type(security).__name__} is not allowed. It must be Plaintext(), "
+            f"security: a {given} is not allowed. It must be Plaintext(), "
             "Tls(...), an ssl.SSLContext, SaslPlain(...), SaslScram(...), SaslOAuthBearer(...), or "
             "SaslGssapi(...). For a text such as 'SSL' use security_protocol."
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Self, TypeAlias
 
 __all__ = ["ScramKeyCache", "ScramKeys"]
 
@@ -35,8 +35,14 @@ class ScramKeys:
         """Return the broker's signature for the messages of an authentication."""
         return hmac.digest(self._server, messages, self._hash)
 
-    def __reduce_ex__(self, protocol: Any) -> Any:
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self
+
+    def __getstate__(self) -> Any:
         raise TypeError("The keys of SCRAM cannot be pickled.")
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return self.__getstate__()
 
 
 class ScramKeyCache:

@@ -188,14 +188,13 @@ class TokenSource:
             ) from error
         return self._checked(call.result())
 
-    async def _call(self) -> Any:
-        return await self._provider()
+    async def _call(self) -> OAuthToken | str:
+        """Return the provider's token, or the name of the type of what it has returned instead."""
+        return _token_or_type(await self._provider())
 
-    def _checked(self, token: Any) -> OAuthToken:
-        if not isinstance(token, OAuthToken):
-            raise TokenProviderError(
-                f"The token provider returned a {type(token).__name__}, not an OAuthToken."
-            )
+    def _checked(self, token: OAuthToken | str) -> OAuthToken:
+        if isinstance(token, str):
+            raise TokenProviderError(f"The token provider returned a {token}, not an OAuthToken.")
         if self._life_s(token) <= 0:
             raise TokenProviderError("The token provider returned a token that has expired.")
         return token
@@ -228,6 +227,14 @@ class TokenSource:
             if not waiter.done():
                 waiter.set_exception(error)
                 waiter.exception()  # Mark it as retrieved, in case that nothing waits any more.
+
+
+def _token_or_type(returned: object) -> OAuthToken | str:
+    """Return a token, or only the name of its type for anything else, which may be a bare token.
+
+    The result of a task appears in the task's repr. This does not raise.
+    """
+    return returned if isinstance(returned, OAuthToken) else type(returned).__name__
 
 
 def _retrieve(call: asyncio.Task[Any]) -> None:

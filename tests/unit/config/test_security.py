@@ -31,6 +31,7 @@ from aiokclient import (
     Tls,
 )
 from aiokclient.config import ClientConfig
+from aiokclient.config import secret as secret_module
 from aiokclient.config.secret import Secret
 from aiokclient.config.security.jaas import parse_jaas
 from aiokclient.errors import ConfigError
@@ -255,10 +256,25 @@ def test_a_secret_is_shown_nowhere() -> None:
     for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
         with pytest.raises(TypeError, match="cannot be pickled"):
             pickle.dumps(secret, protocol)
+    with pytest.raises(TypeError, match="cannot be pickled"):
+        secret.__getstate__()
     assert secret == Secret(SECRET)
     assert secret != Secret("other")
     assert secret != SECRET
     assert secret.scrub(f"no {SECRET}!") == "no ***!"
+
+
+def test_secrets_are_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared = []
+
+    def compare(one: bytes, other: bytes) -> bool:
+        compared.append((one, other))
+        return one == other
+
+    monkeypatch.setattr(secret_module, "compare_digest", compare)
+    assert SaslPlain("alice", SECRET) != SaslPlain("alice", "other")
+    assert OAuthToken(SECRET, 1) == OAuthToken(SECRET, 1)
+    assert compared == [(SECRET.encode(), b"other"), (SECRET.encode(), SECRET.encode())]
 
 
 CLIENTS = [Client, Producer, Consumer, Admin]

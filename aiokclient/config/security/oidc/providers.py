@@ -10,7 +10,7 @@ from typing import Any, Final, TypedDict, Unpack
 from urllib.parse import quote_plus, urlencode
 
 from aiokclient import threads
-from aiokclient.config.secret import Secret
+from aiokclient.config.secret import Secret, hide_secrets
 from aiokclient.config.security.oidc.assertion import Assertion, AssertionOptions
 from aiokclient.config.security.oidc.endpoint import Endpoint
 from aiokclient.config.security.oidc.files import read_secret
@@ -253,10 +253,8 @@ def _replaced(text: Secret) -> str:
 
 
 def _hide(options: OidcOptions) -> None:
-    passphrase = options.get("private_key_passphrase")
-    if passphrase is not None:
-        options["private_key_passphrase"] = Secret(passphrase)
-    del passphrase
+    """Hide the passphrase, and what has the name of no argument, in place. This does not raise."""
+    hide_secrets(options, ("private_key_passphrase",), OidcOptions.__annotations__)
 
 
 def _has_assertion(options: OidcOptions) -> bool:

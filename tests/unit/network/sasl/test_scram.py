@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import hmac
 import pickle
@@ -135,6 +136,9 @@ def test_kept_keys_are_bounded_and_hidden() -> None:
     assert keys is not None
     with pytest.raises(TypeError, match="cannot be pickled"):
         pickle.dumps(keys)
+    with pytest.raises(TypeError, match="cannot be pickled"):
+        keys.__getstate__()
+    assert copy.deepcopy(security) == security
 
 
 @pytest.mark.parametrize(
@@ -180,6 +184,21 @@ def test_a_bad_last_message_of_the_broker_is_refused(challenge: bytes, text: str
     run(client.step(FIRST))
     with pytest.raises(ChallengeError, match=text):
         client.step(challenge)
+
+
+def test_the_signature_is_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared = []
+
+    def compare(one: bytes, other: bytes) -> bool:
+        compared.append((one, other))
+        return True
+
+    client = scram()
+    client.step(b"")
+    run(client.step(FIRST))
+    monkeypatch.setattr(module.hmac, "compare_digest", compare)
+    assert client.step(b"v=" + b64encode(bytes(32))) is None
+    assert compared == [(bytes(32), b64decode(FINAL.removeprefix(b"v=")))]
 
 
 def test_a_broker_that_skips_its_signature_is_refused() -> None:

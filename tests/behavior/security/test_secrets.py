@@ -1,0 +1,128 @@
+"""`make secrets`: no secret is shown anywhere, and a leak in any channel would be found.
+
+The tour (`tests/harness/secret_tour.py`) uses known passwords, tokens, keys, and JAAS texts, and
+collects all that the library shows. `AIOKCLIENT_LEAK=channel` leaks one on purpose.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from base64 import b64encode, urlsafe_b64encode
+from pathlib import Path
+
+import pytest
+import secret_endpoints
+import secret_options
+import secret_visits
+from secret_collector import CHANNELS
+from secret_endpoints import ENDPOINTS
+from secret_leaks import LEAKS, MET_BY, chosen, leaking
+from secret_options import OPTIONS
+from secret_search import SecretSearch
+from secret_tour import SECRETS, Tour
+from secret_visits import LOGINS, visit_plain
+
+ROOT = Path(__file__).resolve().parents[3]
+EXAMPLE = "Ab1-one/secr\"et+in\\äny~form?&'<9"
+LOGGERS = {"aiokclient", "aiokclient.wire", "aiokclient.consumer", "aiokclient.group", "asyncio"}
+PARTS = (secret_visits, secret_options, secret_endpoints)
+EMPTY = {"files", "output"}
+"""Channels in which nothing is expected at all."""
+
+
+@pytest.fixture(scope="module")
+def tour() -> Tour:
+    tour = Tour()
+    with leaking(chosen()):
+        tour.run((*LOGINS, *OPTIONS, *ENDPOINTS))
+    return tour
+
+
+@pytest.mark.parametrize("channel", CHANNELS)
+def test_a_channel_shows_no_secret(tour: Tour, channel: str) -> None:
+    shown = tour.collector.collected.channels[channel] - {b""}
+    assert shown or channel in EMPTY, "nothing was collected"
+    assert tour.leaks(channel) == []
+
+
+def test_the_tour_visits_everything(tour: Tour) -> None:
+    defined = [name for part in PARTS for name in dir(part)]
+    assert set(tour.visited) == {name for name in defined if name.startswith("visit_")}
+    assert tour.collector.seen >= LOGGERS
+    for name in ("Authenticated", "TokenRefreshed", "TlsError", "TokenProviderError"):
+        assert name in tour.collector.seen
+    # The keys and proofs of SCRAM, tokens, and keys were searched for, too.
+    assert tour.search.names >= {
+        *SECRETS,
+        "SCRAM client key",
+        "SCRAM proof",
+        "SCRAM salted password",
+        "assertion",
+        "delegation token",
+        "password in PLAIN",
+        "private key",
+        "token",
+    }
+
+
+@pytest.mark.skipif(chosen() is not None, reason="another leak is in effect")
+@pytest.mark.parametrize("channel", CHANNELS)
+def test_a_leak_in_a_channel_is_found(channel: str) -> None:
+    tour = Tour()
+    with leaking(channel):
+        tour.run([MET_BY.get(channel, visit_plain)])
+    assert tour.leaks(channel) != []
+
+
+def test_every_channel_has_a_leak() -> None:
+    assert set(LEAKS) == set(CHANNELS)
+
+
+@pytest.mark.skipif(chosen() is not None, reason="another leak is in effect")
+def test_the_switch_makes_the_search_fail() -> None:
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [*command, f"{Path(__file__).relative_to(ROOT)}::test_a_channel_shows_no_secret[log]"],
+        cwd=ROOT,
+        env={**os.environ, "AIOKCLIENT_LEAK": "log"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "FAILED" in done.stdout, "the tour itself has failed"
+    assert "1 failed" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        EXAMPLE.encode(),
+        repr(EXAMPLE).encode(),
+        repr([repr(EXAMPLE)]).encode(),
+        repr(EXAMPLE.encode()).encode(),
+        ascii(EXAMPLE).encode(),
+        EXAMPLE.encode("utf-16"),
+        EXAMPLE.encode().hex().encode(),
+        b64encode(b"user:" + EXAMPLE.encode()),
+        b64encode(b"\0alice\0" + EXAMPLE.encode()),
+        urlsafe_b64encode(b"?" + EXAMPLE.encode()),
+        b"password=Ab1-one%2fsecr%22et%2Bin%5C%C3%A4ny~form",
+        b'{"password": "Ab1-one/secr\\"et+in\\\\\\u00e4ny"}',
+        EXAMPLE[:15].encode(),
+        b"..." + EXAMPLE[-13:].encode(),
+        repr(list(EXAMPLE.encode())).encode(),
+    ],
+)
+def test_the_search_finds_each_form_of_a_secret(shown: bytes) -> None:
+    search = SecretSearch()
+    search.add("example", EXAMPLE)
+    assert list(search.leaks(b"before " + shown + b" after")) != []
+
+
+def test_the_search_finds_no_secret_in_other_texts() -> None:
+    search = SecretSearch()
+    search.add("example", EXAMPLE)
+    assert list(search.leaks(b"SaslPlain(user='alice', tls=None) Ab1-one *** YWxpY2U=")) == []

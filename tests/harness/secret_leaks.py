@@ -1,0 +1,168 @@
+"""Leaks on purpose: each alters the library so that a secret reaches one channel.
+
+They show that the tour finds what leaks there. `AIOKCLIENT_LEAK=channel` makes one in
+`make secrets`, which fails then.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+from unittest.mock import patch
+
+from secret_options import visit_wrong_options
+from secret_tour import Visit
+from secret_visits import visit_tls
+
+from aiokclient import Client
+from aiokclient.config.secret import Secret
+from aiokclient.config.security import sasl, tls
+from aiokclient.event_hub import EventHub
+from aiokclient.network import authentication
+from aiokclient.network.login import Sasl
+from aiokclient.protocol.messages import SaslAuthenticateRequest
+
+__all__ = ["LEAKS", "MET_BY", "chosen", "leaking"]
+
+Leak = contextlib.AbstractContextManager[Any]
+
+
+def _revealed(value: Any) -> str:
+    return str(value._value)
+
+
+def _password(security: Any) -> str:
+    """Return the password of a `security` object, or an empty text if it has none."""
+    password = getattr(security, "password", None)
+    return "" if password is None else str(password.reveal())
+
+
+def _warn(show: Callable[[str], None]) -> Leak:
+    """Return a leak at the start of a client, which shows its password."""
+
+    def warn(self: Sasl, log: Any) -> None:
+        show(_password(self._credentials))
+
+    return patch.object(Sasl, "warn", warn)
+
+
+def _refuse(*args: Any) -> Any:
+    password = _password(args[-1].credentials)
+    error = REFUSAL(*args)
+    if error is not None and password:
+        raise error
+    return error
+
+
+def _emit(self: EventHub, kind: Any, **fields: Any) -> None:
+    if "mechanism" in fields:
+        fields["mechanism"] = "".join(LAST)
+    EMIT(self, kind, **fields)
+
+
+def _check(owner: str, user: Any, password: Secret) -> None:
+    LAST[:] = [password.reveal()]
+    CHECK(owner, user, password)
+
+
+def _reduce(self: Secret, protocol: Any) -> Any:
+    return Secret, (self._value,)
+
+
+def _with_password(name: str) -> Callable[[Any], Any]:
+    """Return a method that adds the password to the result of the original one."""
+    original = getattr(Client, name)
+
+    def method(self: Any) -> Any:
+        result = original(self)
+        password = _password(self._config.security)
+        if isinstance(result, dict):
+            result[password] = 1
+        else:
+            object.__setattr__(result, "reasons", (password,))
+        return result
+
+    return method
+
+
+def _start(self: Any, *args: Any, **options: Any) -> Any:
+    self._login = _password(self._config.security)
+    return START(self, *args, **options)
+
+
+def _html(self: Any) -> str:
+    return f"<b>{_password(self._config.security)}</b>"
+
+
+@contextlib.contextmanager
+def _kept(content: Secret) -> Iterator[str]:
+    """Write a secret to a file, and do not delete it."""
+    descriptor, path = tempfile.mkstemp(suffix=".pem")
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content.encode())
+    yield path
+
+
+def _named(self: Any, *args: Any, **options: Any) -> None:
+    INIT(self, *args, **options)
+    object.__setattr__(self._config, "client_id", _password(self._config.security) or "tour")
+
+
+@contextlib.contextmanager
+def _both(one: Leak, other: Leak) -> Iterator[None]:
+    with one, other:
+        yield
+
+
+LAST: list[str] = []
+REFUSAL = authentication._refusal
+EMIT = EventHub.emit
+CHECK = sasl._check_credentials
+START, INIT = Client.start, Client.__init__
+
+LEAKS: dict[str, Callable[[], Leak]] = {
+    "error": lambda: patch.object(Sasl, "scrub", lambda self, text, login: text),
+    "events": lambda: _both(
+        patch.object(EventHub, "emit", _emit), patch.object(sasl, "_check_credentials", _check)
+    ),
+    "fields": lambda: patch.object(Client, "start", _start),
+    "files": lambda: patch.object(tls, "_file", _kept),
+    "health": lambda: patch.object(Client, "health", _with_password("health")),
+    "locals": lambda: patch.object(authentication, "_refusal", _refuse),
+    "log": lambda: _warn(logging.getLogger("aiokclient").debug),
+    "metrics": lambda: patch.object(Client, "metrics", _with_password("metrics")),
+    "notebook": lambda: patch.object(Client, "_repr_html_", _html, create=True),
+    "output": lambda: _warn(lambda text: print(text)),  # noqa: T201
+    "pickle": lambda: patch.object(Secret, "__reduce_ex__", _reduce),
+    "repr": lambda: patch.object(Secret, "__repr__", _revealed),
+    "requests": lambda: patch.object(
+        SaslAuthenticateRequest, "__repr__", lambda self: repr(self.auth_bytes)
+    ),
+    "warnings": lambda: _warn(lambda text: warnings.warn(text, stacklevel=2)),
+    "wire": lambda: patch.object(Client, "__init__", _named),
+}
+"""For each channel, a leak."""
+
+MET_BY: dict[str, Visit] = {
+    "files": visit_tls,
+    "pickle": visit_wrong_options,
+    "repr": visit_wrong_options,
+}
+"""The visit that meets the leak of a channel, if it is not `visit_plain`."""
+
+
+@contextlib.contextmanager
+def leaking(channel: str | None) -> Iterator[None]:
+    """Leak secrets in a channel while this is entered. None leaks nothing."""
+    with LEAKS[channel]() if channel else contextlib.nullcontext():
+        yield
+
+
+def chosen() -> str | None:
+    """Return the channel that the environment variable AIOKCLIENT_LEAK names, or None."""
+    return os.environ.get("AIOKCLIENT_LEAK") or None
