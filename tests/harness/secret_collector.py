@@ -52,8 +52,9 @@ OWN_FILES = (
     "secret_tour.py",
     "secret_visits.py",
     "test_secrets.py",
+    "token_server.py",
 )
-"""The files of the tour, whose frames have the secrets."""
+"""The files of the tests, whose frames have the secrets."""
 
 
 class Collector:
