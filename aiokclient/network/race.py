@@ -14,6 +14,7 @@ it would without one: no attempt begins after it, and it is raised unless one in
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from itertools import chain, zip_longest
 
@@ -61,7 +62,8 @@ class AddressRace:
         self._connect = connect
         self._won: tuple[Address, BrokerConnection] | None = None
         self._fatal: Exception | None = None
-        self._failed = anyio.Event()
+        self._ended: asyncio.Future[None] | None = None
+        """A future that is done when an attempt has ended."""
 
     async def winner(self) -> tuple[Address, BrokerConnection] | None:
         """Return the first address that is connected, with its connection.
@@ -106,10 +108,10 @@ class AddressRace:
     async def _race(self, addresses: list[Address]) -> None:
         async with anyio.create_task_group() as group:
             for address in addresses:
-                self._failed = anyio.Event()
+                self._ended = asyncio.get_running_loop().create_future()
                 group.start_soon(self._attempt, address, group.cancel_scope)
-                with anyio.move_on_after(STAGGER_S):
-                    await self._failed.wait()
+                # A timeout that cancels this task might conceal a cancellation at the same moment.
+                await asyncio.wait([self._ended], timeout=STAGGER_S)
                 if self._won is not None or self._fatal is not None:
                     break
 
@@ -129,7 +131,8 @@ class AddressRace:
             self._won = address, connection
             if others is not None:
                 others.cancel()
-        self._failed.set()
+        if self._ended is not None and not self._ended.done():
+            self._ended.set_result(None)
 
 
 def _outcome(error: DisconnectedError, name: str, host: str) -> str:
