@@ -72,7 +72,8 @@ class Bootstrap:
         self._answer: MetadataResponse | None = None
         self.answered = ""
         """The address of the server that responded."""
-        self._moved = anyio.Event()
+        self._moved: asyncio.Future[None]
+        """A future that is done when a server has failed."""
         self._deadline = 0.0
         self._resolve_s: float | None = None
         self._overdue = False
@@ -88,6 +89,7 @@ class Bootstrap:
         """
         began = self._clock.monotonic()
         self._deadline, self._resolve_s = deadline, resolve_s
+        self._moved = asyncio.get_running_loop().create_future()
         limit: asyncio.TimerHandle | None = None
         stagger_s = STAGGER_S
         with anyio.move_on_after(max(deadline - began, 0.0)) as scope:
@@ -100,8 +102,8 @@ class Bootstrap:
                 async with anyio.create_task_group() as group:
                     for pool in self._pools:
                         group.start_soon(self._ask_until_answered, pool, group.cancel_scope)
-                        with anyio.move_on_after(stagger_s):
-                            await self._moved.wait()
+                        # A timeout that cancels this task might conceal another cancellation.
+                        await asyncio.wait([self._moved], timeout=stagger_s)
             finally:
                 if limit is not None:
                     limit.cancel()
@@ -136,7 +138,9 @@ class Bootstrap:
 
     def _outcome(self, pool: ConnectionPool) -> str:
         error = self._outcomes.get(pool.address)
-        return "no answer yet" if error is None else (error.message or str(error)).rstrip(".")
+        if error is not None:
+            return (error.message or str(error)).rstrip(".")
+        return "no answer yet" if pool.resolved else self._unresolved.pending(pool.host)
 
     async def _ask_until_answered(
         self, pool: ConnectionPool, everything: anyio.CancelScope
@@ -209,8 +213,8 @@ class Bootstrap:
         self._outcomes[address] = error
         if len(self._outcomes) == len(self._pools):
             self._unresolved.tell()
-        self._moved.set()
-        self._moved = anyio.Event()
+        self._moved.set_result(None)
+        self._moved = asyncio.get_running_loop().create_future()
         if not again:
             self._hopeless[address] = error
         elif unresolved and self._resolve_s == 0:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from aiokclient import threads
 from aiokclient.config.kinds import written
 from aiokclient.network.diagnosis import UnresolvedError
-from aiokclient.network.resolution import resolve
+from aiokclient.network.resolution import delayed_by, resolve
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,15 +28,20 @@ Server = tuple[str, int]
 class UnresolvedNames:
     """The names that are not resolved during one bootstrap, for one line of the log."""
 
-    def __init__(self, log: ClientLog, level: int) -> None:
+    def __init__(self, log: ClientLog, level: int, connector: Connector) -> None:
         self._log = log
         self._level = level
+        self._connector = connector
         self._texts: dict[str, str] = {}
         self._told = False
 
     def add(self, address: str, error: KafkaError) -> None:
         """Add the address of a bootstrap server, with the error of the resolution."""
         self._texts.setdefault(address, error.message or str(error))
+
+    def pending(self, host: str) -> str:
+        """Return the outcome for a name whose resolution has not ended."""
+        return f"its name was not resolved yet{delayed_by(self._connector, host)}"
 
     def tell(self) -> None:
         """Log the names, unless there are none or they have been logged."""

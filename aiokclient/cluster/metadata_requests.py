@@ -419,7 +419,7 @@ class MetadataRequests:
         setup_s = config.socket_connection_setup_timeout_ms / 1000
         retry = Retry(now if once else now + limit_s, self._backoff, self._clock)
         level = logging.INFO if self._begun else logging.WARNING
-        names = UnresolvedNames(self._log, level)
+        names = UnresolvedNames(self._log, level, self._connector)
         lookup_s = min(setup_s, limit_s)
         servers = await servers_of(config, self._connector, lookup_s, retry, names)
         pools = self._brokers().bootstrap(servers)

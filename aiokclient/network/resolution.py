@@ -12,7 +12,7 @@ from aiokclient.network.transport import TcpConnector
 if TYPE_CHECKING:
     from aiokclient.network.transport import Address, Connector
 
-__all__ = ["resolve"]
+__all__ = ["delayed_by", "resolve"]
 
 
 async def resolve(connector: Connector, host: str, port: int, timeout_s: float) -> list[Address]:
@@ -24,10 +24,9 @@ async def resolve(connector: Connector, host: str, port: int, timeout_s: float) 
         async with asyncio.timeout(timeout_s):
             addresses = await connector.resolve(host, port)
     except TimeoutError:
-        queued = isinstance(connector, TcpConnector) and connector.queued(host)
-        why = " because no thread was free for it" if queued else ""
         raise diagnosis.ResolutionTimeoutError(
-            f"Resolving {written((host, port))} took over {timeout_s:.1f} s{why}."
+            f"Resolving {written((host, port))} took over {timeout_s:.1f} s"
+            f"{delayed_by(connector, host)}."
         ) from None
     except (OSError, ValueError) as error:
         text = getattr(error, "strerror", None) or str(error)
@@ -36,3 +35,9 @@ async def resolve(connector: Connector, host: str, port: int, timeout_s: float) 
     if not addresses:
         raise diagnosis.UnresolvedError(f"The name {host} has no address.")
     return addresses
+
+
+def delayed_by(connector: Connector, host: str) -> str:
+    """Return the end of a sentence about a resolution that takes long. It may be empty."""
+    queued = isinstance(connector, TcpConnector) and connector.queued(host)
+    return " because no thread was free for it" if queued else ""

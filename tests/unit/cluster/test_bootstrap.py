@@ -31,7 +31,7 @@ def client_of(*servers: str, quick: Quick, **options: Any) -> ClusterClient:
 async def canonical_servers(config: ClientConfig, connector: TcpConnector) -> list[Address]:
     clock = SystemClock()
     retry = Retry(clock.monotonic() + 5, Backoff(0.001, 0.001), clock)
-    unresolved = UnresolvedNames(ClientLog.of("aiokclient", config), logging.WARNING)
+    unresolved = UnresolvedNames(ClientLog.of("aiokclient", config), logging.WARNING, connector)
     return await servers_of(config, connector, 5, retry, unresolved)
 
 

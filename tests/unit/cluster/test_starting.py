@@ -14,6 +14,7 @@ import pytest
 from world import World, simulate
 
 from aiokclient import Admin, Client, Consumer, Producer, TopicPartition, threads
+from aiokclient.config.security import Plaintext, Security, Tls
 from aiokclient.errors import BootstrapError, ConnectionSetupError, DisconnectedError
 from aiokclient.network.setup import ConnectionSettings, open_connection
 from aiokclient.network.transport import TcpConnector
@@ -264,12 +265,19 @@ async def test_start_succeeds_when_canonical_names_are_not_found() -> None:
             assert client.cluster.brokers.any_connected
 
 
-async def test_start_raises_by_its_deadline_when_no_thread_is_free() -> None:
+@pytest.mark.parametrize(
+    ("security", "text"), [(Plaintext(), "because no thread was free"), (Tls(), "No thread was free")]
+)
+async def test_start_raises_by_its_deadline_when_no_thread_is_free(
+    security: Security, text: str
+) -> None:
     over = threading.Event()
     waits = [threads.run_blocking(over.wait) for _ in range(threads.BLOCKING_THREADS)]
     try:
-        client = Client(bootstrap_servers="localhost:9092", default_api_timeout_ms=100)
-        with pytest.raises(BootstrapError, match="No thread was free"):
+        client = Client(
+            bootstrap_servers="localhost:9092", default_api_timeout_ms=100, security=security
+        )
+        with pytest.raises(BootstrapError, match=text):
             await client.start()
     finally:
         over.set()
