@@ -266,7 +266,8 @@ async def test_start_succeeds_when_canonical_names_are_not_found() -> None:
 
 
 @pytest.mark.parametrize(
-    ("security", "text"), [(Plaintext(), "because no thread was free"), (Tls(), "No thread was free")]
+    ("security", "text"),
+    [(Plaintext(), "because no thread was free"), (Tls(), "No thread was free")],
 )
 async def test_start_raises_by_its_deadline_when_no_thread_is_free(
     security: Security, text: str
