@@ -67,6 +67,9 @@ class ScramMechanism(IntEnum):
         return self.name.replace("_", "-")
 
 
+MECHANISMS: Final = (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class ScramCredentialInfo:
     """A credential of a user, as brokers describe it: without salt and keys."""
@@ -159,9 +162,9 @@ class ScramCredentialCalls:
     async def _describe(
         self, users: Iterable[str] | None, timeout: float | None
     ) -> dict[str, tuple[ScramCredentialInfo, ...] | KafkaError]:
-        request = DescribeUserScramCredentialsRequest(
-            users=None if users is None else [UserName(name=user) for user in users]
-        )
+        # A broker does not respond to a user without permission if the list is null.
+        names = [UserName(name=user) for user in users or ()]
+        request = DescribeUserScramCredentialsRequest(users=names)
         response = await self._requests.send(request, AnyBroker(), timeout)
         return {result.user: _described(result) for result in response.results}
 
@@ -174,32 +177,66 @@ class ScramCredentialCalls:
         """See `Admin.alter_user_scram_credentials`."""
         wanted = _by_user(alterations)
         self._requests.check()
-        clock, deadline = self._requests.cluster.clock, self._requests.deadline(timeout)
-        upsertions: dict[str, list[ScramCredentialUpsertion]] = {}
+        calls = _Alterations(self._requests, self._requests.deadline(timeout))
+        return await self._requests.each(wanted, calls.ask, timeout)
 
-        async def ask(
-            items: dict[str, list[UserScramCredentialAlteration]], remaining: float
-        ) -> Answers[str, None]:
-            await _add_salted(items, upsertions, remaining)
-            request = AlterUserScramCredentialsRequest(
-                deletions=[
-                    ScramCredentialDeletion(name=each.user, mechanism=each.mechanism)
-                    for changes in items.values()
-                    for each in changes
-                    if isinstance(each, UserScramCredentialDeletion)
-                ],
-                upsertions=[each for user in items for each in upsertions[user]],
-            )
-            left_s = max(deadline - clock.monotonic(), 0.0)
-            response = await self._requests.send(request, Controller(), left_s)
-            return {
-                result.user: failure(
-                    result.error_code, result.error_message, ALTER, f"user {result.user}"
-                )
-                for result in response.results
+
+class _Alterations:
+    """The alterations of one call, which may need several requests."""
+
+    def __init__(self, requests: AdminRequests, deadline: float) -> None:
+        self._requests = requests
+        self._deadline = deadline
+        self._salted: dict[str, list[ScramCredentialUpsertion]] = {}
+        self._done: set[tuple[str, ScramMechanism]] = set()
+
+    async def ask(
+        self, items: dict[str, list[UserScramCredentialAlteration]], remaining: float
+    ) -> Answers[str, None]:
+        """Alter the credentials of users, of one mechanism after the other.
+
+        Brokers refuse a request with two credentials of one user. An alteration that has succeeded
+        is not repeated.
+        """
+        await _add_salted(items, self._salted, remaining)
+        answers: dict[str, KafkaError | None] = {}
+        for mechanism in MECHANISMS:
+            left = {
+                user: [each for each in changes if each.mechanism is mechanism]
+                for user, changes in items.items()
+                if answers.get(user) is None and (user, mechanism) not in self._done
             }
+            left = {user: changes for user, changes in left.items() if changes}
+            if left:
+                for user in left:
+                    answers.pop(user, None)
+                answers |= await self._send(left, mechanism)
+        return answers
 
-        return await self._requests.each(wanted, ask, timeout)
+    async def _send(
+        self, items: dict[str, list[UserScramCredentialAlteration]], mechanism: ScramMechanism
+    ) -> dict[str, KafkaError | None]:
+        request = AlterUserScramCredentialsRequest(
+            deletions=[
+                ScramCredentialDeletion(name=user, mechanism=mechanism)
+                for user, changes in items.items()
+                for each in changes
+                if isinstance(each, UserScramCredentialDeletion)
+            ],
+            upsertions=[
+                each for user in items for each in self._salted[user] if each.mechanism == mechanism
+            ],
+        )
+        left_s = max(self._deadline - self._requests.cluster.clock.monotonic(), 0.0)
+        response = await self._requests.send(request, Controller(), left_s)
+        answers = {
+            result.user: failure(
+                result.error_code, result.error_message, ALTER, f"user {result.user}"
+            )
+            for result in response.results
+        }
+        self._done.update((user, mechanism) for user, error in answers.items() if error is None)
+        return answers
 
 
 async def _add_salted(
@@ -267,7 +304,7 @@ def _described(
 
 
 def _mechanism(given: Any) -> ScramMechanism:
-    for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
+    for mechanism in MECHANISMS:
         if given is mechanism or (isinstance(given, str) and given.upper() == mechanism.sasl_name):
             return mechanism
     kind = IllegalStateError if isinstance(given, str | ScramMechanism) else ArgumentTypeError

@@ -1,14 +1,12 @@
 """AlterUserScramCredentials 0: add, replace, and remove the SCRAM credentials of users.
 
-Each user has one result. A mechanism that is altered twice for a user is DUPLICATE_RESOURCE, an
-unknown one UNSUPPORTED_SASL_MECHANISM, a removed one that does not exist RESOURCE_NOT_FOUND, and an
-empty name or a number of iterations that is not from 4096 to 16384 UNACCEPTABLE_CREDENTIAL. A user
-with an error is not changed.
+Each user has one result. A user that is altered twice, even for two mechanisms, is
+DUPLICATE_RESOURCE, an unknown mechanism UNSUPPORTED_SASL_MECHANISM, a removed credential that does
+not exist RESOURCE_NOT_FOUND, and an empty name or a number of iterations that is not from 4096 to
+16384 UNACCEPTABLE_CREDENTIAL. A user with an error is not changed.
 """
 
 from __future__ import annotations
-
-from collections import Counter
 
 from aiokclient.protocol.messages import (
     AlterUserScramCredentialsRequest,
@@ -37,24 +35,27 @@ async def handle(call: Call) -> Answer:
     changes += request.deletions
     changes += request.upsertions
     denied = call.refused() or call.unauthorized_on_cluster()
-    times = Counter((each.name, each.mechanism) for each in changes)
-    results = {}
-    for name in dict.fromkeys(each.name for each in changes):
-        result = results[name] = AlterUserScramCredentialsResult(
-            user=name, error_code=denied, error_message=None
+    accepted: dict[str, ScramCredentialDeletion | ScramCredentialUpsertion] = {}
+    results: dict[str, AlterUserScramCredentialsResult] = {}
+    async for change in call.each(changes):
+        result = results.setdefault(
+            change.name,
+            AlterUserScramCredentialsResult(
+                user=change.name, error_code=denied, error_message=None
+            ),
         )
         try:
-            if not denied:
-                _check(call, name, request, times)
+            if not result.error_code:
+                _check(call, change, twice=accepted.pop(change.name, None) is not None)
+                accepted[change.name] = change
         except Refused as refused:
             result.error_code, result.error_message = refused.code, refused.message
     scram = call.cluster.security.scram
-    async for removed in call.each(request.deletions):
-        if not results[removed.name].error_code:
-            scram.remove(removed.name, _NAMES[removed.mechanism])
-    async for each in call.each(request.upsertions):
-        if not results[each.name].error_code:
-            mechanism = _NAMES[each.mechanism]
+    async for each in call.each(accepted.values()):
+        mechanism = _NAMES[each.mechanism]
+        if isinstance(each, ScramCredentialDeletion):
+            scram.remove(each.name, mechanism)
+        else:
             salted, salt = bytes(each.salted_password), bytes(each.salt)
             stored = credential_of_salted(mechanism, salted, salt, each.iterations)
             scram.put(each.name, mechanism, stored)
@@ -62,31 +63,24 @@ async def handle(call: Call) -> Answer:
 
 
 def _check(
-    call: Call,
-    name: str,
-    request: AlterUserScramCredentialsRequest,
-    times: Counter[tuple[str, int]],
+    call: Call, change: ScramCredentialDeletion | ScramCredentialUpsertion, *, twice: bool
 ) -> None:
-    """Raise Refused if the changes of a user are not valid."""
-    if any(count > 1 and key[0] == name for key, count in times.items()):
+    """Raise Refused if a change is not valid."""
+    if twice:
         raise Refused(
             Code.DUPLICATE_RESOURCE,
             "A user credential cannot be altered twice in the same request",
         )
-    if not name:
+    if not change.name:
         raise Refused(Code.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
-    for removed in request.deletions:
-        if removed.name == name:
-            _check_mechanism(removed.mechanism)
-            if call.cluster.security.scram.find(name, _NAMES[removed.mechanism]) is None:
-                raise Refused(
-                    Code.RESOURCE_NOT_FOUND,
-                    "Attempt to delete a user credential that does not exist",
-                )
-    for each in request.upsertions:
-        if each.name == name:
-            _check_mechanism(each.mechanism)
-            _check_iterations(each)
+    _check_mechanism(change.mechanism)
+    if isinstance(change, ScramCredentialUpsertion):
+        _check_iterations(change)
+    elif call.cluster.security.scram.find(change.name, _NAMES[change.mechanism]) is None:
+        raise Refused(
+            Code.RESOURCE_NOT_FOUND,
+            "Attempt to delete a user credential that does not exist",
+        )
 
 
 def _check_mechanism(number: int) -> None:
