@@ -1,5 +1,5 @@
 # Two commands do everything on a fresh machine: `make demo` and `make test`. `make help` lists all.
-.PHONY: help demo quick test test-all lint native docs kafka fuzz sim eos secrets bench clean
+.PHONY: help demo quick test test-all lint native docs kafka fuzz sim eos soak secrets bench clean
 .DEFAULT_GOAL := test
 
 PY := .venv/bin/python
@@ -64,6 +64,11 @@ sim: .venv/.test .venv/.native ## SEED=n replays one seed of the simulation, SEE
 eos: .venv/.test .venv/.native kafka ## exactly-once processing while brokers and processes are killed
 ## RUNS=n of each case, with the seeds from SEED on
 	AIOKCLIENT_EOS_SEED=$(SEED) AIOKCLIENT_EOS_RUNS=$(or $(RUNS),1) $(PY) -m pytest -q -s tests/faults/kafka/test_exactly_once.py
+
+soak: .venv/.test .venv/.native kafka ## MINUTES=10 of every kind of client and fault at once, on three brokers with TLS and SCRAM
+## SEED=n repeats the faults of a run; BREAK=A (B, ... L) breaks that promise on purpose, so that it fails
+	AIOKCLIENT_SOAK_MINUTES=$(or $(MINUTES),10) AIOKCLIENT_SOAK_SEED=$(SEED) AIOKCLIENT_SOAK_BREAK=$(BREAK) \
+	    $(PY) -m pytest -q -s tests/faults/kafka/test_soak.py
 
 secrets: .venv/.test .venv/.native ## use known passwords, tokens, and keys everywhere, and search all output for them
 ## LEAK=channel leaks one on purpose (log, repr, locals, ...), so that it fails

@@ -40,6 +40,7 @@ SLOW = tuple(
         "faults/simulation/test_reading_amid_changes.py",
         "faults/simulation/test_rewinds.py",
         "faults/simulation/test_seeds.py",
+        "faults/simulation/test_soak.py",
         "faults/simulation/test_transaction_calls_after_cancellation.py",
         "faults/simulation/test_transaction_cancellation.py",
         "faults/simulation/test_transaction_table.py::test_a_fault_gives",

@@ -1,0 +1,343 @@
+"""A whole run: start, the first minute, the rest, a quiet end, and the comparison."""
+
+import asyncio
+import gc
+import random
+import socket
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aiokclient import threads
+from aiokclient.events import Event
+
+from .books import Books
+from .entries import Entry, Logged, Trouble
+from .faults import Breaker, ClientConnector, Network
+from .measures import Usage, Watch, usage
+from .members import Members
+from .sabotage import Sabotage
+from .schedule import GROUPS, Fault, schedule
+from .site import Site
+from .workload import Workload
+
+MINUTE = 60.0
+WARM_UP_S = 5.0
+QUIET_S = 12.0
+"""Seconds at the end of the first minute, and of the last one, in which nothing fails."""
+RECOVERY_S = 60.0
+"""Seconds after the last fault within which everything is settled, and nothing extra is in use."""
+IDLE_MS = 4_000
+"""Connections without requests are closed after this time, so that their number is comparable."""
+MEMBERS = {"classic": 2, "kip848": 2, "transform": 1}
+LIMITS = {"attempts to connect": 60.0, "requests without records": 100.0}
+"""What one client may do in a second. After a loss, each of three brokers is tried five times in
+the first second, by its name in the metadata and as a bootstrap server."""
+WITH_RECORDS = ("Produce", "Fetch")
+EXPECTED = ("Authenticated again", "Rebootstrapped", "Rebalanced", "LeaderMoved", "Disconnected")
+"""What every run must have met. Otherwise it has not tested what it should."""
+
+
+@dataclass
+class Pace:
+    """How fast the workload is."""
+
+    record_s: float = 0.02
+    transaction_s: float = 0.15
+    observation_s: float = 1.0
+
+
+@dataclass
+class Settings:
+    """What is chosen for a run."""
+
+    minutes: float = 1.0
+    seed: int = 1
+    sabotage: str = ""
+
+    def faults(self) -> list[list[Fault]]:
+        """Return the faults of the first minute, and those of the rest."""
+        first = schedule(self.seed, WARM_UP_S, MINUTE - QUIET_S)
+        end = MINUTE * self.minutes
+        return [first, schedule(self.seed, MINUTE, end - QUIET_S) if self.minutes > 1 else []]
+
+
+def say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+class Soak:
+    """One run."""
+
+    def __init__(self, settings: Settings, site: Site) -> None:
+        self.settings, self.site = settings, site
+        self.books = Books(site.search())
+        self._sabotage = Sabotage(settings.sabotage.replace("H", ""), site.password)
+        self.watch = Watch(self.note)
+        self.network = Network()
+        self.workload = Workload(self._options, self.note, Pace(), random.Random(settings.seed))
+        self.members = Members(self.workload, self.note)
+        self.events: Counter[str] = Counter()
+        self._connectors: dict[str, ClientConnector] = {}
+        self._began = time.monotonic()
+
+    def note(self, entry: Entry) -> None:
+        for each in self._sabotage(entry):
+            self.books.note(each)
+
+    def say(self, text: str) -> None:
+        say(f"{time.monotonic() - self._began:6.1f} s  {text}")
+
+    def _options(self, number: int, name: str) -> dict[str, Any]:
+        connector = self._connectors[name] = self.network.connector(number)
+        return {
+            **self.site.options(),
+            "connector": connector,
+            "request_timeout_ms": 8_000,
+            "connections_max_idle_ms": IDLE_MS,
+            # Less than the idle time, so that the connections for metadata stay open.
+            "metadata_max_age_ms": 3_000,
+        }
+
+    async def run(self) -> None:
+        """Run everything, and raise BrokenInvariantError if a promise was broken."""
+        loop = asyncio.get_running_loop()
+        say(f"seed {self.settings.seed}: repeat the faults with `make soak SEED=...`")
+        async with self.site.running():
+            addresses = [
+                (host, int(port))
+                for host, _, port in (
+                    server.rpartition(":")
+                    for server in self.site.options()["bootstrap_servers"].split(",")
+                )
+            ]
+            await self.network.prepare(addresses)
+            await fill_thread_pools()
+            self._began = time.monotonic()
+            before = await resting_usage()
+            with self.watch.watching(loop):
+                await self._with_clients()
+                await self._check_left(before)
+            await self.network.close()
+        self._check_met()
+        self.books.check()
+
+    async def _with_clients(self) -> None:
+        self.workload.on_opened(self._listen)
+        async with self.workload.running():
+            for group in GROUPS:
+                for number in range(MEMBERS[group]):
+                    self.members.join(group, number)
+            await self.members.started()
+            gc.collect()
+            gc.freeze()
+            sampler = asyncio.get_running_loop().create_task(self._sample(), name="sampler")
+            try:
+                await self._disturbed(sampler)
+                await self._finish()
+            finally:
+                sampler.cancel()
+                await asyncio.wait([sampler])
+
+    async def _disturbed(self, sampler: asyncio.Task[None]) -> None:
+        """Go through the faults, and compare what is in use before and after."""
+        breaker = Breaker(self.site, self.network, self.members)
+        first, rest = self.settings.faults()
+        whole = self.settings.minutes > 1
+        if not whole:
+            baseline = await self._settled("after the warm-up")
+        await self._unless_broken(breaker.run(first, self.say), sampler)
+        if whole:
+            baseline = await self._settled("after the first minute")
+            await self._unless_broken(breaker.run(rest, self.say), sampler)
+        if self.settings.sabotage == "H":
+            self._leave_open()
+        await self._like(baseline, with_memory=whole)
+        counts = Counter(fault.kind for fault in breaker.done)
+        self.say(f"{len(breaker.done)} faults: {_listed(counts)}")
+
+    async def _unless_broken(self, work: Awaitable[None], sampler: asyncio.Task[None]) -> None:
+        """Await the work, but stop it as soon as the sampler has found a broken promise."""
+        task = asyncio.ensure_future(work)
+        await asyncio.wait([task, sampler], return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            task.cancel()
+            await asyncio.wait([task])
+            sampler.result()
+        await task
+
+    def _leave_open(self) -> None:
+        """Leave ten sockets open, so that the comparison must fail (H)."""
+        self._forgotten = [socket.socket() for _ in range(10)]
+
+    # -- quiet moments
+
+    async def _settled(self, when: str) -> Usage:
+        """Wait until nothing is in progress, and return what is in use then."""
+        await self._all_started()
+        last, same = await resting_usage(), 0
+        async with asyncio.timeout(RECOVERY_S):
+            while same < 2:
+                # Idle connections are closed in the meantime.
+                await asyncio.sleep(IDLE_MS / 1000)
+                now = await resting_usage()
+                self.say(f"   {now}")
+                same = same + 1 if now[:3] == last[:3] else 0
+                last = now
+        self.say(f"{when}: {last}")
+        return last
+
+    async def _all_started(self) -> None:
+        await self.site.in_sync()
+        await self.site.spread_leaders()
+        await self.members.started()
+
+    async def _like(self, baseline: Usage, *, with_memory: bool) -> None:
+        """Wait until no more is in use than before, within 5%. Otherwise, H and I are broken."""
+        await self._all_started()
+        deadline = time.monotonic() + RECOVERY_S
+        while True:
+            now = await resting_usage()
+            differences = now.differences(baseline, with_memory=with_memory)
+            if not differences or time.monotonic() > deadline:
+                break
+            await asyncio.sleep(1)
+        self.say(f"at the end: {now}")
+        for difference in differences:
+            self.note(Trouble("H", f"The usage has changed. {difference}"))
+
+    async def _finish(self) -> None:
+        """Stop sending, wait until everything is settled, and let all members leave."""
+        self.workload.sending = False
+        deadline = time.monotonic() + RECOVERY_S
+        while True:
+            if not self.books.open or time.monotonic() > deadline:
+                break
+            await asyncio.sleep(0.2)
+        self.books.finish()
+        self.workload.sample()
+        for name, client in self.workload.clients.items():
+            if client.state.name != "RUNNING":
+                reasons = client.health().reasons
+                self.note(Trouble("E", f"{name} is {client.state.name} at the end: {reasons}"))
+        await self.members.leave_all()
+
+    async def _check_left(self, before: Usage) -> None:
+        """Check that closed clients have left nothing open (H)."""
+        deadline = time.monotonic() + 10
+        while True:
+            now = await resting_usage()
+            more = any(new > old for new, old in zip(now[:3], before[:3], strict=True))
+            if not more or time.monotonic() > deadline:
+                break
+        if more:
+            names = [task.get_name() for task in asyncio.all_tasks()]
+            text = f"Open after all clients were closed: {now}; before: {before}; tasks: {names}"
+            self.note(Trouble("H", text))
+
+    def _check_met(self) -> None:
+        self.say(f"events: {_listed(self.events)}")
+        self.say(f"log: {_listed(self.watch.log_events)}")
+        self.say(f"busiest second: {_listed(self.watch.busiest)}")
+        if self.workload.counts:
+            self.say(_listed(self.workload.counts))
+        self.say(self.books.summary())
+        missing = [name for name in EXPECTED if not self.events[name]]
+        if missing and not self.books.broken:
+            text = f"This run has met none of these events: {', '.join(missing)}"
+            self.note(Trouble("E", text))
+
+    # -- beside the faults
+
+    def _listen(self, name: str, client: Any) -> None:
+        """Count the events of a client until it closes."""
+        events = client.events()
+
+        async def listen() -> None:
+            async for event in events:
+                self.events[_kind(event)] += 1
+                self.note(Logged(repr(event)))
+
+        self.workload.spawn(f"events of {name}", listen())
+
+    async def _sample(self) -> None:
+        """Look at everything once a second, until a promise is broken."""
+        before, then = self._counts(), time.monotonic()
+        while not self.books.broken:
+            await asyncio.sleep(1)
+            self.workload.sample()
+            counts, now = self._counts(), time.monotonic()
+            for (name, what), count in counts.items():
+                if (name, what) in before:
+                    rate = (count - before[name, what]) / (now - then)
+                    self.watch.rate(name, what, rate, LIMITS[what])
+            before, then = counts, now
+        self.books.check()
+
+    def _counts(self) -> dict[tuple[str, str], int]:
+        """Return how often each client has connected, and sent requests without records."""
+        counts = {}
+        for name, client in list(self.workload.clients.items()):
+            if client.state.name in ("RUNNING", "DEGRADED"):
+                attempts, requests = LIMITS
+                counts[name, requests] = sum(
+                    metric.value["count"]
+                    for metric in client.metric_values("client.request.seconds")
+                    if metric.labels["api"] not in WITH_RECORDS
+                )
+                if name in self._connectors:
+                    counts[name, attempts] = self._connectors[name].attempts
+        return counts
+
+
+def _kind(event: Event) -> str:
+    again = getattr(event, "again", False)
+    return f"{type(event).__name__} again" if again else type(event).__name__
+
+
+def _listed(counts: Any) -> str:
+    return ", ".join(f"{name} {count:.0f}" for name, count in sorted(counts.items()))
+
+
+async def resting_usage() -> Usage:
+    """Return the least usage of some moments, without what exists for an instant only."""
+    gc.collect()
+    found = []
+    for _ in range(20):
+        found.append(usage())
+        await asyncio.sleep(0.05)
+    return Usage(*map(min, zip(*found, strict=True)))
+
+
+async def fill_thread_pools() -> None:
+    """Start all threads of the library, which it otherwise starts when it first needs them."""
+    for run, count in ((threads.run_blocking, threads.BLOCKING_THREADS), (threads.run, 64)):
+        free = threading.Event()
+        waiting = [run(free.wait) for _ in range(count)]
+        await asyncio.sleep(0)
+        free.set()
+        await asyncio.gather(*waiting)
+
+
+@asynccontextmanager
+async def soaking(settings: Settings) -> AsyncIterator[Soak]:
+    with tempfile.TemporaryDirectory() as folder:
+        yield Soak(settings, Site(Path(folder)))
+
+
+async def soak(settings: Settings, failed: Callable[[Soak], None]) -> None:
+    """Run with these settings. Call `failed` before an error is raised."""
+    async with soaking(settings) as one:
+        try:
+            await one.run()
+        except BaseException:
+            failed(one)
+            raise

@@ -1,0 +1,95 @@
+"""Transactions that write one record to each partition of a topic (K), read with read_committed."""
+
+from collections.abc import Iterator
+
+from aiokclient import TopicPartition
+
+from .record_book import Breach, payload_of
+
+COMMITTED, ABORTED, UNKNOWN = "committed", "aborted", "unknown"
+
+
+class _Transaction:
+    """What is known of a transaction."""
+
+    def __init__(self) -> None:
+        self.outcome = ""
+        self.broken = False
+        self.seen: set[int] = set()
+        self.absent: set[int] = set()
+        """Partitions in which a later transaction of the producer was read."""
+
+
+class TransactionBook:
+    """The transactions of producers, each numbered from 0 without gaps."""
+
+    def __init__(self, topic: str, partitions: int, breach: Breach) -> None:
+        self.topic, self._partitions, self._breach = topic, partitions, breach
+        self._open: dict[tuple[int, int], _Transaction] = {}
+        self._last: dict[tuple[int, int], int] = {}
+        self.outcomes = {COMMITTED: 0, ABORTED: 0, UNKNOWN: 0}
+        self.read = 0
+
+    def sent(self, producer: int, sequence: int) -> None:
+        """Record that a transaction has begun; called for each of its records."""
+        self._open.setdefault((producer, sequence), _Transaction())
+
+    def ended(self, producer: int, sequence: int, outcome: str) -> None:
+        self.outcomes[outcome] += 1
+        found = self._open.setdefault((producer, sequence), _Transaction())
+        found.outcome = outcome
+        self._judge(producer, sequence, found)
+
+    def consume(self, tp: TopicPartition, offset: int, value: bytes) -> None:
+        """Record that a reader has received a record."""
+        self.read += 1
+        payload = payload_of(tp, offset, value, self._breach)
+        if payload is None:
+            return
+        producer, sequence, partition = payload.producer, payload.sequence, tp.partition
+        if sequence <= self._last.get((producer, partition), -1):
+            self._breach("K", f"{tp}@{offset}: transaction {sequence} is doubled or too late.")
+            return
+        self._last[producer, partition] = sequence
+        found = self._open.get((producer, sequence))
+        if found is None:
+            self._breach("C", f"{tp}@{offset}: transaction {sequence} was never begun.")
+        else:
+            found.seen.add(partition)
+            self._judge(producer, sequence, found)
+        for key, earlier in list(self._open.items()):
+            if key[0] == producer and key[1] < sequence and partition not in earlier.seen:
+                earlier.absent.add(partition)
+                self._judge(*key, earlier)
+
+    def _judge(self, producer: int, sequence: int, found: _Transaction) -> None:
+        name = f"{self.topic}: transaction {sequence} of producer {producer} ({found.outcome})"
+        problem = ""
+        if found.seen and found.absent:
+            problem = f"is in partitions {sorted(found.seen)}, and not in {sorted(found.absent)}."
+        elif found.seen and found.outcome == ABORTED:
+            problem = f"is visible in partitions {sorted(found.seen)}."
+        elif found.absent and found.outcome == COMMITTED:
+            problem = f"is missing in partitions {sorted(found.absent)}."
+        if problem and not found.broken:
+            found.broken = True
+            self._breach("K", f"{name} {problem}")
+        if len(found.seen) + len(found.absent) == self._partitions and found.outcome:
+            self._open.pop((producer, sequence), None)
+
+    @property
+    def open(self) -> int:
+        """The number of transactions that are not settled yet, except the last aborted ones."""
+        return sum(1 for _ in self.unfinished())
+
+    def unfinished(self) -> Iterator[str]:
+        """Yield what is not settled, at the end of a run."""
+        for (producer, sequence), found in self._open.items():
+            # Nothing follows the last transactions of a producer that would show their absence.
+            absent = not found.seen and found.outcome in (ABORTED, UNKNOWN)
+            whole = len(found.seen) == self._partitions and found.outcome
+            if not absent and not whole:
+                yield (
+                    f"{self.topic}: transaction {sequence} of producer {producer} "
+                    f"({found.outcome or 'open'}) is in partitions {sorted(found.seen)}"
+                )
