@@ -391,8 +391,9 @@ class Consumer(Lifecycle, Generic[K, V]):
 
         The end offsets are looked up when the iteration begins, which waits until the partitions of
         the subscription are known or the group has assigned partitions. Raises ApiTimeoutError if
-        that takes more than `default_api_timeout_ms`. In all other respects it is like the
-        iteration over the consumer.
+        that takes more than `default_api_timeout_ms`. The end offset of a partition is looked up
+        again if its position is no longer valid, for example because the topic was created again.
+        In all other respects it is like the iteration over the consumer.
         """
         return RecordIterator(self, self._running.reader, self._final_offsets)
 
@@ -693,8 +694,7 @@ class Consumer(Lifecycle, Generic[K, V]):
         `timeout` is the same as in `beginning_offsets`.
         """
         chosen = [state.tp for state in self._subscription.chosen(tps)]
-        ends = await self.end_offsets(chosen, timeout)
-        return {tp: max(ends[tp] - await self.position(tp, timeout), 0) for tp in chosen}
+        return await self._running.lookups.lag(chosen, self._seconds(timeout))
 
     async def _final_offsets(self) -> dict[TopicPartition, int]:
         """Wait until the partitions are known; return their end offsets."""

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from aiokclient.cluster.client import ClusterClient
 from aiokclient.cluster.listing import by_name
-from aiokclient.cluster.metadata import PartitionInfo, partitions_in
+from aiokclient.cluster.metadata import PartitionInfo, differ, partitions_in
 from aiokclient.cluster.targets import AnyBroker
 from aiokclient.cluster.updater import partitions_of
 from aiokclient.consumer.fetching.list_offsets import OffsetLookup
@@ -57,6 +57,17 @@ class Lookups:
     ) -> dict[TopicPartition, int]:
         """Return the offset after the last record of each partition."""
         return await self._find(tps, LATEST_TIMESTAMP, timeout)
+
+    async def lag(self, tps: Sequence[TopicPartition], timeout: float) -> dict[TopicPartition, int]:
+        """Return the number of offsets from the position to the end of each partition."""
+        clock = self._cluster.clock
+        until = clock.monotonic() + timeout
+        while True:
+            cluster_id = self._cluster.metadata.cluster_id
+            ends = await self.end_offsets(tps, max(until - clock.monotonic(), 0.0))
+            found = {tp: await self.position(tp, max(until - clock.monotonic(), 0.0)) for tp in tps}
+            if not differ(cluster_id, self._cluster.metadata.cluster_id):
+                return {tp: max(ends[tp] - position, 0) for tp, position in found.items()}
 
     async def _find(
         self, tps: Sequence[TopicPartition], timestamp: int, timeout: float

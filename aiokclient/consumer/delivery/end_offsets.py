@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
 import anyio
@@ -26,7 +26,8 @@ class EndOffsets:
     """The end offsets of one iteration. A partition at its end is held until the iteration ends.
 
     The iteration also ends when its iterator is garbage collected or another request is made. A
-    partition that is revoked and assigned again during the iteration keeps its end offset.
+    partition that is revoked and assigned again during the iteration keeps its end offset. If its
+    log is replaced by another one, as in another cluster, the end offset is looked up again.
 
     To hold a partition is expensive, because other objects then examine every partition, and so is
     `_look`. So if there are thousands of partitions, several are held together, and between changes
@@ -43,12 +44,35 @@ class EndOffsets:
         self._current = False
         self._cursor: weakref.ref[Any] | None = None
         self._lookup = anyio.CancelScope()
+        self._replacements = 0
+        """The number of times that logs were replaced."""
+        self._valid_after = 0
+        """The number of replacements before the end offsets were looked up."""
 
     async def find(self, ends: EndOffsetsLookup) -> Mapping[TopicPartition, int] | None:
-        """Return the end offsets that `ends` looks up, or None if `interrupt` is called before."""
-        with anyio.CancelScope() as self._lookup:
-            return await ends()
-        return None
+        """Return the end offsets that `ends` looks up, or None if `interrupt` is called before.
+
+        End offsets that are known already stay. If logs are replaced meanwhile, the lookup begins
+        again.
+        """
+        while True:
+            before, found = self._replacements, None
+            with anyio.CancelScope() as self._lookup:
+                found = await ends()
+            if found is None:
+                return None
+            if before == self._replacements:
+                return {**found, **self._ends}
+
+    def replaced(self, tps: Iterable[TopicPartition] | None) -> None:
+        """Discard the end offsets of these partitions, or of all, because their logs are others."""
+        gone = self._ends if tps is None else dict.fromkeys(tps)
+        self._ends = {tp: end for tp, end in self._ends.items() if tp not in gone}
+        self._replacements += 1
+
+    def outdated(self, cursor: Cursor | None) -> bool:
+        """Return whether end offsets of this iteration must be looked up again."""
+        return self._valid_after != self._replacements and self.belong_to(cursor)
 
     def interrupt(self) -> None:
         """End the lookup that is in progress, if there is one."""
@@ -63,6 +87,7 @@ class EndOffsets:
         """
         self._cursor = weakref.ref(cursor)
         self._ends, self._offsets = ends, {}
+        self._valid_after = self._replacements
         self._adopt()
         self._open = {state for state, end in self._offsets.items() if state.position < end}
         self._to_hold = [state for state in self._offsets if state not in self._open]

@@ -35,20 +35,21 @@ class RecordIterator(RecordCursor[ConsumerRecord[K, V]], Generic[K, V]):
     offsets that this function returns.
     """
 
-    __slots__ = ("_ends", "_owner", "_reader")
+    __slots__ = ("_ends", "_limited", "_owner", "_reader")
 
     def __init__(self, owner: object, reader: Reader, ends: EndOffsetsLookup | None = None) -> None:
         super().__init__(clock_of(asyncio.get_running_loop()))
         self._owner = owner
         self._reader = reader
         self._ends = ends
+        self._limited = ends is None
 
     @lets_go
     async def _advance(self) -> ConsumerRecord[K, V]:
-        if self._ends is not None:
+        if not self._limited and self._ends is not None:
             await self._reader.limit(self, self._ends)
-            self._ends = None
-        records = await self._reader.advance(self)
+            self._limited = True
+        records = await self._reader.advance(self, ends=self._ends)
         if records is None:
             raise StopAsyncIteration
         self.expose(records, self._reader.stretch())
@@ -62,6 +63,7 @@ class RecordBatches(Generic[K, V]):
         "__weakref__",
         "_by_partition",
         "_ends",
+        "_limited",
         "_max_bytes",
         "_max_records",
         "_max_wait",
@@ -86,15 +88,16 @@ class RecordBatches(Generic[K, V]):
         self._max_wait = max_wait
         self._by_partition = by_partition
         self._ends = ends
+        self._limited = ends is None
 
     def __aiter__(self) -> Self:
         return self
 
     @lets_go
     async def __anext__(self) -> Records[K, V]:
-        if self._ends is not None:
+        if not self._limited and self._ends is not None:
             await self._reader.limit(self, self._ends)
-            self._ends = None
+            self._limited = True
         records = await self._reader.read(
             self._max_records,
             math.inf,
@@ -102,6 +105,7 @@ class RecordBatches(Generic[K, V]):
             max_wait=self._max_wait,
             by_partition=self._by_partition,
             cursor=self,
+            ends=self._ends,
         )
         if not records:
             self._reader.leave(self)

@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from aiokclient.consumer.delivery.deserialize import RawRecord
@@ -34,6 +34,7 @@ from aiokclient.consumer.state.subscription import SubscriptionState
 from aiokclient.consumer.state.wakeup import Wakeup
 from aiokclient.errors import CorruptBatchError, DecompressionLimitError
 from aiokclient.metrics import Metrics
+from aiokclient.types import TopicPartition
 
 __all__ = ["YIELD_INTERVAL_S", "MAX_BYTES", "Reader"]
 
@@ -288,12 +289,14 @@ class Reader:
         max_wait: float = 0.0,
         by_partition: bool = False,
         cursor: Cursor | None = None,
+        ends: EndOffsetsLookup | None = None,
     ) -> Records[Any, Any]:
         """Return up to `max_records` records, `max_wait` seconds after the first one at the latest.
 
         `max_bytes` limits their size as fetched, except that a larger first record is returned
         alone. The list is empty if `timeout` seconds pass without a record, if the consumer is
-        stopped, and when an iteration has reached the end offsets. A cancellation loses no record.
+        stopped, and when an iteration has reached the end offsets, which `ends` looks up again if
+        necessary. A cancellation loses no record.
         """
         with self.read_lock.enter(cursor):
             self._ask()
@@ -302,6 +305,9 @@ class Reader:
             until: float | None = None
             await self.yield_to_loop()
             while not (self.stopped or self._at_end(cursor)):
+                if self._ends.outdated(cursor):
+                    await self._update_ends(cursor, ends)
+                    continue
                 count, more = self._gather(max_records, max_bytes, by_partition)
                 more = more and not self._to_the_end(cursor, by_partition)
                 now = self._time()
@@ -373,17 +379,24 @@ class Reader:
     # -- one by one
 
     async def advance(
-        self, cursor: Cursor, room: Callable[[], bool] | None = None
+        self,
+        cursor: Cursor,
+        room: Callable[[], bool] | None = None,
+        ends: EndOffsetsLookup | None = None,
     ) -> Iterator[RawRecord] | None:
         """Return an iterator over the next records for an iteration, or None at its end.
 
-        With `room`, which `tracked` uses, it waits until that function returns true.
+        With `room`, which `tracked` uses, it waits until that function returns true. `ends` looks
+        up the end offsets again if necessary.
         """
         with self.read_lock.enter(cursor):
             self._ask(tracking=room is not None)
             self._limit(cursor)
             await self.yield_to_loop()
             while not (self.stopped or self._at_end(cursor)):
+                if self._ends.outdated(cursor):
+                    await self._update_ends(cursor, ends)
+                    continue
                 chunk = self._front()
                 if chunk is not None and (room is None or room()):
                     self._exposed = chunk
@@ -472,13 +485,28 @@ class Reader:
         with self.read_lock.enter(cursor):
             self._ask()
             self._end_limits()
-            if self.stopped:
-                return
-            found = await self._ends.find(ends)
-            if found is None:
-                return
-            self._drop_chunks()
-            self._unpacker.limit(self._ends.begin(cursor, found))
+            if not self.stopped:
+                await self._find_ends(cursor, ends)
+
+    async def _find_ends(self, cursor: Cursor, ends: EndOffsetsLookup) -> None:
+        found = await self._ends.find(ends)
+        if found is None:
+            return
+        self._end_limits()
+        self._drop_chunks()
+        self._unpacker.limit(self._ends.begin(cursor, found))
+
+    async def _update_ends(self, cursor: Cursor | None, ends: EndOffsetsLookup | None) -> None:
+        """Look up end offsets again, because logs were replaced by others."""
+        assert cursor is not None
+        assert ends is not None
+        self._subscription.look()
+        self._raise_failures()
+        await self._find_ends(cursor, ends)
+
+    def logs_replaced(self, tps: Iterable[TopicPartition] | None) -> None:
+        """Look up end offsets of these partitions, or of all, again; see `Progress`."""
+        self._ends.replaced(tps)
 
     def _limit(self, cursor: Cursor | None) -> None:
         """Remove the end offsets of an earlier iteration, if another request follows it."""
@@ -492,7 +520,8 @@ class Reader:
         self._ends.clear()
 
     def _at_end(self, cursor: Cursor | None) -> bool:
-        return self._ends.belong_to(cursor) and self._ends.reached()
+        ends = self._ends
+        return ends.belong_to(cursor) and not ends.outdated(cursor) and ends.reached()
 
     def _to_the_end(self, cursor: Cursor | None, by_partition: bool) -> bool:
         """Return whether the chunks have all records that are left for the iteration.

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from aiokclient.cluster.client import ClusterClient
-from aiokclient.cluster.metadata import ClusterMetadata
+from aiokclient.cluster.metadata import ClusterMetadata, differ
 from aiokclient.cluster.per_item import ItemResults, ask_in_parallel, ask_within
 from aiokclient.config import ConsumerConfig
 from aiokclient.consumer.state.offset_reset import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
@@ -105,10 +105,21 @@ class OffsetLookup:
         *,
         to_high_watermark: bool = False,
     ) -> dict[TopicPartition, FoundOffset]:
-        """Repeat `by_time` until all offsets are found, within `timeout` seconds.
+        """Repeat `by_time` until all offsets are found in one cluster, within `timeout` seconds.
 
         Raises ApiTimeoutError, whose cause is the last error, and errors that are not retriable.
         """
+        clock = self._cluster.clock
+        until = clock.monotonic() + timeout
+        while True:
+            cluster_id = self._cluster.metadata.cluster_id
+            found = await self._until_found(timestamps, until, to_high_watermark)
+            if not differ(cluster_id, self._cluster.metadata.cluster_id):
+                return found
+
+    async def _until_found(
+        self, timestamps: Mapping[TopicPartition, int], until: float, to_high_watermark: bool
+    ) -> dict[TopicPartition, FoundOffset]:
         found: dict[TopicPartition, FoundOffset] = {}
 
         async def ask(left: list[TopicPartition]) -> Mapping[TopicPartition, KafkaError]:
@@ -119,10 +130,10 @@ class OffsetLookup:
 
         clock = self._cluster.clock
         await ask_within(
-            timeout,
+            max(until - clock.monotonic(), 0.0),
             timestamps,
             ask,
-            Retry(clock.monotonic() + timeout, self._backoff, clock),
+            Retry(until, self._backoff, clock),
             Scope.LIST_OFFSETS,
             refresh=self._refresh,
             check=self._cluster.supervisor.check,

@@ -64,6 +64,10 @@ class FetchState:
         """Handle a response without an error."""
         self.high_watermark = high_watermark
 
+    def forget_log(self) -> None:
+        """Forget the end of the log, because the log is another one now."""
+        self.high_watermark = -1
+
     def buffered(self, next_offset: int) -> None:
         """Fetch the offset after the buffered batches next."""
         self.offset = next_offset

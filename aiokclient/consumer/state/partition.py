@@ -338,6 +338,7 @@ class PartitionState:
                 del self._former[next(iter(self._former))]
         self.topic_id = topic_id
         self.leader_epoch = NO_EPOCH
+        self.fetch.forget_log()
         known = self._former.pop(topic_id, None)
         if known is None:
             return False
@@ -350,6 +351,7 @@ class PartitionState:
         """Forget the topic and its leader, because the cluster is another one."""
         self.topic_id, self.leader_epoch = None, NO_EPOCH
         self._former.clear()
+        self.fetch.forget_log()
         self.fetch.led_by(-1)
         self.fetch.use_leader()
         self.group.keep_note("")

@@ -32,9 +32,11 @@ which task reads. These objects are passed to the constructors of the classes th
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Protocol
 
 from aiokclient.consumer.state.partition import PartitionState
+from aiokclient.types import TopicPartition
 
 __all__ = ["Progress"]
 
@@ -54,5 +56,12 @@ class Progress(Protocol):
         """Move a position to an offset that is buffered; return False if it is not buffered.
 
         To be called after `settle`.
+        """
+        ...
+
+    def logs_replaced(self, tps: Iterable[TopicPartition] | None) -> None:
+        """Handle that the logs of these partitions, or of all, are others than before.
+
+        End offsets that were looked up before are those of the former logs.
         """
         ...

@@ -337,7 +337,12 @@ class SubscriptionState:
                 state.return_to_committed(-1)
             else:
                 self._begin(state, self.reset)
+        self._logs_replaced(None)
         self.changed()
+
+    def _logs_replaced(self, tps: Iterable[TopicPartition] | None) -> None:
+        if self._progress is not None:
+            self._progress.logs_replaced(tps)
 
     def _begin(self, state: PartitionState, reset: Reset) -> None:
         if reset == NONE:
@@ -360,6 +365,7 @@ class SubscriptionState:
         )
         self.metrics.by_topic("consumer.position.resets").of(state.tp.topic).add()
         self._begin(state, reset)
+        self._logs_replaced((state.tp,))
         self.changed()
 
     def back_off(self, state: PartitionState, until: float, trouble: KafkaError) -> None:
@@ -396,6 +402,7 @@ class SubscriptionState:
         )
         self.metrics.by_topic("consumer.truncations").of(state.tp.topic).add()
         state.located_at(end_offset, epoch)
+        self._logs_replaced((state.tp,))
         self.changed()
 
     def bind(self, state: PartitionState, topic_id: UUID, fresh: Reset) -> None:
@@ -414,6 +421,7 @@ class SubscriptionState:
                     state.position,
                     extra={"event": "position_restored", "topic": state.tp.topic},
                 )
+                self._logs_replaced((state.tp,))
                 self.changed()
             else:
                 reason = "the topic was deleted and created again"
