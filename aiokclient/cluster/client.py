@@ -471,7 +471,7 @@ class ClusterClient:
         error = call.check(response)
         self.brokers.answered(connection.broker.node_id)
         if error is not None:
-            raise error
+            raise self._metadata_requests.understood(call.message, error)
         return response
 
     async def _connection_for(self, call: Attempts) -> BrokerConnection:

@@ -17,7 +17,7 @@ import copy
 import logging
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aiokclient import threads
 from aiokclient.cluster.bootstrap import Bootstrap
@@ -38,6 +38,7 @@ from aiokclient.errors import (
 from aiokclient.events import ClusterChanged, Rebootstrapped
 from aiokclient.log import ClientLog
 from aiokclient.policy import Backoff, Retry, Scope, classify
+from aiokclient.protocol import ApiKey
 from aiokclient.protocol.wanted_topics import WantedTopicsRequest
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from aiokclient.event_hub import EventHub
     from aiokclient.network.transport import Connector
     from aiokclient.protocol.messages.metadata import MetadataResponse
+    from aiokclient.protocol.schema import Request
 
 __all__ = ["MetadataRequests"]
 
@@ -193,6 +195,20 @@ class MetadataRequests:
             return
         self._recovery.required()
         self._look()
+
+    def understood(self, request: Request[Any], error: KafkaError) -> KafkaError:
+        """Return what the error of another part's request means to that part.
+
+        If a metadata response requires a rebootstrap, whoever requested the metadata, the request
+        is sent again after it, as after every other lost connection.
+        """
+        if request.api_key is not ApiKey.METADATA or error.code not in MOVED_AWAY:
+            return error
+        self.rebootstrap_required()
+        text = "The broker requires that the client starts again from its bootstrap servers."
+        lost = DisconnectedError(text, broker=error.broker)
+        lost.__cause__ = error
+        return lost
 
     def _elsewhere(self, found: MetadataResponse) -> None:
         """Handle that a connection has reached another cluster."""

@@ -11,6 +11,7 @@ from rebootstrapping import (
     NEW,
     OLD,
     OPTIONS,
+    REQUIRED,
     TOPICS,
     WORKS,
     ClusterFault,
@@ -23,10 +24,10 @@ from rebootstrapping import (
 )
 from world import World, simulate
 
-from aiokclient import AnyBroker
+from aiokclient import Admin, AnyBroker, Client, Consumer
 from aiokclient.cluster.recovery import Trigger
 from aiokclient.cluster.targets import Broker
-from aiokclient.errors import ConfigError, KafkaError
+from aiokclient.errors import ApiTimeoutError, ConfigError, KafkaError, RebootstrapRequiredError
 from aiokclient.protocol import ApiKey, messages
 
 STRATEGIES = ("rebootstrap", "none")
@@ -49,6 +50,12 @@ async def until_more(world: World, work: Any, count: int, timeout_s: float = 60.
     while work.progress() < wanted:
         assert world.now < until, f"no progress within {timeout_s} s: {work.progress()}"
         await asyncio.sleep(0.05)
+
+
+def connections_of(client: Client) -> list[Any]:
+    """Return the open connections of a client."""
+    pools = client.cluster.brokers._pools.values()
+    return [connection for pool in pools for connection in pool.connections()]
 
 
 async def until_healthy(world: World, client: Any) -> None:
@@ -269,6 +276,96 @@ def test_wrong_options_are_refused(option: dict[str, Any]) -> None:
     async def scenario(world: World) -> None:
         with pytest.raises(ConfigError, match=next(iter(option))):
             world.client(**option)
+
+    simulate(scenario)
+
+
+# -- metadata that the program itself requests
+
+
+def all_topics(message: Any) -> bool:
+    """Return whether a request is one of the program's, because it names no topics."""
+    return bool(message.topics is None)
+
+
+async def list_by_request(client: Client, timeout: float) -> None:
+    request = messages.MetadataRequest(topics=None)
+    await client.request(request, to=AnyBroker(), timeout=timeout)
+
+
+async def list_by_admin(client: Client, timeout: float) -> None:
+    async with Admin(client=client) as admin:
+        await admin.list_topics(timeout=timeout)
+
+
+async def list_by_consumer(client: Client, timeout: float) -> None:
+    async with Consumer(client=client) as consumer:
+        await consumer.list_topics(timeout=timeout)
+
+
+LISTS = [list_by_request, list_by_admin, list_by_consumer]
+
+
+def require(request: Any, response: Any) -> Any:
+    response.error_code = REQUIRED
+    return response
+
+
+@pytest.mark.parametrize("list_topics", LISTS)
+def test_response_to_the_program_that_requires_a_rebootstrap_causes_one(list_topics: Any) -> None:
+    async def scenario(world: World) -> None:
+        async with world.client() as client:
+            watch = Watch(world, client.cluster)
+            await connect_to_all(world, client)
+            former = connections_of(client)
+            began = world.now
+            with world.cluster.alter(ApiKey.METADATA, require, where=all_topics, times=1):
+                await list_topics(client, 30)
+            assert [trigger for _, trigger in watch.rebootstraps] == [Trigger.REQUIRED]
+            assert watch.rebootstraps[0][0] - began < 0.1
+            assert len(former) >= 3
+            assert all(each.closed for each in former)
+            await until_healthy(world, client)
+
+    simulate(scenario, brokers=3)
+
+
+@pytest.mark.parametrize("list_topics", LISTS)
+def test_response_to_the_program_that_requires_a_rebootstrap_is_only_noted_without_them(
+    list_topics: Any,
+) -> None:
+    async def scenario(world: World) -> None:
+        async with world.client(metadata_recovery_strategy="none") as client:
+            watch = Watch(world, client.cluster)
+            began, reasons = world.now, set[str]()
+            with world.cluster.alter(ApiKey.METADATA, require, where=all_topics):
+                listing = asyncio.create_task(list_topics(client, 5))
+                while not listing.done():
+                    reasons.update(client.health().reasons)
+                    await asyncio.sleep(0.01)
+                assert abs(world.now - began - 5) < 0.1
+                with pytest.raises(ApiTimeoutError) as raised:
+                    await listing
+                assert "REBOOTSTRAP_REQUIRED" in repr(raised.value.__cause__.__cause__)
+            assert not watch.rebootstraps
+            assert any(Trigger.REQUIRED.value in each for each in reasons)
+            assert len(world.requests(ApiKey.METADATA, since=began)) < 5 * 5
+            await list_topics(client, 5)
+
+    simulate(scenario, brokers=3)
+
+
+def test_program_gets_the_response_to_ids_that_it_has_sent_itself() -> None:
+    """The program may ask a broker whether it has some other id, which is no reason to move."""
+
+    async def scenario(world: World) -> None:
+        async with world.client() as client:
+            watch = Watch(world, client.cluster)
+            program = {"client_software_name": "program", "client_software_version": "1"}
+            request = messages.ApiVersionsRequest(cluster_id="another", node_id=1, **program)
+            with pytest.raises(RebootstrapRequiredError):
+                await client.request(request, to=Broker(1))
+            assert not watch.rebootstraps
 
     simulate(scenario)
 
