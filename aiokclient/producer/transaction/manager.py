@@ -627,7 +627,12 @@ class TransactionManager:
     # -- closing
 
     async def close(self, timeout: float) -> None:
-        """Abort the open transaction, because the producer is being closed."""
+        """Abort the open transaction, because the producer is being closed.
+
+        If the client has failed, the coordinator does that at the transaction's timeout.
+        """
+        if self._cluster.supervisor.failure is not None:
+            return
         deadline = self._clock.monotonic() + timeout
         if self.status.state in (_S.COMMITTING, _S.ABORTING):
             await self._required_ending().wait(timeout)

@@ -323,6 +323,13 @@ async def use_producer(world: World, client: Any) -> None:
         await asyncio.sleep(0.1)
 
 
+async def use_transactions(world: World, client: Any) -> None:
+    for number in range(600):
+        async with client.transaction() as transaction:
+            await transaction.send("t", b"%d" % number, partition=number % 3)
+            await asyncio.sleep(0.1)
+
+
 async def use_consumer(world: World, client: Any) -> None:
     async for _ in client:
         pass
@@ -348,6 +355,10 @@ async def use_member(world: World, client: Any) -> None:
 
 USERS: dict[str, tuple[Callable[[dict[str, Any]], Any], Any]] = {
     "producer": (lambda options: Producer(**options), use_producer),
+    "transactional producer": (
+        lambda options: Producer(transactional_id="tx", **options),
+        use_transactions,
+    ),
     "consumer": (lambda options: Consumer("t", **options), use_consumer),
     "consumer in a classic group": (
         lambda options: Consumer("t", group_id="g", **options),
@@ -404,8 +415,36 @@ def test_fail_reads_and_writes_nothing_in_the_new_cluster(
         assert reached <= ALLOWED
         assert [len(world.cluster.records("t"))] == [15]
         assert not world.cluster.groups
+        assert not world.cluster.transactions
 
     in_two_clusters(work, VERSIONS[version], strategy, cluster_id_change="fail")
+
+
+@EVERY_STRATEGY
+@pytest.mark.parametrize("api", [ApiKey.PRODUCE, ApiKey.END_TXN])
+def test_close_raises_nothing_when_the_failure_has_interrupted_a_transaction(
+    strategy: str, api: ApiKey
+) -> None:
+    async def work(world: World, options: dict[str, Any]) -> None:
+        producer = Producer[Any, Any](transactional_id="tx", **options)
+        await producer.start()
+        using = asyncio.create_task(use_transactions(world, producer))
+        await asyncio.sleep(3)
+        since = world.now
+        world.cluster.delay(api, 60.0)
+        await world.cluster.until(lambda: world.requests(api, since), timeout=10)
+        for broker in world.cluster.brokers:
+            world.cluster.stop(broker)
+        await asyncio.sleep(3)
+        replace_cluster(world)
+        with pytest.raises(ClusterChangedError):
+            await asyncio.wait_for(using, 60)
+        began = world.now
+        await producer.close()
+        assert world.now - began < 1
+        assert not world.cluster.transactions
+
+    in_two_clusters(work, {}, strategy, cluster_id_change="fail")
 
 
 def test_fail_notices_one_address_that_leads_elsewhere_while_others_do_not() -> None:
