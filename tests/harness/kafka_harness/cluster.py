@@ -6,6 +6,7 @@ import signal
 import time
 import uuid
 from collections.abc import Mapping
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -122,8 +123,11 @@ class KafkaCluster(ExternalKafka):
         self._controller_port = ReservedPort()
         self._protocols = dict(listeners or {})
         self._further = {name: {i: ReservedPort() for i in self._ports} for name in self._protocols}
-        servers = ",".join(f"127.0.0.1:{self._ports[i].port}" for i in self._ports)
-        super().__init__(servers)
+        self._former: list[ReservedPort] = []
+        super().__init__(self._servers())
+
+    def _servers(self) -> str:
+        return ",".join(f"127.0.0.1:{self._ports[i].port}" for i in self._ports)
 
     def __enter__(self) -> Self:
         try:
@@ -145,7 +149,7 @@ class KafkaCluster(ExternalKafka):
         for node in self.nodes.values():
             node.remove()
         further = [port for ports in self._further.values() for port in ports.values()]
-        for port in (*self._ports.values(), self._controller_port, *further):
+        for port in (*self._ports.values(), self._controller_port, *further, *self._former):
             port.release()
 
     def listener(self, name: str) -> str:
@@ -165,6 +169,19 @@ class KafkaCluster(ExternalKafka):
         """Stop a node with SIGTERM and wait; the broker first transfers its leaderships."""
         self.nodes[node].signal(signal.SIGTERM)
         self.nodes[node].wait(timeout)
+
+    def move(self) -> None:
+        """Let all brokers, which are not running, listen at other ports from their next start on.
+
+        Their former ports refuse connections. Additional listeners and the controller stay.
+        """
+        for node, port in self._ports.items():
+            assert not self._serves(node), "a broker that runs cannot move"
+            self._former.append(port)
+            self._ports[node] = ReservedPort()
+            properties = self._properties(node, self.nodes[node].folder)
+            self.nodes[node].configure(properties)
+        self.bootstrap = self._servers()
 
     def change_version(self, node: int, distribution: Distribution) -> None:
         """Stop a node cleanly, and start it with another version on the same data."""
@@ -212,36 +229,43 @@ class KafkaCluster(ExternalKafka):
     def _serves(self, node: int) -> bool:
         return node in self.nodes and self.nodes[node].alive
 
+    @property
+    def _combined(self) -> bool:
+        return len(self._ports) == 1
+
     def _launch(self) -> None:
-        combined = len(self._ports) == 1
-        controllers = {1 if combined else CONTROLLER: self._controller_port.port}
-        if not combined:
-            self._add(CONTROLLER, "controller", 0, controllers)
-        for i, port in self._ports.items():
-            self._add(i, "broker,controller" if combined else "broker", port.port, controllers)
+        if not self._combined:
+            self._add(CONTROLLER)
+        for i in self._ports:
+            self._add(i)
         for node in self.nodes.values():
             node.start()
         self._await_brokers(120)
         self._warm_up()
 
-    def _add(self, node_id: int, roles: str, port: int, controllers: Mapping[int, int]) -> None:
+    def _add(self, node_id: int) -> None:
         folder = self._template.node_folder(node_id, self.cluster_id)
+        properties = self._properties(node_id, folder)
+        self.nodes[node_id] = KafkaNode(self.distribution, folder, properties, self._jvm)
+
+    def _properties(self, node_id: int, folder: Path) -> dict[str, object]:
+        is_broker = node_id in self._ports
+        roles = "broker,controller" if self._combined else "broker" if is_broker else "controller"
         properties = node_properties(
             node_id,
             roles,
             major=self._template.major,
             brokers=len(self._ports),
             folder=str(folder / "data"),
-            port=port,
-            controllers=controllers,
+            port=self._ports[node_id].port if is_broker else 0,
+            controllers={1 if self._combined else CONTROLLER: self._controller_port.port},
             listeners={
                 name: (protocol, self._further[name][node_id].port)
                 for name, protocol in self._protocols.items()
-                if node_id in self._ports
+                if is_broker
             },
         )
-        node = KafkaNode(self.distribution, folder, properties | self._extra, self._jvm)
-        self.nodes[node_id] = node
+        return properties | self._extra
 
     def _await_brokers(self, timeout: float) -> None:
         """Wait until each running broker answers, and its response names all running brokers."""

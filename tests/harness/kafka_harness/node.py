@@ -55,9 +55,13 @@ class KafkaNode:
     ) -> None:
         self.folder, self.log = folder, folder / "node.log"
         self._process: subprocess.Popen[bytes] | None = None
-        (folder / "node.properties").write_text(text(properties))
+        self.configure(properties)
         self.use(distribution, jvm)
         running.add(self)
+
+    def configure(self, properties: Mapping[str, object]) -> None:
+        """Use these properties from the next start on."""
+        (self.folder / "node.properties").write_text(text(properties))
 
     def use(self, distribution: Distribution, jvm: tuple[str, ...] = ()) -> None:
         """Use this version from the next start on."""
