@@ -241,10 +241,11 @@ class MetadataRequests:
 
     def troubles(self) -> list[str]:
         """Return the reasons for rebootstraps that do not take place. Synchronous."""
+        now = self._clock.monotonic()
         return [
             f"a rebootstrap would be necessary, because {trigger.value}; "
             "metadata_recovery_strategy is none"
-            for trigger in self._recovery.missed
+            for trigger in self._recovery.missed_by(now)
         ]
 
     def close(self) -> None:

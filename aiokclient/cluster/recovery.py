@@ -130,6 +130,16 @@ class Recovery:
         self._watch(now)
         return self.state is RecoveryState.DUE and now >= self._not_before
 
+    def missed_by(self, now: float) -> list[Trigger]:
+        """Return the triggers without effect, in order. Safe in any thread.
+
+        An attempt that is still in progress does not hide that the trigger time has passed.
+        """
+        found = dict(self.missed)
+        if not self._enabled and now >= self._timeout_at():
+            found[Trigger.TIMEOUT] = None
+        return list(found)
+
     def attempted(self, now: float) -> None:
         """Record that metadata is being requested."""
         if self._since is None:

@@ -115,6 +115,23 @@ def test_strategy_none_only_notes_the_triggers(trigger: Trigger) -> None:
     assert not found.missed
 
 
+def test_strategy_none_notes_the_trigger_time_while_an_attempt_is_in_progress() -> None:
+    found = recovery(enabled=False)
+    found.attempted(0.0)
+    assert found.missed_by(299.9) == []
+    assert found.missed_by(300.0) == [Trigger.TIMEOUT]
+    found.required()
+    assert found.missed_by(400.0) == [Trigger.REQUIRED, Trigger.TIMEOUT]
+    found.answered(proven=True)
+    assert found.missed_by(400.0) == []
+
+
+def test_strategy_rebootstrap_misses_nothing() -> None:
+    found = recovery()
+    found.attempted(0.0)
+    assert found.missed_by(400.0) == []
+
+
 def test_every_order_of_events_can_be_handled_and_ends_with_a_response() -> None:
     for events in itertools.product(RecoveryEvent, repeat=5):
         found = recovery(trigger_s=1.0)
