@@ -10,27 +10,45 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import math
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 from driver import Writer, places
-from ledger import pack
+from ledger import Payload, pack
 from world import World
 
-from aiokclient import Admin, Client, GroupMember, GroupProtocol, TopicPartition
+from aiokclient import (
+    Admin,
+    AnyBroker,
+    Client,
+    Consumer,
+    GroupMember,
+    GroupProtocol,
+    Producer,
+    TopicPartition,
+)
+from aiokclient.cluster.brokers import Brokers
 from aiokclient.cluster.client import ClusterClient
 from aiokclient.cluster.recovery import Trigger
 from aiokclient.errors import KafkaError
-from aiokclient.protocol import ApiKey
+from aiokclient.protocol import ApiKey, messages
 from aiokclient.testing import EmbeddedCluster
 
 TOPICS = {"t": 3}
+PAUSED = TopicPartition("p", 0)
+"""A partition that is assigned by hand, paused, and never read."""
+POSITION = 7
 NAME = "kafka.test"
 OLD, NEW = "127.0.0.1", "127.0.0.2"
 TRIGGER_S = 20.0
 """The trigger time of the clients, in seconds."""
 REQUIRED = 129
+CLIENT = "main"
+"""The client id of the client under test."""
 FAULT_S = 12.0
 """Seconds for which a fault lasts, if nothing else determines that."""
 
@@ -154,7 +172,10 @@ class RequiredByResponse(ClusterFault):
             yield
 
     def earliest_and_latest(self, began: float, attempted: float) -> tuple[float, float]:
-        return began, began + 4.0
+        requests = self.world.requests(self.api, since=began)
+        first = min(each.at for each in requests if each.client_id == CLIENT)
+        assert first <= began + 4.0
+        return first, first + 0.1
 
 
 class RequiredByMetadata(RequiredByResponse):
@@ -183,12 +204,16 @@ class Watch:
         self.rebootstraps: list[tuple[float, Trigger]] = []
         self.attempted = math.inf
         self.missed: set[Trigger] = set()
+        self.former: list[Any] = []
+        """The connections that were open when rebootstraps began."""
+        self._brokers = cluster.brokers
         self._recovery = cluster._metadata_requests._recovery
         self._begin = self._recovery.begin
         self._recovery.begin = self._note  # type: ignore[method-assign]
 
     def _note(self, now: float) -> Trigger:
         trigger = self._begin(now)
+        self.former += open_connections(self._brokers)
         self.rebootstraps.append((now, trigger))
         return trigger
 
@@ -198,12 +223,17 @@ class Watch:
             since = self._recovery._since
             if since is not None and since >= self.began:
                 self.attempted = min(self.attempted, since)
-            self.missed.update(self._recovery.missed)
+            self.missed.update(self._recovery.missed_by(self.world.now))
             await asyncio.sleep(0.01)
 
     def begin(self) -> None:
         """Note that the fault begins."""
         self.began = self.world.now
+
+
+def open_connections(brokers: Brokers) -> list[Any]:
+    pools = [*brokers._pools.values(), *brokers._retired]
+    return [connection for pool in pools for connection in pool.connections()]
 
 
 # -- what the clients do
@@ -214,7 +244,9 @@ class ClientWork:
 
     def __init__(self, world: World, options: Mapping[str, Any]) -> None:
         self.world = world
-        self.options = {**world.options(bootstrap_servers=bootstrap_servers(world)), **options}
+        given = world.options(bootstrap_servers=bootstrap_servers(world), client_id=CLIENT)
+        self.options = {**given, **options}
+        self.spare_options = {**self.options, "client_id": "spare"}
         self.late: list[tuple[str, float]] = []
         """The calls that did not end by their deadlines."""
         self.calls = 0
@@ -234,6 +266,21 @@ class ClientWork:
     async def finish(self) -> None:
         """Wait for all outcomes, and check that every payload is accounted for."""
 
+    def spare(self) -> Any:
+        """Return another client of this kind, which is closed during the fault."""
+        raise NotImplementedError
+
+    def calls_by_timeout(self) -> Sequence[Callable[[float], Awaitable[Any]]]:
+        """Return the calls of the client that end by a deadline, given their timeout."""
+        return []
+
+    async def make_calls(self) -> None:
+        """Make these calls with short and long timeouts, until it is cancelled."""
+        for timeout in itertools.cycle((0.3, 2.0, 5.0)):
+            calls = [partial(call, timeout) for call in self.calls_by_timeout()]
+            await asyncio.gather(*(self.call(call, timeout) for call in calls))
+            await asyncio.sleep(0.2)
+
     async def call(self, what: Callable[[], Any], timeout_s: float) -> None:
         """Make a call, and note it if it lasts longer than its deadline."""
         began = self.world.now
@@ -241,20 +288,53 @@ class ClientWork:
         with contextlib.suppress(KafkaError):
             await what()
         if self.world.now - began > timeout_s + 0.1:
-            self.late.append((getattr(what, "__name__", "call"), self.world.now - began))
+            self.late.append((repr(what), self.world.now - began))
 
 
 class ProducerWork(ClientWork):
+    """Two producers write. The second one is impatient, so that its records may fail."""
+
+    IMPATIENT_S = 2.0
+
     @contextlib.asynccontextmanager
     async def main(self) -> AsyncIterator[Any]:
-        from aiokclient import Producer
-
-        async with Producer(**self.options) as self.producer:
-            self.writer = Writer(self.producer, self.world.ledger, places(TOPICS), pause=0.05)
+        timeout_ms = int(self.IMPATIENT_S * 1000)
+        impatient = {"delivery_timeout_ms": timeout_ms, "request_timeout_ms": timeout_ms // 2}
+        async with (
+            Producer(**self.options) as self.producer,
+            Producer(**{**self.spare_options, **impatient}, linger_ms=0) as self.impatient,
+        ):
+            ledger = self.world.ledger
+            self.writer = Writer(self.producer, ledger, places(TOPICS), pause=0.05)
             yield self.producer
 
+    def spare(self) -> Any:
+        return Producer(**self.spare_options)
+
     async def run(self) -> None:
-        await self.writer.run()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.writer.run())
+            for topic, partition in itertools.cycle(places(TOPICS)):
+                self._send(topic, partition)
+                await asyncio.sleep(0.2)
+
+    def _send(self, topic: str, partition: int) -> None:
+        payload = self.world.ledger.payload(1, topic, partition)
+        delivery = self.impatient.send(topic, pack(payload, 60), partition=partition)
+        delivery.add_done_callback(partial(self._sent, payload, self.world.now))
+        self.calls += 1
+
+    def _sent(self, payload: Payload, began: float, delivery: Any) -> None:
+        error = delivery.exception()
+        if error is None:
+            self.world.ledger.acknowledge(payload, delivery.offset)
+        else:
+            self.world.ledger.fail(payload, error)
+        if self.world.now - began > self.IMPATIENT_S + 0.1:
+            self.late.append(("delivery", self.world.now - began))
+
+    def calls_by_timeout(self) -> Sequence[Callable[[float], Awaitable[Any]]]:
+        return [partial(self.producer.partitions_for, "t")]
 
     def progress(self) -> int:
         return len(self.world.ledger.acknowledged)
@@ -262,38 +342,62 @@ class ProducerWork(ClientWork):
     async def finish(self) -> None:
         self.writer.stopped = True
         await self.producer.flush()
-        assert not self.world.ledger.failed, self.world.ledger.summary()
+        await self.impatient.flush()
+        ledger = self.world.ledger
+        assert {payload.producer for payload in ledger.failed} <= {1}, ledger.summary()
         self.world.check()
 
 
 class TransactionalWork(ClientWork):
+    API_S, DELIVERY_S, CLOSE_S = 8.0, 10.0, 3.0
+    LONGEST_S = API_S + 0.1 + (DELIVERY_S + 1 + API_S) + CLOSE_S + 0.25
+    """The time of a transaction that begins, sends, and ends as late as its timeouts permit."""
+
     committed: list[bytes]
     unknown: list[bytes]
     aborted: list[bytes]
 
     @contextlib.asynccontextmanager
     async def main(self) -> AsyncIterator[Any]:
-        from aiokclient import Producer
-
         self.committed, self.unknown, self.aborted = [], [], []
-        options = {**self.options, "transactional_id": "tx", "transaction_timeout_ms": 60_000}
-        async with Producer(**options) as self.producer:
+        self.options |= {"transaction_timeout_ms": 60_000, "request_timeout_ms": 5_000}
+        self.options |= {
+            "default_api_timeout_ms": int(self.API_S * 1000),
+            "delivery_timeout_ms": int(self.DELIVERY_S * 1000),
+            "close_timeout_ms": int(self.CLOSE_S * 1000),
+        }
+        async with Producer(**self.options, transactional_id="tx") as self.producer:
             yield self.producer
+
+    def spare(self) -> Any:
+        return Producer(**self.spare_options, transactional_id="spare")
+
+    def calls_by_timeout(self) -> Sequence[Callable[[float], Awaitable[Any]]]:
+        return [partial(self.producer.partitions_for, "t")]
 
     async def run(self) -> None:
         for number in range(100_000):
             values = [b"%d-%d" % (number, index) for index in range(3)]
             transaction = self.producer.transaction()
+            began = self.world.now
             try:
                 async with transaction as tx:
                     for partition, value in enumerate(values):
                         tx.send("t", value, partition=partition)
                         await asyncio.sleep(0.02)
             except KafkaError as error:
+                self._check_duration(began)
                 await self._recover(error)
+            else:
+                self._check_duration(began)
             outcome = None if transaction.outcome is None else transaction.outcome.value
             kept = {"committed": self.committed, "aborted": self.aborted}
             kept.get(str(outcome), self.unknown).extend(values)
+
+    def _check_duration(self, began: float) -> None:
+        self.calls += 1
+        if self.world.now - began > self.LONGEST_S:
+            self.late.append(("transaction", self.world.now - began))
 
     async def _recover(self, error: KafkaError) -> None:
         while error.fatal:
@@ -312,8 +416,6 @@ class TransactionalWork(ClientWork):
         options = self.world.options(
             bootstrap_servers=bootstrap_servers(self.world), isolation_level="read_committed"
         )
-        from aiokclient import Consumer
-
         async with Consumer(auto_offset_reset="earliest", **options) as consumer:
             consumer.assign([TopicPartition(*place) for place in places(TOPICS)])
             async for record in consumer.until_end():
@@ -322,6 +424,10 @@ class TransactionalWork(ClientWork):
         assert len(found) == len(set(found))
         assert set(self.committed) <= set(found)
         assert not set(self.aborted) & set(found)
+        # A transaction whose outcome is not known is there as a whole, or not at all.
+        assert set(Counter(value.split(b"-")[0] for value in found).values()) <= {
+            len(places(TOPICS))
+        }
 
 
 class ReadingWork(ClientWork):
@@ -336,8 +442,6 @@ class ReadingWork(ClientWork):
 
     @contextlib.asynccontextmanager
     async def main(self) -> AsyncIterator[Any]:
-        from aiokclient import Consumer
-
         options = {"auto_offset_reset": "earliest", **self.options, **self.more}
         async with Consumer(**options) as self.consumer:
             self.choose(self.consumer)
@@ -345,6 +449,22 @@ class ReadingWork(ClientWork):
 
     def choose(self, consumer: Any) -> None:
         consumer.subscribe(["t"])
+
+    def spare(self) -> Any:
+        group = {"group_id": "spare"} if "group_id" in self.more else {}
+        return Consumer("t", **{**self.spare_options, **self.more, **group})
+
+    def calls_by_timeout(self) -> Sequence[Callable[[float], Awaitable[Any]]]:
+        tps = [TopicPartition(*place) for place in places(TOPICS)]
+        calls: list[Callable[[float], Awaitable[Any]]] = [
+            lambda timeout: self.consumer.end_offsets(tps, timeout),
+            lambda timeout: self.consumer.lag(tps[:1], timeout),
+            lambda timeout: self.consumer.partitions_for("t", timeout),
+        ]
+        if "group_id" in self.more:
+            calls.append(lambda timeout: self.consumer.committed(tps, timeout))
+            calls.append(lambda timeout: self.consumer.commit(timeout=timeout))
+        return calls
 
     def append(self) -> None:
         """Append a payload to each partition that has a leader."""
@@ -397,8 +517,17 @@ class Kip848Work(ReadingWork):
 
 
 class AssignedWork(ReadingWork):
+    """Also assigns a partition that it does not read, because it is paused."""
+
     def choose(self, consumer: Any) -> None:
-        consumer.assign([TopicPartition(*place) for place in places(TOPICS)])
+        consumer.assign([*(TopicPartition(*place) for place in places(TOPICS)), PAUSED])
+        consumer.seek(PAUSED, POSITION)
+        consumer.pause([PAUSED])
+
+    async def finish(self) -> None:
+        await super().finish()
+        assert self.consumer.paused() == {PAUSED}
+        assert await self.consumer.position(PAUSED) == POSITION
 
 
 class AdminWork(ClientWork):
@@ -407,6 +536,15 @@ class AdminWork(ClientWork):
         self.answers = 0
         async with Admin(**self.options) as self.admin:
             yield self.admin
+
+    def spare(self) -> Any:
+        return Admin(**self.spare_options)
+
+    def calls_by_timeout(self) -> Sequence[Callable[[float], Awaitable[Any]]]:
+        return [
+            lambda timeout: self.admin.list_topics(timeout=timeout),
+            lambda timeout: self.admin.list_groups(timeout=timeout),
+        ]
 
     async def _describe(self) -> None:
         described = await self.admin.describe_cluster(timeout=2.0)
@@ -444,6 +582,11 @@ class MemberWork(ClientWork):
         ) as self.member:
             yield self.member
 
+    def spare(self) -> Any:
+        return GroupMember(
+            "spare", protocol_type="plain", protocols=[Plain()], **self.spare_options
+        )
+
     async def run(self) -> None:
         async for generation in self.member.generations():
             async with generation as present:
@@ -467,15 +610,24 @@ class SharedWork(ReadingWork):
 
     @contextlib.asynccontextmanager
     async def main(self) -> AsyncIterator[Any]:
-        from aiokclient import Consumer, Producer
-
         async with Client(**self.options) as client:
             consumer = Consumer(client=client, auto_offset_reset="earliest")
             async with Producer(client=client) as producer, consumer as self.consumer:
                 self.writer = Writer(producer, self.world.ledger, places(TOPICS), pause=0.05)
-                self.producer = producer
+                self.client, self.producer = client, producer
                 consumer.assign([TopicPartition(*place) for place in places(TOPICS)])
                 yield client
+
+    def spare(self) -> Any:
+        return Client(**self.spare_options)
+
+    def calls_by_timeout(self) -> Sequence[Callable[[float], Awaitable[Any]]]:
+        request = messages.ListGroupsRequest()
+        return [
+            *super().calls_by_timeout(),
+            lambda timeout: self.client.request(request, AnyBroker(), timeout=timeout),
+            lambda timeout: self.producer.partitions_for("t", timeout),
+        ]
 
     async def _write(self) -> None:
         await self.writer.run()

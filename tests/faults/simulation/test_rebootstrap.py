@@ -3,14 +3,17 @@
 import asyncio
 import sys
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
+from driver import Writer, places
 from rebootstrapping import (
     FAULTS,
     NEW,
     OLD,
     OPTIONS,
+    PAUSED,
     REQUIRED,
     TOPICS,
     WORKS,
@@ -20,6 +23,7 @@ from rebootstrapping import (
     bootstrap_servers,
     move_brokers,
     name_leads_to,
+    open_connections,
     stop_all,
 )
 from world import World, simulate
@@ -28,11 +32,17 @@ from aiokclient import Admin, AnyBroker, Client, Consumer
 from aiokclient.cluster.recovery import Trigger
 from aiokclient.cluster.targets import Broker
 from aiokclient.errors import ApiTimeoutError, ConfigError, KafkaError, RebootstrapRequiredError
+from aiokclient.network.pool import Purpose
 from aiokclient.protocol import ApiKey, messages
 
 STRATEGIES = ("rebootstrap", "none")
+QUIET_S, CLOSE_S = 3.0, 2.0
 CASES = [(fault, strategy, kind) for fault in FAULTS for strategy in STRATEGIES for kind in WORKS]
 IDS = [f"{fault.__name__}-{strategy}-{kind}".replace(" ", "_") for fault, strategy, kind in CASES]
+
+
+passed: list[str] = []
+"""The cases that have passed so far."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -41,7 +51,7 @@ def _count(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     capture: Any = request.config.pluginmanager.getplugin("capturemanager")
     with capture.global_and_fixture_disabled():
-        sys.stdout.write(f"\n{len(CASES)} cases of triggers, strategies, and clients\n")
+        sys.stdout.write(f"\n{len(passed)} cases of triggers, strategies, and clients passed\n")
 
 
 async def until_more(world: World, work: Any, count: int, timeout_s: float = 60.0) -> None:
@@ -50,12 +60,6 @@ async def until_more(world: World, work: Any, count: int, timeout_s: float = 60.
     while work.progress() < wanted:
         assert world.now < until, f"no progress within {timeout_s} s: {work.progress()}"
         await asyncio.sleep(0.05)
-
-
-def connections_of(client: Client) -> list[Any]:
-    """Return the open connections of a client."""
-    pools = client.cluster.brokers._pools.values()
-    return [connection for pool in pools for connection in pool.connections()]
 
 
 async def until_healthy(world: World, client: Any) -> None:
@@ -81,21 +85,32 @@ def test_client_survives(fault: type[ClusterFault], strategy: str, kind: str) ->
         async with work.main() as client:
             watch = Watch(world, client._cluster)
             trouble = fault(world, moves=moves)
+            spare = work.spare()
+            await spare.start()
             running = asyncio.create_task(work.run())
             await until_more(world, work, 9)
             watch.begin()
             watching = asyncio.create_task(watch.run())
             reasons: set[str] = set()
             with trouble.active():
+                while world.now < watch.began + QUIET_S:
+                    reasons.update(client.health().reasons)
+                    await asyncio.sleep(0.25)
+                # Until now, no call has hastened anything.
+                calling = asyncio.create_task(work.make_calls())
+                await work.call(partial(spare.close, timeout=CLOSE_S), CLOSE_S)
                 while world.now < watch.began + trouble.lasts_s:
                     reasons.update(client.health().reasons)
                     await asyncio.sleep(0.25)
             await until_more(world, work, 9)
             assert not running.done()
+            assert not calling.done()
+            calling.cancel()
             watching.cancel()
             running.cancel()
-            await asyncio.wait([running, watching])
+            await asyncio.wait([running, watching, calling])
             await work.finish()
+            assert work.calls
             assert not work.late
             await until_healthy(world, client)
         if moves:
@@ -104,12 +119,14 @@ def test_client_survives(fault: type[ClusterFault], strategy: str, kind: str) ->
             earliest, latest = trouble.earliest_and_latest(watch.began, watch.attempted)
             assert earliest <= first <= latest, (first, earliest, latest)
             assert len(watch.rebootstraps) <= 2 + trouble.lasts_s
+            assert all(each.closed for each in watch.former)
         else:
             assert not watch.rebootstraps
             assert fault.trigger in watch.missed
             assert any(fault.trigger.value in reason for reason in reasons)
 
-    simulate(scenario, brokers=3, topics=TOPICS, replication=3)
+    simulate(scenario, brokers=3, topics={**TOPICS, PAUSED.topic: 1}, replication=3)
+    passed.append(f"{fault.__name__}, {strategy}, {kind}")
 
 
 @pytest.mark.fault(28)
@@ -144,6 +161,79 @@ def test_stuck_connection_leaves_the_rebootstrap_to_the_trigger_time() -> None:
         assert 0 <= first - watch.attempted - 300 < 0.1
         assert len(watch.rebootstraps) == 1
         world.network.heal()
+
+    simulate(scenario, brokers=3, topics=TOPICS, replication=3)
+
+
+@pytest.mark.fault(28)
+@pytest.mark.parametrize("accepts", [False, True])
+@pytest.mark.parametrize("brokers", [1, 3])
+def test_brokers_that_time_out_leave_the_rebootstrap_to_the_trigger_time(
+    brokers: int, accepts: bool
+) -> None:
+    """All attempts to connect time out, again and again, so that all brokers are in backoff.
+
+    With `accepts`, the brokers accept connections, and then do not respond.
+    """
+
+    async def scenario(world: World) -> None:
+        async with world.client(metadata_max_age_ms=3_000) as client:
+            await connect_to_all(world, client)
+            watch = Watch(world, client.cluster)
+            watch.begin()
+            watching = asyncio.create_task(watch.run())
+            for broker in world.cluster.brokers:
+                if accepts:
+                    world.cluster.pause(broker)
+            world.cluster.disconnect()
+            if not accepts:
+                world.network.part({"client"}, set(map(world.place, world.cluster.brokers)))
+            everything_rests = 0
+            while not watch.rebootstraps:
+                await asyncio.sleep(0.01)
+                now = asyncio.get_running_loop().time()
+                pools = client.cluster.brokers._pools.values()
+                everything_rests += all(
+                    now < pool.not_before and not pool.connecting_for(Purpose.CONTROL)
+                    for pool in pools
+                )
+            watching.cancel()
+            # One broker alone is in backoff after each attempt.
+            assert everything_rests or brokers > 1
+            when, trigger = watch.rebootstraps[0]
+            assert trigger is Trigger.TIMEOUT
+            assert 0 <= when - watch.attempted - 300 < 0.1
+            for broker in world.cluster.brokers:
+                if accepts:
+                    world.cluster.resume(broker)
+            world.network.heal()
+
+    simulate(scenario, brokers=brokers)
+
+
+@pytest.mark.fault(28)
+def test_sends_in_the_overflow_queue_are_written_after_a_rebootstrap() -> None:
+    async def scenario(world: World) -> None:
+        name_leads_to(world, OLD)
+        options = {"bootstrap_servers": bootstrap_servers(world), "buffer_memory": 8_000}
+        async with world.producer(**options, batch_size=500) as producer:
+            watch = Watch(world, producer._cluster)
+            writer = Writer(producer, world.ledger, places(TOPICS))
+            await writer.run(9)
+            await producer.flush()
+            stop_all(world)
+            while not producer.full:
+                writer.send("t", len(world.ledger.sent) % 3)
+            for number in range(30):
+                writer.send("t", number % 3)
+            assert not world.ledger.settled
+            await asyncio.sleep(5)
+            move_brokers(world, NEW)
+            await producer.flush()
+            assert not producer.full
+        assert watch.rebootstraps
+        assert not world.ledger.failed
+        world.check()
 
     simulate(scenario, brokers=3, topics=TOPICS, replication=3)
 
@@ -317,7 +407,7 @@ def test_response_to_the_program_that_requires_a_rebootstrap_causes_one(list_top
         async with world.client() as client:
             watch = Watch(world, client.cluster)
             await connect_to_all(world, client)
-            former = connections_of(client)
+            former = open_connections(client.cluster.brokers)
             began = world.now
             with world.cluster.alter(ApiKey.METADATA, require, where=all_topics, times=1):
                 await list_topics(client, 30)
