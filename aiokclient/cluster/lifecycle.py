@@ -458,6 +458,7 @@ class Lifecycle:
         if (
             self._phase not in (LifecyclePhase.NEW, LifecyclePhase.CLOSED)
             and self._phase not in ENDING
+            and not self._supervisor.forked
         ):
             try:
                 self._hold()

@@ -8,12 +8,19 @@ context in which the supervisor was started, not in that of the call that spawns
 An error of a background task or a callback is a bug or a fatal error. It is logged, kept as
 `failure`, and passed to the `on_failure` callbacks. The other tasks run until the client is closed.
 A background task that is cancelled, except by its supervisor, counts as a failure, too.
+
+A forked process has copies of the objects of its parent. If it used a client, both processes would
+have the same producer id and membership, and the brokers would take records of one for repetitions
+of the other's. So in the forked process, every supervisor fails, and ends its tasks.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
+import os
+import weakref
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -41,11 +48,19 @@ ENDED = (
 )
 
 
+FORKED = (
+    "This process is a fork of the one in which this client was started. Only that one can use the "
+    "client. Make a new client in each process, after the fork."
+)
+
+
 class Supervisor:
     """The owner of the tasks that `spawn` creates between `start` and `stop`."""
 
     def __init__(self, name: str, log: ClientLog | None = None) -> None:
         self.failure: BaseException | None = None
+        self.forked = False
+        """Whether this is the copy of a supervisor in a forked process."""
         self._name = name
         self._log = ClientLog("aiokclient", name) if log is None else log
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -74,6 +89,7 @@ class Supervisor:
         self.failure, self._stopping, self._loop_ends = None, False, False
         self._context = contextvars.copy_context()
         self._loop = asyncio.get_running_loop()
+        _started.add(self)
 
     async def stop(self) -> None:
         """Cancel all tasks and wait until they have ended, at most STOP_S.
@@ -88,6 +104,7 @@ class Supervisor:
             pending = (await asyncio.wait(waited, timeout=STOP_S))[1] if waited else set()
         finally:
             self._loop = None
+            _started.discard(self)
         if pending:
             names = ", ".join(self._tasks[task] for task in waited if task in pending)
             self._log.error(
@@ -195,3 +212,26 @@ class Supervisor:
             self.failure = error
             for callback in list(self._on_failure):
                 callback(error)
+
+    def end_in_fork(self) -> None:
+        """Fail with ClosedError, and cancel all tasks. Synchronous; called in a forked process."""
+        self.forked = self._stopping = True
+        # If another thread than that of the event loop has forked, no loop can run these tasks, and
+        # in debug mode, a loop raises RuntimeError in such a thread.
+        with contextlib.suppress(RuntimeError):
+            self._tell(ClosedError(FORKED))
+            for task in self._tasks:
+                task.cancel()
+
+
+_started: weakref.WeakSet[Supervisor] = weakref.WeakSet()
+"""The supervisors that were started and not stopped."""
+
+
+def _end_in_fork() -> None:
+    for supervisor in list(_started):
+        supervisor.end_in_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_end_in_fork)

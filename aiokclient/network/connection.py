@@ -40,6 +40,7 @@ from aiokclient.metrics import Metrics
 from aiokclient.network.arrivals import Arrivals
 from aiokclient.network.connected_broker import ConnectedBroker
 from aiokclient.network.connection_end import ConnectionEnd
+from aiokclient.network.forks import detach_in_forks
 from aiokclient.network.held import HeldRequests
 from aiokclient.network.sent import AwaitedRequest, CallbackRequest, OnResponse, PendingRequest
 from aiokclient.network.setup_frames import SetupFrames
@@ -126,6 +127,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def connected(self) -> bool:
         """Whether the transport is connected. The other side may not have answered yet."""
         return self._transport is not None
+
+    @property
+    def socket(self) -> Any:
+        """The socket of the transport, or None if there is none."""
+        return None if self._transport is None else self._transport.get_extra_info("socket")
 
     @property
     def in_flight(self) -> int:
@@ -316,9 +322,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """
         setup, transport = self._setup, self._transport
         assert setup is not None
-        assert transport is not None
         frame = setup.expect()
-        if self.closed or transport.is_closing():
+        if self.closed or transport is None or transport.is_closing():
             setup.end(self.reason)
         else:
             write_segments(transport, segments, sum(map(len, segments)))
@@ -355,6 +360,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # No isinstance check: uvloop's TLS transport is not a subclass of asyncio's.
         self._transport = cast(asyncio.Transport, transport)
+        detach_in_forks(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         self._buffer = self._reader.get_buffer()
@@ -384,6 +390,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
         error = DisconnectedError(why, broker=self.broker.node_id)
         error.__cause__ = exc
         self.close(error)
+        # A TLS transport has a large buffer, and refers to this object by its protocol. So that is
+        # freed at once, not by the garbage collector, which may take long to run.
+        self._transport = None
         self._end.released()
 
     def pause_writing(self) -> None:

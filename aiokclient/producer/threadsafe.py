@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -107,6 +108,10 @@ class _Watch:
     """The thread that checks the loops while futures are pending."""
 
     def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Discard the thread in a forked process, where it does not exist but may hold the lock."""
         self._lock = threading.Lock()
         self._open: dict[ThreadsafeSend, None] = {}
         self._thread: threading.Thread | None = None
@@ -114,8 +119,7 @@ class _Watch:
     def add(self, send: ThreadsafeSend) -> None:
         with self._lock:
             self._open[send] = None
-            # A forked process does not have the thread.
-            if self._thread is None or not self._thread.is_alive():
+            if self._thread is None:
                 self._thread = threading.Thread(
                     target=self._run, name="aiokclient-threadsafe", daemon=True
                 )
@@ -137,3 +141,6 @@ class _Watch:
 
 
 _watch = _Watch()
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_watch.forget)

@@ -25,6 +25,7 @@ SLOW = tuple(
         "benchmarks/",
         "examples/",
         "faults/proxy/test_bad_connections.py",
+        "faults/proxy/test_process_ends.py",
         "faults/proxy/test_rebootstrap.py",
         "faults/simulation/test_aborted_transactions.py::test_only_committed_records_are_read",
         "faults/simulation/test_busy_coordinators.py",

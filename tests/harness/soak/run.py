@@ -137,8 +137,6 @@ class Soak:
                 for number in range(MEMBERS[group]):
                     self.members.join(group, number)
             await self.members.started()
-            gc.collect()
-            gc.freeze()
             sampler = asyncio.get_running_loop().create_task(self._sample(), name="sampler")
             try:
                 await self._disturbed(sampler)
@@ -189,7 +187,6 @@ class Soak:
                 # Idle connections are closed in the meantime.
                 await asyncio.sleep(IDLE_MS / 1000)
                 now = await resting_usage()
-                self.say(f"   {now}")
                 same = same + 1 if now[:3] == last[:3] else 0
                 last = now
         self.say(f"{when}: {last}")

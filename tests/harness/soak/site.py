@@ -74,7 +74,6 @@ class Site:
             listeners={LISTENER: "SASL_SSL"},
         )
         self._threads = ThreadPoolExecutor(THREADS, "soak")
-        self._client: Client | None = None
 
     def search(self) -> SecretSearch:
         """Return the search for the secrets of this site."""
@@ -89,11 +88,9 @@ class Site:
             "security": SaslScram(USER, self.password, MECHANISM.sasl_name, tls=self._tls),
         }
 
-    @property
-    def client(self) -> Client:
-        """The client of the operator, which does not go through the faulty network."""
-        assert self._client is not None
-        return self._client
+    def operator(self) -> Client:
+        """Return a client that logs in nowhere and does not go through the faulty network."""
+        return Client(bootstrap_servers=self.cluster.bootstrap)
 
     async def run(self, function: Callable[..., T], *args: object) -> T:
         """Run a blocking function of the cluster in a thread."""
@@ -109,30 +106,29 @@ class Site:
             await asyncio.gather(
                 *(loop.run_in_executor(self._threads, _pause) for _ in range(THREADS))
             )
-            async with Client(bootstrap_servers=self.cluster.bootstrap) as self._client:
-                await self.change_password_salt()
-                async with Admin(client=self.client) as admin:
-                    topics = [
-                        NewTopic(topic, PARTITIONS, 3, configs={"min.insync.replicas": "2"})
-                        for topic in PLACES
-                    ]
-                    (await admin.create_topics(topics)).raise_for_errors()
-                await configure(
-                    self.cluster.bootstrap,
-                    "kip848",
-                    session_timeout_ms=SESSION_MS,
-                    heartbeat_interval_ms=500,
-                )
-                for topic in PLACES:
-                    await self.run(self.cluster.await_partitions, topic, PARTITIONS)
-                yield
+            await self.change_password_salt()
+            async with self.operator() as client, Admin(client=client) as admin:
+                topics = [
+                    NewTopic(topic, PARTITIONS, 3, configs={"min.insync.replicas": "2"})
+                    for topic in PLACES
+                ]
+                (await admin.create_topics(topics)).raise_for_errors()
+            await configure(
+                self.cluster.bootstrap,
+                "kip848",
+                session_timeout_ms=SESSION_MS,
+                heartbeat_interval_ms=500,
+            )
+            for topic in PLACES:
+                await self.run(self.cluster.await_partitions, topic, PARTITIONS)
+            yield
         finally:
             self.cluster.close()
             self._threads.shutdown(wait=False)
 
     async def change_password_salt(self) -> None:
         """Give the user a new salt for the same password, as an administrator may at any time."""
-        async with Admin(client=self.client) as admin:
+        async with self.operator() as client, Admin(client=client) as admin:
             change = UserScramCredentialUpsertion(USER, self.password, MECHANISM)
             (await admin.alter_user_scram_credentials([change])).raise_for_errors()
 
@@ -160,8 +156,9 @@ class Site:
             ],
         )
         try:
-            for request in (reassignment, election):
-                await self.client.request(request, Controller(), timeout=20.0)
+            async with self.operator() as client:
+                for request in (reassignment, election):
+                    await client.request(request, Controller(), timeout=20.0)
         except KafkaError:
             pass  # A broker is away. The leaders stay where they are.
 

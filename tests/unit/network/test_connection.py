@@ -1,7 +1,9 @@
 """Tests of a connection over a transport in memory: order, deadlines, throttling, bad frames."""
 
 import asyncio
+import gc
 import struct
+import weakref
 from collections.abc import Callable
 
 import pytest
@@ -103,6 +105,23 @@ async def test_requests_fail_when_the_connection_is_reset_at_each_byte(connect: 
         assert caught.value.api == "ListGroups"
         assert caught.value.broker == 1
         assert connection.closed
+
+
+async def test_a_lost_transport_is_released_without_the_garbage_collector() -> None:
+    """A TLS transport has a buffer of 256 KiB, and refers to its connection."""
+    connection = BrokerConnection(1, "memory", 9092, client_id="test")
+    transport = MemoryTransport(connection)
+    lost = weakref.ref(transport)
+    gc.disable()
+    try:
+        connection.connection_lost(ConnectionResetError("reset"))
+        del transport
+        assert lost() is None
+    finally:
+        gc.enable()
+    await connection.wait_closed()
+    with pytest.raises(DisconnectedError, match="reset"):
+        await connection.exchange([b"request"])
 
 
 @pytest.mark.fault(19)
