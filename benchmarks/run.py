@@ -1,6 +1,9 @@
 """Run all benchmarks against one Kafka cluster, and write results.md and a plot.
 
 python benchmarks/run.py [--runs N] [--scale X] [--only produce,consume] [--bootstrap HOST:PORT]
+
+The result of each benchmark is saved as soon as it is there. `--resume` continues a run that was
+interrupted: benchmarks with a saved result are not measured again.
 """
 
 from __future__ import annotations
@@ -63,15 +66,23 @@ def main() -> int:
     parser.add_argument("--scale", type=float, default=1.0, help="factor for the messages of a run")
     parser.add_argument("--only", default="", help="names of benchmarks, separated by commas")
     parser.add_argument("--bootstrap", help="an existing Kafka; without it, one is started")
+    parser.add_argument("--saved", type=Path, default=HERE.parent / "build" / "benchmarks")
+    parser.add_argument("--resume", action="store_true", help="reuse the results that are saved")
     parser.add_argument("--output", type=Path, default=HERE / "results.md")
     given = parser.parse_args()
     chosen = given.only.split(",") if given.only else list(BENCHMARKS)
+    given.saved.mkdir(parents=True, exist_ok=True)
     reports = []
     with running(given.bootstrap) as brokers:
         for name in chosen:
             say(f"=== {name}")
             count = max(1, int(BENCHMARKS[name].COUNT * given.scale))
-            report = BENCHMARKS[name].measure(Options(count, given.runs), brokers)
+            file = given.saved / f"{name}.json"
+            if given.resume and file.exists():
+                report = Report.load(file)
+            else:
+                report = BENCHMARKS[name].measure(Options(count, given.runs), brokers)
+                report.save(file)
             for table in report.tables:
                 print(table.text(), flush=True)
             reports.append(report)
@@ -81,7 +92,9 @@ def main() -> int:
     picture = given.output.with_suffix(".png")
     drawn = plot.draw(reports, picture)
     given.output.write_text(written(reports, about, picture.name if drawn else None))
-    return 0
+    for subject in (subject for report in reports for subject in report.failed):
+        print(f"FAILED and left out: {subject}", file=sys.stderr)
+    return int(any(report.failed for report in reports))
 
 
 if __name__ == "__main__":

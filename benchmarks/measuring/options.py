@@ -59,7 +59,7 @@ def main(benchmark: Benchmark, *, kafka: bool = True) -> int:
         print(table.text())
     if given.json:
         report.save(given.json)
-    return 0
+    return int(bool(report.failed))
 
 
 def this(name: str) -> Benchmark:

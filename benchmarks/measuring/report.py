@@ -49,13 +49,18 @@ class Report:
     question: str
     tables: list[Table] = field(default_factory=list)
     numbers: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)
+    failed: list[str] = field(default_factory=list)
+    """The workloads and subjects that are left out because they failed."""
 
     def add(self, work: str, found: dict[tuple[str, str], Measurement], table: Table) -> None:
         self.tables.append(table)
         of_work = self.numbers.setdefault(work, {})
         for (name, label), measurement in found.items():
+            subject = f"{name}, {label}" if label else name
             if measurement.runs:
-                of_work[f"{name}, {label}" if label else name] = measurement.numbers()
+                of_work[subject] = measurement.numbers()
+            if measurement.failed:
+                self.failed.append(f"{work}: {subject}")
 
     def save(self, file: Path) -> None:
         file.write_text(json.dumps(asdict(self), indent=1) + "\n")

@@ -20,7 +20,7 @@ from measuring.subject import NotMeasuredError, Subject
 
 TIMEOUT_S = 90.0
 FAILURES = 2
-"""Number of failed runs of a job that are reported and repeated. One more ends the benchmark."""
+"""Number of failed runs of a job that are reported and repeated. After one more, it is left out."""
 
 
 class RunFailedError(Exception):
@@ -43,6 +43,11 @@ class Measurement:
     missing: str = ""
     """The reason why there are no runs."""
     failures: int = 0
+
+    @property
+    def failed(self) -> bool:
+        """Whether the subject is left out because its runs failed."""
+        return self.failures > FAILURES
 
     def median(self, figure: Callable[[Run], float | None]) -> float | None:
         found = [value for value in map(figure, self.runs) if value is not None]
@@ -117,6 +122,9 @@ def rounds(jobs: Sequence[Job], runs: int, execute: Execute) -> dict[tuple[str, 
                 measurement.runs.append(_execute(job, execute, measurement))
             except NotMeasuredError as error:
                 measurement.missing = str(error)
+            except RunFailedError:
+                measurement.missing = f"{measurement.failures} runs failed"
+                measurement.runs.clear()
             say(f"{number + 1}/{runs} {job.subject.name} {job.label}: {shown(measurement)}")
     return found
 
@@ -127,9 +135,9 @@ def _execute(job: Job, execute: Execute, measurement: Measurement) -> Run:
             return execute(job)
         except RunFailedError as error:
             measurement.failures += 1
-            if measurement.failures > FAILURES:
+            print(f"FAILED: {job.label} {error}", file=sys.stderr, flush=True)
+            if measurement.failed:
                 raise
-            print(f"FAILED, will be repeated: {job.label} {error}", file=sys.stderr, flush=True)
 
 
 def shown(measurement: Measurement) -> str:

@@ -75,3 +75,28 @@ def test_memory_stays_the_same_over_transactions(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_subject_that_fails_is_left_out() -> None:
+    program = """
+from types import SimpleNamespace
+from measuring.report import Report, Table
+from measuring.runner import Job, Run, RunFailedError, rounds
+from measuring.spec import Counts
+
+def execute(job):
+    if job.subject.name == "failing":
+        raise RunFailedError("It hangs.")
+    return Run(Counts(messages=1, bytes=1, cpu_s=1.0, wall_s=1.0), None)
+
+subjects = [SimpleNamespace(name=name, family="f") for name in ("failing", "working")]
+found = rounds([Job(subject, None) for subject in subjects], 2, execute)
+report = Report("")
+report.add("work", found, Table("", []))
+assert list(report.numbers["work"]) == ["working"], report
+assert report.failed == ["work: failing"], report
+assert found["failing", ""].missing == "3 runs failed", found
+"""
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=BENCHMARKS)
+    assert done.returncode == 0, done.stderr
