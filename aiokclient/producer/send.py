@@ -18,7 +18,6 @@ from aiokclient.errors.local import ArgumentTypeError, RecordTypeError, TopicTyp
 from aiokclient.producer import send_many as bulk
 from aiokclient.producer._pure.send import K, SendPath, V
 from aiokclient.producer.batching.accumulator import BATCH_OVERHEAD
-from aiokclient.producer.batching.batch import RECORD_OVERHEAD
 from aiokclient.producer.batching.queue import PartitionQueue
 from aiokclient.producer.delivery.deliveries import Deliveries
 from aiokclient.producer.delivery.delivery import Delivery
@@ -211,9 +210,9 @@ class Sends(SendPath[K, V], Generic[K, V]):
         if not values:
             return []
         if self._raw and partitioner.function is None and bulk.are_plain(values):
-            largest, total = bulk.value_sizes(values)
-            if len(largest) + RECORD_OVERHEAD > self._largest:
-                bulk.require_small(self._limit, topic, None, largest, ())
+            total = bulk.total_size(values)
+            if total > self._largest:
+                bulk.require_all_small(self._limit, topic, values)
             now = self._clock.time_ms()
             deliveries = self._send_values(target, values, total, now)
         else:

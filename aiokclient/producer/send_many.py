@@ -8,7 +8,7 @@ first record is appended.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from aiokclient.errors import BufferExhaustedError, RecordTooLargeError
 from aiokclient.producer.batching.accumulator import BATCH_OVERHEAD, Accumulator
@@ -26,12 +26,13 @@ __all__ = [
     "Prepared",
     "are_plain",
     "as_record",
+    "require_all_small",
     "require_encodable",
     "require_room",
     "require_small",
     "send_prepared",
     "send_values",
-    "value_sizes",
+    "total_size",
 ]
 
 PLAIN = ({bytes}, {bytes, type(None)}, {type(None)})
@@ -95,11 +96,20 @@ def require_small(
         raise RecordTooLargeError(text, resource=topic)
 
 
-def value_sizes(values: Sequence[bytes | None]) -> tuple[bytes, int]:
-    """Return the largest value, and an upper bound of the encoded size of all values as records."""
-    present = [value for value in values if value is not None]
-    total = sum(map(len, present)) + RECORD_OVERHEAD * len(values)
-    return max(present, key=len, default=b""), total
+def require_all_small(limit: int, topic: str, values: Sequence[bytes | None]) -> None:
+    """Raise RecordTooLargeError if a batch with only one of the values exceeds `limit` bytes."""
+    largest = max((value for value in values if value is not None), key=len, default=b"")
+    if len(largest) + RECORD_OVERHEAD + BATCH_OVERHEAD > limit:
+        require_small(limit, topic, None, largest, ())
+
+
+def total_size(values: Sequence[bytes | None]) -> int:
+    """Return an upper bound of the encoded size of all values as records."""
+    try:
+        size = sum(map(len, cast("Sequence[bytes]", values)))
+    except TypeError:  # None has no length.
+        size = sum(len(value) for value in values if value is not None)
+    return size + RECORD_OVERHEAD * len(values)
 
 
 def send_values(
@@ -121,8 +131,6 @@ def send_values(
     deliveries = Deliveries()
     start, count = 0, len(values)
     while start < count:
-        if topic.known:
-            queue = partitioner.choose(topic, None, 0)
         before = 0 if queue.open is None else queue.open.builder.size
         batch, index, taken = accumulator.append_values(queue, timestamp, values, start, total)
         total -= batch.builder.size - (before if index else BATCH_OVERHEAD)
@@ -133,6 +141,8 @@ def send_values(
         if start < count:
             accumulator.close(queue)
             topic.leave_sticky()
+            if topic.known:
+                queue = partitioner.choose(topic, None, 0)
     return deliveries
 
 
@@ -171,7 +181,7 @@ def require_room(accumulator: Accumulator, needs: Mapping[PartitionQueue, tuple[
         shared += size if queue.unsendable else 0
         if size > memory.room(queue):
             raise _too_much(size)
-    if shared > memory.shared_room() or total > memory.sendable_room():
+    if (shared and shared > memory.shared_room()) or total > memory.sendable_room():
         raise _too_much(total)
 
 

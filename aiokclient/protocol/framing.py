@@ -97,7 +97,8 @@ class FrameReader:
             scratch = self._scratch
             assert scratch is not None
             filled = self._filled + count
-            if filled >= _PREFIX and filled - _PREFIX == frame_length(scratch, 0, self.max_frame):
+            length = filled - _PREFIX
+            if 0 <= length <= self.max_frame and length == _LENGTH.unpack_from(scratch, 0)[0]:
                 # This is exactly one frame, as usual for a client that waits for each response.
                 frame: Buffer = bytes(scratch[_PREFIX:filled])
                 self._end_reading(scratch, filled, filled)
@@ -171,10 +172,7 @@ def _frame(head: bytearray, body: Message, version: int) -> list[Buffer]:
         return [out]
     if out:
         segments.append(out)
-    size = -_PREFIX
-    for segment in segments:
-        size += segment.nbytes if isinstance(segment, memoryview) else len(segment)
-    _LENGTH.pack_into(head, 0, size)
+    _LENGTH.pack_into(head, 0, sum(map(len, segments)) - _PREFIX)
     return segments
 
 

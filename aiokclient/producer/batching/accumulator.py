@@ -277,7 +277,7 @@ class Accumulator:
         """Start the delivery timeout and the linger time of a batch that has its first record."""
         self.pending[batch] = None
         self.active[batch.queue] = None
-        self.deadline_timer.arm()
+        self.deadline_timer.arm(batch.created)
         if batch.in_overflow:
             self._move_in(batch.queue.unsendable, beyond=False)
             if batch.in_overflow and not batch.queue.unsendable:

@@ -35,9 +35,12 @@ class DeadlineTimer:
         self._due = 0.0
         """The time to which `_timer` is set. uvloop's handles for short delays do not have it."""
 
-    def arm(self) -> None:
-        """Set the timer, because a batch now waits or may have an earlier deadline."""
-        when = self._clock.monotonic() + self._interval_s
+    def arm(self, now: float | None = None) -> None:
+        """Set the timer, because a batch now waits or may have an earlier deadline.
+
+        `now` is the time on the loop's clock, if the caller has just read it.
+        """
+        when = (self._clock.monotonic() if now is None else now) + self._interval_s
         if self._timer is None:
             self._set(when)
         elif self._due > when:

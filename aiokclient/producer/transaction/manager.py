@@ -235,20 +235,19 @@ class TransactionManager:
         self._partitions.begin()
         self._offsets.begin()
         self._level_check.begin()
-        level = await self._next_level()
+        level = self._requests.level
+        if self._used_at_old_level and level >= IMPLICIT:
+            level = await self._upgraded(level)
         self._used_at_old_level = level < IMPLICIT
         return status.begin(level, self._clock.monotonic())
 
-    async def _next_level(self) -> int:
-        """Return the level of the next transaction. After an upgrade, take a new epoch first.
+    async def _upgraded(self, level: int) -> int:
+        """Take a new epoch after an upgrade. Return the level of the next transaction.
 
         Only the epoch tells transactions of level 2 apart: while the markers of the last one are
         not written, they would end records with its epoch, too. Without a new epoch, the requests
         of the old level are used, which the coordinator refuses until the markers are written.
         """
-        level = self._requests.level
-        if level < IMPLICIT or not self._used_at_old_level:
-            return level
         try:
             identity = await self._requests.initialize(self.status.identity, self._default_s)
         except KafkaError:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiokclient.cluster.targets import Coordinator
@@ -156,6 +156,10 @@ class TransactionRequests:
         self._patience_s = longest_ms / 1000
         self._cluster = cluster
         self._target = Coordinator("transaction", self._id)
+        self._latest: BrokerConnection | None = None
+        """The connection on which the last commit was sent, unless that failed."""
+        self._features: Mapping[str, int] | None = None
+        """The features in which `_level` was found."""
         self._level = 0
         self._level_read = -math.inf
 
@@ -168,9 +172,12 @@ class TransactionRequests:
     @property
     def level(self) -> int:
         """The level of `transaction.version` that the coordinator announced last."""
-        connection = self._connection()
-        if connection is not None:
-            self._level = connection.broker.features.get(FEATURE, 0)
+        connection = self._latest
+        if connection is None or connection.closed:
+            connection = self._connection()
+        if connection is not None and connection.broker.features is not self._features:
+            self._features = connection.broker.features
+            self._level = self._features.get(FEATURE, 0)
             if connection.broker.version_of(EndTxnRequest) <= OLD_END_TXN:
                 self._level = min(self._level, IMPLICIT - 1)
         return self._level
@@ -204,6 +211,7 @@ class TransactionRequests:
 
     def forget_coordinator(self) -> None:
         """Look up the coordinator again before the next request."""
+        self._latest = None
         self._cluster.coordinators.forget("transaction", self._id)
 
     def _connection(self) -> BrokerConnection | None:
@@ -317,11 +325,13 @@ class TransactionRequests:
         `done(None, error)`. After an error, `end` continues with further attempts. `done` must not
         raise. The caller decides whether the response still counts: `transaction` stays undecided.
         """
-        connection = self._connection()
+        self._latest = connection = self._connection()
         if connection is None:
             return False
 
         def answered(response: Any, error: KafkaError | None) -> None:
+            if error is not None:
+                self._latest = None
             done(None if error is not None else _following(response, identity), error)
 
         transaction.note_undecided()

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from aiokclient.background import ended, new_task
-from aiokclient.cluster.tracebacks import lets_go
+from aiokclient.cluster.tracebacks import let_go, lets_go
 from aiokclient.errors import ClosedError, IllegalStateError, KafkaError
 from aiokclient.producer.transaction.offsets import Offsets
 from aiokclient.producer.transaction.states import TransactionState
@@ -147,33 +147,43 @@ class Transaction:
         producer: Any = self._producer
         await producer.send_offsets_to_transaction(offsets, group_metadata, timeout)
 
-    @lets_go
+    # These two do what `lets_go` does without another coroutine, because each transaction has them.
+
     async def __aenter__(self) -> Self:
-        await self._begin()
+        try:
+            await self._begin()
+        except BaseException as raised:
+            let_go(raised, self)
+            del self
+            raise
         return self
 
-    @lets_go
     async def __aexit__(
         self,
         kind: type[BaseException] | None,
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if error is not None:
-            await self.abandon()
-        elif self._is_current and self._manager.status.state is not TransactionState.READY:
-            try:
-                await self._manager.commit(None, self._last_offsets)
-            except KafkaError:
-                worse = await self.abandon()
-                if worse is not None:
-                    raise worse from None
-                if self.outcome is not TransactionOutcome.COMMITTED:
-                    raise
-            except asyncio.CancelledError:
+        try:
+            if error is not None:
                 await self.abandon()
-                raise
-            self.committed()
+            elif self._is_current and self._manager.status.state is not TransactionState.READY:
+                try:
+                    await self._manager.commit(None, self._last_offsets)
+                except KafkaError:
+                    worse = await self.abandon()
+                    if worse is not None:
+                        raise worse from None
+                    if self.outcome is not TransactionOutcome.COMMITTED:
+                        raise
+                except asyncio.CancelledError:
+                    await self.abandon()
+                    raise
+                self.committed()
+        except BaseException as raised:
+            let_go(raised, self)
+            del self
+            raise
 
     # -- what the producer calls
 
