@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from driver import Writer, places
 from rebootstrapping import (
+    FAULT_S,
     FAULTS,
     NEW,
     OLD,
@@ -559,6 +560,66 @@ def test_wrong_broker_at_an_address_gets_nothing_and_causes_a_rebootstrap() -> N
             if each.message.node_id not in (-1, each.broker)
         ]
         assert refused
+
+    simulate(scenario, brokers=3, topics=TOPICS, replication=3)
+
+
+def exchange_addresses(request: Any, response: Any) -> Any:
+    one, two = (each for each in response.brokers if each.node_id in (1, 2))
+    one.port, two.port = two.port, one.port
+    return response
+
+
+def exchange_ids(request: Any, response: Any) -> Any:
+    for each in response.brokers:
+        each.node_id = {1: 2, 2: 3, 3: 1}[each.node_id]
+    return response
+
+
+def name_dead_address(request: Any, response: Any) -> Any:
+    response.brokers[0].port += 1000
+    return response
+
+
+def name_dead_host(request: Any, response: Any) -> Any:
+    response.brokers[0].host = "nowhere.test"
+    return response
+
+
+WRONG = [exchange_addresses, exchange_ids, name_dead_address, name_dead_host]
+OLDER: dict[ApiKey, tuple[int, int] | None] = {ApiKey.API_VERSIONS: (0, 4)}
+
+
+@pytest.mark.fault(26)
+@pytest.mark.parametrize("wrong", WRONG)
+@pytest.mark.parametrize("limits", [{}, OLDER], ids=["Kafka 4.4", "older"])
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("kind", ["shared client", "consumer in a classic group"])
+def test_nothing_is_lost_while_metadata_names_wrong_addresses(
+    wrong: Any, limits: dict[Any, Any], strategy: str, kind: str
+) -> None:
+    async def scenario(world: World) -> None:
+        name_leads_to(world, OLD)
+        world.cluster.limit_versions(limits)
+        work = WORKS[kind](world, {**OPTIONS, "metadata_recovery_strategy": strategy})
+        async with work.main() as client:
+            running = asyncio.create_task(work.run())
+            await until_more(world, work, 9)
+            with world.cluster.alter(ApiKey.METADATA, wrong):
+                world.cluster.disconnect()
+                opened, began = world.network.connections_made, world.now
+                calling = asyncio.create_task(work.make_calls())
+                await asyncio.sleep(FAULT_S)
+                # Neither requests nor connections in a busy loop.
+                assert len(world.requests(ApiKey.METADATA, since=began)) < 12 * FAULT_S
+                assert world.network.connections_made - opened < 24 * FAULT_S
+                calling.cancel()
+            await until_more(world, work, 9)
+            running.cancel()
+            await asyncio.wait([running, calling])
+            await work.finish()
+            assert not work.late
+            await until_healthy(world, client)
 
     simulate(scenario, brokers=3, topics=TOPICS, replication=3)
 
