@@ -599,7 +599,8 @@ class Consumer(Lifecycle, Generic[K, V]):
         `timeout` is in seconds (`default_api_timeout_ms`). ApiTimeoutError is raised after it and
         names the partitions that have not been rewound; the others have been. After a cancellation,
         too, some partitions may have been rewound. Raises UnsupportedVersionError for another
-        protocol, and IllegalStateError if a member uses another library or an older version.
+        protocol, IllegalStateError if a member uses another library or an older version, and
+        CommitFailedError if the cluster changes.
         """
         group = self._group("rewind_group")
         wanted = as_numbers(offsets, "an offset")

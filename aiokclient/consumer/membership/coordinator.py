@@ -296,6 +296,7 @@ class ConsumerCoordinator:
     def cluster_replaced(self, metadata: ClusterMetadata) -> None:
         """Become a new member, because another cluster does not know this one. Synchronous."""
         self.topics.rebase(metadata)
+        self._rewinder.cluster_replaced()
         self.membership.start_over("the cluster is another one")
         self.commits.wake()
 

@@ -297,6 +297,42 @@ def test_commit_of_the_application_that_began_in_the_old_cluster_fails() -> None
 
 
 @EVERY_STRATEGY
+def test_rewind_of_a_group_that_began_in_the_old_cluster_fails(strategy: str) -> None:
+    """The owner has not carried it out, because it is processing a record."""
+
+    async def work(world: World, options: dict[str, Any]) -> None:
+        world.cluster.produce("t", [b"old"] * 10)
+        group = {"group_id": "g", "auto_offset_reset": "earliest"}
+        async with Consumer("t", **group, **options) as consumer:
+            offsets: list[int] = []
+            processed = asyncio.Event()
+
+            async def process() -> None:
+                async for record in consumer:
+                    if record.value == b"old":
+                        await processed.wait()
+                    elif record.partition == 0:
+                        offsets.append(record.offset)
+
+            processing = asyncio.create_task(process())
+            await asyncio.sleep(3)
+            rewinding = asyncio.create_task(consumer.rewind_group({T: 7}, timeout=60))
+            await asyncio.sleep(2)
+            assert not rewinding.done()
+            replace_cluster(world, records=20)
+            await consumer._cluster.updater.refresh(["t"], timeout=30)
+            processed.set()
+            with pytest.raises(CommitFailedError):
+                await rewinding
+            await asyncio.sleep(30)
+            processing.cancel()
+            await asyncio.wait([processing])
+            assert offsets == list(range(20))
+
+    in_two_clusters(work, {}, strategy)
+
+
+@EVERY_STRATEGY
 def test_group_member_joins_again(strategy: str) -> None:
     async def work(world: World, options: dict[str, Any]) -> None:
         member = GroupMember("w", protocol_type="plain", protocols=[Plain()], **options)

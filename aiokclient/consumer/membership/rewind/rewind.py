@@ -21,11 +21,13 @@ import math
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from aiokclient.cluster.metadata import differ
 from aiokclient.cluster.targets import Coordinator
 from aiokclient.consumer.membership.rewind import requests as rewind_requests
 from aiokclient.consumer.state.partition import NO_EPOCH, PartitionState, Withheld
 from aiokclient.errors import (
     ApiTimeoutError,
+    CommitFailedError,
     GroupIdNotFoundError,
     IllegalStateError,
     KafkaError,
@@ -99,21 +101,23 @@ class GroupRewinder:
         """Send a request, wait until all owners have sought and committed, and return the offsets.
 
         These are the offsets at which the partitions really continue. `timeout` is in seconds.
-        Raises ApiTimeoutError after it.
+        Raises ApiTimeoutError after it, and CommitFailedError if the cluster changes.
         """
         left = list(offsets)
         actual = dict(offsets)
         if not left:
             return actual
+        cluster_id = self._cluster.metadata.cluster_id
         clock, request_id = self._cluster.clock, ""
         try:
             async with asyncio.timeout(timeout):
                 await self._commits.until_member()
                 await self._refuse_foreigners()
+                self._require_cluster(cluster_id, left)
                 request_id = f"{clock.time_ms():012x}{clock.rng.getrandbits(32):08x}"
                 self.wanted[request_id] = dict(offsets)
                 rejoin("the group is to be rewound")
-                await self._until_done(request_id, left, actual)
+                await self._until_done(request_id, left, actual, cluster_id)
         except TimeoutError as error:
             if isinstance(error, KafkaError):
                 raise
@@ -128,7 +132,11 @@ class GroupRewinder:
         return actual
 
     async def _until_done(
-        self, request_id: str, left: list[TopicPartition], actual: dict[TopicPartition, int]
+        self,
+        request_id: str,
+        left: list[TopicPartition],
+        actual: dict[TopicPartition, int],
+        cluster_id: str | None,
     ) -> None:
         """Wait until nothing is left, and record the offset of each partition in `actual`."""
         retry = self._looking()
@@ -136,6 +144,7 @@ class GroupRewinder:
             self._check()
             await asyncio.sleep(retry.pause_s())
             results = await self._commits.ask(left)
+            self._require_cluster(cluster_id, left)
             for tp, stored in results.found.items():
                 if stored is None:
                     continue
@@ -151,6 +160,24 @@ class GroupRewinder:
                     raise error
                 if decision is Decision.REFRESH_AND_RETRY:
                     self._cluster.coordinators.forget("group", self._commits.group_id)
+
+    def _require_cluster(self, cluster_id: str | None, left: list[TopicPartition]) -> None:
+        if self._is_elsewhere(cluster_id):
+            raise CommitFailedError(
+                what="The group was not rewound: the cluster is another one.",
+                hint="Offsets of the former cluster mean nothing in this one.",
+                partitions=left,
+                api="rewind_group",
+            )
+
+    def _is_elsewhere(self, cluster_id: str | None) -> bool:
+        return differ(cluster_id, self._cluster.metadata.cluster_id)
+
+    def cluster_replaced(self) -> None:
+        """Drop all requests, because offsets of another cluster mean nothing in this one."""
+        self.wanted.clear()
+        for due in self._due.values():
+            due.clear()
 
     def _looking(self) -> Retry:
         """Return the delays for a loop that the caller's deadline ends."""
@@ -260,8 +287,8 @@ class GroupRewinder:
 
     async def _store(self, state: PartitionState, offset: OffsetAndMetadata) -> None:
         """Commit the new position; retry while the partition is owned and the error permits it."""
-        retry = self._looking()
-        while True:
+        retry, cluster_id = self._looking(), self._cluster.metadata.cluster_id
+        while not self._is_elsewhere(cluster_id):
             try:
                 return await self._commits.commit({state.tp: offset}, self._patience_s)
             except KafkaError as error:
