@@ -34,6 +34,7 @@ from aiokclient import (
 from aiokclient.cluster.brokers import Brokers
 from aiokclient.cluster.client import ClusterClient
 from aiokclient.cluster.recovery import Trigger
+from aiokclient.cluster.targets import Broker
 from aiokclient.errors import KafkaError
 from aiokclient.protocol import ApiKey, messages
 from aiokclient.testing import EmbeddedCluster
@@ -234,6 +235,29 @@ class Watch:
 def open_connections(brokers: Brokers) -> list[Any]:
     pools = [*brokers._pools.values(), *brokers._retired]
     return [connection for pool in pools for connection in pool.connections()]
+
+
+async def until_more(world: World, work: Any, count: int, timeout_s: float = 60.0) -> None:
+    """Wait until the client has done more of its work."""
+    wanted, until = work.progress() + count, world.now + timeout_s
+    while work.progress() < wanted:
+        assert world.now < until, f"no progress within {timeout_s} s: {work.progress()}"
+        await asyncio.sleep(0.05)
+
+
+async def until_healthy(world: World, client: Any) -> None:
+    """Wait until nothing is wrong with a client."""
+    until = world.now + 5
+    while client.health().reasons:
+        assert world.now < until, client.health()
+        await asyncio.sleep(0.1)
+
+
+async def connect_to_all(world: World, client: Any) -> None:
+    """Open a connection to each broker."""
+    for broker in world.cluster.brokers:
+        request = messages.MetadataRequest(topics=[])
+        await client.cluster.request(request, Broker(broker))
 
 
 # -- what the clients do
