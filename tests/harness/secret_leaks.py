@@ -153,7 +153,7 @@ MET_BY: dict[str, Visit] = {
     "pickle": visit_wrong_options,
     "repr": visit_wrong_options,
 }
-"""The visit that meets the leak of a channel, if it is not `visit_plain`."""
+"""For each channel, the visit in which it leaks. All other channels leak in `visit_plain`."""
 
 
 @contextlib.contextmanager

@@ -281,7 +281,7 @@ class FetchBuffer:
         yield from self._paused
 
     def add(self, fetch: PartitionFetch) -> None:
-        """Add a part; that of a paused partition is set aside."""
+        """Add a part. A part of a paused partition is set aside."""
         self._queue[fetch] = None
         if not fetch.state.flowing:
             self._set_aside(fetch)
