@@ -166,6 +166,8 @@ class ConnectionPool:
         """Whether the last connection was lost before the broker had answered any request."""
         self._retired = False
         self._closed = False
+        self._renewals: dict[BrokerConnection, asyncio.TimerHandle] = {}
+        """The timers of the next authentications on open connections."""
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else "reachable" if self.reachable else "unreachable"
@@ -392,8 +394,14 @@ class ConnectionPool:
             after_s = lifetime_s * self._rng.uniform(*RENEWED)
             loop = asyncio.get_running_loop()
             ends_at = loop.time() + lifetime_s
-            timer = loop.call_later(after_s, self._renew_later, connection, sasl, ends_at)
-            connection.on_close(lambda closed, reason: timer.cancel())
+            if connection not in self._renewals:
+                connection.on_close(self._forget_renewal)
+            self._renewals[connection] = loop.call_later(
+                after_s, self._renew_later, connection, sasl, ends_at
+            )
+
+    def _forget_renewal(self, connection: BrokerConnection, reason: KafkaError | None) -> None:
+        self._renewals.pop(connection).cancel()
 
     def _renew_later(self, connection: BrokerConnection, sasl: Sasl, ends_at: float) -> None:
         if not self._closed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import gc
 import itertools
 import json
 from collections import Counter
@@ -25,6 +26,7 @@ from aiokclient import (
 )
 from aiokclient.errors import DisconnectedError, SaslAuthenticationError, TokenProviderError
 from aiokclient.events import Authenticated, Disconnected, Rebalanced, TokenRefreshed
+from aiokclient.network.connection import BrokerConnection
 from aiokclient.protocol import ApiKey, messages
 from aiokclient.testing import BrokerListener
 
@@ -135,6 +137,27 @@ def test_a_login_is_repeated_at_85_to_95_percent_of_its_lifetime() -> None:
         assert all(0.85 * LIFETIME_MS <= gap <= 0.96 * LIFETIME_MS for gap in gaps)
         assert max(gaps) - min(gaps) > 0.02 * LIFETIME_MS
         assert lost(seen) == []
+
+    run(scenario, brokers=1)
+
+
+@pytest.mark.fault(46, 56)
+def test_repeated_logins_on_a_connection_keep_nothing() -> None:
+    def kept() -> list[int]:
+        found = [each for each in gc.get_objects() if type(each) is BrokerConnection]
+        return [len(each._end._callbacks) for each in found if not each.closed]
+
+    async def scenario(world: World) -> None:
+        async with world.client(**options(world, PLAIN)) as client:
+            events = client.events()
+            counts = []
+            for _ in range(60):
+                await client.request(messages.ListGroupsRequest(), AnyBroker())
+                await asyncio.sleep(1)
+                counts.append(kept())
+        again = [each for each in await drain(events) if getattr(each, "again", False)]
+        assert len(again) > 10
+        assert counts[-1] == counts[0]
 
     run(scenario, brokers=1)
 
