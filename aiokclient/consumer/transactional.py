@@ -21,10 +21,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
+from aiokclient.cluster.metadata import differ
 from aiokclient.consumer.delivery.reader import YIELD_INTERVAL_S
 from aiokclient.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from aiokclient.consumer.engine import ConsumerEngine
     from aiokclient.consumer.membership.coordinator import ConsumerCoordinator
     from aiokclient.consumer.membership.offsets.released import ReleasedOffset
@@ -41,6 +44,7 @@ class ReadPosition(NamedTuple):
     offset: int
     """The position when the transaction began, or a lower one if that is not known."""
     processed: int
+    topic_id: UUID | None
 
 
 class TransactionalReads:
@@ -55,10 +59,13 @@ class TransactionalReads:
         self._subscription = subscription
         self._began = began
         self._sent: list[tuple[PartitionState, int, int]] = []
+        self._began_in = self.cluster_id
         subscription.settle()
         self._taken = self._group.released.in_progress()
         self._at_begin = {
-            state: ReadPosition(state.jumps, self._position_at_begin(state), state.processed)
+            state: ReadPosition(
+                state.jumps, self._position_at_begin(state), state.processed, state.topic_id
+            )
             for state in subscription.partitions.values()
             if state.located
         }
@@ -71,6 +78,11 @@ class TransactionalReads:
         if state is self._engine.reader.exposed_state():
             last_request += YIELD_INTERVAL_S  # An iteration takes records without a request.
         return state.origin if last_request >= self._began else state.position
+
+    @property
+    def cluster_id(self) -> str | None:
+        """The cluster from which the consumer reads now."""
+        return self._engine.cluster.metadata.cluster_id
 
     # -- the commit
 
@@ -126,12 +138,22 @@ class TransactionalReads:
         await self._engine.positions.relocated(states, asyncio.get_running_loop().time() + timeout)
 
     def _was_read(self, state: PartitionState) -> bool:
-        start = self._at_begin.get(state)
+        start = self._start_of(state)
         # After a jump it is not known whether records were delivered before it.
         return state.uncommitted or (start is not None and start.jumps != state.jumps)
 
-    def _fallback(self, state: PartitionState) -> int:
+    def _start_of(self, state: PartitionState) -> ReadPosition | None:
+        """Return where the transaction began to read, or None if that was in another log.
+
+        The partition may have been assigned, its topic created again, or the cluster changed.
+        """
         start = self._at_begin.get(state)
+        if start is None or differ(self._began_in, self.cluster_id):
+            return None
+        return start if start.topic_id in (None, state.topic_id) else None
+
+    def _fallback(self, state: PartitionState) -> int:
+        start = self._start_of(state)
         if start is None:
             return state.origin
         # Records that were being processed when it began belong to the transaction.

@@ -301,6 +301,17 @@ class TransactionManager:
         """Raise the error for a call that needs an open transaction, if there is none."""
         self.status.require(_S.IN_TRANSACTION, call=call)
 
+    def require_cluster(self, cluster_id: str | None) -> None:
+        """Raise an abortable error if a consumer of the transaction reads from another cluster.
+
+        That may be so for a moment if the bootstrap servers lead to another one now.
+        """
+        if differ(cluster_id, self._cluster.metadata.cluster_id):
+            raise abortable(
+                "A consumer that was added to the transaction reads from another cluster. Its "
+                "offsets mean nothing in the cluster of the producer."
+            )
+
     async def send_offsets(self, offsets: Offsets, member: GroupMetadata, timeout: float) -> None:
         """Add offsets to the open transaction. A cancellation makes it abortable."""
         self.require_open("send_offsets_to_transaction()")

@@ -38,6 +38,10 @@ ABORTED_FROM = frozenset(
 class ConsumerReads(Protocol):
     """The reads of a consumer in a transaction."""
 
+    @property
+    def cluster_id(self) -> str | None:
+        """The cluster from which the consumer reads."""
+
     def offsets(self) -> Offsets:
         """Return the offsets to commit."""
 
@@ -200,6 +204,8 @@ class Transaction:
 
     def last_offsets(self) -> list[tuple[Offsets, GroupMetadata]]:
         """Return what the added consumers have read."""
+        for reads in self._consumers.values():
+            self._manager.require_cluster(reads.cluster_id)
         found = [(reads.offsets(), reads.member()) for reads in self._consumers.values()]
         return [(offsets, member) for offsets, member in found if offsets]
 

@@ -21,8 +21,10 @@ from aiokclient import (
     Producer,
     State,
     TopicPartition,
+    TransactionOutcome,
 )
 from aiokclient.errors import (
+    AbortableError,
     ApplicationRecoverableError,
     ClusterChangedError,
     CommitFailedError,
@@ -270,6 +272,38 @@ def test_open_transaction_fails_and_the_next_one_has_a_producer_id_of_the_new_cl
         assert set(world.cluster.transactions) == {"tx"}
 
     in_two_clusters(work, {}, strategy)
+
+
+def test_transaction_with_a_consumer_in_another_cluster_is_aborted() -> None:
+    """One of two clients may notice a change of the cluster first."""
+
+    async def scenario(world: World) -> None:
+        world.cluster.produce("t", [b"old"] * 10)
+        group = {"group_id": "g", "enable_auto_commit": False, "auto_offset_reset": "earliest"}
+        other = world.sim.cluster(brokers=1, topics={"t": 3}, port=19092)
+        async with other, Consumer(**world.options(**group)) as consumer:
+            consumer.assign([T])
+            assert len(await read(consumer, 5)) == 5
+            servers = other.bootstrap_servers
+            async with world.producer(transactional_id="tx", bootstrap_servers=servers) as producer:
+                transaction = producer.transaction()
+                consumer.mark_processed()
+                await asyncio.sleep(1)
+
+                async def consume_and_produce(transaction: Any = transaction) -> None:
+                    async with transaction as tx:
+                        tx.add(consumer)
+                        assert len(await read(consumer, 2)) == 2
+                        await tx.send("t", b"output", partition=0)
+
+                with pytest.raises(AbortableError, match="another cluster"):
+                    await consume_and_produce()
+                assert transaction.outcome is TransactionOutcome.ABORTED
+            assert not other.committed("g")
+            # The consumer reads the records of the transaction again.
+            assert [each.offset for each in await read(consumer, 5)] == list(range(5, 10))
+
+    simulate(scenario, brokers=3, topics={"t": 3}, replication=3)
 
 
 def test_commit_of_the_application_that_began_in_the_old_cluster_fails() -> None:

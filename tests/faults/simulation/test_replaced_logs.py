@@ -12,6 +12,7 @@ import pytest
 from world import World, simulate
 
 from aiokclient import Consumer, TopicPartition
+from aiokclient.errors import ApplicationRecoverableError
 from aiokclient.protocol import ApiKey
 
 T = TopicPartition("t", 0)
@@ -204,5 +205,48 @@ def test_highwater_of_the_former_log_is_forgotten(change: Change) -> None:
                 assert consumer.highwater(T) is None
             assert await consumer.lag() == {T: 3}
         await consumer.close()
+
+    simulate(scenario, brokers=3, replication=3)
+
+
+class BodyError(Exception):
+    """An error of the application in a transaction."""
+
+
+@pytest.mark.fault(24)
+@pytest.mark.parametrize("subscribed", [False, True])
+@every_change
+def test_aborted_transaction_returns_its_consumer_to_no_offset_of_the_former_log(
+    change: Change, subscribed: bool
+) -> None:
+    """The consumer was at an offset when the transaction began, and nothing is committed."""
+
+    async def scenario(world: World) -> None:
+        async def interrupted(transaction: Any, producer: Any, consumer: Any) -> None:
+            async with transaction:
+                transaction.add(consumer)
+                assert await consumer.get(timeout=30) is not None
+                change(world, OLD)
+                await notice(consumer)
+                await producer._cluster.updater.refresh(timeout=30, at_once=True)
+                raise BodyError
+
+        group = {"group_id": "g", "enable_auto_commit": False}
+        for _ in range(OLD):
+            world.cluster.produce("t", [b"old"])
+        consumer = world.consumer(*(["t"] if subscribed else []), **group)
+        async with consumer, world.producer(transactional_id="tx") as producer:
+            if not subscribed:
+                consumer.assign([T])
+            for _ in range(READ):
+                assert await consumer.get(timeout=30) is not None
+            consumer.mark_processed()
+            await asyncio.sleep(1)  # The position at the begin of the transaction is known.
+            with pytest.raises((BodyError, ApplicationRecoverableError)):
+                await interrupted(producer.transaction(), producer, consumer)
+            found = [await consumer.get(timeout=30) for _ in range(OLD)]
+            assert [(each.offset, each.value) for each in found if each] == [
+                (offset, b"new") for offset in range(OLD)
+            ]
 
     simulate(scenario, brokers=3, replication=3)
