@@ -150,6 +150,7 @@ class TokenSource:
             else:
                 failures = 0
                 self._fetched(token)
+                self._needed.clear()  # Connections that asked during the fetch have the token.
                 random = self._clock.rng.random()
                 await self._pause(self._refreshing.delay_s(self._life_s(token), random))
 

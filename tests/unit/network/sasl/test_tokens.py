@@ -79,6 +79,18 @@ def test_all_connections_share_one_fetch() -> None:
     simulate(main)
 
 
+def test_a_connection_that_asks_during_a_fetch_shares_it() -> None:
+    async def main(provided: Provided, source: TokenSource) -> None:
+        first = asyncio.create_task(source.get(10))
+        await asyncio.sleep(0.05)
+        assert provided.running == 1
+        assert name_of(await source.get(10)) == name_of(await first) == "t1"
+        await asyncio.sleep(1)
+        assert len(provided.times) == 1
+
+    simulate(main)
+
+
 def test_a_token_is_refreshed_before_it_expires() -> None:
     async def main(provided: Provided, source: TokenSource) -> None:
         await source.get(10)
