@@ -82,6 +82,7 @@ class Engine:
             self._sender_of,
             self._want,
             lambda topic: cluster.updater.request_update((topic,), reason="a partition is gone"),
+            self._ask_again,
             lambda: self._ids.expire(),
             self._cluster_replaced,
         )
@@ -148,6 +149,7 @@ class Engine:
         for end in self._ends:
             end()
         self._ends.clear()
+        self.leaders.stop()
         self.cluster.updater.unwant(self)
         self._deadline_timer.stop()
         self.accumulator.stop()
@@ -241,6 +243,17 @@ class Engine:
         snapshot = await self.cluster.updater.refresh((topic,), timeout=timeout, at_once=True)
         info = snapshot.topic(topic)
         return info is not None and not info.error
+
+    def _ask_again(self, topic: str) -> None:
+        self._supervisor.spawn(self._reconsider, topic, name=f"metadata of {topic}")
+
+    async def _reconsider(self, topic: str) -> None:
+        timeout = self._config.default_api_timeout_ms / 1000
+        try:
+            await self.cluster.updater.refresh((topic,), timeout=timeout)
+        except KafkaError:
+            pass  # The records wait for the next attempt, up to their own deadline.
+        self.leaders.reconsidered(topic)
 
     def _cluster_replaced(self) -> None:
         if self.transactions is not None:

@@ -40,6 +40,8 @@ __all__ = ["Leaders", "record_size"]
 
 ABSENT_S = 1.0
 """Seconds between two searches for partitions that the metadata no longer lists."""
+REFUSED_S = 0.5
+"""Seconds between two searches for records of a topic whose metadata was refused."""
 
 
 def no_such_partition(topic_partition: TopicPartition, count: int) -> KafkaError:
@@ -73,6 +75,7 @@ class Leaders:
         sender_of: Callable[[int], Sender],
         want: Callable[[str], None],
         ask: Callable[[str], None],
+        reconsider: Callable[[str], None],
         renew: Callable[[], None],
         replaced: Callable[[], None],
     ) -> None:
@@ -85,9 +88,17 @@ class Leaders:
         self._sender_of = sender_of
         self._want = want
         self._ask_for = ask
+        self._reconsider = reconsider
         self._renew = renew
         self._replaced = replaced
         self._cluster_id: str | None = None
+        self._refused: set[str] = set()
+        """The topics for which `_look_for_refused` runs."""
+        self._stopped = False
+
+    def stop(self) -> None:
+        """Search for nothing more. Idempotent."""
+        self._stopped = True
 
     def topic(self, name: str, metadata: ClusterMetadata) -> Topic:
         """Return the topic with this name, and start to follow its metadata."""
@@ -163,6 +174,30 @@ class Leaders:
             for queue in topic.all_queues():
                 for batch in list(queue.batches()):
                     self._accumulator.fail(batch, error)
+            if topic.name not in self._refused:
+                self._refused.add(topic.name)
+                self._accumulator.callbacks.later(REFUSED_S, self._look_for_refused, topic)
+
+    def _look_for_refused(self, topic: Topic) -> None:
+        """Request metadata if records wait for a topic whose metadata was refused.
+
+        The updater does not repeat such a request by itself, but a permission may be granted.
+        """
+        info = topic.status.info
+        if info is None or not info.error or self._stopped:
+            self._refused.discard(topic.name)
+        elif topic.undesignated.oldest() is not None:
+            self._reconsider(topic.name)
+        else:
+            self._accumulator.callbacks.later(REFUSED_S, self._look_for_refused, topic)
+
+    def reconsidered(self, name: str) -> None:
+        """Fail the waiting records of a topic if its metadata is still refused."""
+        topic = self.topics[name]
+        info = topic.status.info
+        if info is not None and info.error:
+            self._troubled(topic, info.error)
+        self._accumulator.callbacks.later(REFUSED_S, self._look_for_refused, topic)
 
     def _resize(self, topic: Topic, count: int) -> None:
         while len(topic.queues) < count:
@@ -178,7 +213,7 @@ class Leaders:
 
     def _look_for_absent(self, topic: Topic) -> None:
         """Request metadata while records wait for partitions that the metadata does not list."""
-        if not topic.absent:
+        if not topic.absent or self._stopped:
             return
         if any(queue.oldest() is not None for queue in topic.absent.values()):
             self._ask_for(topic.name)
