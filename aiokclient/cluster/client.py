@@ -33,7 +33,7 @@ from aiokclient.cluster.outages import Outages
 from aiokclient.cluster.pending import PendingResponse
 from aiokclient.cluster.routing import Router
 from aiokclient.cluster.supervisor import Supervisor
-from aiokclient.cluster.targets import Target
+from aiokclient.cluster.targets import Target, subject_of
 from aiokclient.cluster.updater import MetadataUpdater
 from aiokclient.config import ClientConfig
 from aiokclient.errors import (
@@ -471,6 +471,7 @@ class ClusterClient:
         error = call.check(response)
         self.brokers.answered(connection.broker.node_id)
         if error is not None:
+            error.resource = error.resource or subject_of(call.to)
             raise self._metadata_requests.understood(call.message, error)
         return response
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from aiokclient.cluster.brokers import patience_s
 from aiokclient.cluster.metadata import BrokerInfo
+from aiokclient.cluster.targets import Coordinator, subject_of
 from aiokclient.errors import (
     ApiTimeoutError,
     ConfigError,
@@ -148,13 +149,15 @@ class CoordinatorLocator:
         if version >= BATCHED_FROM:
             request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=keys)
             response = await connection.send(request, timeout_s=self._timeout_s)
-            return {entry.key: _found(entry, connection) for entry in response.coordinators}
+            return {
+                entry.key: _found(entry, connection, Coordinator(kind, entry.key))
+                for entry in response.coordinators
+            }
         found: dict[str, Found] = {}
         for key in keys:
             request = FindCoordinatorRequest(key=key, key_type=key_type)
-            found[key] = _found(
-                await connection.send(request, timeout_s=self._timeout_s), connection
-            )
+            answer = await connection.send(request, timeout_s=self._timeout_s)
+            found[key] = _found(answer, connection, Coordinator(kind, key))
         return found
 
 
@@ -165,12 +168,15 @@ def _share_bug(lookups: Iterable[asyncio.Future[Found]], error: Exception) -> No
         lookup.exception()  # Mark it as retrieved: maybe no other task shares the lookup.
 
 
-def _found(answer: FindCoordinatorResponse | Any, connection: BrokerConnection) -> Found:
+def _found(
+    answer: FindCoordinatorResponse | Any, connection: BrokerConnection, sought: Coordinator
+) -> Found:
     error = error_for(
         answer.error_code,
         answer.error_message,
         api="FindCoordinator",
         broker=connection.broker.node_id,
+        resource=subject_of(sought),
     )
     if error is None and answer.node_id < 0:
         text = f"The response names broker {answer.node_id}, which is not a broker id."

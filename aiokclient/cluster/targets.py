@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple, TypeAlias
 
-__all__ = ["TARGETS", "AnyBroker", "Broker", "Controller", "Coordinator", "Leader", "Target"]
+__all__ = [
+    "TARGETS",
+    "AnyBroker",
+    "Broker",
+    "Controller",
+    "Coordinator",
+    "Leader",
+    "Target",
+    "subject_of",
+]
+
+KINDS: Final = {"group": "group", "transaction": "transactional id", "share": "share partition"}
+"""What a coordinator coordinates, by its kind."""
 
 
 class AnyBroker(NamedTuple):
@@ -37,3 +49,13 @@ class Coordinator(NamedTuple):
 
 Target: TypeAlias = AnyBroker | Broker | Controller | Leader | Coordinator
 TARGETS: Final = (AnyBroker, Broker, Controller, Leader, Coordinator)
+
+
+def subject_of(target: Target) -> str | None:
+    """Return what a coordinator coordinates, such as "group payments", or None for other brokers.
+
+    Errors name it, because their codes do not.
+    """
+    if isinstance(target, Coordinator) and target.kind in KINDS:
+        return f"{KINDS[target.kind]} {target.key}"
+    return None

@@ -83,11 +83,24 @@ class KerberosContext:
             complete = bool(self._context.complete)
             flags = self._context.actual_flags if complete else ()
         except gssapi.exceptions.GSSError as error:
-            failure = _refused(error) if token else _without_ticket(error)
+            failure = _refused(error) if token else self._without_ticket(error)
             raise failure from error.with_traceback(None)
         if complete and gssapi.RequirementFlag.mutual_authentication not in flags:
             raise ChallengeError("The broker did not authenticate itself to the client.")
         return Progress(response, complete)
+
+    def _without_ticket(self, error: Any) -> KafkaError:
+        passing = error.maj_code & 0xFFFF0000 == EXPIRED or error.min_code & 0xFFFFFFFF in TRANSIENT
+        given = self._credentials
+        parts = {
+            "The service": f"{given.service_name}@{self._host}",
+            "the principal": given.principal,
+            "the keytab": given.keytab,
+            "the ticket cache": given.ticket_cache,
+        }
+        named = ", ".join(f"{name} is {part}" for name, part in parts.items() if part is not None)
+        text = f"{_text(error)} {named}."
+        return TicketError(text) if passing else NoTicketError(text)
 
     def unwrap(self, message: bytes) -> bytes:
         """Return the content of a message of the broker. Raises ChallengeError if it is wrong."""
@@ -158,11 +171,6 @@ def _store(credentials: SaslGssapi) -> dict[str, str] | None:
 
 def _refused(error: Any) -> ChallengeError:
     return ChallengeError(f"The broker's message is not valid in Kerberos: {_text(error)}")
-
-
-def _without_ticket(error: Any) -> KafkaError:
-    passing = error.maj_code & 0xFFFF0000 == EXPIRED or error.min_code & 0xFFFFFFFF in TRANSIENT
-    return TicketError(_text(error)) if passing else NoTicketError(_text(error))
 
 
 def _text(error: Any) -> str:

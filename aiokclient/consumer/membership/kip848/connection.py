@@ -77,7 +77,13 @@ class HeartbeatConnection:
         )
         off = response.error_code in SWITCHED_OFF
         message = ADVICE if off else response.error_message
-        error = error_for(response.error_code, message, api=API, broker=connection.broker.node_id)
+        error = error_for(
+            response.error_code,
+            message,
+            api=API,
+            broker=connection.broker.node_id,
+            resource=f"group {request.group_id}",
+        )
         if error is not None:
             raise error
         return response
