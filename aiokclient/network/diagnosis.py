@@ -109,6 +109,12 @@ REFUSALS = {
     "UNKNOWN_CA": "refused the client's certificate, because it does not trust its authority",
 }
 """The meanings of the most exact of these alerts, by the ends of their names."""
+UNEXPLAINED = {
+    False: REFUSALS["CERTIFICATE_REQUIRED"],
+    True: "refused the client's certificate",
+    None: "requires a certificate of the client that it can verify",
+}
+"""The meanings of others, which Java's brokers send, by whether the client has a certificate."""
 
 
 def not_kafka(address: str, head: bytes) -> ConnectionSetupError:
@@ -161,8 +167,13 @@ def sasl_port(address: str, mechanisms: Sequence[str], *, tls: bool) -> Connecti
     )
 
 
-def tls_failure(address: str, error: ssl.SSLError) -> ConnectionSetupError:
-    """Return the error for a TLS handshake that failed."""
+def tls_failure(
+    address: str, error: ssl.SSLError, has_certificate: bool | None
+) -> ConnectionSetupError:
+    """Return the error for a TLS handshake that failed.
+
+    `has_certificate` tells whether the client has a certificate, or is None if that is not known.
+    """
     if isinstance(error, ssl.SSLCertVerificationError):
         advice = CHECKS.get(error.verify_code, OTHER_CHECKS)
         return TlsError(
@@ -171,11 +182,11 @@ def tls_failure(address: str, error: ssl.SSLError) -> ConnectionSetupError:
     if error.reason in NOT_TLS:
         return plaintext_port(address)
     if REFUSAL.search(error.reason or ""):
-        other = "requires a certificate of the client that it can verify"
         known = (text for end, text in REFUSALS.items() if (error.reason or "").endswith(end))
         return TlsError(
-            f"{address} {next(known, other)} ({error.reason}). Give Tls() a certfile and keyfile "
-            "that an authority trusted by the broker has signed."
+            f"{address} {next(known, UNEXPLAINED[has_certificate])} ({error.reason}). Give Tls() a "
+            "certfile and keyfile that an authority trusted by the broker has signed, and that "
+            "have not expired."
         )
     return TlsError(
         f"The TLS handshake with {address} failed ({error.reason or error}). Check the versions "

@@ -180,7 +180,7 @@ async def _set_up(
         cluster, node_id = settings.cluster, connection.broker.node_id
         expected = None if cluster is None else cluster.expected(node_id)
         versions, features, checked = await _negotiate(
-            connection, pipeline, rung, settings.request_s, expected
+            connection, pipeline, rung, settings, expected
         )
         lifetime_ms = 0
         if settings.sasl is not None and login is not None:
@@ -245,7 +245,8 @@ async def _connect(
     except (ConnectionResetError, ConnectionAbortedError, ssl.SSLEOFError) as error:
         raise diagnosis.closed_early(broker.address, tls is not None) from error
     except ssl.SSLError as error:
-        raise diagnosis.tls_failure(broker.address, error) from error
+        assert contexts is not None
+        raise diagnosis.tls_failure(broker.address, error, contexts.has_certificate) from error
     except TimeoutError as error:
         # The kernel's timeout may be shorter than the client's.
         within = f" within {timeout_s:.1f} s" if patience.expired() else ""
@@ -269,7 +270,7 @@ async def _negotiate(
     connection: BrokerConnection,
     pipeline: ClientPipeline,
     rung: int,
-    request_s: float,
+    settings: ConnectionSettings,
     expected: Expected | None,
 ) -> tuple[Mapping[int, tuple[int, int]], Mapping[str, int], bool]:
     """Return what the broker supports: the versions of the APIs, and the levels of the features.
@@ -279,7 +280,7 @@ async def _negotiate(
     broker = connection.broker
     version = RUNGS[rung % len(RUNGS)]
     for _ in RUNGS:
-        response = await _ask(connection, pipeline, version, request_s, expected)
+        response = await _ask(connection, pipeline, version, settings, expected)
         answer = _ANSWERS.get(response.error_code)
         spoken = {
             entry.api_key: (entry.min_version, entry.max_version) for entry in response.api_keys
@@ -320,10 +321,10 @@ async def _ask(
     connection: BrokerConnection,
     pipeline: ClientPipeline,
     version: int,
-    request_s: float,
+    settings: ConnectionSettings,
     expected: Expected | None,
 ) -> ApiVersionsResponse:
-    broker = connection.broker
+    broker, request_s, tls = connection.broker, settings.request_s, settings.tls
     request = identifying_request(expected)
     # The pipeline would decode it in the version of the request, which may be wrong here.
     correlation_id, segments = pipeline.send(request, version, expect_response=False)
@@ -342,7 +343,8 @@ async def _ask(
     except DisconnectedError as error:
         # In TLS 1.3, the server rejects a client certificate after the client's handshake.
         if isinstance(error.__cause__, ssl.SSLError):
-            raise diagnosis.tls_failure(broker.address, error.__cause__) from error
+            certificate = None if tls is None else tls.has_certificate
+            raise diagnosis.tls_failure(broker.address, error.__cause__, certificate) from error
         raise diagnosis.closed_early(broker.address, tls=False) from error
     try:
         answered, code = _ANSWER.unpack_from(frame)

@@ -59,6 +59,11 @@ class TlsContexts:
         tls = security if isinstance(security, Tls) else security.tls
         return None if tls is None else cls(tls, log)
 
+    @property
+    def has_certificate(self) -> bool | None:
+        """Whether the client has a certificate. None if that is not known."""
+        return self._tls.has_certificate
+
     def load(self) -> None:
         """Read the files for the first time. Blocking: call it in a thread.
 

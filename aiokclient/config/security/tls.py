@@ -118,6 +118,13 @@ class Tls:
         paths = (self.cafile, self.certfile, self.keyfile)
         return tuple(path for path in paths if path is not None)
 
+    @property
+    def has_certificate(self) -> bool | None:
+        """Whether the client has a certificate. None if that is not known."""
+        if self.context is not None:
+            return None
+        return self.certfile is not None or self.certdata is not None
+
     def scrub(self, text: str) -> str:
         """Return a text of a broker without the secrets of this object."""
         return text
@@ -135,7 +142,7 @@ class Tls:
             context.verify_flags &= ~ssl.VERIFY_X509_STRICT
         if self.limits is not None:
             self._limit(context, self.limits)
-        if self.certfile is not None or self.certdata is not None:
+        if self.has_certificate:
             self._load_own_certificate(context)
         return context
 
