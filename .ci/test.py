@@ -18,6 +18,7 @@ import tempfile
 import threading
 import time
 import xml.etree.ElementTree as ET
+from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -72,6 +73,8 @@ class Step:
     skipped: int = 0
     tests: list[tuple[float, str]] = field(default_factory=list)
     """Seconds and name of each test, with its fixtures."""
+    reasons: Counter[str] = field(default_factory=Counter)
+    """The number of skipped tests by their reasons."""
 
     def run(self, live: bool, niceness: int) -> None:
         """Run the commands until one fails; show their output at once if `live`, or at the end."""
@@ -119,6 +122,7 @@ class Step:
         for case in root.iter("testcase"):
             name = f"{case.get('classname')}::{case.get('name')}"
             self.tests.append((float(case.get("time", 0)), name))
+            self.reasons.update(each.get("message", "") for each in case.iter("skipped"))
 
 
 def lint() -> Step:
@@ -224,6 +228,9 @@ def show(chosen: list[Step]) -> None:
         counts = f"{s.passed:>8}{s.failed:>8}{s.skipped:>9}"
         times = f"{s.seconds:>9.0f}{s.processor_seconds:>11.0f}"
         print(f"{s.name:<20}{'ok' if s.ok else 'FAILED':<8}{counts}{times}")
+    for s in chosen:
+        for reason, count in s.reasons.most_common():
+            print(f"skipped in {s.name}: {count} test(s): {reason}")
     passed = sum(s.passed for s in chosen) + sum(s.ok and not s.junit for s in chosen)
     failed = sum(s.failed or (not s.ok) for s in chosen)
     skipped = sum(s.skipped for s in chosen)
