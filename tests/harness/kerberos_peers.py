@@ -6,14 +6,17 @@ import os
 import shutil
 import socket
 import subprocess
+import tempfile
 import time
 from collections import deque
 from collections.abc import Callable
 from enum import Enum
 from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
-from typing import Any
+from types import ModuleType, SimpleNamespace, TracebackType
+from typing import Any, Self
+
+import pytest
 
 from aiokclient.testing.broker.codes import Code, Refused
 from aiokclient.testing.broker.sasl import Challenge, Login
@@ -176,6 +179,7 @@ class Acceptor:
 
 PROGRAMS = ("krb5kdc", "kdb5_util", "kadmin.local", "kinit")
 REALM = "AIOKCLIENT.TEST"
+NOBODY = 65534
 
 
 def missing_for_kerberos() -> str:
@@ -192,13 +196,97 @@ def _program(name: str) -> str | None:
     return shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin:/sbin")
 
 
-class Kdc:
-    """A key distribution center in a folder, on loopback, without a system service."""
+MISSING = missing_for_kerberos()
+needs_kerberos = pytest.mark.skipif(
+    bool(MISSING), reason=f"GSSAPI: not run. Missing: {MISSING}. Run .ci/need-krb5."
+)
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+
+class Kdc:
+    """A key distribution center in a folder of its own, on loopback, without a system service.
+
+    It is a context manager. It never runs as root. Programs that use it need the variables in
+    `environment`.
+    """
+
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="kdc-"))
         self.port = _free_port()
         self._process: subprocess.Popen[bytes] | None = None
+        self.environment = {
+            "KRB5_CONFIG": str(self.folder / "krb5.conf"),
+            "KRB5_KDC_PROFILE": str(self.folder / "kdc.conf"),
+            "KRB5CCNAME": f"FILE:{self.folder}/tickets",
+        }
+
+    def __enter__(self) -> Self:
+        try:
+            self._configure()
+            self._run("kdb5_util", "create", "-s", "-r", REALM, "-P", "master")
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.stop()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def add(self, principal: str, *, life: str = "1 hour") -> None:
+        """Add a principal with a random key, and write its keytab."""
+        keytab = self.keytab(principal)
+        self._run("kadmin.local", "-q", f'addprinc -randkey -maxlife "{life}" {principal}')
+        self._run("kadmin.local", "-q", f"ktadd -k {keytab} {principal}")
+
+    def keytab(self, principal: str) -> str:
+        """Return the path of the keytab of a principal."""
+        return str(self.folder / f"{principal.replace('/', '-')}.keytab")
+
+    def kinit(self, principal: str, cache: Path) -> None:
+        """Write a ticket into a ticket cache."""
+        program = _program("kinit")
+        assert program is not None
+        # The test reads the cache, so it runs as the user of the test.
+        self._finish(
+            [program, "-c", f"FILE:{cache}", "-k", "-t", self.keytab(principal), principal]
+        )
+
+    def issued(self, principal: str) -> int:
+        """Return how many first tickets the KDC has issued to a principal."""
+        log = self.folder / "kdc.log"
+        lines = log.read_text().splitlines() if log.exists() else []
+        return sum("AS_REQ" in line and "ISSUE" in line and principal in line for line in lines)
+
+    def start(self) -> None:
+        self._process = subprocess.Popen(
+            self._command("krb5kdc", "-n"), env=os.environ | self.environment
+        )
+        deadline = time.monotonic() + 60
+        while True:
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", self.port)) == 0:
+                    return
+            assert self._process.poll() is None, "the KDC has ended"
+            assert time.monotonic() < deadline, "the KDC does not listen"
+            time.sleep(0.02)
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait(60)
+            self._process = None
+
+    def _configure(self) -> None:
+        folder = self.folder
         (folder / "krb5.conf").write_text(
             f"[libdefaults]\n default_realm = {REALM}\n dns_lookup_kdc = false\n"
             " dns_lookup_realm = false\n dns_canonicalize_hostname = false\n rdns = false\n"
@@ -217,60 +305,35 @@ class Kdc:
             f"  key_stash_file = {folder}/stash\n  acl_file = {folder}/acl\n }}\n"
             f"[logging]\n kdc = FILE:{folder}/kdc.log\n{modules}"
         )
-        self.environment = {
-            "KRB5_CONFIG": str(folder / "krb5.conf"),
-            "KRB5_KDC_PROFILE": str(folder / "kdc.conf"),
-            "KRB5CCNAME": f"FILE:{folder}/tickets",
-        }
-        self._run("kdb5_util", "create", "-s", "-r", REALM, "-P", "master")
+        if self._drops_root:
+            for path in (folder, *folder.iterdir()):
+                os.chown(path, NOBODY, NOBODY)
 
-    def add(self, principal: str, *, life: str = "1 hour") -> str:
-        """Add a principal with a random key, and return the path of its keytab."""
-        keytab = str(self.folder / f"{principal.replace('/', '-')}.keytab")
-        self._run("kadmin.local", "-q", f'addprinc -randkey -maxlife "{life}" {principal}')
-        self._run("kadmin.local", "-q", f"ktadd -k {keytab} {principal}")
-        return keytab
+    @property
+    def _drops_root(self) -> bool:
+        return os.geteuid() == 0 and shutil.which("setpriv") is not None
 
-    def kinit(self, principal: str, keytab: str, cache: str) -> None:
-        """Write a ticket into a ticket cache."""
-        self._run("kinit", "-c", cache, "-k", "-t", keytab, principal)
-
-    def issued(self, principal: str) -> int:
-        """Return how many first tickets the KDC has issued to a principal."""
-        log = self.folder / "kdc.log"
-        lines = log.read_text().splitlines() if log.exists() else []
-        return sum("AS_REQ" in line and "ISSUE" in line and principal in line for line in lines)
-
-    def start(self) -> None:
-        program = _program("krb5kdc")
-        assert program is not None
-        self._process = subprocess.Popen([program, "-n"], env=os.environ | self.environment)
-        deadline = time.monotonic() + 60
-        while True:
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", self.port)) == 0:
-                    return
-            assert self._process.poll() is None, "the KDC has ended"
-            assert time.monotonic() < deadline, "the KDC does not listen"
-            time.sleep(0.02)
-
-    def stop(self) -> None:
-        if self._process is not None:
-            self._process.terminate()
-            self._process.wait(60)
-            self._process = None
-
-    def _run(self, name: str, *arguments: str) -> None:
+    def _command(self, name: str, *arguments: str) -> list[str]:
         program = _program(name)
         assert program is not None, name
+        if not self._drops_root:
+            return [program, *arguments]
+        user = (f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups")
+        return ["setpriv", *user, program, *arguments]
+
+    def _run(self, name: str, *arguments: str) -> None:
+        self._finish(self._command(name, *arguments))
+
+    def _finish(self, command: list[str]) -> None:
         done = subprocess.run(
-            [program, *arguments],
+            command,
+            cwd=self.folder,
             env=os.environ | self.environment,
             capture_output=True,
             text=True,
             check=False,
         )
-        assert done.returncode == 0, f"{name}: {done.stdout}{done.stderr}"
+        assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
 
 
 def _free_port() -> int:

@@ -9,6 +9,7 @@ from .distribution import KAFKA, OLD, TOOLS, Distribution
 from .java import MissingToolError, find_java
 from .node import KafkaNode
 from .probe import KafkaProbeError, Probe
+from .token_server import TokenServer
 from .tools import JavaTool
 
 __all__ = [
@@ -23,5 +24,6 @@ __all__ = [
     "KafkaProbeError",
     "MissingToolError",
     "Probe",
+    "TokenServer",
     "find_java",
 ]

@@ -9,6 +9,7 @@ import time
 from .cluster import KafkaCluster
 from .distribution import KAFKA, OLD, TOOLS, Distribution
 from .java import MissingToolError
+from .token_server import jars
 
 
 def fetch() -> None:
@@ -17,6 +18,9 @@ def fetch() -> None:
         distribution.prepare()
         what = f"Kafka {distribution.version}{' with tools' if distribution.tools else ''}"
         say(f"{what}: ready ({time.monotonic() - begin:.1f} s)")
+    begin = time.monotonic()
+    jars()
+    say(f"Token server: ready ({time.monotonic() - begin:.1f} s)")
 
 
 def start(version: str, brokers: int, port: int, jvm: list[str]) -> None:

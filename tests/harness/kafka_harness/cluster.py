@@ -16,6 +16,7 @@ from .probe import KafkaProbeError, Partition, Picture, Probe, wait_until
 from .properties import node_properties
 
 CONTROLLER = 100
+LOOPBACK = "127.0.0.1"
 
 
 class ExternalKafka:
@@ -96,9 +97,10 @@ class KafkaCluster(ExternalKafka):
 
     A separate controller (node 100) means that killing a broker never moves the quorum.
     ``properties`` apply to every node. ``listeners`` are additional listeners of the brokers, by
-    name with their security protocol; `listener` returns their addresses. If ``formatted_by`` is
-    an older version, `change_version` can go back to that version. The cluster is a context
-    manager. At its end, the nodes are killed by SIGKILL and all files are deleted.
+    name with their security protocol; `listener` returns their addresses. ``hosts`` are the names
+    for 127.0.0.1 that some of them advertise. If ``formatted_by`` is an older version,
+    `change_version` can go back to that version. The cluster is a context manager. At its end, the
+    nodes are killed by SIGKILL and all files are deleted.
     """
 
     def __init__(
@@ -109,6 +111,7 @@ class KafkaCluster(ExternalKafka):
         port: int = 0,
         properties: Mapping[str, object] | None = None,
         listeners: Mapping[str, str] | None = None,
+        hosts: Mapping[str, str] | None = None,
         jvm: tuple[str, ...] = (),
         archive: bool = True,
         formatted_by: Distribution | None = None,
@@ -121,7 +124,7 @@ class KafkaCluster(ExternalKafka):
         self._jvm = (*shared, *jvm)
         self._ports = {i: ReservedPort(port + i - 1 if port else 0) for i in range(1, brokers + 1)}
         self._controller_port = ReservedPort()
-        self._protocols = dict(listeners or {})
+        self._protocols, self._hosts = dict(listeners or {}), dict(hosts or {})
         self._further = {name: {i: ReservedPort() for i in self._ports} for name in self._protocols}
         self._former: list[ReservedPort] = []
         super().__init__(self._servers())
@@ -154,7 +157,8 @@ class KafkaCluster(ExternalKafka):
 
     def listener(self, name: str) -> str:
         """Return the bootstrap servers of an additional listener."""
-        return ",".join(f"127.0.0.1:{port.port}" for port in self._further[name].values())
+        host = self._hosts.get(name, LOOPBACK)
+        return ",".join(f"{host}:{port.port}" for port in self._further[name].values())
 
     def start(self, node: int, timeout: float = 60) -> None:
         """Start a stopped or killed node again, and wait until it serves requests."""
@@ -264,6 +268,7 @@ class KafkaCluster(ExternalKafka):
                 for name, protocol in self._protocols.items()
                 if is_broker
             },
+            hosts=self._hosts,
         )
         return properties | self._extra
 

@@ -95,9 +95,7 @@ class Distribution:
         # The tools of some versions are not published. Brokers do not need them.
         exclusions = "" if self.tools or self.major < 4 else NO_TOOLS
         pom.write_text(POM.format(version=self.version, exclusions=exclusions, tools=tools))
-        command = [find("mvn"), "-q", "-B", "-f", str(pom), "dependency:copy-dependencies"]
-        command.append(f"-DoutputDirectory={target}")
-        run(f"fetching Kafka {self.version} through Maven", command)
+        fetch_jars(f"Kafka {self.version}", pom, target)
 
     def _format(self, target: Path) -> None:
         properties = target.parent / "format.properties"
@@ -130,6 +128,13 @@ class Distribution:
             f"version=1\nnode.id={node_id}\ncluster.id={cluster_id}\ndirectory.id={random_id()}\n"
         )
         return folder
+
+
+def fetch_jars(what: str, pom: Path, target: Path) -> None:
+    """Download the dependencies in a POM to a folder."""
+    command = [find("mvn"), "-q", "-B", "-f", str(pom), "dependency:copy-dependencies"]
+    command += [f"-DoutputDirectory={target}", "-DincludeScope=runtime"]
+    run(f"fetching {what} through Maven", command)
 
 
 def run(what: str, command: list[str]) -> None:

@@ -51,11 +51,13 @@ def node_properties(
     port: int,
     controllers: Mapping[int, int],
     listeners: Mapping[str, tuple[str, int]],
+    hosts: Mapping[str, str],
 ) -> dict[str, object]:
     """Return the properties of one node.
 
     ``controllers``: The quorum's node ids and ports. ``listeners``: Additional listeners of a
-    broker, by name, with security protocol and port.
+    broker, by name, with security protocol and port. ``hosts``: The host names that listeners
+    advertise, if not 127.0.0.1.
     """
     replication, in_sync = min(3, brokers), min(2, brokers)
     places = {name: place for name, (_, place) in listeners.items()}
@@ -85,6 +87,12 @@ def node_properties(
         properties["broker.session.timeout.ms"] = 20000
     if "broker" in roles:
         properties["inter.broker.listener.name"] = "PLAINTEXT"
+    if "broker" in roles and hosts:
+        properties["advertised.listeners"] = ",".join(
+            f"{name}://{hosts.get(name, '127.0.0.1')}:{place}"
+            for name, place in places.items()
+            if name != "CONTROLLER"
+        )
     if major >= 4:
         properties |= FAST_4
         properties["share.coordinator.state.topic.replication.factor"] = replication

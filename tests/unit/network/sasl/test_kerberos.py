@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kerberos_peers import REALM, Acceptor, Kdc, missing_for_kerberos
+from kerberos_peers import REALM, Acceptor, Kdc, needs_kerberos
 
 from aiokclient import Producer, SaslGssapi
 from aiokclient.errors import SaslAuthenticationError, TicketError
@@ -17,37 +17,25 @@ from aiokclient.network.sasl.gssapi import Gssapi
 from aiokclient.testing import BrokerListener, EmbeddedCluster
 from aiokclient.testing.broker.sasl import MECHANISMS
 
-MISSING = missing_for_kerberos()
-pytestmark = pytest.mark.skipif(
-    bool(MISSING), reason=f"GSSAPI: not run. Missing: {MISSING}. Run .ci/need-krb5."
-)
+pytestmark = needs_kerberos
 
 
 @pytest.fixture(scope="module")
-def realm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kdc]:
+def realm() -> Iterator[Kdc]:
     """A KDC with the principals of this module."""
-    with pytest.MonkeyPatch.context() as patch:
-        kdc = Kdc(tmp_path_factory.mktemp("kdc"))
+    with pytest.MonkeyPatch.context() as patch, Kdc() as kdc:
         for name, value in kdc.environment.items():
             patch.setenv(name, value)
-        kdc.start()
-        try:
-            kdc.add("kafka/localhost")
-            kdc.add("alice")
-            kdc.add("brief", life="4 seconds")
-            yield kdc
-        finally:
-            kdc.stop()
-
-
-def keytab(kdc: Kdc, name: str) -> str:
-    return str(kdc.folder / f"{name}.keytab")
+        kdc.add("kafka/localhost")
+        kdc.add("alice")
+        kdc.add("brief", life="4 seconds")
+        yield kdc
 
 
 def login(credentials: SaslGssapi, kdc: Kdc, host: str = "localhost") -> str:
     """Log in to the broker's side, and return the name that it sees."""
     mechanism = Gssapi(Login(credentials, host))
-    broker = Acceptor(keytab(kdc, "kafka-localhost"))
+    broker = Acceptor(kdc.keytab("kafka/localhost"))
     message = b""
     while True:
         step = mechanism.step(message)
@@ -63,7 +51,7 @@ def login(credentials: SaslGssapi, kdc: Kdc, host: str = "localhost") -> str:
 
 
 def test_a_keytab_logs_in(realm: Kdc) -> None:
-    credentials = SaslGssapi(principal="alice", keytab=keytab(realm, "alice"))
+    credentials = SaslGssapi(principal="alice", keytab=realm.keytab("alice"))
     before = realm.issued(f"alice@{REALM}")
     assert login(credentials, realm) == f"alice@{REALM}"
     assert login(credentials, realm) == f"alice@{REALM}"
@@ -71,11 +59,11 @@ def test_a_keytab_logs_in(realm: Kdc) -> None:
 
 
 def test_a_keytab_without_a_principal_logs_in_as_its_first_one(realm: Kdc) -> None:
-    assert login(SaslGssapi(keytab=keytab(realm, "alice")), realm) == f"alice@{REALM}"
+    assert login(SaslGssapi(keytab=realm.keytab("alice")), realm) == f"alice@{REALM}"
 
 
 def test_a_ticket_of_a_keytab_is_renewed(realm: Kdc) -> None:
-    credentials = SaslGssapi(principal="brief", keytab=keytab(realm, "brief"))
+    credentials = SaslGssapi(principal="brief", keytab=realm.keytab("brief"))
     before = realm.issued(f"brief@{REALM}")
     deadline = time.monotonic() + 60
     while realm.issued(f"brief@{REALM}") < before + 3:
@@ -88,13 +76,13 @@ def test_a_ticket_cache_logs_in(realm: Kdc, tmp_path: Path) -> None:
     cache = f"FILE:{tmp_path}/tickets"
     with pytest.raises(SaslAuthenticationError, match="no Kerberos ticket"):
         login(SaslGssapi(ticket_cache=cache), realm)
-    realm.kinit("alice", keytab(realm, "alice"), cache)
+    realm.kinit("alice", tmp_path / "tickets")
     assert login(SaslGssapi(ticket_cache=cache), realm) == f"alice@{REALM}"
 
 
 def test_an_expired_ticket_cache_is_a_retriable_error(realm: Kdc, tmp_path: Path) -> None:
     cache = f"FILE:{tmp_path}/tickets"
-    realm.kinit("brief", keytab(realm, "brief"), cache)
+    realm.kinit("brief", tmp_path / "tickets")
 
     def go_on() -> None:
         deadline = time.monotonic() + 60
@@ -107,7 +95,7 @@ def test_an_expired_ticket_cache_is_a_retriable_error(realm: Kdc, tmp_path: Path
 
 
 def test_a_broker_without_a_principal_is_explained(realm: Kdc) -> None:
-    credentials = SaslGssapi("other", "alice", keytab(realm, "alice"))
+    credentials = SaslGssapi("other", "alice", realm.keytab("alice"))
     with pytest.raises(SaslAuthenticationError, match="not found in Kerberos database"):
         login(credentials, realm)
 
@@ -118,7 +106,7 @@ def test_a_missing_keytab_is_explained(realm: Kdc, tmp_path: Path) -> None:
 
 
 def test_a_token_that_is_garbage_is_refused(realm: Kdc) -> None:
-    mechanism = Gssapi(Login(SaslGssapi(keytab=keytab(realm, "alice")), "localhost"))
+    mechanism = Gssapi(Login(SaslGssapi(keytab=realm.keytab("alice")), "localhost"))
     for challenge in (b"", b"garbage"):
         step: Any = mechanism.step(challenge)
         if challenge:
@@ -132,7 +120,7 @@ def test_a_kdc_that_does_not_respond_is_a_retriable_error(realm: Kdc) -> None:
     realm.stop()
     try:
         with pytest.raises(TicketError):
-            login(SaslGssapi(principal="alice", keytab=keytab(realm, "alice")), realm)
+            login(SaslGssapi(principal="alice", keytab=realm.keytab("alice")), realm)
     finally:
         realm.start()
 
@@ -140,10 +128,10 @@ def test_a_kdc_that_does_not_respond_is_a_retriable_error(realm: Kdc) -> None:
 async def test_a_client_logs_in_to_the_embedded_cluster(
     realm: Kdc, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    acceptor = keytab(realm, "kafka-localhost")
+    acceptor = realm.keytab("kafka/localhost")
     monkeypatch.setitem(MECHANISMS, "GSSAPI", lambda accounts: Acceptor(acceptor))
     listener = BrokerListener(mechanisms=("GSSAPI",), host="localhost")
-    security = SaslGssapi(principal="alice", keytab=keytab(realm, "alice"))
+    security = SaslGssapi(principal="alice", keytab=realm.keytab("alice"))
     async with EmbeddedCluster(topics={"t": 1}, listeners={"SASL": listener}) as cluster:
         servers = cluster.bootstrap_servers_for("SASL")
         async with Producer(bootstrap_servers=servers, security=security) as producer:
