@@ -159,8 +159,10 @@ class Collector:
             self.add("error", found, vars(found))
             self._frames(frame for frame, _ in traceback.walk_tb(found.__traceback__))
             found = found.__cause__ or found.__context__
-        captured = traceback.TracebackException.from_exception(error, capture_locals=True)
-        self._captured(captured)
+        # Before Python 3.13, this fails if a variable has no repr, as a half of a copy has none.
+        with contextlib.suppress(AttributeError):
+            captured = traceback.TracebackException.from_exception(error, capture_locals=True)
+            self._captured(captured)
         if pickled:
             self._copy(error)
 
