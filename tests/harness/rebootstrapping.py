@@ -245,9 +245,9 @@ async def until_more(world: World, work: Any, count: int, timeout_s: float = 60.
         await asyncio.sleep(0.05)
 
 
-async def until_healthy(world: World, client: Any) -> None:
+async def until_healthy(world: World, client: Any, timeout_s: float = 5.0) -> None:
     """Wait until nothing is wrong with a client."""
-    until = world.now + 5
+    until = world.now + timeout_s
     while client.health().reasons:
         assert world.now < until, client.health()
         await asyncio.sleep(0.1)

@@ -53,7 +53,8 @@ def kill_brokers(kafka: KafkaCluster) -> None:
 
 
 def return_elsewhere(kafka: KafkaCluster) -> None:
-    """Start the killed brokers at other ports."""
+    """Kill the brokers if they run, and start them at other ports."""
+    kill_brokers(kafka)
     kafka.move()
     kafka.heal()
 

@@ -16,6 +16,7 @@ from rebootstrapping import (
     PAUSED,
     REQUIRED,
     TOPICS,
+    TRIGGER_S,
     WORKS,
     ClusterFault,
     ProducerWork,
@@ -34,9 +35,16 @@ from world import World, simulate
 from aiokclient import Admin, AnyBroker, Client, Consumer
 from aiokclient.cluster.recovery import Trigger
 from aiokclient.cluster.targets import Broker
-from aiokclient.errors import ApiTimeoutError, ConfigError, KafkaError, RebootstrapRequiredError
+from aiokclient.errors import (
+    ApiTimeoutError,
+    ConfigError,
+    KafkaError,
+    RebootstrapRequiredError,
+    UnknownServerError,
+)
 from aiokclient.network.pool import Purpose
 from aiokclient.protocol import ApiKey, messages
+from aiokclient.testing import EmbeddedCluster
 
 STRATEGIES = ("rebootstrap", "none")
 QUIET_S, CLOSE_S = 3.0, 2.0
@@ -197,6 +205,51 @@ def test_brokers_that_time_out_leave_the_rebootstrap_to_the_trigger_time(
             world.network.heal()
 
     simulate(scenario, brokers=brokers)
+
+
+def without_brokers(cluster: EmbeddedCluster) -> Any:
+    def change(request: Any, response: Any) -> Any:
+        response.brokers = []
+        return response
+
+    return cluster.alter(ApiKey.METADATA, change)
+
+
+def refused(cluster: EmbeddedCluster) -> Any:
+    return cluster.fail(ApiKey.METADATA, UnknownServerError)
+
+
+def closed(cluster: EmbeddedCluster) -> Any:
+    return cluster.drop(ApiKey.METADATA)
+
+
+def late(cluster: EmbeddedCluster) -> Any:
+    return cluster.delay(ApiKey.METADATA, 1_000)
+
+
+@pytest.mark.fault(27)
+@pytest.mark.parametrize("reason", [without_brokers, refused, closed, late])
+def test_trigger_time_passes_whatever_the_reason_why_there_is_no_metadata(reason: Any) -> None:
+    """All brokers are connected, and serve other requests."""
+
+    async def scenario(world: World) -> None:
+        name_leads_to(world, OLD)
+        options = {**OPTIONS, "bootstrap_servers": bootstrap_servers(world)}
+        async with world.client(**options) as client:
+            watch = Watch(world, client.cluster)
+            watch.begin()
+            watching = asyncio.create_task(watch.run())
+            with reason(world.cluster):
+                await asyncio.sleep(40)
+            watching.cancel()
+            when, trigger = watch.rebootstraps[0]
+            assert trigger is Trigger.TIMEOUT
+            assert -0.02 <= when - watch.attempted - TRIGGER_S < 0.1
+            assert all(each.closed for each in watch.former)
+            # Requests that are late now end by their timeout.
+            await until_healthy(world, client, 60)
+
+    simulate(scenario, brokers=3, topics=TOPICS)
 
 
 @pytest.mark.fault(28)
