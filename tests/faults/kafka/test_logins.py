@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from kerberos_peers import needs_kerberos
 from logging_in import login_time, refusal, round_trip
-from secured_kafka import AUDIENCE, ISSUER, LOGINS, PASSWORD, SEC, USER, SecuredKafka
+from secured_kafka import AUDIENCE, ISSUER, LOGINS, PASSWORD, SEC, USER, SecuredKafka, unsecured
 
-from aiokclient import Admin, Plaintext, SaslPlain, SaslScram
+from aiokclient import Admin, OAuthToken, Plaintext, SaslOAuthBearer, SaslPlain, SaslScram
 from aiokclient.errors import (
     ConnectionSetupError,
     IllegalSaslStateError,
@@ -46,6 +47,20 @@ async def test_a_login_holds_the_event_loop_for_under_10_ms(
         # The processor may be slow for a while, so the shortest of several attempts counts.
         times.append((await login_time(**(await secured.way(login, transport)).options)).held_s)
     assert min(times) < HELD_S
+
+
+async def test_a_token_provider_that_computes_in_the_event_loop_is_measured(
+    secured: SecuredKafka,
+) -> None:
+    async def computes() -> OAuthToken:
+        ends = time.thread_time() + 2 * HELD_S
+        while time.thread_time() < ends:
+            pass
+        return unsecured()
+
+    security = SaslOAuthBearer(computes)
+    found = await login_time(bootstrap_servers=secured.servers("SASL_PLAINTEXT"), security=security)
+    assert found.held_s >= 2 * HELD_S
 
 
 def jaas(module: str, **options: str) -> str:
