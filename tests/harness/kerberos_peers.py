@@ -268,7 +268,9 @@ class Kdc:
 
     def start(self) -> None:
         self._process = subprocess.Popen(
-            self._command("krb5kdc", "-n"), env=os.environ | self.environment
+            self._command("krb5kdc", "-n"),
+            env=os.environ | self.environment,
+            stdout=subprocess.DEVNULL,
         )
         deadline = time.monotonic() + 60
         while True:

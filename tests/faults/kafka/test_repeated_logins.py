@@ -1,4 +1,4 @@
-"""Logins on a real Kafka that are repeated every five seconds, while many records are in flight."""
+"""Logins on a real Kafka that are repeated every five seconds, and one that is refused then."""
 
 from __future__ import annotations
 
@@ -10,7 +10,22 @@ import pytest
 from kerberos_peers import MISSING
 from secured_kafka import REAUTH_MS, SecuredKafka
 
-from aiokclient import Admin, Client, Consumer, NewTopic, Producer, TopicPartition
+from aiokclient import (
+    AclBinding,
+    AclOperation,
+    Admin,
+    Client,
+    Consumer,
+    NewTopic,
+    Producer,
+    ResourcePattern,
+    SaslScram,
+    State,
+    TopicPartition,
+    UserScramCredentialDeletion,
+    UserScramCredentialUpsertion,
+)
+from aiokclient.errors import SaslAuthenticationError
 from aiokclient.events import Authenticated, Disconnected
 
 SECONDS = 60
@@ -98,3 +113,38 @@ async def test_logins_repeated_for_a_minute_under_load_lose_and_reorder_nothing(
         assert all(0 < event.lifetime_ms <= REAUTH_MS for event in again), login
         # Where a process gets no processor for long, a session may end before its repetition.
         assert len(lost) <= len(again) // 5, (login, lost)
+
+
+async def send_until_failure(producer: Producer, topic: str) -> None:
+    while True:
+        await producer.send(topic, b"accepted until the login is repeated")
+        await asyncio.sleep(PAUSE_S)
+
+
+@pytest.mark.slow
+@pytest.mark.fault(46, 48)
+async def test_a_producer_whose_user_is_deleted_fails_and_tries_with_backoff(
+    secured: SecuredKafka,
+) -> None:
+    user, topic = f"user-{uuid.uuid4().hex[:8]}", f"deleted-{uuid.uuid4().hex[:8]}"
+    async with Admin(bootstrap_servers=secured.cluster.bootstrap) as admin:
+        upserted = UserScramCredentialUpsertion(user, "secret", "SCRAM-SHA-512")
+        (await admin.alter_user_scram_credentials([upserted])).raise_for_errors()
+        (await admin.create_topics([NewTopic(topic, 1, 1)])).raise_for_errors()
+        permission = AclBinding(ResourcePattern.topic(topic), f"User:{user}", AclOperation.WRITE)
+        (await admin.create_acls([permission])).raise_for_errors()
+        servers = secured.servers("REAUTH_PLAINTEXT")
+        producer = Producer(bootstrap_servers=servers, security=SaslScram(user, "secret"))
+        await producer.start()
+        events = producer.events()
+        await producer.send(topic, b"accepted")
+        deleted = UserScramCredentialDeletion(user, "SCRAM-SHA-512")
+        (await admin.alter_user_scram_credentials([deleted])).raise_for_errors()
+    with pytest.raises(SaslAuthenticationError, match=f"refused the user '{user}'"):
+        await asyncio.wait_for(send_until_failure(producer, topic), 120)
+    assert producer.state is State.FAILED
+    await asyncio.sleep(2)  # A hot loop would show now.
+    await producer.close()
+    refused = [each async for each in events if isinstance(each.cause, SaslAuthenticationError)]
+    # With the default backoff, the delay grows from 50 ms to a second.
+    assert 1 <= len(refused) < 40
