@@ -5,6 +5,9 @@ the callback would then wait forever. So everything that the library schedules w
 `call_at`, `call_later` and `add_done_callback` goes through `Callbacks`, which reports exceptions
 to the owner of the client's background work (`Supervisor.fail`). No callback calls anyio, because
 outside of a task anyio does not know which event loop is running.
+
+Newer versions of anyio import their modules when they are first used. That would block the event
+loop for about 20 ms when the first client of a process starts, so this module imports them.
 """
 
 from __future__ import annotations
@@ -13,7 +16,9 @@ import asyncio
 import contextvars
 import math
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from functools import partial
+from importlib import import_module
 from typing import Any, ParamSpec, TypeVar, cast
 
 import anyio
@@ -24,6 +29,12 @@ __all__ = ["Callbacks", "ended", "loop_ends", "new_task"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+# Reading a name imports its module.
+_USED = (anyio.CancelScope, anyio.create_task_group, anyio.move_on_after, anyio.sleep)
+with suppress(ImportError):  # It has no public name.
+    import_module("anyio._backends._asyncio")
 
 
 class LibraryTask(asyncio.Task[T]):

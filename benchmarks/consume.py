@@ -77,7 +77,7 @@ class Topics:
         topic = self._topics.get(about)
         if topic is None:
             topic = self._topics[about] = self._brokers.new_topic(PARTITIONS)
-            fill(replace(spec, topic=topic))
+            fill(replace(spec, topic=topic).over_plaintext(self._brokers.bootstrap))
         return replace(spec, topic=topic, warm_topic=topic)
 
     def delete(self) -> None:

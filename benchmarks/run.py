@@ -17,12 +17,14 @@ import codec
 import concurrency
 import consume
 import latency
+import logins
 import members
 import produce
 import rebalance
 import scale
 import startup
 import targets
+import tls
 import transactions
 from measuring import machine, plot
 from measuring.brokers import running
@@ -42,6 +44,8 @@ BENCHMARKS: dict[str, Benchmark] = {
     "rebalance": rebalance,
     "members": members,
     "transactions": transactions,
+    "tls": tls,
+    "logins": logins,
 }
 
 

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+import logins
 from measuring.comparison import SAME
 from measuring.report import Report, Table, ratio
 
@@ -32,6 +33,12 @@ class Target(NamedTuple):
 
 SENDS = ("aiokclient send, await each", "aiokclient send, gather")
 LISTS, MANY = ("aiokclient lists",), ("aiokclient send_many, gather",)
+OVER_TLS = tuple(
+    Target(f"{work}: CPU", work, ours, theirs, 1)
+    for way, ours, theirs in (("produce", SENDS, CALLBACKS), ("consume", LISTS, CONSUME))
+    for size in ("100 B", "1 KB")
+    for work in (f"{way} {size} over SSL", f"{way} {size} over SASL_SSL")
+)
 TARGETS = (
     Target("produce 100 B: CPU", "produce 100 B", SENDS, CALLBACKS, 5),
     Target("produce 100 B: CPU", "produce 100 B", SENDS, AIOKAFKA, 25),
@@ -103,6 +110,11 @@ TARGETS = (
         *("10,000 partitions known: CPU", "scale partitions"),
         *(("aiokclient send, gather, 10000 partitions",),),
         *("aiokclient send, gather, 10 partitions", 1 / 1.3, "cpu", ""),
+    ),
+    *OVER_TLS,
+    Target(
+        *("logins: longest iteration of the event loop", "logins", (logins.LONGEST,)),
+        *(logins.LIMIT, 1, "held_ms", ""),
     ),
 )
 

@@ -35,6 +35,22 @@ def test_a_name_that_there_is_not() -> None:
         aiokclient.Prodcuer
 
 
+def test_a_start_imports_no_module_of_anyio() -> None:
+    """Newer versions of anyio import modules on demand, which would hold the event loop."""
+    before = modules_after("from aiokclient import Client")
+    after = modules_after(
+        "import asyncio, contextlib\n"
+        "from aiokclient import Client\n"
+        "from aiokclient.errors import BootstrapError\n"
+        "async def main():\n"
+        "    client = Client(bootstrap_servers='127.0.0.1:1', default_api_timeout_ms=300)\n"
+        "    with contextlib.suppress(BootstrapError):\n"
+        "        await client.start()\n"
+        "asyncio.run(main())"
+    )
+    assert [name for name in after - before if name.startswith("anyio")] == []
+
+
 def test_importing_it_is_light() -> None:
     modules = modules_after("import aiokclient")
     assert modules & set(HEAVY) == set()

@@ -44,6 +44,20 @@ class Spec:
     """Number of records in each transaction. `count` is then the number of transactions."""
     output: str = ""
     """The topic to which a transform writes."""
+    protocol: str = "PLAINTEXT"
+    """Kafka's security protocol of the listener at `bootstrap`."""
+    authority: str = ""
+    """The file of the certificate that clients trust."""
+    mechanism: str = ""
+    """The SASL mechanism, or an empty text without SASL."""
+    user: str = ""
+    password: str = ""
+    keytab: str = ""
+    """The keytab of the user, for GSSAPI."""
+
+    @property
+    def encrypted(self) -> bool:
+        return self.protocol.endswith("SSL")
 
     def arguments(self) -> list[str]:
         return [f"{name}={_text(value)}" for name, value in asdict(self).items()]
@@ -67,6 +81,10 @@ class Spec:
     def with_defaults(self) -> Spec:
         """Return the same workload with the default settings of each client."""
         return replace(self, tuned=False)
+
+    def over_plaintext(self, bootstrap: str) -> Spec:
+        """Return the same workload over a listener without TLS and SASL."""
+        return replace(self, bootstrap=bootstrap, protocol="PLAINTEXT", mechanism="")
 
     def pool(self) -> list[bytes]:
         """Return the different values of the file."""

@@ -8,12 +8,39 @@ from typing import Any, ClassVar
 
 from measuring.spec import FIRST, Spec
 from measuring.subject import Meter, PythonSubject, read_one_by_one
+from measuring.tokens import unsecured_token
 
 NO_EXTENSIONS = {"AIOKAFKA_NO_EXTENSIONS": "1"}
 
 
-def producer_options(spec: Spec) -> dict[str, Any]:
+def connection_options(spec: Spec) -> dict[str, Any]:
     options: dict[str, Any] = {"bootstrap_servers": spec.bootstrap}
+    options["security_protocol"] = spec.protocol
+    if spec.encrypted:
+        from aiokafka.helpers import create_ssl_context
+
+        options["ssl_context"] = create_ssl_context(cafile=spec.authority)
+    if spec.mechanism:
+        options["sasl_mechanism"] = spec.mechanism
+    if spec.mechanism == "OAUTHBEARER":
+        options["sasl_oauth_token_provider"] = _token_provider(spec.user)
+    elif spec.mechanism not in ("", "GSSAPI"):
+        options |= {"sasl_plain_username": spec.user, "sasl_plain_password": spec.password}
+    return options
+
+
+def _token_provider(user: str) -> Any:
+    from aiokafka.abc import AbstractTokenProvider
+
+    class Provider(AbstractTokenProvider):
+        async def token(self) -> str:
+            return unsecured_token(user)[0]
+
+    return Provider()
+
+
+def producer_options(spec: Spec) -> dict[str, Any]:
+    options = connection_options(spec)
     options["compression_type"] = None if spec.compression == "none" else spec.compression
     if spec.tuned:
         options |= {"enable_idempotence": True, "linger_ms": spec.linger_ms}
@@ -71,7 +98,7 @@ class AiokafkaConsumer(Aiokafka):
 
         places = [TopicPartition(spec.topic, partition) for partition in range(spec.partitions)]
         with meter:
-            consumer = AIOKafkaConsumer(bootstrap_servers=spec.bootstrap, enable_auto_commit=False)
+            consumer = AIOKafkaConsumer(enable_auto_commit=False, **connection_options(spec))
             await consumer.start()
             consumer.assign(places)
             await consumer.seek_to_beginning(*places)

@@ -9,14 +9,33 @@ from typing import Any
 
 from measuring.spec import FIRST, Spec
 from measuring.subject import Meter, PythonSubject
+from measuring.tokens import unsecured_token
 
 POLL_EVERY = 500
 LIST = 5_000
 WAIT_S = 10.0
 
 
-def producer_settings(spec: Spec) -> dict[str, Any]:
+def connection_settings(spec: Spec) -> dict[str, Any]:
     settings: dict[str, Any] = {"bootstrap.servers": spec.bootstrap, "log_level": 3}
+    settings["security.protocol"] = spec.protocol
+    if spec.encrypted:
+        settings["ssl.ca.location"] = spec.authority
+    if spec.mechanism:
+        settings["sasl.mechanism"] = spec.mechanism
+    if spec.mechanism == "OAUTHBEARER":
+        token, expires_at_ms = unsecured_token(spec.user)
+        settings["oauth_cb"] = lambda _: (token, expires_at_ms / 1000)
+    elif spec.mechanism == "GSSAPI":
+        settings["sasl.kerberos.principal"] = spec.user
+        settings["sasl.kerberos.keytab"] = spec.keytab
+    elif spec.mechanism:
+        settings |= {"sasl.username": spec.user, "sasl.password": spec.password}
+    return settings
+
+
+def producer_settings(spec: Spec) -> dict[str, Any]:
+    settings = connection_settings(spec)
     settings |= {"compression.type": spec.compression, "partitioner": "murmur2_random"}
     settings["message.max.bytes"] = 1_048_588  # The default of the broker.
     if spec.tuned:
@@ -26,7 +45,7 @@ def producer_settings(spec: Spec) -> dict[str, Any]:
 
 
 def consumer_settings(spec: Spec) -> dict[str, Any]:
-    settings: dict[str, Any] = {"bootstrap.servers": spec.bootstrap, "log_level": 3}
+    settings = connection_settings(spec)
     settings |= {"group.id": "bench", "enable.auto.commit": False}
     if spec.tuned:
         settings |= {"fetch.queue.backoff.ms": 1, "queued.min.messages": 100_000}

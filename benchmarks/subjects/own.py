@@ -9,13 +9,47 @@ from typing import Any, ClassVar
 
 from measuring.spec import FIRST, Spec
 from measuring.subject import Meter, PythonSubject, read_one_by_one
+from measuring.tokens import unsecured_token
 
 LIST = 5_000
 WAIT_S = 10.0
 
 
+def connection_options(spec: Spec) -> dict[str, Any]:
+    return {"bootstrap_servers": spec.bootstrap, "security": security(spec)}
+
+
+def security(spec: Spec) -> Any:
+    """Return the option `security`, with new credentials, for which no keys are cached."""
+    from aiokclient import (
+        OAuthToken,
+        Plaintext,
+        SaslGssapi,
+        SaslOAuthBearer,
+        SaslPlain,
+        SaslScram,
+        Tls,
+    )
+
+    tls = Tls(cafile=spec.authority) if spec.encrypted else None
+    if not spec.mechanism:
+        return tls or Plaintext()
+    if spec.mechanism == "PLAIN":
+        return SaslPlain(spec.user, spec.password, tls=tls)
+    if spec.mechanism == "GSSAPI":
+        return SaslGssapi(principal=spec.user, keytab=spec.keytab, tls=tls)
+    if spec.mechanism == "OAUTHBEARER":
+        token, expires_at_ms = unsecured_token(spec.user)
+
+        async def fetch() -> OAuthToken:
+            return OAuthToken(token, expires_at_ms)
+
+        return SaslOAuthBearer(fetch, tls=tls)
+    return SaslScram(spec.user, spec.password, spec.mechanism, tls=tls)
+
+
 def producer_options(spec: Spec) -> dict[str, Any]:
-    options: dict[str, Any] = {"bootstrap_servers": spec.bootstrap}
+    options = connection_options(spec)
     options |= {"compression_type": spec.compression}
     if spec.tuned:
         options |= {"batch_size": spec.batch_bytes, "linger_ms": spec.linger_ms}
@@ -113,7 +147,7 @@ class OwnConsumer(Own):
 
         with meter:
             async with Consumer(
-                spec.topic, bootstrap_servers=spec.bootstrap, auto_offset_reset="earliest"
+                spec.topic, auto_offset_reset="earliest", **connection_options(spec)
             ) as consumer:
                 await self.read(consumer, spec.count, meter)
 
@@ -136,6 +170,11 @@ class Lists(OwnConsumer):
             if seen >= count:
                 break
         meter.complete(seen, size)
+
+
+class ListsUvloop(Lists):
+    name = "aiokclient lists, uvloop"
+    uvloop = True
 
 
 class AsyncFor(OwnConsumer):

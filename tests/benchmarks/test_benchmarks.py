@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -26,6 +27,8 @@ SMALL = {
     "rebalance": ["--cases", "eager,KIP-848", "--only", "aiokclient,aiokafka"],
     "members": ["--count", "4", "--cases", "eager"],
     "transactions": ["--count", "10"],
+    "tls": ["--count", "60", "--cases", "100 B", "--only", "aiokclient,callbacks,consume,aiokafka"],
+    "logins": ["--cases", "plaintext,SCRAM-SHA-512 over TLS,OAUTHBEARER"],
 }
 
 
@@ -67,6 +70,14 @@ def test_transactions_of_other_languages(tmp_path: Path, kafka: ExternalKafka, j
     found = run("transactions", tmp_path, kafka, *arguments)
     assert all("Java" in work for work in found.values())
     assert len(found) == 4
+
+
+@pytest.mark.skipif(shutil.which("go") is None, reason="Go is not installed.")
+def test_franz_go_over_tls(tmp_path: Path, kafka: ExternalKafka) -> None:
+    arguments = ("--only", "franz-go", "--count", "60", "--cases", "1 KB")
+    found = run("tls", tmp_path, kafka, *arguments)
+    assert len(found) == 4
+    assert all("franz-go, same settings" in work for work in found.values())
 
 
 def test_memory_stays_the_same_over_transactions(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +17,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
 )
 
 type spec map[string]string
@@ -97,13 +101,39 @@ func codec(name string) kgo.CompressionCodec {
 	return kgo.NoCompression()
 }
 
+func connecting(s spec) []kgo.Opt {
+	options := []kgo.Opt{kgo.SeedBrokers(s["bootstrap"])}
+	if strings.HasSuffix(s["protocol"], "SSL") {
+		authority, err := os.ReadFile(s["authority"])
+		check(err)
+		trusted := x509.NewCertPool()
+		if !trusted.AppendCertsFromPEM(authority) {
+			check(errors.New("the authority has no certificate"))
+		}
+		options = append(options, kgo.DialTLSConfig(&tls.Config{RootCAs: trusted}))
+	}
+	switch user, password := s["user"], s["password"]; s["mechanism"] {
+	case "":
+	case "PLAIN":
+		options = append(options, kgo.SASL(plain.Auth{User: user, Pass: password}.AsMechanism()))
+	case "SCRAM-SHA-256":
+		login := scram.Auth{User: user, Pass: password}.AsSha256Mechanism()
+		options = append(options, kgo.SASL(login))
+	case "SCRAM-SHA-512":
+		login := scram.Auth{User: user, Pass: password}.AsSha512Mechanism()
+		options = append(options, kgo.SASL(login))
+	default:
+		check(errors.New("unknown mechanism " + s["mechanism"]))
+	}
+	return options
+}
+
 func produce(s spec, topic string, count int, m *meter) {
 	ctx := context.Background()
-	options := []kgo.Opt{
-		kgo.SeedBrokers(s["bootstrap"]),
+	options := append(connecting(s),
 		kgo.DefaultProduceTopic(topic),
 		kgo.ProducerBatchCompression(codec(s["compression"])),
-	}
+	)
 	if s["tuned"] == "true" {
 		options = append(options,
 			kgo.ProducerBatchMaxBytes(int32(s.number("batch_bytes"))),
@@ -146,10 +176,8 @@ func consume(s spec, topic string, count int, m *meter) {
 		places[int32(p)] = kgo.NewOffset().AtStart()
 	}
 	m.begin()
-	client, err := kgo.NewClient(
-		kgo.SeedBrokers(s["bootstrap"]),
-		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: places}),
-	)
+	consumed := kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: places})
+	client, err := kgo.NewClient(append(connecting(s), consumed)...)
 	check(err)
 	for m.counts.Messages < count {
 		fetches := client.PollFetches(ctx)
@@ -168,13 +196,12 @@ func consume(s spec, topic string, count int, m *meter) {
 }
 
 func transactional(s spec, id string) []kgo.Opt {
-	return []kgo.Opt{
-		kgo.SeedBrokers(s["bootstrap"]),
+	return append(connecting(s),
 		kgo.TransactionalID(id),
 		kgo.ProducerBatchCompression(kgo.NoCompression()),
 		kgo.ProducerBatchMaxBytes(int32(s.number("batch_bytes"))),
-		kgo.ProducerLinger(time.Duration(s.number("linger_ms")) * time.Millisecond),
-	}
+		kgo.ProducerLinger(time.Duration(s.number("linger_ms"))*time.Millisecond),
+	)
 }
 
 func failed(_ *kgo.Record, err error) { check(err) }
