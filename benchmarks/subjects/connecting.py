@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import statistics
+import threading
 import time
 from abc import abstractmethod
 from typing import Any
@@ -152,11 +153,17 @@ class ConfluentConnecting(Connecting):
         from confluent_kafka import Producer
 
         began = time.perf_counter()
-        settings, called = confluent.connection_settings(spec), []
-        if (fetch := settings.get("oauth_cb")) is not None:
-            settings["oauth_cb"] = lambda config: called.append(config) or fetch(config)
+        settings = confluent.connection_settings(spec)
+        fetch, fetched = settings.get("oauth_cb"), threading.Event()
+
+        def provide(config: str) -> Any:
+            fetched.set()
+            return fetch(config)
+
+        if fetch is not None:
+            settings["oauth_cb"] = provide
         producer = Producer(settings)
-        while fetch is not None and not called:
+        while fetch is not None and not fetched.is_set():
             producer.poll(POLL_S)  # It calls the token provider.
         producer.list_topics(timeout=WAIT_S)
         return time.perf_counter() - began, None
