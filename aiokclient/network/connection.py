@@ -42,6 +42,7 @@ from aiokclient.network.connected_broker import ConnectedBroker
 from aiokclient.network.connection_end import ConnectionEnd
 from aiokclient.network.forks import detach_in_forks
 from aiokclient.network.held import HeldRequests
+from aiokclient.network.read_threshold import ReadThreshold
 from aiokclient.network.sent import AwaitedRequest, CallbackRequest, OnResponse, PendingRequest
 from aiokclient.network.setup_frames import SetupFrames
 from aiokclient.network.traffic import Traffic
@@ -98,6 +99,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """The state of the setup, or None after it."""
         self._handle: Callable[[Buffer], None] = self._on_setup_frame
         self._transport: asyncio.Transport | None = None
+        self._threshold: ReadThreshold | None = None
         self._held = HeldRequests()
         self._in_flight: deque[PendingRequest] = deque()
         self._draining = False
@@ -361,6 +363,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         # No isinstance check: uvloop's TLS transport is not a subclass of asyncio's.
         self._transport = cast(asyncio.Transport, transport)
         detach_in_forks(self)
+        self._threshold = ReadThreshold.of(transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         self._buffer = self._reader.get_buffer()
@@ -375,6 +378,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         except ProtocolError as error:
             self.close(error if setup is None else setup.not_a_frame())
             return
+        if self._threshold is not None:
+            self._threshold.expect(self._reader.missing)
         for frame in frames:
             if self.closed:
                 return
@@ -484,6 +489,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.closed = True
         self._end.because(error)
         self._timer.cancel()
+        if self._threshold is not None:
+            self._threshold.end()
         if self._transport is not None:
             # A TLS transport does not count the buffer of the transport below it.
             unwritten = self._one_way or self._transport.get_write_buffer_size()

@@ -74,6 +74,11 @@ class FrameReader:
         """Whether part of a large frame was received."""
         return self._frame is not None
 
+    @property
+    def missing(self) -> int:
+        """The number of bytes that a large frame misses, of which part was received, or 0."""
+        return 0 if self._frame is None else len(self._frame) - self._frame_filled
+
     def get_buffer(self) -> memoryview:
         """Return memory for the next bytes, at least one."""
         if self._frame is not None:

@@ -1,0 +1,103 @@
+"""The number of bytes for which the kernel waits before it wakes up the event loop, over TLS.
+
+A broker sends a large response in TLS records of 16 KiB. If it takes longer to encrypt a record
+than the client takes to decrypt one, the event loop would wake up for every record, which costs
+more CPU time than the decryption. Therefore, while much of a large frame is missing, the client
+lets Linux wait for THRESHOLD bytes (SO_RCVLOWAT). The end of the connection is still noticed.
+
+The threshold must never wait for bytes that the broker does not send. The missing part of a frame
+includes bytes that the TLS layer has read and cannot decrypt yet. They are part of one record, so
+fewer than MARGIN. When the frame misses less than both together, the threshold is lowered.
+
+A kernel may be unable to buffer that much, and a slow network takes long to deliver it. Therefore a
+threshold is lowered if nothing was read for PATIENCE_S. After that has happened in ATTEMPTS
+successive frames, the connection does not raise it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+from typing import Any, Final
+
+from aiokclient.network.wake_timer import WakeTimer
+
+__all__ = ["ReadThreshold"]
+
+THRESHOLD: Final = 128 * 1024
+MARGIN: Final = 32 * 1024
+PATIENCE_S = 0.1
+ATTEMPTS: Final = 3
+
+
+class ReadThreshold:
+    """The threshold of one socket."""
+
+    __slots__ = ("_failures", "_loop", "_missing", "_raised", "_seen", "_slow", "_socket", "_timer")
+
+    def __init__(self, sock: Any, loop: asyncio.AbstractEventLoop) -> None:
+        self._socket = sock
+        self._loop = loop
+        self._timer = WakeTimer(loop, self._check)
+        self._raised = False
+        self._missing = 0
+        self._seen = 0
+        """The value of `_missing` at the last check."""
+        self._slow = False
+        """Whether the threshold of the current frame was lowered because nothing was read."""
+        self._failures = 0
+
+    @classmethod
+    def of(cls, transport: asyncio.BaseTransport) -> ReadThreshold | None:
+        """Return the threshold of a transport, or None without TLS, without a socket, or elsewhere.
+
+        Without TLS, brokers send large responses in larger parts.
+        """
+        if sys.platform != "linux" or transport.get_extra_info("ssl_object") is None:
+            return None
+        sock = transport.get_extra_info("socket")
+        return None if sock is None else cls(sock, asyncio.get_running_loop())
+
+    def expect(self, missing: int) -> None:
+        """Note after each read how many bytes of a large frame are missing, or 0 without one."""
+        self._missing = missing
+        if missing >= THRESHOLD + MARGIN:
+            if not (self._raised or self._slow or self._failures >= ATTEMPTS):
+                self._raise()
+        elif self._raised:
+            self._failures = 0
+            self._set(1)
+        elif self._slow:
+            self._slow = False
+
+    def end(self) -> None:
+        """Change nothing any more, because the connection is closed."""
+        self._timer.cancel()
+        self._failures = ATTEMPTS
+
+    def _raise(self) -> None:
+        if self._set(THRESHOLD):
+            self._seen = 0
+            self._timer.wake_at(self._loop.time() + PATIENCE_S)
+
+    def _check(self, due: float) -> None:
+        if not self._raised:
+            return
+        if self._missing == self._seen:
+            self._slow = True
+            self._failures += 1
+            self._set(1)
+        else:
+            self._seen = self._missing
+            self._timer.wake_at(self._loop.time() + PATIENCE_S)
+
+    def _set(self, count: int) -> bool:
+        try:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, count)
+        except OSError:
+            # The socket was closed, or the system does not have this option.
+            self.end()
+            return False
+        self._raised = count > 1
+        return True
