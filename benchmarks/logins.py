@@ -17,7 +17,7 @@ from measuring.comparison import Found
 from measuring.options import Options
 from measuring.report import Report, Table, number
 from measuring.runner import Job, Measurement, rounds, run_child
-from measuring.secured import LOGINS, Login, secured
+from measuring.secured import LOGINS, NO_KERBEROS, Login, secured
 from measuring.spec import Spec
 from subjects.connecting import CONNECTING
 
@@ -62,8 +62,8 @@ def measure(given: Options, _: Brokers) -> Report:
         ]
         found = rounds(jobs, given.runs, lambda job: run_child(job.subject, job.spec, brokers))
         table = table_of(found, logins)
-        if brokers.missing:
-            table.notes = (f"GSSAPI: not measured. Missing: {brokers.missing}.",)
+        if NO_KERBEROS:
+            table.notes = (f"GSSAPI: not measured. Missing: {NO_KERBEROS}.",)
     report.add("logins", found, table)
     held = [highest(of, "held_ms") for of in found.values() if of.name == "aiokclient"]
     of_limit = {LONGEST: {"held_ms": max(filter(None, held), default=0.0)}}

@@ -8,23 +8,32 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kafka_harness import KAFKA, KafkaCluster
-from kerberos_peers import Kdc, missing_for_kerberos
+from kerberos_peers import MISSING, REALM, Kdc
 
 from measuring.brokers import JVM, Brokers, raise_open_files
 from measuring.spec import Spec
 
 USER, PASSWORD = "alice", "alice-secret"
 HOST = "127.0.0.1"
-LISTENERS = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
+LISTENERS = {"SSL": "SSL", "SASL_PLAINTEXT": "SASL_PLAINTEXT", "SASL_SSL": "SASL_SSL"}
+KERBEROS_LISTENERS = {"GSSAPI_PLAINTEXT": "SASL_PLAINTEXT", "GSSAPI_SSL": "SASL_SSL"}
 SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 ITERATIONS = 4096
-SERVICE = f"kafka/{HOST}"
+SERVICE = "kafka/localhost"
+NO_KERBEROS = MISSING
+"""What is missing for GSSAPI, or an empty text."""
 MODULES = "org.apache.kafka.common.security"
+JAAS = {
+    "plain": f'{MODULES}.plain.PlainLoginModule required user_{USER}="{PASSWORD}";',
+    **{each.lower(): f"{MODULES}.scram.ScramLoginModule required;" for each in SCRAM},
+    "oauthbearer": f"{MODULES}.oauthbearer.OAuthBearerLoginModule required "
+    f'unsecuredLoginStringClaim_sub="{USER}";',
+}
 
 
 @dataclass(frozen=True)
@@ -33,6 +42,11 @@ class Login:
 
     protocol: str = "PLAINTEXT"
     mechanism: str = ""
+
+    @property
+    def listener(self) -> str:
+        kerberos = self.mechanism == "GSSAPI"
+        return self.protocol.replace("SASL", "GSSAPI") if kerberos else self.protocol
 
     @property
     def name(self) -> str:
@@ -55,24 +69,22 @@ LOGINS = (
 
 
 class SecuredBrokers(Brokers):
-    """The topics of such a Kafka, and how to log in to it.
+    """The topics of such a Kafka, and how to log in to it."""
 
-    `missing` says what is missing for GSSAPI, or is empty.
-    """
-
-    def __init__(self, kafka: KafkaCluster, folder: Path, keytab: str, missing: str) -> None:
+    def __init__(
+        self, kafka: KafkaCluster, folder: Path, listeners: Iterable[str], keytab: str
+    ) -> None:
         pids = [node.pid for node in kafka.nodes.values()]
         super().__init__(kafka, pids, folder, f"Apache Kafka {KAFKA.version}, one node")
-        self._servers = {name: kafka.listener(name) for name in LISTENERS}
+        self._servers = {name: kafka.listener(name) for name in listeners}
         self._servers["PLAINTEXT"] = kafka.bootstrap
         self._authority, self._keytab = str(folder / "authority.pem"), keytab
-        self.missing = missing
 
     def over(self, spec: Spec, login: Login) -> Spec:
         """Return the same workload with this login."""
         return replace(
             spec,
-            bootstrap=self._servers[login.protocol],
+            bootstrap=self._servers.get(login.listener, ""),
             protocol=login.protocol,
             mechanism=login.mechanism,
             authority=self._authority,
@@ -105,48 +117,49 @@ def secured() -> Iterator[SecuredBrokers]:
     with tempfile.TemporaryDirectory(prefix="bench-") as name, contextlib.ExitStack() as stack:
         folder = Path(name)
         keystore = _make_certificates(folder)
-        missing = missing_for_kerberos()
-        kdc = None if missing else stack.enter_context(_realm(folder))
+        kdc = None if MISSING else stack.enter_context(_realm())
+        listeners = LISTENERS | (KERBEROS_LISTENERS if kdc else {})
         properties: dict[str, object] = {
             "ssl.keystore.type": "PEM",
             "ssl.keystore.location": keystore,
             "sasl.kerberos.service.name": "kafka",
         }
-        jaas = _jaas(None if kdc is None else str(folder / "kafka-127.0.0.1.keytab"))
         for listener in ("sasl_plaintext", "sasl_ssl"):
-            prefix = f"listener.name.{listener}."
-            properties[prefix + "sasl.enabled.mechanisms"] = ",".join(map(str.upper, jaas))
-            properties |= {f"{prefix}{each}.sasl.jaas.config": jaas[each] for each in jaas}
-        jvm = JVM if kdc is None else (*JVM, f"-Djava.security.krb5.conf={folder}/krb5.conf")
+            properties |= _sasl(listener, JAAS)
+        jvm = list(JVM)
+        if kdc is not None:
+            for listener in KERBEROS_LISTENERS:
+                properties |= _sasl(listener.lower(), {"gssapi": _kerberos_jaas(kdc)})
+            jvm.append(f"-Djava.security.krb5.conf={kdc.folder / 'krb5.conf'}")
         raise_open_files()
         kafka = KafkaCluster(
             KAFKA,
-            jvm=jvm,
+            jvm=tuple(jvm),
             properties=properties,
-            listeners={listener: listener for listener in LISTENERS},
+            listeners=listeners,
+            hosts=dict.fromkeys(KERBEROS_LISTENERS, "localhost") if kdc else {},
         )
         stack.enter_context(kafka)
-        keytab = "" if kdc is None else str(folder / f"{USER}.keytab")
-        brokers = SecuredBrokers(kafka, folder, keytab, missing)
+        keytab = "" if kdc is None else kdc.keytab(USER)
+        brokers = SecuredBrokers(kafka, folder, listeners, keytab)
         brokers.create_users()
         yield brokers
 
 
-def _jaas(keytab: str | None) -> Mapping[str, str]:
-    """Return the JAAS configuration of each mechanism of the broker."""
-    scram = f"{MODULES}.scram.ScramLoginModule required;"
-    found = {each.lower(): scram for each in SCRAM}
-    found["plain"] = f'{MODULES}.plain.PlainLoginModule required user_{USER}="{PASSWORD}";'
-    found["oauthbearer"] = (
-        f"{MODULES}.oauthbearer.OAuthBearerLoginModule required "
-        f'unsecuredLoginStringClaim_sub="{USER}";'
+def _sasl(listener: str, jaas: Mapping[str, str]) -> dict[str, object]:
+    """Return the properties of a listener with these mechanisms."""
+    prefix = f"listener.name.{listener}."
+    return {
+        prefix + "sasl.enabled.mechanisms": ",".join(map(str.upper, jaas)),
+        **{f"{prefix}{mechanism}.sasl.jaas.config": jaas[mechanism] for mechanism in jaas},
+    }
+
+
+def _kerberos_jaas(kdc: Kdc) -> str:
+    return (
+        "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true storeKey=true "
+        f'keyTab="{kdc.keytab(SERVICE)}" principal="{SERVICE}@{REALM}";'
     )
-    if keytab is not None:
-        found["gssapi"] = (
-            "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true storeKey=true "
-            f'keyTab="{keytab}" principal="{SERVICE}";'
-        )
-    return found
 
 
 def _make_certificates(folder: Path) -> Path:
@@ -169,20 +182,20 @@ def _make_certificates(folder: Path) -> Path:
 
 
 @contextlib.contextmanager
-def _realm(folder: Path) -> Iterator[Kdc]:
+def _realm() -> Iterator[Kdc]:
     """Start a KDC with the principals of the broker and of the user, for all child processes."""
-    kdc = Kdc(folder)
-    before = {name: os.environ.get(name) for name in kdc.environment}
-    os.environ.update(kdc.environment)
-    kdc.start()
-    try:
-        kdc.add(SERVICE)
-        kdc.add(USER)
-        yield kdc
-    finally:
-        kdc.stop()
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+    with Kdc() as kdc:
+        before = {name: os.environ.get(name) for name in kdc.environment}
+        os.environ.update(kdc.environment)
+        try:
+            kdc.add(SERVICE)
+            kdc.add(USER)
+            # aiokafka uses no keytab, only the ticket cache.
+            kdc.kinit(USER, kdc.folder / "tickets")
+            yield kdc
+        finally:
+            for name, value in before.items():
+                if value is None:
+                    os.environ.pop(name, None)
+                else:
+                    os.environ[name] = value

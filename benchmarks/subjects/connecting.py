@@ -41,7 +41,7 @@ class Connecting(PythonSubject):
 
     def command(self, spec: Spec) -> list[str]:
         if spec.mechanism == "GSSAPI" and not (spec.keytab and self.has_kerberos()):
-            raise NotMeasuredError("Kerberos is not installed.")
+            raise NotMeasuredError("There is no KDC, or the package was built without GSSAPI.")
         return super().command(spec)
 
     def has_kerberos(self) -> bool:
