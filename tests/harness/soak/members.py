@@ -19,6 +19,8 @@ WAYS = ("iterate", "batches", "poll", "tracked")
 LEAVE_S = 60.0
 """Seconds within which a member that was told to leave has left."""
 SESSION_MS = 6_000
+COPY_S = 0.05
+"""Seconds for which records are collected for one transaction."""
 GROUP_OPTIONS: dict[str, dict[str, Any]] = {
     "classic": {
         "group_protocol": "classic",
@@ -135,7 +137,7 @@ class CopyingMember(Member):
             workload.opened(f"{self.name}-out", producer),
         ):
             self.started.set()
-            async with transform(self._consumer, producer, max_records=50) as stream:
+            async with transform(self._consumer, producer, 50, COPY_S) as stream:
                 async for batch in stream:
                     for record in batch:
                         batch.send(COPIES, record.value, partition=record.partition)
