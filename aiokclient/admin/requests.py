@@ -20,7 +20,6 @@ from aiokclient.cluster.metadata import BrokerInfo, ClusterMetadata
 from aiokclient.cluster.ownership import Weakly
 from aiokclient.cluster.per_item import PerItem, ask_in_parallel
 from aiokclient.cluster.targets import Broker, Leader, Target
-from aiokclient.cluster.tracebacks import bare
 from aiokclient.errors import (
     ApiTimeoutError,
     KafkaError,
@@ -31,6 +30,7 @@ from aiokclient.errors import (
     UsageError,
     error_for,
 )
+from aiokclient.kept_errors import bare
 from aiokclient.policy import Backoff, Retry, Scope
 from aiokclient.protocol.schema import Request, Response
 from aiokclient.types import TopicPartition

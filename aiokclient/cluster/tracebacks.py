@@ -13,15 +13,15 @@ import functools
 import gc
 import inspect
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import CellType, FrameType, FunctionType, MethodType
 from typing import Any, TypeVar, cast
 
 from aiokclient.errors import KafkaError
+from aiokclient.kept_errors import bare, chain
 
-__all__ = ["bare", "let_go", "lets_go"]
+__all__ = ["let_go", "lets_go"]
 
-E = TypeVar("E", bound=BaseException)
 F = TypeVar("F", bound=Callable[..., Any])
 
 OWN = __name__.partition(".")[0]
@@ -104,28 +104,6 @@ def refers(value: object, one: object) -> bool:
 def filled(function: FunctionType) -> list[CellType]:
     """Return the variables of outer functions that a nested function uses, if they are set."""
     return [cell for cell in function.__closure__ or () if gc.get_referents(cell)]
-
-
-def bare(error: E) -> E:
-    """Remove the tracebacks of the error and of its causes; return it.
-
-    Errors that are kept need this: a traceback would keep alive all variables of its functions.
-    """
-    for found in chain(error):
-        found.__traceback__ = None
-    return error
-
-
-def chain(error: BaseException) -> Iterator[BaseException]:
-    """Yield the error, its causes and contexts, each once."""
-    left: list[BaseException | None] = [error]
-    seen: set[int] = set()
-    while left:
-        found = left.pop()
-        if found is not None and id(found) not in seen:
-            seen.add(id(found))
-            left += (found.__cause__, found.__context__)
-            yield found
 
 
 def lets_go(method: F) -> F:

@@ -32,6 +32,7 @@ from aiokclient.errors import (
     TokenProviderError,
 )
 from aiokclient.events import Authenticated, Connected, Disconnected, Event
+from aiokclient.kept_errors import bare
 from aiokclient.log import ClientLog
 from aiokclient.network.authentication import authenticate_again
 from aiokclient.network.connection import BrokerConnection
@@ -262,7 +263,8 @@ class ConnectionPool:
         try:
             outcome = self._install(slot, await self._connect(slot))
         except KafkaError as error:
-            outcome = error
+            # Its tracebacks refer to the transport, whose buffer for TLS is large.
+            outcome = bare(error)
             # Without a token or a ticket, no broker was asked.
             self.refused = not isinstance(error, TokenProviderError | TicketError)
             self._hangs = isinstance(error, diagnosis.TimedOutError | diagnosis.SilentError)
@@ -277,6 +279,7 @@ class ConnectionPool:
             raise
         finally:
             slot.settle(outcome)
+            del outcome
 
     async def _connect(self, slot: _Slot) -> BrokerConnection:
         loop = asyncio.get_running_loop()

@@ -16,10 +16,10 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from aiokclient.cluster.tracebacks import bare
 from aiokclient.consumer.delivery.deserialize import RawRecord
 from aiokclient.consumer.state.partition import PartitionState
 from aiokclient.errors import KafkaError, RecordError
+from aiokclient.kept_errors import bare
 from aiokclient.record.batch import ContentLimitError, RecordBatch, walk
 from aiokclient.record.stream import RecordStream
 

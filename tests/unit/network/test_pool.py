@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import random
+import traceback
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from scripted import ScriptedBroker
 
 from aiokclient.errors import ClosedError, ConnectionSetupError, DisconnectedError, KafkaError
+from aiokclient.kept_errors import chain
 from aiokclient.network.pool import ConnectionPool, Purpose
 from aiokclient.network.setup import ConnectionSettings
 from aiokclient.policy import Backoff
@@ -113,6 +115,22 @@ async def test_failures_back_off_until_a_success(make_pool: MakePool, unused_tcp
         await pool.get(Purpose.CONTROL)
         assert pool.reachable
         assert pool.not_before == 0.0
+
+
+async def test_the_error_of_an_attempt_does_not_keep_its_connection_alive(
+    make_pool: MakePool, unused_tcp_port: int
+) -> None:
+    pool = make_pool(unused_tcp_port)
+    with pytest.raises(DisconnectedError):
+        await pool.get(Purpose.CONTROL)
+    assert pool.last_error is not None
+    frames = [
+        frame.f_code.co_name
+        for error in chain(pool.last_error)
+        for frame, _ in traceback.walk_tb(error.__traceback__)
+    ]
+    assert "get" in frames  # The error was raised there, after the attempt.
+    assert not {"open_connection", "connect", "create_connection"} & set(frames)
 
 
 async def test_a_broker_is_unreachable_between_two_connections(make_pool: MakePool) -> None:
