@@ -30,6 +30,8 @@ from aiokclient.producer.partitioner import Partitioner
 from aiokclient.types import Headers, TopicPartition
 
 if TYPE_CHECKING:
+    import asyncio
+
     from aiokclient.clock import Clock
     from aiokclient.cluster.metadata import ClusterMetadata, PartitionInfo, TopicInfo
     from aiokclient.config import ProducerConfig
@@ -93,12 +95,18 @@ class Leaders:
         self._replaced = replaced
         self._cluster_id: str | None = None
         self._refused: set[str] = set()
-        """The topics for which `_look_for_refused` runs."""
+        """The topics whose metadata was refused, for example because of a missing permission."""
+        self._reconsidered: set[str] = set()
+        """Those of them whose metadata is being requested again."""
+        self._search: asyncio.TimerHandle | None = None
         self._stopped = False
 
     def stop(self) -> None:
         """Search for nothing more. Idempotent."""
         self._stopped = True
+        if self._search is not None:
+            self._search.cancel()
+            self._search = None
 
     def topic(self, name: str, metadata: ClusterMetadata) -> Topic:
         """Return the topic with this name, and start to follow its metadata."""
@@ -140,6 +148,7 @@ class Leaders:
             return
         if topic.status.describe(info, self._clock.monotonic()):
             self._accumulator.deadline_timer.arm()
+        self._refused.discard(topic.name)
         if info.error:
             self._troubled(topic, info.error)
         self._resize(topic, len(info.partitions))
@@ -174,30 +183,33 @@ class Leaders:
             for queue in topic.all_queues():
                 for batch in list(queue.batches()):
                     self._accumulator.fail(batch, error)
-            if topic.name not in self._refused:
-                self._refused.add(topic.name)
-                self._accumulator.callbacks.later(REFUSED_S, self._look_for_refused, topic)
+            self._refused.add(topic.name)
+            self._search_later()
 
-    def _look_for_refused(self, topic: Topic) -> None:
-        """Request metadata if records wait for a topic whose metadata was refused.
+    # -- records for topics whose metadata was refused
+
+    def _search_later(self) -> None:
+        if self._search is None and self._refused and not self._stopped:
+            self._search = self._accumulator.callbacks.later(REFUSED_S, self._search_refused)
+
+    def _search_refused(self) -> None:
+        """Request the metadata of refused topics for which records wait.
 
         The updater does not repeat such a request by itself, but a permission may be granted.
         """
-        info = topic.status.info
-        if info is None or not info.error or self._stopped:
-            self._refused.discard(topic.name)
-        elif topic.undesignated.oldest() is not None:
-            self._reconsider(topic.name)
-        else:
-            self._accumulator.callbacks.later(REFUSED_S, self._look_for_refused, topic)
+        self._search = None
+        waiting = {b.queue.topic.name for b in self._accumulator.pending if b.partition is None}
+        for name in (waiting & self._refused) - self._reconsidered:
+            self._reconsidered.add(name)
+            self._reconsider(name)
+        self._search_later()
 
     def reconsidered(self, name: str) -> None:
         """Fail the waiting records of a topic if its metadata is still refused."""
-        topic = self.topics[name]
-        info = topic.status.info
+        self._reconsidered.discard(name)
+        info = self.topics[name].status.info
         if info is not None and info.error:
-            self._troubled(topic, info.error)
-        self._accumulator.callbacks.later(REFUSED_S, self._look_for_refused, topic)
+            self._troubled(self.topics[name], info.error)
 
     def _resize(self, topic: Topic, count: int) -> None:
         while len(topic.queues) < count:

@@ -9,7 +9,7 @@ import pytest
 from world import World, simulate
 
 from aiokclient import SaslPlain
-from aiokclient.errors import TopicAuthorizationError
+from aiokclient.errors import KafkaError, TopicAuthorizationError
 from aiokclient.protocol import ApiKey
 from aiokclient.testing import BrokerListener
 
@@ -22,7 +22,9 @@ def run(scenario: Any) -> None:
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS",
     }
-    simulate(scenario, brokers=2, topics={"t": 2}, listeners={"SASL": listener}, configs=configs)
+    simulate(
+        scenario, brokers=2, topics={"t": 2, "u": 1}, listeners={"SASL": listener}, configs=configs
+    )
 
 
 def options(world: World) -> dict[str, Any]:
@@ -47,13 +49,38 @@ def test_every_record_for_a_forbidden_topic_fails_soon_until_the_topic_is_permit
     run(scenario)
 
 
-def test_an_idle_producer_does_not_ask_for_a_forbidden_topic() -> None:
+def test_records_for_several_forbidden_topics_fail_and_are_sent_independently() -> None:
     async def scenario(world: World) -> None:
         async with world.producer(**options(world)) as producer:
+            for _ in range(2):
+                deliveries = [producer.send(topic, b"refused") for topic in ("t", "u")]
+                failures = await asyncio.gather(*deliveries, return_exceptions=True)
+                assert [type(each) for each in failures] == 2 * [TopicAuthorizationError]
+            world.cluster.allow("User:alice", "WRITE", topic="u")
+            began = world.now
             with pytest.raises(TopicAuthorizationError):
                 await producer.send("t", b"refused")
-            before = len(world.requests(ApiKey.METADATA))
-            await asyncio.sleep(60)
-            assert len(world.requests(ApiKey.METADATA)) == before
+            await producer.send("u", b"accepted")
+            assert world.now - began < 4
+        assert world.cluster.records("t") == []
+
+    run(scenario)
+
+
+def test_a_producer_asks_for_a_forbidden_topic_only_while_records_wait_for_it() -> None:
+    async def scenario(world: World) -> None:
+        producer = world.producer(**options(world))
+        await producer.start()
+        with pytest.raises(TopicAuthorizationError):
+            await producer.send("t", b"refused")
+        before = len(world.requests(ApiKey.METADATA))
+        await asyncio.sleep(60)
+        assert len(world.requests(ApiKey.METADATA)) == before
+        refused = producer.send("t", b"refused")
+        await producer.close(timeout=0)
+        assert isinstance(refused.exception(), KafkaError)
+        closed = len(world.requests(ApiKey.METADATA))
+        await asyncio.sleep(60)
+        assert len(world.requests(ApiKey.METADATA)) == closed
 
     run(scenario)
