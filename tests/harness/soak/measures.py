@@ -6,6 +6,7 @@
 import asyncio
 import ctypes
 import gc
+import linecache
 import logging
 import os
 import stat
@@ -80,8 +81,10 @@ def resident_bytes() -> int:
 def return_free_memory() -> None:
     """Return memory to the system that is not in use, where the C library can do that.
 
-    After a burst of connections, it keeps large pieces for later, which are no leak.
+    After a burst of connections, it keeps large pieces for later, which are no leak. The source
+    lines of logged tracebacks are kept by Python.
     """
+    linecache.clearcache()
     gc.collect()
     try:
         trim = ctypes.CDLL("libc.so.6").malloc_trim

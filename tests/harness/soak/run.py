@@ -268,9 +268,12 @@ class Soak:
 
     async def _sample(self) -> None:
         """Look at everything once a second, until a promise is broken."""
-        before, then = self._counts(), time.monotonic()
+        before, then, shown = self._counts(), time.monotonic(), time.monotonic()
         while not self.books.broken:
             await asyncio.sleep(1)
+            if time.monotonic() - shown > MINUTE:
+                shown += MINUTE
+                self.say(f"in use: {usage()}")
             self.workload.sample()
             counts, now = self._counts(), time.monotonic()
             for (name, what), count in counts.items():
