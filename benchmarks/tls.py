@@ -25,7 +25,9 @@ from measuring.spec import Spec
 from measuring.subject import Subject
 from subjects import aio_kafka, confluent, own, programs
 
-COUNT = 1_000_000
+COUNT = produce.COUNT
+CONSUMED = consume.COUNT // produce.COUNT
+"""Messages to consume for each one to produce, as in those benchmarks."""
 CASES = (Case("100 B"), Case("1 KB", size=1_000, part=0.25))
 PROTOCOLS = (Login("SSL"), Login("SASL_SSL", SCRAM[1]))
 PRODUCERS = (
@@ -63,7 +65,7 @@ def measure(given: Options, _: Brokers) -> Report:
                 work = f"produce {case.name} over {login.protocol}"
                 add(work, found, PRODUCING_PEERS, produce.NOTES[1])
             for login in PROTOCOLS:
-                spec = consume.spec_of(case, given.count, brokers)
+                spec = consume.spec_of(case, CONSUMED * given.count, brokers)
                 jobs = jobs_of(given.chosen(CONSUMERS), spec, login, brokers)
                 found = rounds(jobs, given.runs, lambda job: consume.execute(job, brokers, topics))
                 work = f"consume {case.name} over {login.protocol}"
