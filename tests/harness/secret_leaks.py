@@ -23,7 +23,6 @@ from aiokclient import Client
 from aiokclient.config.secret import Secret
 from aiokclient.config.security import sasl, tls
 from aiokclient.event_hub import EventHub
-from aiokclient.network import authentication
 from aiokclient.network.login import Sasl
 from aiokclient.protocol.messages import SaslAuthenticateRequest
 
@@ -51,12 +50,10 @@ def _warn(show: Callable[[str], None]) -> Leak:
     return patch.object(Sasl, "warn", warn)
 
 
-def _refuse(*args: Any) -> Any:
-    password = _password(args[-1].credentials)
-    error = REFUSAL(*args)
-    if error is not None and password:
-        raise error
-    return error
+async def _start_with_password(self: Any, *args: Any, **options: Any) -> str:
+    password = _password(self._config.security)
+    await START(self, *args, **options)
+    return password
 
 
 def _emit(self: EventHub, kind: Any, **fields: Any) -> None:
@@ -120,7 +117,6 @@ def _both(one: Leak, other: Leak) -> Iterator[None]:
 
 
 LAST: list[str] = []
-REFUSAL = authentication._refusal
 EMIT = EventHub.emit
 CHECK = sasl._check_credentials
 START, INIT = Client.start, Client.__init__
@@ -133,7 +129,7 @@ LEAKS: dict[str, Callable[[], Leak]] = {
     "fields": lambda: patch.object(Client, "start", _start),
     "files": lambda: patch.object(tls, "_file", _kept),
     "health": lambda: patch.object(Client, "health", _with_password("health")),
-    "locals": lambda: patch.object(authentication, "_refusal", _refuse),
+    "locals": lambda: patch.object(Client, "start", _start_with_password),
     "log": lambda: _warn(logging.getLogger("aiokclient").debug),
     "metrics": lambda: patch.object(Client, "metrics", _with_password("metrics")),
     "notebook": lambda: patch.object(Client, "_repr_html_", _html, create=True),
