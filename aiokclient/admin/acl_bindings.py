@@ -43,7 +43,7 @@ class AclResourceType(IntEnum):
 
 
 class PatternType(IntEnum):
-    """How the name of a pattern selects resources. The values are those of Kafka's protocol.
+    """The way in which a pattern selects resources. The values are those of Kafka's protocol.
 
     LITERAL is the name itself, or with the name "*" all resources of the type. PREFIXED is every
     name that begins with it. ANY and MATCH are for filters: ANY selects both types of patterns,

@@ -22,11 +22,11 @@ API: Final = "AlterClientQuotas"
 TYPES: Final = {"user": "user", "client_id": "client-id", "ip": "ip"}
 """Kafka's type of entities for each attribute."""
 EXACT, DEFAULT, SPECIFIED = range(3)
-"""How a filter matches the name of an entity."""
+"""The ways in which a filter matches the name of an entity."""
 
 
 class ClientQuotaName(Enum):
-    """What takes the place of the name of a user, client id, or IP address."""
+    """A substitute for the name of a user, client id, or IP address."""
 
     DEFAULT = "default"
     """The default, which applies to those that have no quota of their own."""

@@ -16,7 +16,7 @@ __all__ = [
 ]
 
 KINDS: Final = {"group": "group", "transaction": "transactional id", "share": "share partition"}
-"""What a coordinator coordinates, by its kind."""
+"""The subject of a coordinator in texts, by its kind."""
 
 
 class AnyBroker(NamedTuple):

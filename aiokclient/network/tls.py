@@ -30,7 +30,7 @@ WAIT_S = 1.0
 """The time for which connections wait for a check from its start on, in seconds."""
 
 State: TypeAlias = tuple[tuple[int, ...], ...]
-"""What identifies the contents of the files, without reading them."""
+"""The data of the file system that change when a file is replaced, for each file."""
 
 
 class _Replaced(NamedTuple):

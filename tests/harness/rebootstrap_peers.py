@@ -1,4 +1,4 @@
-"""Consumers of Java and of this library in a group, behind a `MetadataProxy`, for comparison."""
+"""Consumers of Java and of this library in a group, connected through a `MetadataProxy`."""
 
 from __future__ import annotations
 

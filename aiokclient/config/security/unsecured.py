@@ -47,7 +47,7 @@ class UnsecuredTokens:
 
 
 class _Parts(NamedTuple):
-    """What tokens are made from."""
+    """The contents of the tokens of one provider."""
 
     claims: Secret
     """The claims as a JSON text."""

@@ -127,7 +127,7 @@ def _package() -> Any:
     except (ImportError, OSError) as error:  # OSError: the library itself cannot be loaded.
         raise ConfigError(
             f"GSSAPI needs the package gssapi, which cannot be imported: {error}."
-        ) from (error)
+        ) from error
     return gssapi
 
 

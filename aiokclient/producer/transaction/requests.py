@@ -165,6 +165,7 @@ class TransactionRequests:
 
     def release(self) -> None:
         """Close the connection to the coordinator."""
+        self._latest = None
         self._cluster.release(self)
 
     # -- the level

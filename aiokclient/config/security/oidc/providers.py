@@ -162,7 +162,7 @@ class TokenFile:
 
 
 class _TokenRequest:
-    """What the requests of one provider have in common."""
+    """The options that all requests of one provider share."""
 
     def __init__(self, owner: str, token_url: str, scope: str | None, options: OidcOptions) -> None:
         if scope is not None and not isinstance(scope, str):
