@@ -194,7 +194,11 @@ class Engine:
             kind = (
                 Sender
                 if transactions is None
-                else partial(TransactionalSender, settled=transactions.records_settled)
+                else partial(
+                    TransactionalSender,
+                    settled=transactions.records_settled,
+                    pause=transactions.pause,
+                )
             )
             sender = self.senders[node_id] = kind(
                 node_id,

@@ -12,13 +12,14 @@ While the broker is unreachable or silent, its partitions are unsendable, which 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from aiokclient.errors import KafkaError
 from aiokclient.producer.batching.accumulator import Accumulator
 from aiokclient.producer.batching.queue import PartitionQueue, QueuedBatch
-from aiokclient.producer.batching.stages import InLog
+from aiokclient.producer.batching.stages import BatchStage, InLog
 from aiokclient.producer.fairness import SLICE_S
 from aiokclient.producer.sending.produce_connection import ProduceConnection
 from aiokclient.producer.sending.produce_request import (
@@ -38,9 +39,13 @@ if TYPE_CHECKING:
     from aiokclient.cluster.supervisor import Supervisor
     from aiokclient.config import ProducerConfig
     from aiokclient.network.connection import BrokerConnection
+    from aiokclient.producer.transaction.marker_pause import MarkerPause
     from aiokclient.protocol.messages.produce import ProduceResponse
 
 __all__ = ["Sender", "TransactionalSender"]
+
+LEAST_PAUSE_S = 0.0002
+"""The shortest pause, in seconds, for which a timer is set."""
 
 
 class BatchIds(Protocol):
@@ -290,10 +295,38 @@ class Sender:
 class TransactionalSender(Sender):
     """The produce requests of a transactional producer to one broker."""
 
-    def __init__(self, *parts: Any, settled: Callable[[], object]) -> None:
+    def __init__(self, *parts: Any, settled: Callable[[], object], pause: MarkerPause) -> None:
         """Create a sender that calls `settled()` after each response."""
         super().__init__(*parts)
         self._settled = settled
+        self._pause = pause
+        self._pausing: asyncio.TimerHandle | None = None
+        self._is_first = False
+        """Whether the first request of the transaction is in flight to this broker."""
+
+    def pump(self) -> None:
+        """Send ready batches, but not before the markers of the last transaction are written."""
+        left_s = self._pause.left(self._clock.monotonic())
+        if left_s < LEAST_PAUSE_S:
+            super().pump()
+        elif self._pausing is None:
+            self._pausing = self._callbacks.later(left_s, self._end_pause)
+
+    def _end_pause(self) -> None:
+        self._pausing = None
+        super().pump()
+
+    def close(self) -> None:
+        """Send nothing more."""
+        super().close()
+        if self._pausing is not None:
+            self._pausing.cancel()
+
+    def _transmit(self, connection: BrokerConnection, batches: list[QueuedBatch]) -> None:
+        if not self._pause.is_over:
+            self._pause.sent(self._clock.monotonic())
+            self._is_first = True
+        super()._transmit(connection, batches)
 
     def _answered(
         self,
@@ -302,4 +335,10 @@ class TransactionalSender(Sender):
         error: KafkaError | None,
     ) -> None:
         super()._answered(request, response, error)
+        if self._is_first:
+            self._is_first = False
+            if error is None and request.sent[0].batch.stage is BatchStage.BACKING_OFF:
+                self._pause.refused()
+            elif error is None:
+                self._pause.answered(self._clock.monotonic())
         self._settled()

@@ -32,6 +32,7 @@ from aiokclient.producer.transaction.direct_commit import Commit, DirectCommit, 
 from aiokclient.producer.transaction.drain import Drain
 from aiokclient.producer.transaction.identities import TransactionalIds
 from aiokclient.producer.transaction.level_check import LevelCheck
+from aiokclient.producer.transaction.marker_pause import MarkerPause
 from aiokclient.producer.transaction.offsets import Offsets, TransactionOffsets
 from aiokclient.producer.transaction.operation import Operation
 from aiokclient.producer.transaction.partitions import TransactionPartitions
@@ -117,6 +118,7 @@ class TransactionManager:
             self._drain.refuse,
         )
         self._level_check = LevelCheck(self._requests, status, supervisor, accumulator)
+        self.pause = MarkerPause()
         self.ids = TransactionalIds(status, self._partitions)
         self._direct = DirectCommit(
             accumulator, cluster.clock, status, self._requests, self, self._default_s
@@ -567,6 +569,8 @@ class TransactionManager:
 
     def _end(self, outcome: TransactionOutcome, event: TransactionEvent) -> None:
         self._count(outcome)
+        if self.status.current.written:
+            self.pause.ended(self._clock.monotonic())
         self.status.end(outcome, event)
 
     def _count(self, outcome: TransactionOutcome | None) -> None:

@@ -1,0 +1,75 @@
+"""The pause before the first produce request of a transaction that follows another one at once.
+
+At level 2 of `transaction.version` (KIP-890), the response to EndTxn comes before the markers of
+the transaction are written. A produce request that arrives in between waits in the leader, which
+asks the coordinator again after `add.partitions.to.txn.retry.backoff.ms`, by default 20 ms. The
+markers are written within a millisecond or two, so that a short pause before the request is faster
+than the wait in the leader.
+
+How long the markers take depends on the cluster, so the pause adapts. It begins at zero, becomes
+longer whenever the response to the first request came late, and a little shorter whenever it did
+not. A response is late if it took `LATE_S` longer than the fastest of the last ones. A program
+whose transactions do not follow each other at once never waits.
+"""
+
+from __future__ import annotations
+
+import math
+
+__all__ = ["MarkerPause"]
+
+LATE_S = 0.012
+"""Seconds that a response that waited for markers takes longer than others, at least."""
+LONGER_S = 0.001
+"""The seconds by which the pause grows after a late response."""
+SHORTER_S = LONGER_S / 40
+"""The seconds by which it shrinks after another one, so that one in about 40 is late."""
+LONGEST_S = 0.005
+"""The longest pause, in seconds."""
+SOON_S = 0.02
+"""The seconds after the previous transaction from which on a request tells nothing of markers."""
+FORGET = 1.02
+"""The factor by which the time of the fastest response grows with each response."""
+
+
+class MarkerPause:
+    """The pause of one producer. All times are in seconds."""
+
+    def __init__(self) -> None:
+        self.length = 0.0
+        self._ended = -math.inf
+        """The time at which the previous transaction ended."""
+        self._sent = 0.0
+        """The time at which the first produce request of the transaction was sent, or 0."""
+        self._fastest = math.inf
+
+    @property
+    def is_over(self) -> bool:
+        """Whether a produce request of the transaction was sent, so that none waits any more."""
+        return self._sent != 0.0
+
+    def ended(self, now: float) -> None:
+        """Handle that a transaction ended, whose markers are being written."""
+        self._ended, self._sent = now, 0.0
+
+    def left(self, now: float) -> float:
+        """Return how long to wait before a produce request is sent, or 0."""
+        return 0.0 if self._sent else max(self._ended + self.length - now, 0.0)
+
+    def sent(self, now: float) -> None:
+        """Handle that the first produce request of a transaction is sent."""
+        self._sent = now
+
+    def answered(self, now: float) -> None:
+        """Adapt the pause to the time that the first produce request of a transaction took."""
+        took = now - self._sent
+        self._fastest = min(self._fastest * FORGET, took)
+        if took - self._fastest >= LATE_S:
+            self.refused()
+        elif self._sent - self._ended < SOON_S:
+            self.length = max(self.length - SHORTER_S, 0.0)
+
+    def refused(self) -> None:
+        """Handle that the first produce request came before the markers, as far as is known."""
+        if self._sent - self._ended < SOON_S:
+            self.length = min(self.length + LONGER_S, LONGEST_S)
