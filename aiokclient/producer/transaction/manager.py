@@ -33,6 +33,7 @@ from aiokclient.producer.transaction.drain import Drain
 from aiokclient.producer.transaction.identities import TransactionalIds
 from aiokclient.producer.transaction.level_check import LevelCheck
 from aiokclient.producer.transaction.marker_pause import MarkerPause
+from aiokclient.producer.transaction.meters import TransactionMeters
 from aiokclient.producer.transaction.offsets import Offsets, TransactionOffsets
 from aiokclient.producer.transaction.operation import Operation
 from aiokclient.producer.transaction.partitions import TransactionPartitions
@@ -51,7 +52,6 @@ if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
     from aiokclient.cluster.supervisor import Supervisor
     from aiokclient.config import ProducerConfig
-    from aiokclient.metrics import Counter, Histogram
     from aiokclient.producer.batching.accumulator import Accumulator
     from aiokclient.types import GroupMetadata
 
@@ -97,9 +97,7 @@ class TransactionManager:
         self.status = status
         self._config = config
         self._clock = cluster.clock
-        self._metrics = cluster.metrics
-        self._counters: dict[TransactionOutcome, Counter] = {}
-        self._histograms: dict[str, Histogram] = {}
+        self._meters = TransactionMeters(cluster.metrics)
         self._supervisor = supervisor
         self._flush = flush
         self._retrieve = retrieve
@@ -199,7 +197,7 @@ class TransactionManager:
         self._drain.restart()
         self._retrieve()
         status.not_restarted()
-        self._metrics.counter("producer.transaction.restarts").add()
+        self._meters.restarted()
         try:
             await self._initialize(self._left(deadline))
         except KafkaError as error:
@@ -218,7 +216,7 @@ class TransactionManager:
             except (KafkaError, TimeoutError):
                 outcome = TransactionOutcome.UNKNOWN
         current.end(outcome)
-        self._count(outcome)
+        self._meters.ended(outcome)
 
     # -- one transaction
 
@@ -403,7 +401,7 @@ class TransactionManager:
         """End a transaction that was committed; see `CommitEnds`."""
         self.status.adopt(following)
         self._end(TransactionOutcome.COMMITTED, _E.COMMITTED)
-        self._time("commit", commit.began)
+        self._meters.took("commit", self._clock.monotonic() - commit.began)
 
     def late(self, commit: Commit) -> None:
         """Fail a commit whose EndTxn was not answered in time; see `CommitEnds`."""
@@ -495,13 +493,13 @@ class TransactionManager:
             raise raised from raised.__cause__
         if outcome is TransactionOutcome.COMMITTED and not accept_commit:
             current.end(outcome)
-            self._count(outcome)
+            self._meters.ended(outcome)
             text = "The abort found that the transaction had been committed. Do not repeat it."
             raise self.status.failed(TransactionFailedError(text), Scope.TRANSACTION)
         self._raise_fatal()
         committed = outcome is TransactionOutcome.COMMITTED
         self._end(outcome, _E.COMMITTED if committed else _E.ABORTED)
-        self._time("abort", began)
+        self._meters.took("abort", self._clock.monotonic() - began)
 
     async def _send_abort(self, current: CurrentTransaction) -> ProducerIdentity:
         """Send the abort until the coordinator has it, or refuses it."""
@@ -568,25 +566,10 @@ class TransactionManager:
         return self._bump_needed or is_implicit or self._partitions.has_gap()
 
     def _end(self, outcome: TransactionOutcome, event: TransactionEvent) -> None:
-        self._count(outcome)
+        self._meters.ended(outcome)
         if self.status.current.written:
             self.pause.ended(self._clock.monotonic())
         self.status.end(outcome, event)
-
-    def _count(self, outcome: TransactionOutcome | None) -> None:
-        assert outcome is not None
-        counter = self._counters.get(outcome)
-        if counter is None:
-            counter = self._metrics.counter("producer.transactions", outcome=outcome.value)
-            self._counters[outcome] = counter
-        counter.add()
-
-    def _time(self, what: str, began: float) -> None:
-        histogram = self._histograms.get(what)
-        if histogram is None:
-            name = f"producer.transaction.{what}.seconds"
-            histogram = self._histograms[what] = self._metrics.histogram(name, unit="s")
-        histogram.observe(self._clock.monotonic() - began)
 
     def _spawn(
         self, name: str, operation: Operation, work: Callable[..., Awaitable[None]], *args: Any
@@ -636,7 +619,7 @@ class TransactionManager:
         if new is _S.FATAL_ERROR and current.outcome is None:
             undecided = current.undecided
             current.end(TransactionOutcome.UNKNOWN if undecided else TransactionOutcome.ABORTED)
-            self._count(current.outcome)
+            self._meters.ended(current.outcome)
 
     # -- closing
 

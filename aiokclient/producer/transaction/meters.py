@@ -1,0 +1,38 @@
+"""The metrics of a producer's transactions."""
+
+from __future__ import annotations
+
+from aiokclient.metrics import Counter, Histogram, Metrics
+from aiokclient.producer.transaction.status import TransactionOutcome
+
+__all__ = ["TransactionMeters"]
+
+
+class TransactionMeters:
+    """The metrics of one producer's transactions. Each is created when it is first needed."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._counters: dict[TransactionOutcome, Counter] = {}
+        self._histograms: dict[str, Histogram] = {}
+
+    def ended(self, outcome: TransactionOutcome | None) -> None:
+        """Count a transaction that ended."""
+        assert outcome is not None
+        counter = self._counters.get(outcome)
+        if counter is None:
+            counter = self._metrics.counter("producer.transactions", outcome=outcome.value)
+            self._counters[outcome] = counter
+        counter.add()
+
+    def took(self, what: str, seconds: float) -> None:
+        """Observe the duration of a "commit" or an "abort"."""
+        histogram = self._histograms.get(what)
+        if histogram is None:
+            name = f"producer.transaction.{what}.seconds"
+            histogram = self._histograms[what] = self._metrics.histogram(name, unit="s")
+        histogram.observe(seconds)
+
+    def restarted(self) -> None:
+        """Count a restart."""
+        self._metrics.counter("producer.transaction.restarts").add()
