@@ -43,7 +43,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 T = TypeVar("T")
-REAL = {"kafka", "kafka3", "kafka_old"}
+REAL = {"kafka", "kafka3", "kafka_old", "kafka_telemetry"}
 JAVA = {"java", "kafka_jars", "kafka_tools_jars"}
 
 
@@ -96,6 +96,14 @@ def kafka(request: pytest.FixtureRequest) -> Iterator[ExternalKafka]:
 def kafka_old(java: str) -> Iterator[KafkaCluster]:
     """One broker of an older Kafka, 3.9.1."""
     with KafkaCluster(OLD) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def kafka_telemetry(java: str) -> Iterator[KafkaCluster]:
+    """One broker to which clients push metrics. It writes them into the topic `client-metrics`."""
+    with KafkaCluster(KAFKA, telemetry="client-metrics") as cluster:
+        cluster.create_topic("client-metrics", configs={"max.message.bytes": 1 << 24})
         yield cluster
 
 

@@ -7,6 +7,7 @@ from typing import ClassVar, Never, Unpack
 
 from aiokclient.admin.acl_bindings import AclBinding, AclBindingFilter
 from aiokclient.admin.acls import AclCalls
+from aiokclient.admin.client_metrics import ClientMetricsCalls
 from aiokclient.admin.client_quotas import ClientQuotaCalls, ClientQuotaEntity, ClientQuotaFilter
 from aiokclient.admin.cluster import ClusterCalls, ClusterDescription
 from aiokclient.admin.configs import Change, ConfigCalls, ConfigEntry, ConfigResource
@@ -97,6 +98,7 @@ class Admin(Lifecycle):
         self._scram_credentials = ScramCredentialCalls(requests)
         self._tokens = DelegationTokenCalls(requests)
         self._quotas = ClientQuotaCalls(requests)
+        self._client_metrics = ClientMetricsCalls(requests, self._configs)
 
     @lets_go
     async def create_topics(
@@ -704,3 +706,41 @@ class Admin(Lifecycle):
         return await self._quotas.alter_client_quotas(
             changes, validate_only=validate_only, timeout=timeout
         )
+
+    @lets_go
+    async def list_client_metrics(self, *, timeout: float | None = None) -> list[str]:
+        """Return the names of the subscriptions to the metrics of clients, sorted (KIP-714).
+
+        A subscription is a configuration, which `describe_configs` and `alter_configs` describe,
+        create, and change:
+
+            orders = ConfigResource.client_metrics("orders")
+            changes = {
+                "metrics": "org.apache.kafka.producer.,org.apache.kafka.consumer.",
+                "interval.ms": 60_000,
+                "match": "client_id=orders-.*",
+            }
+            (await admin.alter_configs({orders: changes})).raise_for_errors()
+
+        `metrics` lists prefixes of the names of metrics; "*" means all metrics. `interval.ms` is
+        the time between two pushes of a client, from 100 to 3,600,000, by default 300,000. `match`
+        lists conditions that a client must meet: a regular expression for each of
+        `client_instance_id`, `client_id`, `client_software_name`, `client_software_version`,
+        `client_source_address`, and `client_source_port`. Without it, all clients are subscribed.
+
+        Needs brokers of version 3.7 or later. Raises UnsupportedVersionError with older ones, and
+        ClusterAuthorizationError.
+        """
+        return await self._client_metrics.list_client_metrics(timeout=timeout)
+
+    @lets_go
+    async def delete_client_metrics(
+        self, names: Iterable[str], *, timeout: float | None = None
+    ) -> Results[str, None]:
+        """Delete subscriptions to the metrics of clients, by name (KIP-714).
+
+        Deleting a subscription that does not exist succeeds. Needs brokers of version 3.7 or later.
+        Usual errors: ClusterAuthorizationError, InvalidRequestError. After a cancellation, it is
+        unknown which subscriptions were deleted; repeating the call does no harm.
+        """
+        return await self._client_metrics.delete_client_metrics(names, timeout=timeout)

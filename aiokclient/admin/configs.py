@@ -79,6 +79,11 @@ class ConfigResource(NamedTuple):
     def group(cls, group_id: str) -> ConfigResource:
         return cls(ResourceType.GROUP, group_id)
 
+    @classmethod
+    def client_metrics(cls, name: str) -> ConfigResource:
+        """Return the resource of a subscription to the metrics of clients (KIP-714)."""
+        return cls(ResourceType.CLIENT_METRICS, name)
+
     def __str__(self) -> str:
         return f"{self.type.name.lower().replace('_', ' ')} {self.name}".strip()
 

@@ -17,6 +17,13 @@ if TYPE_CHECKING:
     from aiokclient.testing.broker.faults import Fault
     from aiokclient.testing.broker.requests import ReceivedRequest
     from aiokclient.testing.broker.security.listeners import BrokerListener
+    from aiokclient.testing.broker.telemetry.otlp_receiver import OtlpHttpTelemetryReceiver
+    from aiokclient.testing.broker.telemetry.receiver import (
+        ClientTelemetryContext,
+        ClientTelemetryPayload,
+        ClientTelemetryReceiver,
+    )
+    from aiokclient.testing.broker.telemetry.topic_receiver import TopicTelemetryReceiver
     from aiokclient.testing.certificates import ClientCertificate
     from aiokclient.testing.cluster import EmbeddedCluster
     from aiokclient.testing.proxy import FaultProxy, ProxyConnector, ProxyFaults
@@ -28,16 +35,21 @@ if TYPE_CHECKING:
 __all__ = [
     "BrokerListener",
     "ClientCertificate",
+    "ClientTelemetryContext",
+    "ClientTelemetryPayload",
+    "ClientTelemetryReceiver",
     "EmbeddedCluster",
     "Fault",
     "FaultProxy",
     "NameFault",
+    "OtlpHttpTelemetryReceiver",
     "ProxyConnector",
     "ProxyFaults",
     "ReceivedRequest",
     "Simulation",
     "SimulationError",
     "TokenIssuer",
+    "TopicTelemetryReceiver",
     "Weather",
     "unsecured_token",
 ]
@@ -45,16 +57,21 @@ __all__ = [
 _MODULES = {
     "BrokerListener": "broker.security.listeners",
     "ClientCertificate": "certificates",
+    "ClientTelemetryContext": "broker.telemetry.receiver",
+    "ClientTelemetryPayload": "broker.telemetry.receiver",
+    "ClientTelemetryReceiver": "broker.telemetry.receiver",
     "EmbeddedCluster": "cluster",
     "Fault": "broker.faults",
     "FaultProxy": "proxy",
     "NameFault": "simulation.network",
+    "OtlpHttpTelemetryReceiver": "broker.telemetry.otlp_receiver",
     "ProxyConnector": "proxy",
     "ProxyFaults": "proxy",
     "ReceivedRequest": "broker.requests",
     "Simulation": "simulation.simulation",
     "SimulationError": "simulation.loop",
     "TokenIssuer": "tokens",
+    "TopicTelemetryReceiver": "broker.telemetry.topic_receiver",
     "Weather": "simulation.network",
     "unsecured_token": "tokens",
 }

@@ -23,12 +23,13 @@ from aiokclient.testing.broker.broker import EmbeddedBroker
 from aiokclient.testing.broker.codes import Refused
 from aiokclient.testing.broker.groups.coordinator import GroupCoordinator, groups_of
 from aiokclient.testing.broker.groups.group import GroupView
-from aiokclient.testing.broker.handlers import announced
+from aiokclient.testing.broker.handlers import TELEMETRY_APIS, announced
 from aiokclient.testing.broker.listener import Listener, TcpListener
 from aiokclient.testing.broker.node import Endpoint
 from aiokclient.testing.broker.requests import ReceivedRequest
 from aiokclient.testing.broker.security.listeners import DEFAULT, BrokerListener
 from aiokclient.testing.broker.state import ClusterState
+from aiokclient.testing.broker.telemetry.receiver import close_receiver, start_receiver
 from aiokclient.testing.broker.transactions.coordinator import (
     TransactionCoordinator,
     TransactionView,
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from aiokclient.config.security import Tls
+    from aiokclient.testing.broker.telemetry.receiver import ClientTelemetryReceiver
 
 T = TypeVar("T")
 
@@ -95,6 +97,8 @@ class EmbeddedCluster:
     listeners: More listeners of each broker by name, for TLS and logins (`BrokerListener`). The
         default listener, PLAINTEXT, has neither. Clients use the addresses of
         `bootstrap_servers_for(name)`.
+    telemetry: The receiver of the metrics that clients push (KIP-714), such as a
+        `TopicTelemetryReceiver`. Without one, the brokers do not announce these requests.
     clock: The wall clock of the brokers.
     listener: The source of connections. The default is TCP.
 
@@ -120,6 +124,7 @@ class EmbeddedCluster:
         transaction_version: int = 2,
         seed: int | None = None,
         listeners: Mapping[str, BrokerListener] = {},
+        telemetry: ClientTelemetryReceiver | None = None,
         clock: Clock | None = None,
         listener: Listener | None = None,
     ) -> None:
@@ -136,6 +141,8 @@ class EmbeddedCluster:
             announced(),
             GroupCoordinator,
             TransactionCoordinator,
+            telemetry=telemetry,
+            hidden=TELEMETRY_APIS if telemetry is None else (),
         )
         self._brokers: dict[int, EmbeddedBroker] = {}
         self._state.clock = clock or SystemClock()
@@ -273,12 +280,14 @@ class EmbeddedCluster:
                 state.create_topic(name, state.assign(partitions, -1))
             except Refused as error:
                 raise ValueError(f"topics: {name!r}: {error}") from None
+        start_receiver(state.telemetry, self)
 
     def _shut(self) -> None:
         self._state.groups.close()
         self._state.transactions.close()
         for broker in self._brokers.values():
             broker.shut()
+        close_receiver(self._state.telemetry)
         self._sockets.close()
 
     # -- looking ---------------------------------------------------------------------------

@@ -67,11 +67,12 @@ class EmbeddedBroker(Node):
             await each.serve()
 
     def shut(self) -> None:
-        """Stop immediately, as if killed: cut all connections and forget all fetch sessions."""
+        """Stop immediately, as if killed: cut all connections, and forget what belongs to them."""
         self._stop_listening()
         self.alive = False
         self.disconnect()
         self.sessions.evict()
+        self.client_instances.clear()
         self.paused = False
 
     def _stop_listening(self) -> None:
@@ -103,3 +104,4 @@ class EmbeddedBroker(Node):
 
     def disconnected(self, connection: BrokerProtocol) -> None:
         self._connections.pop(connection, None)
+        self.client_instances.disconnected(connection)

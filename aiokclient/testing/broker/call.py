@@ -101,9 +101,14 @@ class RequestConnection(Protocol):
     authentication: Authentication
     listener: str
     """The name of the broker's listener that accepted the connection."""
+    client_software: tuple[str, str]
+    """The name and the version of the client's software, as it sent them with ApiVersions."""
 
     @property
     def client_host(self) -> str: ...
+
+    @property
+    def client_port(self) -> int | None: ...
 
     def abort(self) -> None: ...
 

@@ -1,4 +1,4 @@
-"""The configs of topics and brokers: names, defaults, types, and configured values."""
+"""The configs of topics, brokers, and groups: names, defaults, types, and configured values."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ class BrokerConfigSource(IntEnum):
     DYNAMIC_DEFAULT_BROKER = 3
     STATIC_BROKER = 4
     DEFAULT = 5
+    CLIENT_METRICS = 7
     GROUP = 8
 
 
@@ -242,6 +243,7 @@ BROKER_OPTIONS: Mapping[str, BrokerOption] = {
     "offset.metadata.max.bytes": _fixed(_int(4096, 0)),
     "offsets.topic.num.partitions": _fixed(_int(50, 1)),
     "producer.id.expiration.ms": _int(86_400_000, 1),
+    "telemetry.max.bytes": _fixed(_int(1 << 20, 1)),
     "transaction.max.timeout.ms": _fixed(_int(900_000, 1)),
     "transactional.id.expiration.ms": _fixed(_int(604_800_000, 1)),
 }
@@ -353,10 +355,14 @@ class Configs:
             error = ConfigRequestError if self.source in _RUNNING else ConfigValueError
             raise error(f"{value!r} is not allowed for the config {name!r}.")
 
-    def change(self, changes: Mapping[str, str | None]) -> None:
-        """Set values, after checking all of them. None restores the inherited value."""
+    def check_changes(self, changes: Mapping[str, str | None]) -> None:
+        """Raise ConfigError if a name is unknown or a value is not allowed."""
         for name, value in changes.items():
             self.check(name, value)
+
+    def change(self, changes: Mapping[str, str | None]) -> None:
+        """Set values, after checking all of them. None restores the inherited value."""
+        self.check_changes(changes)
         for name, value in changes.items():
             if value is None:
                 self.values.pop(name, None)

@@ -102,6 +102,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         "_writable",
         "authentication",
         "broker",
+        "client_software",
         "listener",
     )
 
@@ -110,6 +111,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
     ) -> None:
         self.broker = broker
         self.listener = listener
+        self.client_software = ("unknown", "unknown")
         self._registry = registry
         self._cluster = cluster
         self.authentication = cluster.security.authentication(listener)
@@ -213,6 +215,12 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         """The client's address, in the form that Kafka uses for the members of groups."""
         peer = None if self._transport is None else self._transport.get_extra_info("peername")
         return f"/{peer[0]}" if peer else "/127.0.0.1"
+
+    @property
+    def client_port(self) -> int | None:
+        """The client's port, if it is known."""
+        peer = None if self._transport is None else self._transport.get_extra_info("peername")
+        return peer[1] if peer else None
 
     # -- handling one request after another ----------------------------------------------------
 

@@ -10,6 +10,7 @@ from aiokclient.config.kinds import written
 from aiokclient.testing.broker.configs import BROKER_OPTIONS, BrokerConfigSource, Configs
 from aiokclient.testing.broker.security.listeners import DEFAULT
 from aiokclient.testing.broker.sessions import FetchSessions
+from aiokclient.testing.broker.telemetry.instances import ClientInstances
 
 
 class Endpoint(NamedTuple):
@@ -45,6 +46,7 @@ class Node:
         self.paused = False
         self.configs = Configs(BROKER_OPTIONS, BrokerConfigSource.DYNAMIC_BROKER, defaults)
         self.sessions = FetchSessions(self.configs, rng, time)
+        self.client_instances = ClientInstances(time)
 
     @property
     def host(self) -> str:

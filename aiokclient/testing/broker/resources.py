@@ -1,4 +1,4 @@
-"""Lookup and change of the configs of a topic, a group, one broker, or all brokers."""
+"""Lookup and change of the configs of a topic, a group, one or all brokers, or client metrics."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ class ConfigResourceType(IntEnum):
 
     TOPIC = 2
     BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
     GROUP = 32
 
 
@@ -38,6 +40,10 @@ def find_configs(
         return topic.configs
     if resource_type == ConfigResourceType.GROUP and name:
         return cluster.groups.configs_of(name, keep=keep)
+    if resource_type == ConfigResourceType.CLIENT_METRICS:
+        if not name:
+            raise Refused(Code.INVALID_REQUEST, "Subscription name can't be empty")
+        return cluster.metrics_subscriptions.configs_of(name)
     if resource_type != ConfigResourceType.BROKER:
         raise Refused(Code.INVALID_REQUEST, f"Resources of type {resource_type} have no configs.")
     if not name:
@@ -84,8 +90,7 @@ def change_configs(
         wanted = changes(configs)
         _check_fixed(configs, wanted)
         if call.request.validate_only:
-            for option, value in wanted.items():
-                configs.check(option, value)
+            configs.check_changes(wanted)
         else:
             configs.change(wanted)
     except Refused as refused:

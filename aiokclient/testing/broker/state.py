@@ -11,7 +11,7 @@ import asyncio
 import base64
 import logging
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
@@ -30,6 +30,7 @@ from aiokclient.testing.broker.node import Node
 from aiokclient.testing.broker.placement import string_hash
 from aiokclient.testing.broker.requests import RequestLog
 from aiokclient.testing.broker.security.state import Security
+from aiokclient.testing.broker.telemetry.subscriptions import MetricsSubscriptions
 from aiokclient.testing.broker.topics import BrokerTopic, Partition
 from aiokclient.testing.broker.versions import BrokerVersions
 from aiokclient.testing.broker.views import ClusterView, HeldCluster
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from aiokclient.clock import Clock
     from aiokclient.protocol import framing
     from aiokclient.protocol.fields import Buffer
+    from aiokclient.testing.broker.telemetry.receiver import ClientTelemetryReceiver
 
 _log = logging.getLogger(__name__)
 
@@ -65,6 +67,10 @@ class Groups(Protocol):
     def configs_of(self, group_id: str, *, keep: bool) -> Configs:
         """Return the configs of a group, which need not exist; with `keep`, create them."""
         ...
+
+    @property
+    def with_configs(self) -> list[str]:
+        """The ids of the groups that have configs of their own."""
 
     def close(self) -> None:
         """Cancel all timers."""
@@ -101,10 +107,16 @@ class ClusterState:
         announced: Mapping[ApiKey, tuple[int, int]],
         new_groups: Callable[[ClusterState], Groups],
         new_transactions: Callable[[ClusterState], Transactions],
+        *,
+        telemetry: ClientTelemetryReceiver | None,
+        hidden: Collection[ApiKey],
     ) -> None:
-        """`post` schedules a function in the cluster's loop, from any thread."""
+        """`post` schedules a function in the cluster's loop, from any thread.
+
+        The APIs in `hidden` are answered although they are not announced.
+        """
         self.rng = rng
-        self.versions = BrokerVersions(announced)
+        self.versions = BrokerVersions(announced, hidden)
         self.cluster_id = self._new_cluster_id()
         self.static_configs = Configs(BROKER_OPTIONS, BrokerConfigSource.STATIC_BROKER)
         self.configs = Configs(
@@ -125,6 +137,9 @@ class ClusterState:
         self.security = Security(
             rng, now=lambda: self.loop.time(), time_ms=lambda: self.clock.time_ms()
         )
+        self.telemetry = telemetry
+        """The receiver of pushed metrics. Without one, clients cannot push."""
+        self.metrics_subscriptions = MetricsSubscriptions()
         self.bug: Exception | None = None
         """The exception of a handler: a bug in the embedded cluster, not in the tested client."""
         self.held: dict[int, HeldCluster] = {}

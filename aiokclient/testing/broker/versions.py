@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from aiokclient.protocol import ApiKey
@@ -16,13 +16,18 @@ __all__ = ["BrokerVersions"]
 class BrokerVersions:
     """The version range of each API, which a test may limit for all brokers or for one."""
 
-    def __init__(self, announced: Mapping[ApiKey, tuple[int, int]]) -> None:
-        self._announced = announced
+    def __init__(
+        self, accepted: Mapping[ApiKey, tuple[int, int]], hidden: Collection[ApiKey] = ()
+    ) -> None:
+        """Accept these versions, and announce all of them except those of the APIs in `hidden`."""
+        self._accepted = accepted
+        self._hidden = frozenset(hidden)
         self._limits: dict[tuple[ApiKey, int | None], tuple[int, int] | None] = {}
 
     def of(self, node_id: int) -> dict[ApiKey, tuple[int, int]]:
-        """Return the APIs and versions of a broker."""
-        spans = {api: self._span(api, node_id) for api in self._announced}
+        """Return the APIs and versions that a broker announces."""
+        shown = [api for api in self._accepted if api not in self._hidden]
+        spans = {api: self._span(api, node_id) for api in shown}
         return {api: span for api, span in spans.items() if span is not None}
 
     def accepts(self, node_id: int, received: framing.DecodedRequest) -> bool:
@@ -49,4 +54,4 @@ class BrokerVersions:
             for key in ((api, node_id), (api, None)):
                 if key in limits:
                     return limits[key]
-        return self._announced.get(api)
+        return self._accepted.get(api)

@@ -9,6 +9,7 @@ from .distribution import KAFKA, OLD, TOOLS, Distribution
 from .java import MissingToolError, find_java
 from .node import KafkaNode
 from .probe import KafkaProbeError, Probe
+from .telemetry import Pushed, pushed
 from .token_server import TokenServer
 from .tools import JavaTool
 
@@ -24,6 +25,8 @@ __all__ = [
     "KafkaProbeError",
     "MissingToolError",
     "Probe",
+    "Pushed",
     "TokenServer",
     "find_java",
+    "pushed",
 ]

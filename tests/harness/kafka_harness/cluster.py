@@ -14,6 +14,7 @@ from .distribution import KAFKA, Distribution, random_id
 from .node import KafkaNode, ReservedPort
 from .probe import KafkaProbeError, Partition, Picture, Probe, wait_until
 from .properties import node_properties
+from .telemetry import compiled_forwarder, forwarder_properties
 
 CONTROLLER = 100
 LOOPBACK = "127.0.0.1"
@@ -99,8 +100,9 @@ class KafkaCluster(ExternalKafka):
     ``properties`` apply to every node. ``listeners`` are additional listeners of the brokers, by
     name with their security protocol; `listener` returns their addresses. ``hosts`` are the names
     for 127.0.0.1 that some of them advertise. If ``formatted_by`` is an older version,
-    `change_version` can go back to that version. The cluster is a context manager. At its end, the
-    nodes are killed by SIGKILL and all files are deleted.
+    `change_version` can go back to that version. ``telemetry`` is the topic into which the brokers
+    write the metrics that clients push; `pushed` reads its records. The cluster is a context
+    manager. At its end, the nodes are killed by SIGKILL and all files are deleted.
     """
 
     def __init__(
@@ -115,6 +117,7 @@ class KafkaCluster(ExternalKafka):
         jvm: tuple[str, ...] = (),
         archive: bool = True,
         formatted_by: Distribution | None = None,
+        telemetry: str | None = None,
     ) -> None:
         self._template = formatted_by or distribution
         self.distribution, self.cluster_id = distribution, random_id()
@@ -128,6 +131,8 @@ class KafkaCluster(ExternalKafka):
         self._further = {name: {i: ReservedPort() for i in self._ports} for name in self._protocols}
         self._former: list[ReservedPort] = []
         super().__init__(self._servers())
+        self._telemetry = telemetry
+        self._plugins = () if telemetry is None else (compiled_forwarder(distribution),)
 
     def _servers(self) -> str:
         return ",".join(f"127.0.0.1:{self._ports[i].port}" for i in self._ports)
@@ -250,7 +255,9 @@ class KafkaCluster(ExternalKafka):
     def _add(self, node_id: int) -> None:
         folder = self._template.node_folder(node_id, self.cluster_id)
         properties = self._properties(node_id, folder)
-        self.nodes[node_id] = KafkaNode(self.distribution, folder, properties, self._jvm)
+        self.nodes[node_id] = KafkaNode(
+            self.distribution, folder, properties, self._jvm, self._plugins
+        )
 
     def _properties(self, node_id: int, folder: Path) -> dict[str, object]:
         is_broker = node_id in self._ports
@@ -270,6 +277,8 @@ class KafkaCluster(ExternalKafka):
             },
             hosts=self._hosts,
         )
+        if self._telemetry is not None:
+            properties |= forwarder_properties(self._telemetry, self._servers())
         return properties | self._extra
 
     def _await_brokers(self, timeout: float) -> None:

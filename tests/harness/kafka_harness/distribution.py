@@ -85,8 +85,12 @@ class Distribution:
             self.template()
             self.archive()
 
-    def command(self, main: str, *arguments: str, jvm: tuple[str, ...] = ()) -> list[str]:
-        class_path = self.class_path()
+    def command(
+        self, main: str, *arguments: str, jvm: tuple[str, ...] = (), plugins: tuple[Path, ...] = ()
+    ) -> list[str]:
+        """Return the command that runs a Java class; ``plugins`` are folders with more classes."""
+        # The archive is valid for class paths that begin like its own.
+        class_path = ":".join([self.class_path(), *map(str, plugins)])
         return [find_java(), *jvm, *LOG_OPTIONS, "-cp", class_path, main, *arguments]
 
     def _fetch(self, target: Path) -> None:

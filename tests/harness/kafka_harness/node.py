@@ -52,7 +52,9 @@ class KafkaNode:
         folder: Path,
         properties: Mapping[str, object],
         jvm: tuple[str, ...],
+        plugins: tuple[Path, ...] = (),
     ) -> None:
+        self._plugins = plugins
         self.folder, self.log = folder, folder / "node.log"
         self._process: subprocess.Popen[bytes] | None = None
         self.configure(properties)
@@ -66,7 +68,10 @@ class KafkaNode:
     def use(self, distribution: Distribution, jvm: tuple[str, ...] = ()) -> None:
         """Use this version from the next start on."""
         file = self.folder / "node.properties"
-        self._command = distribution.command("kafka.Kafka", str(file), jvm=(*JVM_OPTIONS, *jvm))
+        options = (*JVM_OPTIONS, *jvm)
+        self._command = distribution.command(
+            "kafka.Kafka", str(file), jvm=options, plugins=self._plugins
+        )
         # Where the system supports it, the node ends with the tests even if they are killed.
         if setpriv := shutil.which("setpriv"):
             self._command = [setpriv, "--pdeathsig", "KILL", *self._command]

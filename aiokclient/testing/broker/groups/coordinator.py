@@ -85,6 +85,11 @@ class GroupCoordinator:
         self.settle()
         return [group for group in self if group.node == broker.node_id]
 
+    @property
+    def with_configs(self) -> list[str]:
+        """The ids of the groups that have configs of their own."""
+        return [name for name, configs in self._configs.items() if configs.values]
+
     def configs_of(self, group_id: str, *, keep: bool) -> Configs:
         """Return the configs of a group, which need not exist; with `keep`, create them."""
         configs = self._configs.get(group_id)

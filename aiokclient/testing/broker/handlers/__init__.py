@@ -67,8 +67,14 @@ _MODULES: Mapping[ApiKey, str] = {
     ApiKey.LIST_TRANSACTIONS: "list_transactions",
     ApiKey.CONSUMER_GROUP_HEARTBEAT: "consumer_group_heartbeat",
     ApiKey.CONSUMER_GROUP_DESCRIBE: "consumer_group_describe",
+    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: "get_telemetry_subscriptions",
+    ApiKey.PUSH_TELEMETRY: "push_telemetry",
+    ApiKey.LIST_CONFIG_RESOURCES: "list_config_resources",
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: "describe_topic_partitions",
 }
+
+TELEMETRY_APIS = (ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY)
+"""APIs that brokers answer and, like Kafka, announce only if they have a receiver of metrics."""
 
 
 def _module(api: ApiKey) -> ModuleType:

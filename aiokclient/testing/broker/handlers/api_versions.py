@@ -35,6 +35,7 @@ _LEVEL_0 = 4
 
 
 _FEATURES = 3
+_NAMES = 3
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -45,6 +46,7 @@ def handle(call: Call) -> Reply:
         own = ApiVersion(api_key=ApiKey.API_VERSIONS, min_version=first, max_version=last)
         return ApiVersionsResponse(error_code=Code.UNSUPPORTED_VERSION, api_keys=[own])
     code = call.refused() or _check(call, call.request)
+    _identify(call, call.request)
     if code:
         return ApiVersionsResponse(error_code=code)
     call.owner.authentication.told_versions()
@@ -77,11 +79,21 @@ def _add_features(answer: ApiVersionsResponse, features: list[Feature], epoch: i
     ]
 
 
+def _software(request: ApiVersionsRequest) -> tuple[str, str]:
+    return request.client_software_name, request.client_software_version
+
+
+def _identify(call: Call, request: ApiVersionsRequest) -> None:
+    """Remember the client's software, unless its name is malformed."""
+    if call.version < _NAMES:
+        call.owner.client_software = ("unknown", "unknown")
+    elif all(_SOFTWARE.fullmatch(each) for each in _software(request)):
+        call.owner.client_software = _software(request)
+
+
 def _check(call: Call, request: ApiVersionsRequest) -> Code:
-    if call.version >= 3:
-        named = (request.client_software_name, request.client_software_version)
-        if not all(_SOFTWARE.fullmatch(each) for each in named):
-            return Code.INVALID_REQUEST
+    if call.version >= _NAMES and not all(_SOFTWARE.fullmatch(each) for each in _software(request)):
+        return Code.INVALID_REQUEST
     given = (request.cluster_id is not None, request.node_id != -1)
     if not any(given):
         return Code.NONE

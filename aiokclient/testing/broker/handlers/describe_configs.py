@@ -1,11 +1,12 @@
-"""DescribeConfigs 1 to 4: the configs of topics (2), brokers (4), and groups (32).
+"""DescribeConfigs 1 to 4: configs of topics (2), brokers (4), client metrics (16), groups (32).
 
 The response has all options, or those that the request names. Each has the source of its value, and
 on request its synonyms. A broker is named by its id. The empty name stands for the values that were
 set for all brokers while they ran. There is no documentation of options. An option that no broker
 knows, and that was set while they ran, is sensitive, so its value is not returned. A topic that
 does not exist is UNKNOWN_TOPIC_OR_PARTITION. INVALID_REQUEST is a broker or a type of resource that
-does not exist, or a resource that the request repeats very often. A group need not exist.
+does not exist, or a resource that the request repeats very often. A group and a subscription to
+client metrics need not exist.
 """
 
 from __future__ import annotations

@@ -1,0 +1,90 @@
+"""PushTelemetry 0: the metrics of a client, which are passed to the receiver (KIP-714).
+
+Announced only with `EmbeddedCluster(telemetry=...)`, but always answered. Checked in this order:
+
+* INVALID_REQUEST: the client has no id, or its previous push was a terminating one.
+* THROTTLING_QUOTA_EXCEEDED: the push interval is not over. A terminating push, and the first push
+  after a response with the subscription, may come earlier.
+* UNKNOWN_SUBSCRIPTION_ID: the subscription has changed since the client requested it.
+* UNSUPPORTED_COMPRESSION_TYPE: there is no such codec.
+* TELEMETRY_TOO_LARGE: the metrics have more than `telemetry.max.bytes`, compressed as they are.
+* INVALID_RECORD: the metrics cannot be decompressed, have more than `telemetry.max.bytes`
+  decompressed, or were refused by the receiver.
+
+The broker does not check that the metrics are OTLP. A push without metrics is not passed on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from aiokclient import threads
+from aiokclient.codecs import Compression
+from aiokclient.errors import KafkaError
+from aiokclient.protocol.messages import PushTelemetryRequest, PushTelemetryResponse
+from aiokclient.record.compression import decompress
+from aiokclient.testing.broker.call import Answer, Call
+from aiokclient.testing.broker.codes import Code
+from aiokclient.testing.broker.telemetry.client import context_of, instance_of
+from aiokclient.testing.broker.telemetry.instances import ClientInstance
+from aiokclient.testing.broker.telemetry.receiver import CONTENT_TYPE, ClientTelemetryPayload
+
+_log = logging.getLogger(__name__)
+
+_RESERVED = (0, 1)
+"""The ids that Kafka uses for other purposes."""
+
+_INLINE_LIMIT = 4 << 20
+"""The highest limit for decompressed metrics with which they may be decompressed in the loop."""
+
+
+async def handle(call: Call) -> Answer:
+    request: PushTelemetryRequest = call.request
+    code = call.refused()
+    if code:
+        return PushTelemetryResponse(error_code=code)
+    if request.client_instance_id.int in _RESERVED:
+        return PushTelemetryResponse(error_code=Code.INVALID_REQUEST)
+    limit = call.broker.configs.number("telemetry.max.bytes")
+    instance = instance_of(call, request.client_instance_id)
+    code = instance.push(
+        call.cluster.loop.time(),
+        request.subscription_id,
+        terminating=request.terminating,
+        known_codec=request.compression_type in Compression.__members__.values(),
+        fits=len(request.metrics) <= limit,
+    )
+    if not code and request.metrics:
+        code = await _export(call, request, instance, limit)
+    return PushTelemetryResponse(error_code=code)
+
+
+async def _export(
+    call: Call, request: PushTelemetryRequest, instance: ClientInstance, limit: int
+) -> Code:
+    try:
+        data = _decompressed(request, limit)
+        content = await data if isinstance(data, asyncio.Future) else data
+    except KafkaError as error:
+        _log.debug("%r refuses pushed metrics: %s", call.broker, error)
+        return instance.refuse_metrics()
+    receiver = call.cluster.telemetry
+    if receiver is None:
+        return Code.NONE
+    payload = ClientTelemetryPayload(request.terminating, CONTENT_TYPE, content)
+    try:
+        receiver.export(context_of(call, request.client_instance_id), payload)
+    except Exception:
+        _log.warning("%r could not export pushed metrics.", call.broker, exc_info=True)
+        return instance.refuse_metrics()
+    return Code.NONE
+
+
+def _decompressed(request: PushTelemetryRequest, limit: int) -> bytes | asyncio.Future[bytes]:
+    codec, data = Compression(request.compression_type), request.metrics
+    if codec is Compression.NONE:
+        return bytes(data)
+    if limit <= _INLINE_LIMIT and len(data) <= codec.traits.decode_inline:
+        return bytes(decompress(codec, data, limit))
+    return threads.run(lambda: bytes(decompress(codec, data, limit)))

@@ -1,0 +1,199 @@
+"""The client instances that a broker knows, and what each of them may send.
+
+A client instance exists from its first request on. It ends with the connection on which it was
+created, and when it has sent nothing for three push intervals, at least a minute. If there are too
+many, the one that was used least recently is removed. A client whose instance has ended continues
+with its id: the next request creates the instance again.
+
+* A client may ask for its subscription once in a push interval, and additionally after a push that
+  was refused with UNKNOWN_SUBSCRIPTION_ID or UNSUPPORTED_COMPRESSION_TYPE.
+* It may push once in a push interval, and additionally after it asked for the subscription. A
+  terminating push is always allowed, and the push after it is refused.
+* When a subscription changes, an instance starts again without a history.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from math import inf
+from uuid import UUID
+
+from aiokclient.testing.broker.codes import Code
+from aiokclient.testing.broker.telemetry.subscriptions import (
+    MergedSubscription,
+    MetricsSubscriptions,
+)
+
+__all__ = ["MOST_INSTANCES", "ClientInstance", "ClientInstances"]
+
+MOST_INSTANCES = 16_384
+"""The number of client instances that a broker keeps, as in Kafka."""
+
+_LEAST_LIFE_S = 60.0
+_SWEEP_S = 1.0
+"""The least time between two searches for expired instances while there are too many."""
+
+_ASKS_AGAIN = (Code.UNKNOWN_SUBSCRIPTION_ID, Code.UNSUPPORTED_COMPRESSION_TYPE)
+"""The errors of a push after which a client asks for its subscription immediately."""
+
+
+class ClientInstance:
+    """One client instance with its subscription. Times are in seconds."""
+
+    __slots__ = (
+        "_asked_at",
+        "_last_code",
+        "_pushed_at",
+        "_terminated",
+        "client",
+        "connection",
+        "expires_at",
+        "subscription",
+        "version",
+    )
+
+    def __init__(
+        self,
+        client: Mapping[str, str | None],
+        connection: object,
+        subscription: MergedSubscription,
+        version: int,
+    ) -> None:
+        self.client = client
+        """The properties of the client, by which it is matched."""
+        self.connection = connection
+        """The connection with which the instance ends."""
+        self.subscription = subscription
+        self.version = version
+        """The version of the subscriptions that it was matched with."""
+        self.expires_at = inf
+        self._asked_at = -inf
+        self._pushed_at = -inf
+        self._terminated = False
+        self._last_code = Code.NONE
+
+    @property
+    def life_s(self) -> float:
+        """Seconds after the last request at which the instance ends."""
+        return max(_LEAST_LIFE_S, 3 * self.subscription.interval_ms / 1000)
+
+    def ask(self, now: float) -> Code:
+        """Handle a request for the subscription, and return its error code."""
+        if self._passed(max(self._asked_at, self._pushed_at), now):
+            self._asked_at = now
+        elif self._last_code not in _ASKS_AGAIN:
+            return Code.THROTTLING_QUOTA_EXCEEDED
+        self._last_code = Code.NONE
+        return Code.NONE
+
+    def push(
+        self, now: float, subscription_id: int, *, terminating: bool, known_codec: bool, fits: bool
+    ) -> Code:
+        """Handle a push before its metrics are read, and return its error code."""
+        code = self._check_push(now, subscription_id, terminating, known_codec, fits)
+        self._terminated = terminating
+        self._last_code = code
+        return code
+
+    def _check_push(
+        self, now: float, subscription_id: int, terminating: bool, known_codec: bool, fits: bool
+    ) -> Code:
+        if self._terminated:
+            return Code.INVALID_REQUEST
+        on_time = self._asked_at > self._pushed_at or self._passed(self._pushed_at, now)
+        if on_time:
+            self._pushed_at = now
+        elif not terminating:
+            return Code.THROTTLING_QUOTA_EXCEEDED
+        if subscription_id != self.subscription.subscription_id:
+            return Code.UNKNOWN_SUBSCRIPTION_ID
+        if not known_codec:
+            return Code.UNSUPPORTED_COMPRESSION_TYPE
+        return Code.NONE if fits else Code.TELEMETRY_TOO_LARGE
+
+    def refuse_metrics(self) -> Code:
+        """Handle metrics that could not be read or exported, and return the error code."""
+        self._last_code = Code.INVALID_RECORD
+        return Code.INVALID_RECORD
+
+    def _passed(self, since: float, now: float) -> bool:
+        """Return whether a push interval has passed, in milliseconds as Kafka counts."""
+        return round((now - since) * 1000, 3) >= self.subscription.interval_ms
+
+
+class ClientInstances:
+    """The client instances of one broker. `time` returns seconds on a monotonic clock."""
+
+    def __init__(self, time: Callable[[], float]) -> None:
+        self._time = time
+        self._instances: OrderedDict[UUID, ClientInstance] = OrderedDict()
+        self._of_connection: dict[object, UUID] = {}
+        """The last instance that each connection created. The others end by time."""
+        self._swept_at = -inf
+
+    def __len__(self) -> int:
+        return len(self._instances)
+
+    def __contains__(self, instance_id: object) -> bool:
+        return instance_id in self._instances
+
+    def use(
+        self,
+        instance_id: UUID,
+        connection: object,
+        subscriptions: MetricsSubscriptions,
+        client: Callable[[], Mapping[str, str | None]],
+    ) -> ClientInstance:
+        """Return an instance for a request, with its current subscription.
+
+        `client` returns the client's properties, for an instance that does not exist yet.
+        """
+        now = self._time()
+        found = self._instances.get(instance_id)
+        if found is not None and found.expires_at <= now:
+            self._remove(instance_id)
+            found = None
+        if found is None or found.version < subscriptions.version:
+            properties = client() if found is None else found.client
+            found = ClientInstance(
+                properties,
+                connection,
+                subscriptions.of_client(instance_id, properties),
+                subscriptions.version,
+            )
+            self._add(instance_id, found, now)
+        self._instances.move_to_end(instance_id)
+        found.expires_at = now + found.life_s
+        return found
+
+    def _add(self, instance_id: UUID, instance: ClientInstance, now: float) -> None:
+        if instance_id not in self._instances:
+            if len(self._instances) >= MOST_INSTANCES and now - self._swept_at >= _SWEEP_S:
+                self._sweep(now)
+            if len(self._instances) >= MOST_INSTANCES:
+                self._remove(next(iter(self._instances)))
+        self._instances[instance_id] = instance
+        self._of_connection[instance.connection] = instance_id
+
+    def _sweep(self, now: float) -> None:
+        """Remove all instances that have expired."""
+        self._swept_at = now
+        for each in [key for key, found in self._instances.items() if found.expires_at <= now]:
+            self._remove(each)
+
+    def _remove(self, instance_id: UUID) -> None:
+        connection = self._instances.pop(instance_id).connection
+        if self._of_connection.get(connection) == instance_id:
+            del self._of_connection[connection]
+
+    def disconnected(self, connection: object) -> None:
+        """Remove the last instance that a connection created."""
+        instance_id = self._of_connection.pop(connection, None)
+        if instance_id is not None:
+            self._instances.pop(instance_id, None)
+
+    def clear(self) -> None:
+        """Remove all instances."""
+        self._instances.clear()
+        self._of_connection.clear()

@@ -1,0 +1,211 @@
+"""A receiver that sends pushed metrics to an OTLP endpoint over HTTP."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Mapping
+from functools import partial
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from time import monotonic
+from typing import Any
+from urllib.parse import urlsplit
+
+from aiokclient.testing.broker.telemetry.receiver import (
+    ClientTelemetryContext,
+    ClientTelemetryPayload,
+    ReceivingCluster,
+    uuid_text,
+)
+
+__all__ = ["OtlpHttpTelemetryReceiver"]
+
+_log = logging.getLogger(__name__)
+
+_SCHEMES = {"http": HTTPConnection, "https": HTTPSConnection}
+
+
+class OtlpHttpTelemetryReceiver:
+    """A receiver that sends each push to an OTLP endpoint, such as an OpenTelemetry Collector.
+
+        receiver = OtlpHttpTelemetryReceiver("http://localhost:4318/v1/metrics")
+        with EmbeddedCluster(telemetry=receiver) as cluster:
+            ...
+
+    The client is added to the resource attributes: `client_id`, `client_instance_id` (in Kafka's
+    notation), `client_software_name`, `client_software_version`, `client_source_address`,
+    `principal`, and `listener`.
+
+    A thread decodes the metrics and sends them, in the order of the pushes, so that the brokers do
+    not wait. It starts with the first push. Nothing is repeated, and no client learns of a failure:
+    `sent`, `failed`, `rejected`, and `dropped` count what happened.
+
+    endpoint: The URL, with http or https.
+    headers: Additional HTTP headers, for example for authentication.
+    timeout_s: The seconds that one request may take, and after `close` all of them together.
+    max_queued_bytes: The number of bytes that wait to be sent. Pushes beyond it are dropped.
+    """
+
+    def __init__(
+        self,
+        endpoint: str,
+        *,
+        headers: Mapping[str, str] = {},
+        timeout_s: float = 10.0,
+        max_queued_bytes: int = 16 << 20,
+    ) -> None:
+        url = urlsplit(endpoint)
+        if url.scheme not in _SCHEMES or not url.hostname or url.username or url.password:
+            raise ValueError(
+                "The endpoint must be a URL with http or https and a host, without credentials. "
+                "Pass those as headers."
+            )
+        self._connect = partial(_SCHEMES[url.scheme], url.hostname, url.port, timeout=timeout_s)
+        self._path = (url.path or "/") + (f"?{url.query}" if url.query else "")
+        self._name = f"{url.scheme}://{url.netloc}{url.path}"
+        self._headers = {**headers, "Content-Type": "application/x-protobuf"}
+        self._timeout_s = timeout_s
+        self._max_queued_bytes = max_queued_bytes
+        self._changed = threading.Condition()
+        self._queue: deque[tuple[ClientTelemetryContext, ClientTelemetryPayload]] = deque()
+        self._queued_bytes = 0
+        self._thread: threading.Thread | None = None
+        self._closed = False
+        self._ends_at = 0.0
+        self._busy = False
+        self._warned = False
+        self.sent = 0
+        """The number of pushes that the endpoint accepted."""
+        self.failed = 0
+        """The number of pushes that the endpoint refused, or that could not be sent."""
+        self.rejected = 0
+        """The number of pushes that were not OTLP, and were not sent."""
+        self.dropped = 0
+        """The number of pushes for which there was no room."""
+
+    def __repr__(self) -> str:
+        return f"OtlpHttpTelemetryReceiver({self._name!r})"
+
+    def start(self, cluster: ReceivingCluster) -> None:
+        """Accept pushes. Called by the embedded cluster at its start."""
+        with self._changed:
+            self._closed = False
+
+    def close(self) -> None:
+        """Accept no more pushes. Called by the embedded cluster at its end.
+
+        Does not wait. The thread sends what is queued, for at most `timeout_s`.
+        """
+        with self._changed:
+            self._closed = True
+            self._ends_at = monotonic() + self._timeout_s
+            self._changed.notify_all()
+
+    def export(self, context: ClientTelemetryContext, payload: ClientTelemetryPayload) -> None:
+        """Queue one push."""
+        with self._changed:
+            full = self._queued_bytes + len(payload.data) > self._max_queued_bytes
+            if self._closed or full:
+                self.dropped += 1
+                if full:
+                    self._warn("Pushed metrics are dropped, because %s is too slow.", self._name)
+                return
+            self._queue.append((context, payload))
+            self._queued_bytes += len(payload.data)
+            self._changed.notify_all()
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._work, name="aiokclient-otlp-receiver", daemon=True
+                )
+                self._thread.start()
+
+    def flush(self, timeout: float | None = None) -> bool:
+        """Wait until nothing is queued, and return whether that was so within `timeout` seconds.
+
+        Blocks. Do not call it in the event loop of a cluster.
+        """
+        with self._changed:
+            return self._changed.wait_for(lambda: not (self._queue or self._busy), timeout)
+
+    # -- in the thread -------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        while (taken := self._take()) is not None:
+            outcome = self._send(*taken)
+            with self._changed:
+                setattr(self, outcome, getattr(self, outcome) + 1)
+                self._busy = False
+                self._changed.notify_all()
+
+    def _take(self) -> tuple[ClientTelemetryContext, ClientTelemetryPayload] | None:
+        """Wait for a push; return None when the thread is to end."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._queue or self._closed)
+            if self._closed and monotonic() >= self._ends_at:
+                self.dropped += len(self._queue)
+                self._queue.clear()
+                self._queued_bytes = 0
+            if not self._queue:
+                self._thread = None
+                self._changed.notify_all()
+                return None
+            taken = self._queue.popleft()
+            self._queued_bytes -= len(taken[1].data)
+            self._busy = True
+            return taken
+
+    def _send(self, context: ClientTelemetryContext, payload: ClientTelemetryPayload) -> str:
+        """Send one push, and return the name of the counter for what happened."""
+        body = _with_client(context, payload.data)
+        if body is None:
+            return "rejected"
+        # Each push has a connection of its own: one that was idle may be closed by the endpoint,
+        # and then it is unknown whether the metrics have arrived.
+        connection = self._connect()
+        try:
+            connection.request("POST", self._path, body, self._headers)
+            status = connection.getresponse().status
+        except (OSError, HTTPException) as error:
+            self._warn("%s does not answer: %s", self._name, type(error).__name__)
+            return "failed"
+        finally:
+            connection.close()
+        if status // 100 != 2:
+            self._warn("%s refused pushed metrics with status %d.", self._name, status)
+            return "failed"
+        return "sent"
+
+    def _warn(self, text: str, *values: object) -> None:
+        """Log the first warning only."""
+        if not self._warned:
+            self._warned = True
+            _log.warning(text, *values)
+
+
+def _with_client(context: ClientTelemetryContext, data: bytes) -> bytes | None:
+    """Return metrics with the client in their resource attributes, or None if they are not OTLP."""
+    from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+    from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
+
+    attributes = {
+        "client_id": context.client_id,
+        "client_instance_id": uuid_text(context.client_instance_id),
+        "client_software_name": context.software_name,
+        "client_software_version": context.software_version,
+        "client_source_address": context.client_address,
+        "principal": context.principal,
+        "listener": context.listener,
+    }
+    metrics: Any = MetricsData()
+    try:
+        metrics.ParseFromString(data)
+    except DecodeError:
+        return None
+    for each in metrics.resource_metrics:
+        for name, value in attributes.items():
+            attribute = each.resource.attributes.add(key=name)
+            attribute.value.string_value = value
+    # The message of OTLP requests has the same fields.
+    encoded: bytes = metrics.SerializeToString()
+    return encoded

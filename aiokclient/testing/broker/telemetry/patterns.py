@@ -1,0 +1,113 @@
+"""The conditions under which a client is subscribed: regular expressions on its properties.
+
+Kafka matches with Java's regular expressions. Here, those that RE2 has too are matched in linear
+time, and all others by Python's own matching. What only Java has, such as classes of Unicode
+properties, is refused as an illegal pattern.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+
+from aiokclient.testing.broker.configs import ConfigValueError
+from aiokclient.testing.broker.groups.regex import check_pattern, matches
+
+__all__ = ["CLIENT_PROPERTIES", "TRIMMED", "MatchPatterns"]
+
+CLIENT_PROPERTIES = (
+    "client_instance_id",
+    "client_id",
+    "client_software_name",
+    "client_software_version",
+    "client_source_address",
+    "client_source_port",
+)
+
+TRIMMED = "".join(map(chr, range(33)))
+"""The characters that Java's String.trim removes."""
+_QUOTED = re.compile(r"\\Q(.*?)(?:\\E|\Z)", re.DOTALL)
+_TOKENS = re.compile(
+    r"""
+    \\.                                # an escaped character
+    | \[ \^? \]? (?:\\. | [^\]\\])* \]  # a class of characters
+    | \{ (?! \d+ (?:,\d*)? \} )         # a brace that is no repetition, which Java refuses
+    | \(\?P                             # Python's named groups, which Java refuses
+    | \(\?< (?! [=!] )                  # Java's named groups
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+
+class MatchPatterns:
+    """The patterns of one subscription. A client matches if all of them match."""
+
+    def __init__(self, items: Iterable[str]) -> None:
+        """Parse items such as `client_id=orders-.*`.
+
+        Of two patterns for the same property, the last one applies. Raises ConfigValueError for an
+        item that Kafka refuses.
+        """
+        self._patterns: dict[str, str] = {}
+        for item in items:
+            parts = _split(item)
+            if len(parts) != 2 or parts[0].strip(TRIMMED) not in CLIENT_PROPERTIES:
+                raise _illegal(item)
+            try:
+                pattern = _translated(parts[1].strip(TRIMMED))
+                re.compile(pattern)
+            except (re.error, RecursionError, OverflowError):
+                raise _illegal(item) from None
+            self._patterns[parts[0].strip(TRIMMED)] = pattern
+
+    def match(self, client: Mapping[str, str | None]) -> bool:
+        """Return whether the properties of a client match. A property without a value does not."""
+        for name, pattern in self._patterns.items():
+            value = client.get(name)
+            if value is None or not _matches(pattern, value):
+                return False
+        return True
+
+
+def _illegal(item: str) -> ConfigValueError:
+    return ConfigValueError(f"Illegal client matching pattern: {item}")
+
+
+def _split(item: str) -> list[str]:
+    """Split at "=" like Java's String.split, which drops empty parts at the end."""
+    parts = item.split("=")
+    while len(parts) > 1 and not parts[-1]:
+        parts.pop()
+    return parts
+
+
+def _translated(pattern: str) -> str:
+    """Return one of Java's regular expressions in Python's notation."""
+    unquoted = _QUOTED.sub(lambda found: re.escape(found[1]), pattern)
+    return _TOKENS.sub(_token, unquoted)
+
+
+def _token(found: re.Match[str]) -> str:
+    token = found[0]
+    if token == "(?<":
+        return "(?P<"
+    if token in ("{", "(?P"):
+        raise re.error("Java refuses this")
+    return r"\Z" if token == r"\z" else token
+
+
+@lru_cache(maxsize=1_000)
+def _linear(pattern: str) -> bool:
+    """Return whether the pattern can be matched in linear time."""
+    try:
+        check_pattern(pattern)
+    except re.error:
+        return False
+    return True
+
+
+def _matches(pattern: str, value: str) -> bool:
+    if _linear(pattern):
+        return matches(pattern, value)
+    return re.fullmatch(pattern, value, re.ASCII) is not None

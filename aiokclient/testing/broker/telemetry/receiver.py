@@ -1,0 +1,105 @@
+"""What a broker does with the metrics that clients push: it passes them to a receiver."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+from uuid import UUID
+
+from aiokclient.types import ProducerRecord
+
+__all__ = [
+    "CONTENT_TYPE",
+    "ClientTelemetryContext",
+    "ClientTelemetryPayload",
+    "ClientTelemetryReceiver",
+    "ReceivingCluster",
+    "StartedReceiver",
+    "close_receiver",
+    "start_receiver",
+    "uuid_text",
+]
+
+CONTENT_TYPE = "OTLP"
+"""Kafka's name of the format of the metrics, OTLP `MetricsData` in protobuf."""
+
+
+def uuid_text(value: UUID) -> str:
+    """Return a UUID as Kafka writes it, in 22 characters of base64url."""
+    return base64.urlsafe_b64encode(value.bytes).decode().rstrip("=")
+
+
+@dataclass(frozen=True, slots=True)
+class ClientTelemetryContext:
+    """The client that pushed metrics, and the connection that it used.
+
+    `client_address` is an IP address, without the port. `software_name` and `software_version` are
+    "unknown" if the client has not said them. A client id that is null is "", as for all of Kafka.
+    """
+
+    client_id: str
+    client_instance_id: UUID
+    client_address: str
+    software_name: str
+    software_version: str
+    principal: str
+    listener: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClientTelemetryPayload:
+    """Pushed metrics. `data` is decompressed; the broker does not check that it is OTLP.
+
+    `terminating` is whether the client is closing, so that this is its last push.
+    """
+
+    terminating: bool
+    content_type: str
+    data: bytes
+
+
+class ClientTelemetryReceiver(Protocol):
+    """A receiver of the metrics that clients push to the embedded cluster.
+
+    The brokers call `export` in the event loop of the cluster, so it must not block. If it raises,
+    the client receives INVALID_RECORD. A receiver that also has the methods `start(cluster)` and
+    `close()` is started and closed with the cluster, in its event loop.
+    """
+
+    def export(self, context: ClientTelemetryContext, payload: ClientTelemetryPayload) -> None:
+        """Take the metrics of one push."""
+        ...
+
+
+class ReceivingCluster(Protocol):
+    """The embedded cluster as a receiver uses it."""
+
+    @property
+    def topics(self) -> dict[str, int]: ...
+
+    def create_topic(self, name: str, /) -> Any: ...
+
+    def produce(self, topic: str, values: Iterable[ProducerRecord], partition: int, /) -> Any: ...
+
+
+@runtime_checkable
+class StartedReceiver(Protocol):
+    """A receiver that is started and closed with the cluster, in the cluster's event loop."""
+
+    def start(self, cluster: ReceivingCluster, /) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def start_receiver(receiver: object, cluster: ReceivingCluster) -> None:
+    """Start a receiver that needs it."""
+    if isinstance(receiver, StartedReceiver):
+        receiver.start(cluster)
+
+
+def close_receiver(receiver: object) -> None:
+    """Close a receiver that needs it."""
+    if isinstance(receiver, StartedReceiver):
+        receiver.close()

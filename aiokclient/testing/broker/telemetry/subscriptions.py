@@ -1,0 +1,212 @@
+"""The subscriptions of a cluster to the metrics of its clients: configs of the type CLIENT_METRICS.
+
+A subscription exists as long as one of its options is set. `metrics` lists prefixes of metric
+names, or has "*" for all metrics. `interval.ms` is the time between two pushes of a client, and
+`match` lists the conditions under which a client is subscribed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+from uuid import UUID
+
+from aiokclient.record.crc import crc32c
+from aiokclient.testing.broker.configs import (
+    BrokerConfigSource,
+    BrokerConfigType,
+    BrokerOption,
+    ConfigOperation,
+    ConfigRequestError,
+    Configs,
+    ConfigSynonym,
+    ConfigValueError,
+)
+from aiokclient.testing.broker.telemetry.java_order import ConcurrentHashMap, hash_set_order
+from aiokclient.testing.broker.telemetry.patterns import TRIMMED, MatchPatterns
+
+__all__ = ["ClientMetricsConfigs", "MetricsSubscriptions", "MergedSubscription"]
+
+ALL_METRICS = "*"
+DEFAULT_INTERVAL_MS = 300_000
+LEAST_INTERVAL_MS, MOST_INTERVAL_MS = 100, 3_600_000
+
+METRICS, INTERVAL_MS, MATCH = "metrics", "interval.ms", "match"
+
+LISTS = (METRICS, MATCH)
+_COMMA = re.compile(r"\s*,\s*", re.ASCII)
+_INTEGER = re.compile(r"[+-]?\d{1,4000}")
+
+
+def _any(value: str) -> bool:
+    return True
+
+
+CLIENT_METRICS_OPTIONS: Mapping[str, BrokerOption] = {
+    METRICS: BrokerOption("", BrokerConfigType.LIST, _any),
+    INTERVAL_MS: BrokerOption(str(DEFAULT_INTERVAL_MS), BrokerConfigType.INT, _any),
+    MATCH: BrokerOption("", BrokerConfigType.LIST, _any),
+}
+
+
+class MetricsSubscription(NamedTuple):
+    """One subscription, parsed."""
+
+    metrics: tuple[str, ...]
+    """The prefixes, in the order of Java's HashSet."""
+    interval_ms: int
+    patterns: MatchPatterns
+
+
+class MergedSubscription(NamedTuple):
+    """What a client is subscribed to by all subscriptions that it matches."""
+
+    subscription_id: int
+    metrics: tuple[str, ...]
+    interval_ms: int
+
+
+class ClientMetricsConfigs(Configs):
+    """The options of one subscription. Its values are checked together, as by Kafka."""
+
+    def __init__(self, changed: Callable[[ClientMetricsConfigs], None]) -> None:
+        """Create empty options. `changed` is called after each change."""
+        self._changed = changed
+        super().__init__(CLIENT_METRICS_OPTIONS, BrokerConfigSource.CLIENT_METRICS)
+
+    def option(self, name: str) -> BrokerOption:
+        option = self.options.get(name)
+        if option is None:
+            raise ConfigRequestError(f"Unknown client metrics configuration: {name}")
+        return option
+
+    def __getitem__(self, name: str) -> str:
+        """Return a value as Kafka describes it, without spaces and repeated items."""
+        value = super().__getitem__(name)
+        return ",".join(_list(name, value)) if name in LISTS else str(_interval(value))
+
+    def synonyms(self, name: str) -> list[ConfigSynonym]:
+        """Return the value that was set, if there is one. Kafka does not list the default."""
+        return [ConfigSynonym(name, self[name], self.source)] if name in self.values else []
+
+    def merged(self, changes: Iterable[tuple[str, int, str | None]]) -> dict[str, str | None]:
+        """Return the changes that incremental operations amount to.
+
+        The options are lists, but Kafka does not know that when it changes them.
+        """
+        wanted = list(changes)
+        for name, operation, value in wanted:
+            if value is not None and operation in (
+                ConfigOperation.APPEND,
+                ConfigOperation.SUBTRACT,
+            ):
+                kind = ConfigOperation(operation).name
+                raise ConfigValueError(f"Can't {kind} to key {name} because its type is not LIST.")
+        return super().merged(wanted)
+
+    def check_changes(self, changes: Mapping[str, str | None]) -> None:
+        """Raise ConfigValueError if the options with these changes are not valid."""
+        values = {**self.values, **changes}
+        parse({name: value for name, value in values.items() if value is not None})
+
+    def change(self, changes: Mapping[str, str | None]) -> None:
+        super().change(changes)
+        self._changed(self)
+
+
+def parse(values: Mapping[str, str]) -> MetricsSubscription:
+    """Return the subscription that these options describe.
+
+    Raises ConfigRequestError for an unknown option or an interval that is not allowed, and
+    ConfigValueError for any other wrong value.
+    """
+    for name in values:
+        if name not in CLIENT_METRICS_OPTIONS:
+            raise ConfigRequestError(f"Unknown client metrics configuration: {name}")
+    metrics = _list(METRICS, values.get(METRICS, ""))
+    interval_ms = _interval(values.get(INTERVAL_MS, str(DEFAULT_INTERVAL_MS)))
+    match = _list(MATCH, values.get(MATCH, ""))
+    if not LEAST_INTERVAL_MS <= interval_ms <= MOST_INTERVAL_MS:
+        raise ConfigRequestError(
+            f"Invalid value {interval_ms} for {INTERVAL_MS}, interval must be between "
+            f"{LEAST_INTERVAL_MS} and {MOST_INTERVAL_MS} (1 hour)"
+        )
+    return MetricsSubscription(
+        tuple(hash_set_order(metrics, copied=True)), interval_ms, MatchPatterns(match)
+    )
+
+
+def _list(name: str, value: str) -> list[str]:
+    value = value.strip(TRIMMED)
+    items = dict.fromkeys(_COMMA.split(value) if value else [])
+    if "" in items:
+        raise ConfigValueError(f"Configuration '{name}' values must not be empty.")
+    return list(items)
+
+
+def _interval(value: str) -> int:
+    value = value.strip(TRIMMED)
+    number = int(value) if _INTEGER.fullmatch(value) else 1 << 31
+    if not -(1 << 31) <= number < 1 << 31:
+        raise ConfigValueError(
+            f"Invalid value {value} for configuration {INTERVAL_MS}: Not a number of type INT"
+        )
+    return number
+
+
+class MetricsSubscriptions:
+    """All subscriptions by name.
+
+    `version` counts the changes. A client instance is matched again when it has changed.
+    """
+
+    def __init__(self) -> None:
+        self.version = 0
+        self._configs: dict[str, ClientMetricsConfigs] = {}
+        self._subscriptions: ConcurrentHashMap[MetricsSubscription] = ConcurrentHashMap()
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the subscriptions, in the order in which Kafka lists them."""
+        return list(self._subscriptions)
+
+    def configs_of(self, name: str) -> ClientMetricsConfigs:
+        """Return the options of a subscription, which need not exist."""
+        found = self._configs.get(name)
+        return found or ClientMetricsConfigs(lambda configs: self._changed(name, configs))
+
+    def _changed(self, name: str, configs: ClientMetricsConfigs) -> None:
+        if configs.values:
+            self._configs[name] = configs
+            self._subscriptions[name] = parse(configs.values)
+        elif name in self._configs:
+            del self._configs[name], self._subscriptions[name]
+        else:
+            return
+        self.version += 1
+
+    def of_client(self, instance_id: UUID, client: Mapping[str, str | None]) -> MergedSubscription:
+        """Return what a client with these properties is subscribed to.
+
+        The lowest interval applies. "*" replaces all other prefixes.
+        """
+        metrics: list[str] = []
+        interval_ms = DEFAULT_INTERVAL_MS
+        for each in self._subscriptions.values():
+            if each.patterns.match(client):
+                metrics += each.metrics
+                interval_ms = min(interval_ms, each.interval_ms)
+        if ALL_METRICS in metrics:
+            metrics = [ALL_METRICS]
+        ordered = hash_set_order(metrics)
+        number = subscription_id(ordered, interval_ms, instance_id)
+        return MergedSubscription(number, tuple(ordered), interval_ms)
+
+
+def subscription_id(metrics: Iterable[str], interval_ms: int, instance_id: UUID) -> int:
+    """Return the id of a subscription: a checksum of it, combined with Java's hash of the UUID."""
+    text = f"[{', '.join(metrics)}]{interval_ms}"
+    both = instance_id.int >> 64 ^ instance_id.int & (1 << 64) - 1
+    mixed = crc32c(text.encode("utf-8", "replace")) ^ (both >> 32 ^ both) & 0xFFFFFFFF
+    return mixed - (1 << 32) if mixed >> 31 else mixed
