@@ -86,6 +86,7 @@ SLOW = tuple(
         "unit/test_memory.py",
         "unit/testing/groups/test_groups_chaos.py",
         "unit/testing/groups/test_groups_peers.py",
+        "unit/testing/telemetry/test_hostile_clients.py::test_the_memory_for_a_million",
         "unit/testing/test_bounds.py",
         "unit/testing/test_consumer_group_peers.py",
         "unit/testing/test_hostile.py",

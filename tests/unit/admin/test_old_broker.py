@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 import uuid
 from typing import Any
 
@@ -26,3 +27,10 @@ async def test_admin_calls_work_with_an_older_broker(kafka_old: Any) -> None:
         with pytest.raises(UnsupportedVersionError, match="DescribeCluster"):
             await admin.describe_cluster(include_fenced_brokers=True)
         (await admin.delete_topics([name])).raise_for_errors()
+        # The broker has version 0 of the request, which lists nothing else.
+        metrics = ConfigResource.client_metrics(name)
+        (await admin.alter_configs({metrics: {"metrics": "*"}})).raise_for_errors()
+        deadline = time.monotonic() + 60
+        while name not in await admin.list_client_metrics():
+            assert time.monotonic() < deadline
+        (await admin.delete_client_metrics([name])).raise_for_errors()

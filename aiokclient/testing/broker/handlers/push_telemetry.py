@@ -63,11 +63,11 @@ async def handle(call: Call) -> Answer:
 async def _export(
     call: Call, request: PushTelemetryRequest, instance: ClientInstance, limit: int
 ) -> Code:
-    try:
-        data = _decompressed(request, limit)
-        content = await data if isinstance(data, asyncio.Future) else data
-    except KafkaError as error:
-        _log.debug("%r refuses pushed metrics: %s", call.broker, error)
+    content = _content(request, limit)
+    if isinstance(content, asyncio.Future):
+        content = await content
+    if isinstance(content, KafkaError):
+        _log.debug("%r refuses pushed metrics: %s", call.broker, content)
         return instance.refuse_metrics()
     receiver = call.cluster.telemetry
     if receiver is None:
@@ -81,10 +81,21 @@ async def _export(
     return Code.NONE
 
 
-def _decompressed(request: PushTelemetryRequest, limit: int) -> bytes | asyncio.Future[bytes]:
+def _content(
+    request: PushTelemetryRequest, limit: int
+) -> bytes | KafkaError | asyncio.Future[bytes | KafkaError]:
+    """Return the decompressed metrics, which a thread decompresses where it may take long."""
     codec, data = Compression(request.compression_type), request.metrics
     if codec is Compression.NONE:
         return bytes(data)
     if limit <= _INLINE_LIMIT and len(data) <= codec.traits.decode_inline:
+        return _decompressed(codec, data, limit)
+    return threads.run(_decompressed, codec, data, limit)
+
+
+def _decompressed(codec: Compression, data: bytes, limit: int) -> bytes | KafkaError:
+    """Return decompressed metrics, or the error as a result, not raised."""
+    try:
         return bytes(decompress(codec, data, limit))
-    return threads.run(lambda: bytes(decompress(codec, data, limit)))
+    except KafkaError as error:
+        return error

@@ -35,6 +35,8 @@ LEAST_INTERVAL_MS, MOST_INTERVAL_MS = 100, 3_600_000
 METRICS, INTERVAL_MS, MATCH = "metrics", "interval.ms", "match"
 
 LISTS = (METRICS, MATCH)
+_MOST_MERGED = 1_000
+
 _COMMA = re.compile(r"\s*,\s*", re.ASCII)
 _INTEGER = re.compile(r"[+-]?\d{1,4000}")
 
@@ -165,6 +167,8 @@ class MetricsSubscriptions:
         self.version = 0
         self._configs: dict[str, ClientMetricsConfigs] = {}
         self._subscriptions: ConcurrentHashMap[MetricsSubscription] = ConcurrentHashMap()
+        self._merged: dict[tuple[str, ...], tuple[int, tuple[str, ...], int]] = {}
+        """The results of `_merge` since the last change."""
 
     @property
     def names(self) -> list[str]:
@@ -185,28 +189,41 @@ class MetricsSubscriptions:
         else:
             return
         self.version += 1
+        self._merged.clear()
 
     def of_client(self, instance_id: UUID, client: Mapping[str, str | None]) -> MergedSubscription:
         """Return what a client with these properties is subscribed to.
 
         The lowest interval applies. "*" replaces all other prefixes.
         """
+        matching = tuple(
+            name for name, each in self._subscriptions.items() if each.patterns.match(client)
+        )
+        merged = self._merged.get(matching)
+        if merged is None:
+            if len(self._merged) >= _MOST_MERGED:
+                self._merged.clear()
+            merged = self._merged[matching] = self._merge(matching)
+        checksum, metrics, interval_ms = merged
+        return MergedSubscription(_combined(checksum, instance_id), metrics, interval_ms)
+
+    def _merge(self, names: Iterable[str]) -> tuple[int, tuple[str, ...], int]:
+        """Return the checksum, the metrics, and the interval of several subscriptions together."""
         metrics: list[str] = []
         interval_ms = DEFAULT_INTERVAL_MS
-        for each in self._subscriptions.values():
-            if each.patterns.match(client):
-                metrics += each.metrics
-                interval_ms = min(interval_ms, each.interval_ms)
+        for name in names:
+            each = self._subscriptions[name]
+            metrics += each.metrics
+            interval_ms = min(interval_ms, each.interval_ms)
         if ALL_METRICS in metrics:
             metrics = [ALL_METRICS]
         ordered = hash_set_order(metrics)
-        number = subscription_id(ordered, interval_ms, instance_id)
-        return MergedSubscription(number, tuple(ordered), interval_ms)
+        text = f"[{', '.join(ordered)}]{interval_ms}"
+        return crc32c(text.encode("utf-8", "replace")), tuple(ordered), interval_ms
 
 
-def subscription_id(metrics: Iterable[str], interval_ms: int, instance_id: UUID) -> int:
-    """Return the id of a subscription: a checksum of it, combined with Java's hash of the UUID."""
-    text = f"[{', '.join(metrics)}]{interval_ms}"
+def _combined(checksum: int, instance_id: UUID) -> int:
+    """Return a subscription id: the checksum XOR Java's hash code of the instance id, signed."""
     both = instance_id.int >> 64 ^ instance_id.int & (1 << 64) - 1
-    mixed = crc32c(text.encode("utf-8", "replace")) ^ (both >> 32 ^ both) & 0xFFFFFFFF
+    mixed = checksum ^ (both >> 32 ^ both) & 0xFFFFFFFF
     return mixed - (1 << 32) if mixed >> 31 else mixed

@@ -1,0 +1,193 @@
+"""Tests that hostile clients cannot harm the embedded cluster with pushes of metrics.
+
+It stays within its bounds of memory, answers all other requests, and nothing raises.
+"""
+
+from __future__ import annotations
+
+import random
+import tracemalloc
+import uuid
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import lz4.frame
+import pytest
+import zstandard
+from parity import named
+
+from aiokclient.codecs import Compression
+from aiokclient.protocol import messages
+from aiokclient.testing import EmbeddedCluster, TopicTelemetryReceiver
+from aiokclient.testing.broker.telemetry.instances import MOST_INSTANCES, ClientInstances
+from aiokclient.testing.broker.telemetry.subscriptions import MetricsSubscriptions
+
+ID = uuid.UUID(int=0x1234)
+GIB = 1 << 30
+MIB = 1 << 20
+
+
+def gzip_bomb(size: int) -> bytes:
+    """Return members of zeros. One byte of them holds about 1,000."""
+    packer = zlib.compressobj(9, zlib.DEFLATED, 31)
+    return (packer.compress(bytes(size // 16)) + packer.flush()) * 16
+
+
+def zstd_bomb(size: int) -> bytes:
+    """Return frames of zeros. One byte of them holds about 10,000."""
+    return bytes(zstandard.ZstdCompressor(level=1).compress(bytes(size // 16)) * 16)
+
+
+def repeated_zstd_bomb(size: int) -> bytes:
+    """Return a frame whose blocks are one repeated byte each. One byte of it holds 32,768."""
+    most = 128 << 10
+    header = b"\x28\xb5\x2f\xfd" + bytes([0x00, 0x58])
+    blocks = size // most
+    content = b"".join(
+        ((most << 3 | 1 << 1 | (number == blocks - 1)).to_bytes(3, "little") + b"\0")
+        for number in range(blocks)
+    )
+    return header + content
+
+
+def snappy_bomb(size: int) -> bytes:
+    """Return a raw block that announces more than it has."""
+    announced = bytes([size & 127 | 128, size >> 7 & 127 | 128, size >> 14 & 127 | 128])
+    return announced + bytes([size >> 21 & 127 | 128, size >> 28]) + b"\0" * 1000
+
+
+def lz4_bomb(size: int) -> bytes:
+    packer = lz4.frame.LZ4FrameCompressor(block_size=lz4.frame.BLOCKSIZE_MAX4MB)
+    parts = [packer.begin(size)]
+    parts += [packer.compress(bytes(4 * MIB)) for _ in range(size // (4 * MIB))]
+    return bytes(b"".join(parts) + packer.flush())
+
+
+BOMBS: dict[str, tuple[Compression, Callable[[int], bytes], int]] = {
+    "gzip": (Compression.GZIP, gzip_bomb, GIB),
+    "zstd": (Compression.ZSTD, zstd_bomb, GIB),
+    "zstd of repeated blocks": (Compression.ZSTD, repeated_zstd_bomb, GIB),
+    "snappy": (Compression.SNAPPY, snappy_bomb, GIB),
+    "lz4": (Compression.LZ4, lz4_bomb, GIB // 8),
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_bomb_is_refused_without_using_the_memory(name: str, place: Any, collector: Any) -> None:
+    codec, make, size = BOMBS[name]
+    bomb = make(size)
+    assert len(bomb) <= MIB
+    client = place.client()
+    number = client.ask(ID).subscription_id
+    tracemalloc.start()
+    try:
+        assert client.push(ID, number, bomb, codec=codec) == "INVALID_RECORD"
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    # The request, the response, and at most twice what may be the content.
+    assert peak < 3 * len(bomb) + 4 * MIB
+    assert collector.pushes == []
+    assert place.names() == []
+
+
+def test_metrics_that_are_not_otlp_are_passed_on(place: Any, collector: Any) -> None:
+    # Kafka's brokers do not look into them either.
+    client = place.client()
+    garbage = random.Random(1).randbytes(1000)
+    assert client.push(ID, client.ask(ID).subscription_id, garbage) == "ok"
+    assert [payload.data for _, payload in collector.pushes] == [garbage]
+
+
+def test_bytes_that_are_not_of_the_codec_are_refused(place: Any, collector: Any) -> None:
+    rng = random.Random(2)
+    for number in range(200):
+        client = place.client()
+        identity = uuid.UUID(int=rng.getrandbits(128))
+        subscription_id = client.ask(identity).subscription_id
+        garbage = rng.randbytes(rng.randrange(1, 2000))
+        codec = 1 + number % 4
+        assert client.push(identity, subscription_id, garbage, codec=codec) == "INVALID_RECORD"
+        client.connection.socket.close()
+    assert collector.pushes == []
+
+
+def test_the_number_of_instances_of_one_connection_is_bounded(
+    telemetry_cluster: Any, place: Any
+) -> None:
+    place.subscribe("all", metrics="*")
+    connection, rng = place.client().connection, random.Random(3)
+    for _ in range(17):
+        requests = [
+            messages.GetTelemetrySubscriptionsRequest(
+                client_instance_id=uuid.UUID(int=rng.getrandbits(128))
+            )
+            for _ in range(1000)
+        ]
+        connection.send_all(*requests)
+        assert {connection.receive().error_code for _ in requests} == {0}
+    instances = telemetry_cluster._brokers[1].client_instances
+    assert len(instances) == MOST_INSTANCES
+    connection.socket.close()
+
+
+def test_the_memory_for_a_million_instances_is_bounded() -> None:
+    subscriptions, now = MetricsSubscriptions(), [0.0]
+    subscriptions.configs_of("all").change({"metrics": "*"})
+    instances = ClientInstances(lambda: now[0])
+
+    def use(first: int, count: int) -> None:
+        for number in range(first, first + count):
+            instance = instances.use(uuid.UUID(int=number), number, subscriptions, dict)
+            assert instance.push(now[0], 0, terminating=False, known_codec=True, fits=True)
+
+    use(0, 2 * MOST_INSTANCES)
+    tracemalloc.start()
+    try:
+        use(MIB, 20_000)
+        before, _ = tracemalloc.get_traced_memory()
+        use(2 * MIB, 20_000)
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert after - before < MIB
+    for first in range(3, 11):
+        use(first * MIB, 116_000)
+        now[0] += 1.0
+    assert len(instances) == MOST_INSTANCES
+
+
+def test_a_pattern_that_is_slow_to_match_does_not_block_the_brokers(place: Any) -> None:
+    place.subscribe("slow", metrics="a", match="client_id=(a+)+b")
+    client = place.client("a" * 30_000)
+    assert list(client.ask(ID).requested_metrics) == []
+
+
+def test_random_requests_are_answered(place: Any) -> None:
+    rng = random.Random(4)
+    client = place.client()
+    codes = set()
+    for _ in range(2000):
+        request = messages.PushTelemetryRequest(
+            client_instance_id=uuid.UUID(int=rng.choice((0, 1, 2, rng.getrandbits(128)))),
+            subscription_id=rng.choice((0, -(1 << 31), (1 << 31) - 1)),
+            terminating=rng.random() < 0.5,
+            compression_type=rng.randrange(-128, 128),
+            metrics=rng.randbytes(rng.choice((0, 1, 100))),
+        )
+        codes.add(named(client.connection.request(request).error_code))
+    assert codes >= {"INVALID_REQUEST", "UNKNOWN_SUBSCRIPTION_ID", "THROTTLING_QUOTA_EXCEEDED"}
+
+
+def test_a_full_topic_of_metrics_is_bounded(telemetry_place: Any) -> None:
+    receiver = TopicTelemetryReceiver("metrics")
+    with EmbeddedCluster(telemetry=receiver, retention_bytes=4 * MIB) as cluster:
+        place = telemetry_place(cluster.address(1))
+        for number in range(2, 42):
+            client, identity = place.client(), uuid.UUID(int=number)
+            data = bytes(900_000)
+            assert client.push(identity, client.ask(identity).subscription_id, data) == "ok"
+            client.connection.socket.close()
+        kept = sum(len(record.value or b"") for record in cluster.records("metrics", 0))
+        assert kept <= 24 * MIB  # With the active segment.

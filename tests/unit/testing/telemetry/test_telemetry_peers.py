@@ -1,0 +1,118 @@
+"""Tests that Java's and librdkafka's clients push metrics to the embedded cluster."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+from kafka_harness import JavaTool
+from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
+
+from aiokclient.protocol import ApiKey
+from aiokclient.testing import EmbeddedCluster
+
+PATIENCE_S = 120.0
+
+
+@pytest.fixture
+def cluster(collector: Any, telemetry_place: Any) -> Any:
+    with EmbeddedCluster(topics={"orders": 1}, telemetry=collector) as cluster:
+        place = telemetry_place(cluster.address(1))
+        place.subscribe("all", metrics="*", interval_ms="200")
+        yield cluster
+
+
+def content(data: bytes) -> tuple[set[str], set[str]]:
+    """Return the names of the metrics in a payload, which must be OTLP, and of their labels."""
+    data_of: Any = MetricsData()
+    data_of.ParseFromString(data)
+    metrics = [
+        metric
+        for resource in data_of.resource_metrics
+        for scope in resource.scope_metrics
+        for metric in scope.metrics
+    ]
+    labels = {
+        attribute.key
+        for metric in metrics
+        for point in (*metric.gauge.data_points, *metric.sum.data_points)
+        for attribute in point.attributes
+    }
+    return {metric.name for metric in metrics}, labels
+
+
+def pushed(collector: Any, software: str) -> list[Any]:
+    return [each for each in collector.pushes if software in each[0].software_name]
+
+
+def check(cluster: EmbeddedCluster, collector: Any, software: str, prefix: str, label: str) -> None:
+    """Check that one client has pushed several times, and a last time when it was closed."""
+    found = pushed(collector, software)
+    assert {context.client_id for context, _ in found} == {"peer"}
+    assert len({context.client_instance_id for context, _ in found}) == 1
+    assert [payload.terminating for _, payload in found][-1:] == [True]
+    assert sum(payload.terminating for _, payload in found) == 1
+    for _, payload in found:
+        names, labels = content(payload.data)
+        assert {each for each in names if each.startswith(prefix)}
+        assert label in labels
+    asked = [each for each in cluster.requests if each.api == ApiKey.GET_TELEMETRY_SUBSCRIPTIONS]
+    first = next(each for each in asked if each.client_id == "peer")
+    assert first.message.client_instance_id.int == 0
+    codecs = {
+        each.message.compression_type
+        for each in cluster.requests
+        if each.api == ApiKey.PUSH_TELEMETRY
+    }
+    assert 4 in codecs
+
+
+def test_librdkafka_pushes_to_the_embedded_cluster(cluster: Any, collector: Any) -> None:
+    confluent = pytest.importorskip("confluent_kafka")
+    options = {"bootstrap.servers": cluster.bootstrap_servers, "client.id": "peer", "log_level": 0}
+    producer = confluent.Producer(options)
+    deadline = time.monotonic() + PATIENCE_S
+    while len(pushed(collector, "confluent")) < 3:
+        producer.produce("orders", b"value")
+        producer.poll(0.05)
+        assert time.monotonic() < deadline
+    assert producer.flush(PATIENCE_S) == 0
+    del producer  # It is closed, and pushes a last time.
+    cluster.wait_for(lambda: any(payload.terminating for _, payload in collector.pushes))
+    check(cluster, collector, "confluent", "org.apache.kafka.producer.", "node.id")
+
+
+@pytest.mark.java
+@pytest.mark.timeout(600)
+def test_the_java_consumer_pushes_to_the_embedded_cluster(
+    cluster: Any, collector: Any, kafka_tools_jars: Any
+) -> None:
+    cluster.produce("orders", [b"value"] * 10)
+    JavaTool(
+        "console-consumer",
+        *("--bootstrap-server", cluster.bootstrap_servers, "--topic", "orders"),
+        *("--from-beginning", "--timeout-ms", "5000"),
+        *("--consumer-property", "client.id=peer"),
+    ).run(timeout=PATIENCE_S)
+    cluster.wait_for(lambda: any(payload.terminating for _, payload in collector.pushes))
+    check(cluster, collector, "apache-kafka-java", "org.apache.kafka.consumer.", "node_id")
+
+
+@pytest.mark.java
+@pytest.mark.timeout(600)
+def test_the_java_tool_manages_subscriptions_of_the_embedded_cluster(
+    cluster: Any, kafka_tools_jars: Any
+) -> None:
+    def tool(*arguments: str) -> str:
+        server = ("--bootstrap-server", cluster.bootstrap_servers)
+        found = JavaTool("org.apache.kafka.tools.ClientMetricsCommand", *server, *arguments)
+        return found.run(timeout=PATIENCE_S).decode()
+
+    options = ("--metrics", "a.,b.", "--interval", "1000", "--match", "client_id=x")
+    tool("--alter", "--name", "orders", *options)
+    described = tool("--describe", "--name", "orders")
+    assert "metrics=a.,b." in described.replace(" ", "")
+    assert "interval.ms=1000" in described
+    tool("--delete", "--name", "orders")
+    assert tool("--list").split() == ["all"]

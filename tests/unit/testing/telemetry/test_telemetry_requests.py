@@ -1,0 +1,159 @@
+"""Tests of what brokers announce, refuse, and pass to a receiver of client metrics."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import pytest
+from parity import named
+
+from aiokclient.codecs import Compression
+from aiokclient.errors import InvalidRecordError, ThrottlingQuotaExceededError
+from aiokclient.protocol import ApiKey, messages
+from aiokclient.record.compression import compress
+from aiokclient.testing import EmbeddedCluster
+
+TELEMETRY = {ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY}
+ID = uuid.UUID(int=0x1234)
+
+
+def announced(connection: Any) -> set[int]:
+    answer = connection.request(messages.ApiVersionsRequest(), 0)
+    return {each.api_key for each in answer.api_keys}
+
+
+def test_the_requests_are_announced_only_with_a_receiver(place: Any, telemetry_place: Any) -> None:
+    assert announced(place.connection) >= TELEMETRY
+    with EmbeddedCluster() as without:
+        other = telemetry_place(without.address(1))
+        found = announced(other.connection)
+        assert ApiKey.LIST_CONFIG_RESOURCES in found
+        assert not found & TELEMETRY
+        # Like Kafka, a broker answers them nevertheless.
+        client = other.client()
+        answer = client.ask(ID)
+        assert (answer.error_code, list(answer.requested_metrics)) == (0, [])
+        assert client.push(ID, answer.subscription_id, b"metrics") == "ok"
+
+
+@pytest.mark.parametrize("codec", Compression)
+def test_the_receiver_gets_the_client_and_the_decompressed_metrics(
+    place: Any, collector: Any, codec: Compression
+) -> None:
+    client = place.client("orders-1", ("some-client", "v1.2"))
+    number = client.ask(ID).subscription_id
+    metrics = bytes(compress(codec, b"metrics" * 100))
+    assert client.push(ID, number, metrics, codec=codec, terminating=True) == "ok"
+    ((context, payload),) = collector.pushes
+    assert payload.data == b"metrics" * 100
+    assert (payload.terminating, payload.content_type) == (True, "OTLP")
+    assert (context.client_id, context.client_instance_id) == ("orders-1", ID)
+    assert (context.software_name, context.software_version) == ("some-client", "v1.2")
+    assert (context.client_address, context.listener) == ("127.0.0.1", "PLAINTEXT")
+    assert context.principal == "User:ANONYMOUS"
+
+
+def test_a_client_that_says_nothing_about_itself_is_unknown(place: Any, collector: Any) -> None:
+    client = place.client(None)
+    assert client.push(ID, client.ask(ID).subscription_id, b"metrics") == "ok"
+    ((context, _),) = collector.pushes
+    assert (context.client_id, context.software_name, context.software_version) == (
+        *("", "unknown", "unknown"),
+    )
+
+
+def test_a_push_without_metrics_is_not_passed_on(place: Any, collector: Any) -> None:
+    client = place.client()
+    assert client.push(ID, client.ask(ID).subscription_id) == "ok"
+    assert collector.pushes == []
+
+
+def test_metrics_are_invalid_if_the_receiver_raises(
+    place: Any, collector: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    place.subscribe("all", metrics="*", interval_ms="100")
+    collector.error = ValueError("full")
+    client = place.client()
+    number = client.ask(ID).subscription_id
+    assert client.push(ID, number, b"metrics") == "INVALID_RECORD"
+    assert "could not export pushed metrics" in caplog.text
+    collector.error = None
+    place.until(lambda: client.push(ID, number, b"metrics") == "ok")
+
+
+def test_each_client_without_an_id_gets_one(place: Any) -> None:
+    found = {place.client().ask().client_instance_id for _ in range(20)}
+    assert len(found) == 20
+    assert all(each.version == 4 for each in found)
+
+
+def test_metrics_above_the_limit_of_the_brokers_are_refused(
+    collector: Any, telemetry_place: Any
+) -> None:
+    configs = {"telemetry.max.bytes": 100}
+    with EmbeddedCluster(telemetry=collector, configs=configs) as cluster:
+        place = telemetry_place(cluster.address(1))
+        place.subscribe("all", metrics="*", interval_ms="100")
+        client = place.client()
+        answer = client.ask(ID)
+        assert answer.telemetry_max_bytes == 100
+        number = answer.subscription_id
+        assert client.push(ID, number, b"x" * 101) == "TELEMETRY_TOO_LARGE"
+        place.until(lambda: client.push(ID, number, b"x" * 100) == "ok")
+        packed = bytes(compress(Compression.ZSTD, b"x" * 101))
+        codes = {"THROTTLING_QUOTA_EXCEEDED"}
+        while codes == {"THROTTLING_QUOTA_EXCEEDED"}:
+            codes.add(client.push(ID, number, packed, codec=Compression.ZSTD))
+        assert codes == {"THROTTLING_QUOTA_EXCEEDED", "INVALID_RECORD"}
+        assert len(collector.pushes) == 1
+
+
+def test_faults_apply_to_the_requests(place: Any, telemetry_cluster: Any, collector: Any) -> None:
+    client = place.client()
+    with telemetry_cluster.fail(
+        ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ThrottlingQuotaExceededError, times=1
+    ):
+        assert named(client.ask(ID).error_code) == "THROTTLING_QUOTA_EXCEEDED"
+    number = client.ask(ID).subscription_id
+    with telemetry_cluster.fail(ApiKey.PUSH_TELEMETRY, InvalidRecordError, times=1):
+        assert client.push(ID, number, b"metrics") == "INVALID_RECORD"
+    assert client.push(ID, number, b"metrics") == "ok"
+    assert len(collector.pushes) == 1
+
+
+def test_a_restarted_broker_knows_no_instances(
+    place: Any, telemetry_cluster: EmbeddedCluster
+) -> None:
+    place.subscribe("all", metrics="*")
+    number = place.client().ask(ID).subscription_id
+    telemetry_cluster.stop(1)
+    telemetry_cluster.start(1)
+    again = place.client()
+    # Its subscriptions are configs of the cluster, which stay.
+    assert again.ask(ID).subscription_id == number
+
+
+def test_the_brokers_share_subscriptions_and_not_instances(
+    collector: Any, telemetry_place: Any
+) -> None:
+    with EmbeddedCluster(brokers=2, telemetry=collector) as cluster:
+        one, two = (telemetry_place(cluster.address(each)) for each in (1, 2))
+        one.subscribe("all", metrics="*")
+        assert two.names() == ["all"]
+        numbers = {each.client().ask(ID).subscription_id for each in (one, two)}
+        assert len(numbers) == 1
+
+
+def test_listing_subscriptions_needs_the_permission_to_describe_configs(
+    collector: Any, telemetry_place: Any
+) -> None:
+    configs = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}
+    with EmbeddedCluster(telemetry=collector, configs=configs) as cluster:
+        place = telemetry_place(cluster.address(1))
+        request = messages.ListConfigResourcesRequest()
+        answer = place.connection.request(request)
+        assert named(answer.error_code) == "CLUSTER_AUTHORIZATION_FAILED"
+        # Pushing needs no permission.
+        client = place.client()
+        assert client.push(ID, client.ask(ID).subscription_id, b"metrics") == "ok"
