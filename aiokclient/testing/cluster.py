@@ -23,7 +23,7 @@ from aiokclient.testing.broker.broker import EmbeddedBroker
 from aiokclient.testing.broker.codes import Refused
 from aiokclient.testing.broker.groups.coordinator import GroupCoordinator, groups_of
 from aiokclient.testing.broker.groups.group import GroupView
-from aiokclient.testing.broker.handlers import TELEMETRY_APIS, announced
+from aiokclient.testing.broker.handlers import TELEMETRY_APIS, handled
 from aiokclient.testing.broker.listener import Listener, TcpListener
 from aiokclient.testing.broker.node import Endpoint
 from aiokclient.testing.broker.requests import ReceivedRequest
@@ -138,7 +138,7 @@ class EmbeddedCluster:
         self._state = ClusterState(
             random.Random(seed),
             self._runner.post,
-            announced(),
+            handled(),
             GroupCoordinator,
             TransactionCoordinator,
             telemetry=telemetry,

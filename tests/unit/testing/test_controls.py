@@ -17,7 +17,7 @@ from aiokclient.protocol.messages import (
     write_txn_markers,
 )
 from aiokclient.testing import EmbeddedCluster
-from aiokclient.testing.broker.handlers import announced
+from aiokclient.testing.broker.handlers import handled
 from aiokclient.types import ProducerRecord
 
 METADATA = messages.MetadataRequest(topics=[])
@@ -85,7 +85,7 @@ def sample(api):
 
 
 class TestFail:
-    @pytest.mark.parametrize("api", announced())
+    @pytest.mark.parametrize("api", handled())
     def test_every_api_can_be_refused(self, cluster, wire, api):
         request, error = sample(api), errors.ThrottlingQuotaExceededError
         version = {ApiKey.PRODUCE: 12, ApiKey.FETCH: 12}.get(api, request.max_version)

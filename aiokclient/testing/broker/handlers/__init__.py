@@ -89,8 +89,8 @@ def handler_of(api: ApiKey) -> Callable[[Call], Reply]:
 
 
 @cache
-def announced() -> Mapping[ApiKey, tuple[int, int]]:
-    """Return the announced versions of the APIs that brokers handle, ordered by API key."""
+def handled() -> Mapping[ApiKey, tuple[int, int]]:
+    """Return the APIs that brokers handle, with the versions to announce, ordered by API key."""
     result = {}
     for api in sorted(_MODULES):
         request = request_class(api)

@@ -19,7 +19,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 from parity import named
 
 from aiokclient.codecs import Compression
-from aiokclient.protocol import messages
+from aiokclient.protocol import ApiKey, messages
 from aiokclient.protocol.messages import alter_configs
 from aiokclient.protocol.messages import describe_configs as describing
 from aiokclient.record.batch import walk
@@ -389,3 +389,27 @@ def test_an_instance_ends_with_its_connection_as_by_kafka(pair: Pair) -> None:
         return seen
 
     pair.same(outcomes)
+
+
+def test_brokers_without_a_receiver_announce_and_answer_as_kafka(
+    kafka: Any, telemetry_place: Any
+) -> None:
+    host, port = kafka.bootstrap.split(",")[0].split(":")
+
+    def outcomes(place: Any) -> list[Any]:
+        answer = place.connection.request(messages.ApiVersionsRequest(), 0)
+        keys = {each.api_key for each in answer.api_keys}
+        client, identity = place.client(), uuid.UUID(int=80)
+        found = client.ask(identity)
+        packed = bytes(compress(Compression.GZIP, b"\0" * (LIMIT + 1)))
+        return [
+            [ApiKey(key).name for key in (71, 72, 74) if key in keys],
+            named(found.error_code),
+            client.push(identity, found.subscription_id, packed, codec=Compression.GZIP),
+            client.push(identity, found.subscription_id, b"x", terminating=True),
+        ]
+
+    with EmbeddedCluster() as cluster:
+        ours = outcomes(telemetry_place(cluster.address(1)))
+    assert ours == outcomes(telemetry_place((host, int(port))))
+    assert ours == [["LIST_CONFIG_RESOURCES"], "ok", "INVALID_RECORD", "ok"]
