@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ipaddress import IPv6Address
 from uuid import UUID
 
 from aiokclient.testing.broker.call import Call
@@ -22,7 +23,7 @@ def instance_of(call: Call, instance_id: UUID) -> ClientInstance:
             "client_id": context.client_id,
             "client_software_name": context.software_name,
             "client_software_version": context.software_version,
-            "client_source_address": context.client_address,
+            "client_source_address": _java_address(context.client_address),
             "client_source_port": None if port is None else str(port),
         }
 
@@ -42,3 +43,11 @@ def context_of(call: Call, instance_id: UUID) -> ClientTelemetryContext:
         principal=str(call.principal),
         listener=call.owner.listener,
     )
+
+
+def _java_address(host: str) -> str:
+    """Return an address as Java writes it, which does not shorten those of IPv6."""
+    if ":" not in host:
+        return host
+    groups = IPv6Address(host).exploded.partition("%")[0].split(":")
+    return ":".join(f"{int(each, 16):x}" for each in groups)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from kafka_harness import JavaTool
+from kafka_harness import JavaTool, Pushed
+from kafka_harness import pushed as pushed_record
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
 from aiokclient.protocol import ApiKey
+from aiokclient.record.batch import walk
 from aiokclient.testing import EmbeddedCluster
 
 PATIENCE_S = 120.0
@@ -68,19 +71,53 @@ def check(cluster: EmbeddedCluster, collector: Any, software: str, prefix: str, 
     assert 4 in codecs
 
 
-def test_librdkafka_pushes_to_the_embedded_cluster(cluster: Any, collector: Any) -> None:
+def run_librdkafka(bootstrap: str, topic: str, done: Callable[[], bool]) -> None:
+    """Produce until `done()` is true, and then close the producer, which pushes a last time."""
     confluent = pytest.importorskip("confluent_kafka")
-    options = {"bootstrap.servers": cluster.bootstrap_servers, "client.id": "peer", "log_level": 0}
+    options = {"bootstrap.servers": bootstrap, "client.id": "peer", "log_level": 0}
     producer = confluent.Producer(options)
     deadline = time.monotonic() + PATIENCE_S
-    while len(pushed(collector, "confluent")) < 3:
-        producer.produce("orders", b"value")
+    while not done():
+        producer.produce(topic, b"value")
         producer.poll(0.05)
         assert time.monotonic() < deadline
     assert producer.flush(PATIENCE_S) == 0
-    del producer  # It is closed, and pushes a last time.
+
+
+def test_librdkafka_pushes_to_the_embedded_cluster(cluster: Any, collector: Any) -> None:
+    servers = cluster.bootstrap_servers
+    run_librdkafka(servers, "orders", lambda: len(pushed(collector, "confluent")) >= 3)
     cluster.wait_for(lambda: any(payload.terminating for _, payload in collector.pushes))
     check(cluster, collector, "confluent", "org.apache.kafka.producer.", "node.id")
+
+
+def test_the_plugin_of_a_real_broker_writes_what_librdkafka_pushes(
+    kafka_telemetry: Any, telemetry_place: Any
+) -> None:
+    place = telemetry_place(kafka_telemetry.addresses()[0])
+    topic = kafka_telemetry.create_topic()
+    start = place.connection.list_offset("client-metrics", -1).offset
+    place.subscribe("peer", metrics="*", interval_ms="200", match="client_id=peer")
+
+    def records() -> list[Pushed]:
+        answer = place.connection.fetch("client-metrics", offset=start, max_bytes=1 << 26)
+        return [
+            pushed_record(record.key, record.value, record.headers)
+            for batch in walk(answer.records or b"")
+            for record in batch.records("client-metrics", 0)
+        ]
+
+    run_librdkafka(kafka_telemetry.bootstrap, topic, lambda: len(records()) >= 3)
+    place.until(lambda: records()[-1].terminating)
+    place.unsubscribe("peer")
+    for each in records():
+        names, labels = content(each.data)
+        assert {name for name in names if name.startswith("org.apache.kafka.producer.")}
+        assert "node.id" in labels
+        assert each.client["client_id"] == "peer"
+        assert "confluent" in each.client["software_name"]
+        assert each.client["push_interval_ms"] == "200"
+    assert len({each.instance_id for each in records()}) == 1
 
 
 @pytest.mark.java

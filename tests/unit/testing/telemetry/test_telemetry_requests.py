@@ -157,3 +157,15 @@ def test_listing_subscriptions_needs_the_permission_to_describe_configs(
         # Pushing needs no permission.
         client = place.client()
         assert client.push(ID, client.ask(ID).subscription_id, b"metrics") == "ok"
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"), [("127.0.0.1", "127.0.0.1"), ("::1", "0:0:0:0:0:0:0:1")]
+)
+def test_clients_are_matched_by_their_address_in_the_notation_of_java(
+    collector: Any, telemetry_place: Any, host: str, expected: str
+) -> None:
+    with EmbeddedCluster(telemetry=collector, host=host) as cluster:
+        place = telemetry_place(cluster.address(1))
+        place.subscribe("here", metrics="a", match=f"client_source_address={expected}")
+        assert list(place.client().ask(ID).requested_metrics) == ["a"]
