@@ -14,7 +14,7 @@ from re import _constants as kinds  # type: ignore[attr-defined]
 from re import _parser as parser  # type: ignore[attr-defined]
 from typing import Any
 
-__all__ = ["LONGEST", "check_pattern", "matches"]
+__all__ = ["LONGEST", "check_pattern", "matches", "matches_once"]
 
 LONGEST = 2_000
 """The maximum number of steps of a program. RE2 has a limit as well."""
@@ -39,12 +39,17 @@ def check_pattern(regex: str) -> None:
 
 @lru_cache(maxsize=10_000)
 def matches(regex: str, name: str) -> bool:
-    """Return whether a pattern matches a whole name."""
+    """Return whether a pattern matches a whole name. Remembers the result."""
+    return matches_once(regex, name)
+
+
+def matches_once(regex: str, text: str) -> bool:
+    """Return whether a pattern matches a whole text of any length."""
     program = _program(regex)
-    steps = program.reached([0], name, 0)
-    for position, character in enumerate(name, start=1):
+    steps = program.reached([0], text, 0)
+    for position, character in enumerate(text, start=1):
         taken = [step + 1 for step in steps if program.takes(step, character)]
-        steps = program.reached(taken, name, position)
+        steps = program.reached(taken, text, position)
         if not steps:
             return False
     return len(program.steps) in steps

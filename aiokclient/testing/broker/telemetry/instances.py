@@ -30,6 +30,9 @@ __all__ = ["MOST_INSTANCES", "ClientInstance", "ClientInstances"]
 MOST_INSTANCES = 16_384
 """The number of client instances that a broker keeps, as in Kafka."""
 
+MOST_BYTES = 32 << 20
+"""The size of the properties of all clients, in characters. Kafka does not limit it."""
+
 _LEAST_LIFE_S = 60.0
 _SWEEP_S = 1.0
 """The least time between two searches for expired instances while there are too many."""
@@ -49,6 +52,7 @@ class ClientInstance:
         "client",
         "connection",
         "expires_at",
+        "size",
         "subscription",
         "version",
     )
@@ -62,6 +66,7 @@ class ClientInstance:
     ) -> None:
         self.client = client
         """The properties of the client, by which it is matched."""
+        self.size = sum(len(value or "") for value in client.values())
         self.connection = connection
         """The connection with which the instance ends."""
         self.subscription = subscription
@@ -128,8 +133,12 @@ class ClientInstances:
     def __init__(self, time: Callable[[], float]) -> None:
         self._time = time
         self._instances: OrderedDict[UUID, ClientInstance] = OrderedDict()
+        self._size = 0
         self._of_connection: dict[object, UUID] = {}
-        """The last instance that each connection created. The others end by time."""
+        """The last instance that each connection created. The others end by time.
+
+        If several connections created an instance, it ends with the first that is closed.
+        """
         self._swept_at = -inf
 
     def __len__(self) -> int:
@@ -168,13 +177,18 @@ class ClientInstances:
         return found
 
     def _add(self, instance_id: UUID, instance: ClientInstance, now: float) -> None:
-        if instance_id not in self._instances:
-            if len(self._instances) >= MOST_INSTANCES and now - self._swept_at >= _SWEEP_S:
-                self._sweep(now)
-            if len(self._instances) >= MOST_INSTANCES:
-                self._remove(next(iter(self._instances)))
+        replaced = self._instances.pop(instance_id, None)
+        self._size += instance.size - (0 if replaced is None else replaced.size)
+        if self._full and now - self._swept_at >= _SWEEP_S:
+            self._sweep(now)
+        while self._full and self._instances:
+            self._remove(next(iter(self._instances)))
         self._instances[instance_id] = instance
         self._of_connection[instance.connection] = instance_id
+
+    @property
+    def _full(self) -> bool:
+        return len(self._instances) >= MOST_INSTANCES or self._size > MOST_BYTES
 
     def _sweep(self, now: float) -> None:
         """Remove all instances that have expired."""
@@ -183,17 +197,19 @@ class ClientInstances:
             self._remove(each)
 
     def _remove(self, instance_id: UUID) -> None:
-        connection = self._instances.pop(instance_id).connection
-        if self._of_connection.get(connection) == instance_id:
-            del self._of_connection[connection]
+        removed = self._instances.pop(instance_id)
+        self._size -= removed.size
+        if self._of_connection.get(removed.connection) == instance_id:
+            del self._of_connection[removed.connection]
 
     def disconnected(self, connection: object) -> None:
         """Remove the last instance that a connection created."""
         instance_id = self._of_connection.pop(connection, None)
-        if instance_id is not None:
-            self._instances.pop(instance_id, None)
+        if instance_id is not None and instance_id in self._instances:
+            self._remove(instance_id)
 
     def clear(self) -> None:
         """Remove all instances."""
         self._instances.clear()
         self._of_connection.clear()
+        self._size = 0

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
 from aiokclient.testing.broker.configs import ConfigValueError
-from aiokclient.testing.broker.groups.regex import check_pattern, matches
+from aiokclient.testing.broker.groups.regex import check_pattern, matches, matches_once
 
 __all__ = ["CLIENT_PROPERTIES", "TRIMMED", "MatchPatterns"]
 
@@ -27,6 +27,8 @@ CLIENT_PROPERTIES = (
 
 TRIMMED = "".join(map(chr, range(33)))
 """The characters that Java's String.trim removes."""
+_REMEMBERED = 250
+
 _QUOTED = re.compile(r"\\Q(.*?)(?:\\E|\Z)", re.DOTALL)
 _TOKENS = re.compile(
     r"""
@@ -109,5 +111,7 @@ def _linear(pattern: str) -> bool:
 
 def _matches(pattern: str, value: str) -> bool:
     if _linear(pattern):
-        return matches(pattern, value)
+        # Results for long values are not remembered, because that would take much memory.
+        match = matches if len(value) <= _REMEMBERED else matches_once
+        return match(pattern, value)
     return re.fullmatch(pattern, value, re.ASCII) is not None

@@ -151,6 +151,36 @@ def test_an_instance_ends_with_the_connection_that_created_it(broker: Broker) ->
     broker.instances.disconnected("one")
 
 
+def test_an_instance_that_two_connections_created_ends_with_the_first(broker: Broker) -> None:
+    broker.use(connection="one")
+    broker.subscribe(70_000)
+    broker.use(connection="two")
+    broker.instances.disconnected("one")
+    assert ID not in broker.instances
+    broker.instances.disconnected("two")
+
+
+def test_instances_with_long_properties_make_room_earlier(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(instances, "MOST_BYTES", 1000)
+    for number in range(10):
+        size = 300 if number != 5 else 5000
+        broker.instances.use(
+            uuid.UUID(int=number),
+            number,
+            broker.subscriptions,
+            lambda size=size: {"client_id": "c" * size},  # type: ignore[misc]
+        )
+        assert len(broker.instances) == (min(number + 1, 3) if number < 5 else max(number - 5, 1))
+        if number == 8:
+            break
+    broker.subscribe(70_000)
+    for number in (6, 7, 8):
+        broker.use(uuid.UUID(int=number), connection=number)
+    assert len(broker.instances) == 3
+
+
 def test_the_least_recently_used_instance_makes_room(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -138,6 +138,25 @@ def test_the_java_consumer_pushes_to_the_embedded_cluster(
 
 @pytest.mark.java
 @pytest.mark.timeout(600)
+def test_the_java_producer_pushes_to_the_embedded_cluster(
+    cluster: Any, collector: Any, kafka_tools_jars: Any
+) -> None:
+    JavaTool(
+        "producer-perf",
+        *("--topic", "orders", "--num-records", "300", "--record-size", "10"),
+        *("--throughput", "100", "--producer-props", "client.id=peer"),
+        f"bootstrap.servers={cluster.bootstrap_servers}",
+    ).run(timeout=PATIENCE_S)
+    found = pushed(collector, "apache-kafka-java")
+    assert {context.client_id for context, _ in found} == {"peer"}
+    for _, payload in found:
+        names, labels = content(payload.data)
+        assert {name for name in names if name.startswith("org.apache.kafka.producer.")}
+        assert "node_id" in labels
+
+
+@pytest.mark.java
+@pytest.mark.timeout(600)
 def test_the_java_tool_manages_subscriptions_of_the_embedded_cluster(
     cluster: Any, kafka_tools_jars: Any
 ) -> None:
