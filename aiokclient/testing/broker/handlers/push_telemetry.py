@@ -16,7 +16,6 @@ The broker does not check that the metrics are OTLP. A push without metrics is n
 
 from __future__ import annotations
 
-import asyncio
 import logging
 
 from aiokclient import threads
@@ -34,9 +33,6 @@ _log = logging.getLogger(__name__)
 
 _RESERVED = (0, 1)
 """The ids that Kafka uses for other purposes."""
-
-_INLINE_LIMIT = 4 << 20
-"""The highest limit for decompressed metrics with which they may be decompressed in the loop."""
 
 
 async def handle(call: Call) -> Answer:
@@ -63,34 +59,24 @@ async def handle(call: Call) -> Answer:
 async def _export(
     call: Call, request: PushTelemetryRequest, instance: ClientInstance, limit: int
 ) -> Code:
-    content = _content(request, limit)
-    if isinstance(content, asyncio.Future):
-        content = await content
-    if isinstance(content, KafkaError):
-        _log.debug("%r refuses pushed metrics: %s", call.broker, content)
-        return instance.refuse_metrics()
+    codec, content = Compression(request.compression_type), request.metrics
+    if codec is not Compression.NONE:
+        # A few bytes may be a megabyte, and a client may have sent many such requests at once.
+        decompressed = await threads.run(_decompressed, codec, content, limit)
+        if isinstance(decompressed, KafkaError):
+            _log.debug("%r refuses pushed metrics: %s", call.broker, decompressed)
+            return instance.refuse_metrics()
+        content = decompressed
     receiver = call.cluster.telemetry
     if receiver is None:
         return Code.NONE
-    payload = ClientTelemetryPayload(request.terminating, CONTENT_TYPE, content)
+    payload = ClientTelemetryPayload(request.terminating, CONTENT_TYPE, bytes(content))
     try:
         receiver.export(context_of(call, request.client_instance_id), payload)
     except Exception:
         _log.warning("%r could not export pushed metrics.", call.broker, exc_info=True)
         return instance.refuse_metrics()
     return Code.NONE
-
-
-def _content(
-    request: PushTelemetryRequest, limit: int
-) -> bytes | KafkaError | asyncio.Future[bytes | KafkaError]:
-    """Return the decompressed metrics, which a thread decompresses where it may take long."""
-    codec, data = Compression(request.compression_type), request.metrics
-    if codec is Compression.NONE:
-        return bytes(data)
-    if limit <= _INLINE_LIMIT and len(data) <= codec.traits.decode_inline:
-        return _decompressed(codec, data, limit)
-    return threads.run(_decompressed, codec, data, limit)
 
 
 def _decompressed(codec: Compression, data: bytes, limit: int) -> bytes | KafkaError:
