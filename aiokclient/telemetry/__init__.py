@@ -1,0 +1,7 @@
+"""Client metrics (KIP-714): what a client measures, pushed to the brokers that ask for it.
+
+    instruments ──▶ `Collector` ──▶ points ──▶ reporter ──▶ OTLP ──▶ PushTelemetry
+
+The collectors give the metrics the names of Kafka's own clients. The reporter asks a broker which
+metrics it wants, and pushes them. Nothing here affects the work of the client.
+"""

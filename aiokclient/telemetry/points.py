@@ -1,0 +1,59 @@
+"""What collectors give to the reporter: the values of metrics at one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import NamedTuple, Protocol
+
+from aiokclient.metrics import Labels
+
+__all__ = ["Collector", "HistogramValue", "Point", "PointKind"]
+
+
+class PointKind(Enum):
+    """How a value is pushed."""
+
+    SUM = "sum"
+    """A monotonic sum, as double."""
+    GAUGE = "gauge"
+    """A gauge, as double."""
+    GAUGE_INT = "gauge_int"
+    """A gauge, as int."""
+    HISTOGRAM = "histogram"
+
+
+class HistogramValue(NamedTuple):
+    """A cumulative histogram: `counts` has one element more than `bounds`."""
+
+    bounds: tuple[float, ...]
+    counts: tuple[int, ...]
+    total: float
+
+
+class Point(NamedTuple):
+    """One series at one moment.
+
+    Sums and histograms are cumulative since the client began. The reporter computes deltas.
+    """
+
+    name: str
+    """The full name, such as "org.apache.kafka.producer.record.send.total"."""
+    kind: PointKind
+    value: float | HistogramValue
+    labels: Labels = ()
+    resource: Labels = ()
+    """The attributes of the producer, consumer, or admin that the series belongs to."""
+
+
+class Collector(Protocol):
+    """The source of all points of one client, for one reporter."""
+
+    def collect(self, wanted: Callable[[str], bool]) -> list[Point]:
+        """Return the points whose names are wanted, all at one moment. Synchronous.
+
+        Rates, averages, and maxima are those of the time since the last call of `restart`.
+        """
+
+    def restart(self) -> None:
+        """Begin a new time span for rates, averages, and maxima, because a push was accepted."""
