@@ -45,6 +45,9 @@ CLOSE_S = 1.0
 class BrokersListener(Protocol):
     """The client's reactions to events of its connections. All methods are synchronous."""
 
+    def found(self) -> None:
+        """Handle that a connection is ready, or that a broker has responded."""
+
     def lost(self) -> None:
         """Handle that the last broker became unreachable, or that the last connection was lost.
 
@@ -83,7 +86,7 @@ class Brokers:
         self._config = config
         self._settings = settings
         self._spawn = spawn
-        self._rng = rng
+        self.rng = rng
         self._listener = listener
         self.reachability = Reachability(ClientLog.of("aiokclient", config))
         self._watching = False
@@ -111,7 +114,7 @@ class Brokers:
         for index, (host, port) in enumerate(servers, start=1):
             self._pools[-index] = pool = self._pool(-index, host, port)
             pools.append(pool)
-        self._rng.shuffle(pools)
+        self.rng.shuffle(pools)
         return pools
 
     def disconnect(self, why: KafkaError) -> None:
@@ -187,7 +190,7 @@ class Brokers:
                 config.socket_connection_setup_timeout_ms / 1000,
                 config.socket_connection_setup_timeout_max_ms / 1000,
             ),
-            rng=self._rng,
+            rng=self.rng,
             spawn=self._spawn,
             on_failure=self._failed,
             on_success=self._found,
@@ -214,7 +217,7 @@ class Brokers:
                 self._listener.lost()
             return
         if self._watching:
-            pools = self._eligible()
+            pools = self.eligible()
             texts = dict.fromkeys(f"{self._name(pool)}: {_why(pool)}." for pool in pools)
             why = " ".join(list(texts)[:NAMED])
             self.reachability.missing(why, certain=all(pool.refused for pool in pools))
@@ -222,6 +225,7 @@ class Brokers:
 
     def _found(self, pool: ConnectionPool) -> None:
         self.reachability.found(self._name(pool))
+        self._listener.found()
 
     def answered(self, node_id: int) -> None:
         """Record that the broker is reachable, because it sent a response."""
@@ -276,7 +280,7 @@ class Brokers:
         connected broker; the broker whose reconnect backoff ends first. Brokers that are no longer
         in the metadata are excluded. Raises InvalidMetadataError if no broker is left.
         """
-        pools = [pool for pool in self._eligible() if pool.node_id not in unfit]
+        pools = [pool for pool in self.eligible() if pool.node_id not in unfit]
         unused = self._unused()
         if not pools and not unused:
             raise InvalidMetadataError("No broker is known.")
@@ -287,11 +291,11 @@ class Brokers:
         answering = [pool for pool in connected if _silent_for(pool) < HANGING_S]
         if answering:
             least = min(pool.in_flight for pool in answering)
-            return self._rng.choice([pool for pool in answering if pool.in_flight == least])
+            return self.rng.choice([pool for pool in answering if pool.in_flight == least])
         others = [pool for pool in pools if pool.ready(Purpose.CONTROL) is None]
         prompt = [pool for pool in others if pool.connecting_for(Purpose.CONTROL) < HANGING_S]
         untried = [pool for pool in prompt if pool.reachable]
-        chosen = self._rng.randrange(unused + len(untried)) if unused or untried else -1
+        chosen = self.rng.randrange(unused + len(untried)) if unused or untried else -1
         if 0 <= chosen < len(untried):
             return untried[chosen]
         if chosen >= 0:
@@ -302,7 +306,7 @@ class Brokers:
         # Brokers that hang come last, even if their reconnect backoff has ended.
         return min(prompt or others, key=lambda pool: pool.not_before)
 
-    def _eligible(self) -> list[ConnectionPool]:
+    def eligible(self) -> list[ConnectionPool]:
         """Return the pools of all brokers in the metadata and of all bootstrap servers."""
         pools = self._pools.items()
         return [pool for node_id, pool in pools if node_id < 0 or node_id in self._named]
@@ -337,7 +341,7 @@ class Brokers:
         After an outage, a broker that has only lost its connection may respond. One that has
         refused a connection since, or that is being connected for long, is tried later.
         """
-        left = (pool for pool in self._eligible() if pool.node_id not in unfit)
+        left = (pool for pool in self.eligible() if pool.node_id not in unfit)
         return bool(self._unused()) or any(not promising or self._promising(p) for p in left)
 
     def _promising(self, pool: ConnectionPool) -> bool:
@@ -399,7 +403,7 @@ class Brokers:
     @property
     def any_reachable(self) -> bool:
         """Whether any broker may be reachable. A broker that was never tried may be."""
-        return bool(self._unused()) or any(pool.reachable for pool in self._eligible())
+        return bool(self._unused()) or any(pool.reachable for pool in self.eligible())
 
     @property
     def any_connected(self) -> bool:
@@ -409,7 +413,7 @@ class Brokers:
 
     def refusal(self) -> KafkaError | None:
         """Return the error of a login if every broker refuses the client's login, or None."""
-        pools = self._eligible()
+        pools = self.eligible()
         refused = all(pool.refused and refuses_login(pool.last_error) for pool in pools)
         if not (self._watching and pools and refused) or self._unused():
             return None

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from aiokclient import threads
@@ -31,6 +32,7 @@ from aiokclient.cluster.metadata import ClusterMetadata, moved_leaders
 from aiokclient.cluster.metadata_requests import MetadataRequests
 from aiokclient.cluster.outages import Outages
 from aiokclient.cluster.pending import PendingResponse
+from aiokclient.cluster.reporting import ReporterConnections
 from aiokclient.cluster.routing import Router
 from aiokclient.cluster.supervisor import Supervisor
 from aiokclient.cluster.targets import Target, subject_of
@@ -55,6 +57,8 @@ from aiokclient.network.tls import TlsContexts
 from aiokclient.network.traffic import Traffic
 from aiokclient.network.transport import Connector, TcpConnector
 from aiokclient.policy import Backoff, Decision, Retry, Scope
+from aiokclient.telemetry.collector import collector_of
+from aiokclient.telemetry.reporter import Reporter
 from aiokclient.types import seconds
 
 if TYPE_CHECKING:
@@ -72,7 +76,7 @@ class ClusterClient:
 
     It can be created anywhere, and must be used in the event loop in which `start` was awaited.
     Producers, consumers, and other parts of the library that use it also use its attributes
-    `config`, `clock`, `connector`, `events`, `metrics`, `supervisor`, and `updater`.
+    `config`, `clock`, `connector`, `events`, `metrics`, `supervisor`, `telemetry`, and `updater`.
     """
 
     def __init__(self, config: ClientConfig, events: EventHub | None = None) -> None:
@@ -101,6 +105,7 @@ class ClusterClient:
         self._pending: dict[asyncio.Future[Any], None] = {}
         self._watching: AsyncGenerator[None, None] | None = None
         self.outages = Outages()
+        self.telemetry = self._make_reporter()
         self.outages.listen(lambda: self.updater.topic_ids.doubt_all(self.metadata))
 
     def _make_requests(self) -> MetadataRequests:
@@ -114,6 +119,18 @@ class ClusterClient:
             lambda: self.updater,
             lambda: self.outages.happened(),
             lambda: self.coordinators.clear(),
+            lambda: self.telemetry.connected(),
+        )
+
+    def _make_reporter(self) -> Reporter:
+        return Reporter(
+            self.config,
+            self.clock,
+            self.log("telemetry"),
+            self.metrics,
+            ReporterConnections(lambda: self._brokers if self._metadata_requests.is_open else None),
+            partial(collector_of, self),
+            lambda: self.supervisor.forked,
         )
 
     # -- starting and closing ---------------------------------------------------------------
@@ -132,6 +149,7 @@ class ClusterClient:
         deadline = self._deadline()
         try:
             await self.supervisor.start()
+            self.telemetry.opened()
             self._watching = self._close_at_end()
             await anext(self._watching)
             settings = await self._settings(deadline)
@@ -169,6 +187,7 @@ class ClusterClient:
         self._metadata_requests.started()
         self._reached.set()
         self.supervisor.spawn(self.updater.run, name="metadata")
+        self.telemetry.connected()
 
     @property
     def reached(self) -> bool:
@@ -243,6 +262,12 @@ class ClusterClient:
                 future.exception()
         brokers, self._brokers = self._brokers, None
         self._metadata_requests.close()
+        try:
+            await self.telemetry.close()
+        finally:
+            await self._end(brokers)
+
+    async def _end(self, brokers: Brokers | None) -> None:
         try:
             if brokers is not None:
                 await brokers.close()

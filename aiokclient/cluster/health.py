@@ -26,17 +26,22 @@ class Health:
 
     `reasons` is empty if there are no problems. `brokers` has a text for each broker id. The key
     of a bootstrap server whose id is not known yet is its address. `addresses` has the address
-    of each broker. `print(health)` shows one line for each reason and broker.
+    of each broker. `telemetry` is the state of the reporter of client metrics. It begins with
+    "failed" if the reporter has died, which does not affect the client. `print(health)` shows one
+    line for each reason and broker.
     """
 
     state: State
     reasons: tuple[str, ...]
     brokers: Mapping[int | str, str]
     addresses: Mapping[int | str, str] = field(default_factory=dict)
+    telemetry: str = ""
 
     def __repr__(self) -> str:
         lines = [self.state.name, *(f"  {_one_line(reason)}" for reason in self.reasons)]
         lines += [f"  {self._name(key)}: {_one_line(text)}" for key, text in self.brokers.items()]
+        if self.telemetry.startswith("failed"):
+            lines.append(f"  client metrics: {_one_line(self.telemetry)}")
         return "\n".join(lines)
 
     def _name(self, key: int | str) -> str:

@@ -36,7 +36,6 @@ from aiokclient.cluster.lifecycle_states import (
 from aiokclient.cluster.ownership import Anchor, dropped, for_background, retrieve
 from aiokclient.cluster.shared_client import ClientLike
 from aiokclient.cluster.supervisor import STOP_S, Supervisor
-from aiokclient.cluster.targets import AnyBroker
 from aiokclient.cluster.tracebacks import let_go, lets_go
 from aiokclient.config import ClientConfig
 from aiokclient.errors import (
@@ -47,9 +46,7 @@ from aiokclient.event_hub import EventHub, EventReader, EventSource
 from aiokclient.events import Failed
 from aiokclient.hints.names import missing_attribute
 from aiokclient.log import ClientLog
-from aiokclient.protocol.messages.get_telemetry_subscriptions import (
-    GetTelemetrySubscriptionsRequest,
-)
+from aiokclient.telemetry.reporter import LAST_PUSH_S
 from aiokclient.types import State, seconds
 
 if TYPE_CHECKING:
@@ -59,6 +56,10 @@ __all__ = ["Health", "Lifecycle"]
 
 UNWINDING_S = 3 * STOP_S
 """Seconds that tasks and connections may take to end after the time limit of a close."""
+
+
+WRITING_S = 0.1
+"""Seconds that the last push of metrics may take after the time limit, in order to be written."""
 
 
 class Lifecycle:
@@ -115,7 +116,7 @@ class Lifecycle:
         self._start_waiters = 0
         self._close_scope: anyio.CancelScope | None = None
         self._close_bound = math.inf
-        self._client_instance_id: uuid.UUID | None = None
+        self._last_push: asyncio.TimerHandle | None = None
         self._hub = EventHub(config.clock or SystemClock()) if client is None else client.hub
         self._events = EventSource(self._hub, None if client is None else self._anchor)
 
@@ -182,8 +183,9 @@ class Lifecycle:
         if not self._usable:
             return Health(self._state, tuple(reasons), {})
         reasons += self._troubles()
-        brokers = self._cluster.brokers
-        return Health(self.state, tuple(reasons), brokers.states(), brokers.addresses())
+        brokers, telemetry = self._cluster.brokers, self._cluster.telemetry.status
+        states, addresses = brokers.states(), brokers.addresses()
+        return Health(self.state, tuple(reasons), states, addresses, telemetry)
 
     def metrics(self) -> MetricsSnapshot:
         """Return all metrics, by `name` or `name{label=value,...}`. Synchronous.
@@ -224,16 +226,13 @@ class Lifecycle:
     async def client_instance_id(self, timeout: float | None = None) -> uuid.UUID:
         """Return the id under which the brokers know this client in telemetry (KIP-714).
 
-        `timeout` is in seconds (by default `default_api_timeout_ms`). Raises
-        UnsupportedVersionError if the brokers do not collect telemetry, and the error of the
-        request if it fails.
+        The id is requested if it is not known yet, and never changes. Objects that share a client
+        have its id. `timeout` is in seconds (by default `default_api_timeout_ms`). Raises
+        IllegalStateError with `enable_metrics_push=False`, UnsupportedVersionError if the brokers
+        do not collect telemetry, and ApiTimeoutError, with `timeout=0` unless the id is known.
         """
         self._check()
-        if self._client_instance_id is None:
-            request = GetTelemetrySubscriptionsRequest(client_instance_id=uuid.UUID(int=0))
-            response = await self._cluster.request(request, AnyBroker(), timeout=timeout)
-            self._client_instance_id = response.client_instance_id
-        return self._client_instance_id
+        return await self._cluster.telemetry.instance_id(self._seconds(timeout))
 
     @lets_go
     async def __aenter__(self) -> Self:
@@ -481,6 +480,17 @@ class Lifecycle:
         self._close_bound = min(self._close_bound, deadline)
         if self._close_scope is not None:
             self._close_scope.deadline = self._close_bound
+            self._plan_last_push()
+
+    def _plan_last_push(self) -> None:
+        """Leave time for the last metrics before the end of the close, which then ends in time."""
+        if self._last_push is not None:
+            self._last_push.cancel()
+        self._last_push = None
+        own = self._own_cluster
+        if own is not None and self._supervisor.running and self._close_bound < math.inf:
+            at, begin = self._close_bound - LAST_PUSH_S, own.telemetry.begin_close
+            self._last_push = self._supervisor.callbacks.at(at, begin)
 
     async def _run_close(self, graceful: bool) -> None:
         try:
@@ -503,23 +513,31 @@ class Lifecycle:
             self._close_bound = min(self._close_bound, now + timeout)
         try:
             with anyio.CancelScope(deadline=self._close_bound) as self._close_scope:
+                self._plan_last_push()
                 await self._shutdown(graceful, max(self._close_bound - now, 0.0))
         finally:
             self._close_scope = None
-            self._close_bound = math.inf
+            bound, self._close_bound = self._close_bound, math.inf
             try:
                 self._abandon(ClosedError(f"This {type(self).__name__} was closed."))
             finally:
-                await self._release()
+                await self._release(bound)
 
-    async def _release(self) -> None:
+    async def _release(self, bound: float) -> None:
         for unsubscribe in self._unsubscribe:
             unsubscribe()
         self._unsubscribe.clear()
+        own = self._own_cluster
         try:
+            if own is not None:
+                left_s = bound - asyncio.get_running_loop().time()
+                await own.telemetry.close(min(max(left_s, WRITING_S), LAST_PUSH_S))
             await self._supervisor.stop()
         finally:
-            own, self._own_cluster = self._own_cluster, None
+            if self._last_push is not None:
+                self._last_push.cancel()
+                self._last_push = None
+            self._own_cluster = None
             if own is not None:
                 await own.close()
             elif self._client is not None:

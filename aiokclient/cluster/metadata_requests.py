@@ -64,7 +64,8 @@ class MetadataRequests:
     """The metadata requests of one client.
 
     `brokers()` returns its connections, or raises ClosedError. `updater()` returns the updater,
-    which calls `fetch` and `applied`. `moved()` is called when the cluster is another one.
+    which calls `fetch` and `applied`. `moved()` is called when the cluster is another one, and
+    `usable()` when a connection may be used that was not open before, or was not permitted.
     """
 
     def __init__(
@@ -78,6 +79,7 @@ class MetadataRequests:
         updater: Callable[[], MetadataUpdater],
         outage: Callable[[], None],
         moved: Callable[[], None],
+        usable: Callable[[], None] = lambda: None,
     ) -> None:
         self.identity = ClusterIdentity(config, self._elsewhere)
         self.is_open = True
@@ -91,6 +93,7 @@ class MetadataRequests:
         self._updater = updater
         self._outage = outage
         self._moved = moved
+        self._usable = usable
         self._backoff = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
         self._rebootstraps = config.metadata_recovery_strategy == "rebootstrap"
         self._recovery = Recovery(
@@ -155,8 +158,14 @@ class MetadataRequests:
             self.identity.confirm()
             self.is_open = True
             self._wake()
+            self._usable()
 
     # -- what happens to the connections, see `BrokersListener`
+
+    def found(self) -> None:
+        """Handle that a connection is ready, or that a broker has responded."""
+        if self.is_open:
+            self._usable()
 
     def lost(self) -> None:
         """Refresh the metadata even if no call needs a broker, to notice a broker that is back.

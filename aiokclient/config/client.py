@@ -341,6 +341,13 @@ class ClientConfig(LoginConfig):
         java=ABSENT,
     )
 
+    enable_metrics_push: bool = option(
+        BOOLEAN,
+        True,
+        "Whether the client pushes its metrics to brokers that subscribe to them (KIP-714). They "
+        "contain names of topics, but no records.",
+    )
+
     connector: Any = option(
         CONNECTOR,
         None,
@@ -556,5 +563,6 @@ class ClientOptions(LoginOptions, total=False):
     metadata_cluster_check_enable: bool
     cluster_id_change: str
     receive_message_max_bytes: int
+    enable_metrics_push: bool
     connector: Any
     clock: Clock | None

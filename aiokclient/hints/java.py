@@ -14,7 +14,6 @@ _SAMPLES = "The result of metrics() has totals and histograms. Compute rates fro
 _JVM = "There is no Java virtual machine. TLS uses Python's ssl module. Pass security=Tls(...)."
 _CONTEXT = "Pass security=Tls(context=...) with an ssl.SSLContext that has this setting."
 _PEM = "Keys must be in PEM format. Use ssl_key_password for an encrypted key."
-_PUSH = "Client metrics are not pushed in this version. Call metrics() instead."
 _TOKEN = "Pass security=SaslOAuthBearer(token_provider=...), with an async function."
 _VALIDATION = "Only brokers use it, to validate tokens."
 _TICKET = (
@@ -37,7 +36,6 @@ ABSENT: Final = {
     "metrics_sample_window_ms": _SAMPLES,
     "metrics_recording_level": "All metrics are always recorded. They cost little.",
     "auto_include_jmx_reporter": "There is no JMX. Call metrics() instead.",
-    "enable_metrics_push": _PUSH,
     "metadata_max_idle_ms": "The producer keeps the topics that it sends to in its metadata.",
     "security_providers": _JVM,
     "config_providers": "Read secrets in the program and pass them as options.",

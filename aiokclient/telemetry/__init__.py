@@ -3,5 +3,6 @@
     instruments ──▶ `Collector` ──▶ points ──▶ reporter ──▶ OTLP ──▶ PushTelemetry
 
 The collectors give the metrics the names of Kafka's own clients. The reporter asks a broker which
-metrics it wants, and pushes them. Nothing here affects the work of the client.
+metrics it wants, and pushes them; `states.py` has the table of its states. Nothing here affects
+the work of the client.
 """

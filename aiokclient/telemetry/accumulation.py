@@ -1,0 +1,105 @@
+"""The differences between the values of metrics and what the brokers already have.
+
+Collectors give sums since the client began. Brokers want either the difference to the last push
+that was accepted (delta), or the sum since the accumulation began (cumulative). When a subscription
+changes from one to the other, the accumulation begins again with the last accepted push, so that
+nothing is counted twice, and nothing is missing.
+
+A value that is lower than before belongs to a new metric of the same name and labels, which counts
+from zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple, TypeAlias
+
+from aiokclient.metrics import Labels
+from aiokclient.telemetry.points import HistogramValue, Point, PointKind
+
+__all__ = ["Accumulation", "Measurement"]
+
+MOST_SERIES: Final = 20_000
+"""The most series whose last accepted values are kept. Above it, those of ended series are not."""
+
+SeriesKey: TypeAlias = tuple[str, Labels, Labels]
+Total: TypeAlias = float | HistogramValue
+
+
+class _Base(NamedTuple):
+    """The value from which a difference is taken, and its time in milliseconds."""
+
+    total: Total | None
+    time_ms: int
+
+
+class Measurement(NamedTuple):
+    """A point, with the value to push, and the time since when sums are counted."""
+
+    point: Point
+    value: Total
+    start_ms: int
+
+
+class Accumulation:
+    """The bases of all sums and histograms of one client, which began at `began_ms`."""
+
+    def __init__(self, began_ms: int) -> None:
+        self._begin = _Base(None, began_ms)
+        self._accepted: dict[SeriesKey, _Base] = {}
+        self._origins: dict[SeriesKey, _Base] = {}
+        """The bases of cumulative values."""
+        self._delta: bool | None = None
+
+    @property
+    def series(self) -> int:
+        """The number of series whose last accepted values are kept."""
+        return len(self._accepted)
+
+    def follow(self, delta: bool) -> None:
+        """Measure differences to the last accepted push if `delta`, otherwise to the beginning."""
+        if self._delta is not None and self._delta is not delta:
+            self._origins = dict(self._accepted)
+        self._delta = delta
+
+    def measure(self, points: Iterable[Point]) -> list[Measurement]:
+        """Return what to push of these points."""
+        bases = self._accepted if self._delta else self._origins
+        return [self._measured(point, bases) for point in points]
+
+    def _measured(self, point: Point, bases: dict[SeriesKey, _Base]) -> Measurement:
+        if point.kind in (PointKind.GAUGE, PointKind.GAUGE_INT):
+            return Measurement(point, point.value, self._begin.time_ms)
+        base = bases.get((point.name, point.labels, point.resource), self._begin)
+        value = point.value if base.total is None else _difference(point.value, base.total)
+        if value is None:
+            return Measurement(point, point.value, base.time_ms)
+        return Measurement(point, value, base.time_ms)
+
+    def accept(self, points: Iterable[Point], time_ms: int) -> None:
+        """Record that the brokers have the values of these points, which were taken at a time."""
+        new = {
+            (point.name, point.labels, point.resource): _Base(point.value, time_ms)
+            for point in points
+            if point.kind in (PointKind.SUM, PointKind.HISTOGRAM)
+        }
+        for key in new:
+            self._accepted.pop(key, None)  # The dict stays ordered by the time of the values.
+        self._accepted.update(new)
+        for bases in (self._accepted, self._origins):
+            while len(bases) > MOST_SERIES:
+                del bases[next(iter(bases))]
+
+
+def _difference(new: Total, old: Total) -> Total | None:
+    """Return the increase of a value, or None if it is not the continuation of the old one."""
+    if isinstance(new, HistogramValue) and isinstance(old, HistogramValue):
+        if new.bounds != old.bounds:
+            return None
+        counts = tuple(a - b for a, b in zip(new.counts, old.counts, strict=True))
+        if any(count < 0 for count in counts):
+            return None
+        return HistogramValue(new.bounds, counts, new.total - old.total)
+    if isinstance(new, HistogramValue) or isinstance(old, HistogramValue) or new < old:
+        return None
+    return new - old

@@ -1,0 +1,585 @@
+"""The reporter: pushes the metrics of one client to the brokers that have subscribed to them.
+
+`states.py` has the table of states. This module has the coroutine around the table. It runs in a
+task that does not belong to the client's supervisor, and which is created when a connected broker
+announces the requests, or when the application wants the client instance id. If the task dies, the
+client logs one warning, and goes on without it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import math
+from collections import deque
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, Final, Protocol, TypeVar
+from uuid import UUID
+
+import anyio
+
+from aiokclient import threads
+from aiokclient.background import loop_ends, new_task
+from aiokclient.clock import Clock
+from aiokclient.codecs import Compression
+from aiokclient.config import ClientConfig
+from aiokclient.errors import (
+    ApiTimeoutError,
+    ClosedError,
+    IllegalStateError,
+    KafkaError,
+    UnsupportedVersionError,
+    error_for,
+)
+from aiokclient.log import ClientLog
+from aiokclient.metrics import Metrics
+from aiokclient.network.connection import BrokerConnection
+from aiokclient.policy import Backoff
+from aiokclient.protocol.messages.get_telemetry_subscriptions import (
+    GetTelemetrySubscriptionsRequest,
+)
+from aiokclient.protocol.messages.push_telemetry import PushTelemetryRequest
+from aiokclient.protocol.schema import Request, Response
+from aiokclient.telemetry.accumulation import Accumulation
+from aiokclient.telemetry.otlp import is_loaded
+from aiokclient.telemetry.payload import Payload, make_payloads
+from aiokclient.telemetry.points import Collector
+from aiokclient.telemetry.states import (
+    TABLE,
+    ReporterEffect,
+    ReporterEvent,
+    ReporterState,
+    event_of,
+)
+from aiokclient.telemetry.subscription import DEFAULT_INTERVAL_S, Subscription, subscription_of
+
+__all__ = ["LAST_PUSH_S", "ReportConnections", "Reporter"]
+
+R = TypeVar("R", bound=Response)
+T = TypeVar("T")
+
+DELAY_S: Final = 1.0
+"""The longest random time before the first request, in seconds."""
+SPREAD: Final = (0.5, 1.5)
+"""The first push of a subscription comes after a random time between these parts of an interval."""
+FORBIDDEN_S: Final = 1_800.0
+"""Seconds until the next request after an authorization error."""
+LAST_PUSH_S: Final = 0.5
+"""The most seconds of a close that the last push may take."""
+FINISH_S: Final = 0.2
+"""The seconds of these for which a push in flight may still be answered."""
+STOP_S: Final = 2.0
+"""Seconds that the cancelled task may take to end."""
+INLINE_POINTS: Final = 40
+"""The most points that are encoded in the event loop, which takes about a millisecond."""
+LEAST_BYTES: Final = 1_000
+"""The least size of a push to which the reporter goes when brokers refuse it as too large."""
+NO_IDS: Final = (0, 1)
+"""UUIDs that Kafka reserves. They identify no client."""
+
+
+class ReportConnections(Protocol):
+    """The connections that a reporter may use."""
+
+    def announced(self) -> bool:
+        """Return whether a connected broker announces the requests of telemetry. Synchronous."""
+
+    async def connect(self, preferred: int | None, avoided: int | None) -> BrokerConnection | None:
+        """Return the control connection to a connected broker that announces the requests.
+
+        Without one, returns None.
+        """
+
+    async def connect_any(self) -> BrokerConnection:
+        """Return the control connection to any broker that announces the requests.
+
+        Raises UnsupportedVersionError if there is none, and other errors of connecting.
+        """
+
+
+class Reporter:
+    """The reporter of one client. It belongs to the event loop in which the client was started.
+
+    `collect` creates the source of the metrics, when the first push is due.
+    """
+
+    def __init__(
+        self,
+        config: ClientConfig,
+        clock: Clock,
+        log: ClientLog,
+        metrics: Metrics,
+        connections: ReportConnections,
+        collect: Callable[[], Collector],
+        forked: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._enabled = config.enable_metrics_push
+        self._request_s = config.request_timeout_ms / 1000
+        self._clock = clock
+        self._log = log
+        self._metrics = metrics
+        self._connections = connections
+        self._make_collector = collect
+        self._forked = forked
+        self._collector: Collector | None = None
+        self._backoff = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
+        self._context = contextvars.Context()
+        self._task: asyncio.Task[None] | None = None
+        self._state = ReporterState.SEARCHING
+        self._event: ReporterEvent | None = None
+        """The last event."""
+        self._closing = False
+        self._failure: Exception | None = None
+        """The error that has ended the pushes: that of a broker, or of the task."""
+        self._dead = False
+        self._id: UUID | None = None
+        self._waiters: dict[asyncio.Future[UUID], None] = {}
+        self._wanted = False
+        self._attempts = 0
+        """The number of requests without a response since the last response."""
+        self._wake = asyncio.Event()
+        self._due = math.inf
+        self._throttled_until = -math.inf
+        self._interval_s = DEFAULT_INTERVAL_S
+        self._subscription: Subscription | None = None
+        self._most_bytes = 2**31 - 1
+        """A limit for the size of pushes, in addition to that of the brokers."""
+        self._refused_bytes = 0
+        """The size of the last push that was not accepted."""
+        self._restarted = False
+        """Whether a push of the metrics that were taken last was accepted."""
+        self._refused_codecs: set[Compression] = set()
+        self._accumulation = Accumulation(clock.time_ms())
+        self._payloads: deque[Payload] = deque()
+        """The payloads of metrics that were taken at `_taken_ms`, and that are not accepted yet."""
+        self._taken_ms = 0
+        self._node_id: int | None = None
+        """The broker that has responded last."""
+        self._avoided: int | None = None
+        self._warned: set[object] = set()
+        self._last_error: Exception | None = None
+        self._effects: dict[ReporterEffect, Callable[[], Awaitable[ReporterEvent | None] | None]]
+        self._effects = {
+            ReporterEffect.DELAY: self._delay,
+            ReporterEffect.WAIT: self._wait,
+            ReporterEffect.SPREAD: self._spread,
+            ReporterEffect.WAIT_LONG: lambda: self._wait_for(FORBIDDEN_S),
+            ReporterEffect.AVOID: self._avoid,
+            ReporterEffect.SHRINK: self._shrink,
+            ReporterEffect.SWITCH: self._switch,
+            ReporterEffect.FORGET: self._forget,
+            ReporterEffect.ASK: self._ask,
+            ReporterEffect.PUSH: self._push,
+            ReporterEffect.TERMINATE: self._terminate,
+        }
+
+    # -- for the client ---------------------------------------------------------------------
+
+    @property
+    def status(self) -> str:
+        """The state in one line. It begins with "failed" if the reporter has died."""
+        if not self._enabled:
+            return "disabled"
+        if self._dead:
+            return f"failed: {self._failure!r}"
+        if self._state is ReporterState.ENDED and self._failure is not None:
+            return f"ended: {self._failure}"
+        return self._state.value
+
+    def opened(self) -> None:
+        """Start to follow the connections, in the current context. Synchronous."""
+        self._context = contextvars.copy_context()
+
+    def connected(self) -> None:
+        """Handle that a connection is ready, or may be used again. Synchronous."""
+        if not self._enabled or self._closing or self._state is not ReporterState.SEARCHING:
+            return
+        if self._task is not None:
+            self._wake.set()
+        elif self._connections.announced():
+            self._begin()
+
+    async def instance_id(self, timeout: float) -> UUID:
+        """Return the client instance id, which is requested immediately if it is unknown.
+
+        `timeout` is in seconds. Raises IllegalStateError if pushes are disabled, or the reporter
+        has died, UnsupportedVersionError if the brokers collect nothing, ApiTimeoutError, and the
+        error with which a broker has refused the request.
+        """
+        if not self._enabled:
+            raise IllegalStateError(
+                "This client has no instance id, because enable_metrics_push is False."
+            )
+        if self._id is not None:
+            return self._id
+        if self._failure is not None:
+            raise self._refusal() from self._failure
+        if timeout <= 0:
+            raise ApiTimeoutError("The client instance id is not known yet.")
+        waiter: asyncio.Future[UUID] = asyncio.get_running_loop().create_future()
+        self._waiters[waiter] = None
+        self._wanted = True
+        self._wake.set()
+        if self._task is None:
+            self._begin()
+        try:
+            async with asyncio.timeout(None if timeout == math.inf else timeout):
+                return await waiter
+        except TimeoutError:
+            text = f"No broker returned a client instance id within {timeout:.1f} s."
+            raise ApiTimeoutError(text) from self._last_error
+        finally:
+            self._waiters.pop(waiter, None)
+
+    def begin_close(self) -> None:
+        """Begin the last push, if a subscription is in use. Synchronous, idempotent."""
+        if not self._closing:
+            self._closing = True
+            self._wake.set()
+
+    async def close(self, limit_s: float = 0.0) -> None:
+        """End within `limit_s` seconds, and push the metrics for the last time meanwhile."""
+        self.begin_close()
+        task, self._task = self._task, None
+        try:
+            if task is not None and not task.done() and limit_s > 0:
+                await asyncio.wait([task], timeout=limit_s)
+        finally:
+            self._fail_waiters(ClosedError("The client was closed."))
+            self._state = ReporterState.CLOSED
+            if task is not None and not task.done():
+                task.cancel()
+                with anyio.CancelScope(shield=True):
+                    await asyncio.wait([task], timeout=STOP_S)
+
+    # -- the task ---------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._task = new_task(
+            loop, self._run(), name="client: telemetry", context=self._context.copy()
+        )
+        self._task.add_done_callback(self._ended)
+
+    async def _run(self) -> None:
+        try:
+            event: ReporterEvent | None = None
+            while self._state is not ReporterState.CLOSED and not self._forked():
+                event = await self._apply(await self._next() if event is None else event)
+        except Exception as error:
+            self._die(error)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled():
+            task.exception()  # KeyboardInterrupt or SystemExit: the event loop has raised it.
+        elif not self._closing and not loop_ends(task.get_loop()):
+            self._die(IllegalStateError("The task of client metrics was cancelled from outside."))
+
+    def _die(self, error: Exception) -> None:
+        self._failure, self._dead = error, True
+        self._state = ReporterState.CLOSED
+        self._forget()
+        self._warn(
+            "died",
+            "client metrics are not pushed any more, because of a bug: %r",
+            error,
+            event="telemetry_died",
+            exc_info=error,
+        )
+        self._fail_waiters(self._refusal())
+
+    async def _apply(self, event: ReporterEvent) -> ReporterEvent | None:
+        """Apply an event to the table, and return the event that follows from it, if any."""
+        row = TABLE.get((self._state, event))
+        if row is None:
+            return None
+        self._state, self._event = row.state, event
+        following: ReporterEvent | None = None
+        for effect in row.effects:
+            outcome = self._effects[effect]()
+            following = outcome if outcome is None else await outcome
+        return following
+
+    async def _next(self) -> ReporterEvent:
+        """Wait for the next event from outside."""
+        while True:
+            event = self._outside()
+            if event is not None:
+                return event
+            self._wake.clear()
+            left_s = self._due - self._clock.monotonic()
+            try:
+                async with asyncio.timeout(None if left_s == math.inf else left_s):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass
+
+    def _outside(self) -> ReporterEvent | None:
+        if self._closing:
+            return ReporterEvent.CLOSING
+        if self._wanted:
+            self._wanted = False
+            return ReporterEvent.WANTED
+        if self._state is ReporterState.SEARCHING:
+            return ReporterEvent.FOUND if self._connections.announced() else None
+        if self._clock.monotonic() >= self._due:
+            self._due = math.inf
+            return ReporterEvent.DUE
+        return None
+
+    # -- waiting ----------------------------------------------------------------------------
+
+    def _wait_for(self, seconds: float) -> None:
+        self._due = max(self._clock.monotonic() + seconds, self._throttled_until)
+
+    def _delay(self) -> None:
+        self._wait_for(self._clock.rng.uniform(0, DELAY_S))
+
+    def _wait(self) -> None:
+        seconds = self._interval_s
+        if self._waiters and self._event is ReporterEvent.LOST:
+            seconds = min(seconds, self._backoff.delay(self._attempts, self._clock.rng))
+        self._wait_for(seconds)
+
+    def _spread(self) -> None:
+        self._wait_for(self._interval_s * self._clock.rng.uniform(*SPREAD))
+
+    # -- what a refusal changes -------------------------------------------------------------
+
+    def _avoid(self) -> None:
+        self._avoided, self._node_id = self._node_id, None
+
+    def _shrink(self) -> None:
+        self._most_bytes = max(min(self._most_bytes, self._refused_bytes) // 2, LEAST_BYTES)
+
+    def _switch(self) -> None:
+        if self._subscription is not None:
+            self._refused_codecs.add(self._codec(self._subscription))
+
+    def _forget(self) -> None:
+        self._subscription = None
+        self._payloads.clear()
+
+    def _codec(self, subscription: Subscription) -> Compression:
+        """Return the first accepted compression that no broker has refused, or none."""
+        usable = (each for each in subscription.codecs if each not in self._refused_codecs)
+        return next(usable, Compression.NONE)
+
+    # -- the requests -----------------------------------------------------------------------
+
+    async def _ask(self) -> ReporterEvent | None:
+        """Request the subscription. Returns None if the client is closed meanwhile."""
+        request = GetTelemetrySubscriptionsRequest(client_instance_id=self._id or UUID(int=0))
+        outcome = await self._exchange(request, at_least_s=0.0)
+        if not isinstance(outcome, Response):
+            return outcome
+        if self._id is None:
+            if outcome.client_instance_id.int in NO_IDS:
+                self._warn("no id", "a broker has returned no client instance id")
+                return ReporterEvent.LOST
+            self._learn_id(outcome.client_instance_id)
+        new = subscription_of(outcome)
+        self._interval_s = new.interval_s
+        if not new.names:
+            return ReporterEvent.UNSUBSCRIBED
+        if new.shortened:
+            self._warn("shortened", "a subscription to client metrics has too many prefixes")
+        if new == self._subscription:
+            return ReporterEvent.UNCHANGED
+        self._subscription, self._most_bytes = new, 2**31 - 1
+        self._payloads.clear()
+        self._accumulation.follow(new.delta)
+        return ReporterEvent.SUBSCRIBED
+
+    def _learn_id(self, instance_id: UUID) -> None:
+        self._id = instance_id
+        self._log.info("the client instance id is %s", instance_id, extra={"event": "telemetry_id"})
+        for waiter in list(self._waiters):
+            if not waiter.done():
+                waiter.set_result(instance_id)
+
+    async def _push(self) -> ReporterEvent | None:
+        """Push the next payload. Returns None if the client is closed meanwhile."""
+        subscription = self._subscription
+        if subscription is None:
+            return ReporterEvent.OUTDATED
+        if not self._payloads and not await self._take(subscription, last=False):
+            return None
+        payload = self._payloads[0]
+        outcome = await self._exchange(self._request(subscription, payload), at_least_s=FINISH_S)
+        if not isinstance(outcome, Response):
+            # The next push contains what this one did, and what has happened since.
+            self._payloads.clear()
+            self._refused_bytes = len(payload.data)
+            return outcome
+        self._payloads.popleft()
+        self._accumulation.accept(payload.points, self._taken_ms)
+        if not self._restarted and self._collector is not None:
+            self._restarted = True
+            self._collector.restart()
+        return ReporterEvent.ACCEPTED
+
+    async def _terminate(self) -> ReporterEvent:
+        """Push the metrics for the last time. The close limits the time."""
+        subscription = self._subscription
+        if subscription is not None and self._id is not None:
+            self._payloads.clear()
+            await self._take(subscription, last=True)
+            message = self._request(subscription, self._payloads[0], terminating=True)
+            await self._exchange(message, at_least_s=math.inf)
+        return ReporterEvent.DONE
+
+    def _request(
+        self, subscription: Subscription, payload: Payload, *, terminating: bool = False
+    ) -> PushTelemetryRequest:
+        assert self._id is not None
+        return PushTelemetryRequest(
+            client_instance_id=self._id,
+            subscription_id=subscription.id,
+            terminating=terminating,
+            compression_type=payload.codec,
+            metrics=payload.data,
+        )
+
+    async def _take(self, subscription: Subscription, *, last: bool) -> bool:
+        """Take the metrics at this moment, as payloads. Return whether there was time for that.
+
+        There is none if the client is closed, unless this is for the last push.
+        """
+        if self._collector is None:
+            self._collector = self._make_collector()
+        self._taken_ms, self._restarted = self._clock.time_ms(), False
+        points = self._collector.collect(subscription.wants)
+        job = partial(
+            make_payloads,
+            self._accumulation.measure(points),
+            self._taken_ms,
+            delta=subscription.delta,
+            max_bytes=min(subscription.max_bytes, self._most_bytes),
+            codec=self._codec(subscription),
+        )
+        if len(points) <= INLINE_POINTS and is_loaded():
+            made = job()
+        else:
+            thread = threads.run(job)
+            if not await self._settled(thread, at_least_s=math.inf if last else 0.0):
+                return False
+            made = thread.result()
+        self._payloads.extend(made.payloads)
+        for counter, count in (
+            ("telemetry.partitions.omitted", made.without_partitions),
+            ("telemetry.topics.omitted", made.without_topics),
+            ("telemetry.pushes.split", len(made.payloads) > 1),
+            ("telemetry.series.skipped", made.skipped),
+        ):
+            if count:
+                self._metrics.counter(counter).add(int(count))
+        return True
+
+    async def _exchange(self, message: Request[R], at_least_s: float) -> R | ReporterEvent | None:
+        """Send a request, and return the response, or the event that came instead.
+
+        When the client is closed, it waits for the response for `at_least_s` seconds, and then
+        returns None.
+        """
+        try:
+            connection = await self._connection()
+            if connection is None:
+                return None if self._closing else ReporterEvent.MISSING
+            sent = connection.send(message, timeout_s=self._request_s)
+            if not await self._settled(sent, at_least_s):
+                return None
+            response: Any = sent.result()
+        except UnsupportedVersionError as error:
+            self._fail_waiters(error)
+            return ReporterEvent.MISSING
+        except (KafkaError, TimeoutError) as error:
+            self._last_error = error
+            self._node_id = None
+            self._attempts += 1
+            self._warn("lost", "no broker has responded to %s: %s", message.api_key.api_name, error)
+            return ReporterEvent.LOST
+        self._attempts = 0
+        self._node_id = connection.broker.node_id
+        if response.throttle_time_ms > 0:
+            throttle_s = response.throttle_time_ms / 1000
+            self._throttled_until = self._clock.monotonic() + throttle_s
+        refusal = error_for(response.error_code)
+        if refusal is None:
+            answer: R = response
+            return answer
+        return self._refused(response.error_code, refusal, message.api_key.api_name)
+
+    def _refused(self, code: int, error: KafkaError, api: str) -> ReporterEvent:
+        error.api, error.broker = api, self._node_id
+        self._last_error = error
+        event = event_of(code)
+        self._warn(code, "client metrics were refused: %s", error)
+        if event is ReporterEvent.REFUSED:
+            self._failure = error
+            self._fail_waiters(self._refusal())
+        return event
+
+    async def _connection(self) -> BrokerConnection | None:
+        connecting = asyncio.ensure_future(self._connections.connect(self._node_id, self._avoided))
+        found = await self._result(connecting)
+        if found is None and self._waiters and not self._closing:
+            async with asyncio.timeout(self._request_s):
+                found = await self._result(asyncio.ensure_future(self._connections.connect_any()))
+        return found
+
+    async def _result(self, future: asyncio.Future[T]) -> T | None:
+        """Return the result of a future, or None if the client is closed and it takes long."""
+        return future.result() if await self._settled(future, LAST_PUSH_S) else None
+
+    async def _settled(self, future: asyncio.Future[Any], at_least_s: float) -> bool:
+        """Wait for a future. When the client is closed, wait for `at_least_s` seconds only.
+
+        Return whether the future is done. Otherwise, it is cancelled.
+        """
+        try:
+            while not future.done():
+                if self._closing:
+                    await asyncio.wait(
+                        [future], timeout=None if at_least_s == math.inf else at_least_s
+                    )
+                    break
+                await self._first_of(future)
+            return future.done()
+        finally:
+            future.cancel()
+
+    async def _first_of(self, future: asyncio.Future[Any]) -> None:
+        """Wait until the future is done, or the reporter is woken."""
+        self._wake.clear()
+        future.add_done_callback(self._wake_up)
+        try:
+            if not future.done():
+                await self._wake.wait()
+        finally:
+            future.remove_done_callback(self._wake_up)
+
+    def _wake_up(self, future: asyncio.Future[Any]) -> None:
+        self._wake.set()
+
+    # -- errors -----------------------------------------------------------------------------
+
+    def _refusal(self) -> Exception:
+        """Return the error of calls that want the id when it will never be known."""
+        if self._dead or self._failure is None:
+            return IllegalStateError("The reporter of client metrics has failed. See the log.")
+        return self._failure
+
+    def _fail_waiters(self, error: Exception) -> None:
+        for waiter in list(self._waiters):
+            if not waiter.done():
+                waiter.set_exception(error)
+
+    def _warn(
+        self, key: object, text: str, *args: object, event: str = "telemetry_refused", **more: Any
+    ) -> None:
+        """Log a warning, once for each key."""
+        if key not in self._warned:
+            self._warned.add(key)
+            self._log.warning(text, *args, extra={"event": event}, **more)

@@ -1,0 +1,111 @@
+"""What a broker wants to know of this client: the subscription in one of its responses.
+
+Nothing in a response is taken on trust. Its numbers are brought into usable limits, and only as
+many prefixes are kept as any operator would configure.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from itertools import islice
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from aiokclient.codecs import Compression
+
+if TYPE_CHECKING:
+    from aiokclient.protocol.messages import GetTelemetrySubscriptionsResponse
+
+__all__ = [
+    "DEFAULT_INTERVAL_S",
+    "NamePrefixes",
+    "Subscription",
+    "subscription_of",
+]
+
+DEFAULT_INTERVAL_S: Final = 300.0
+"""Seconds between two pushes if the broker names no usable interval."""
+
+SHORTEST_INTERVAL_S: Final = 0.1
+"""The shortest interval that Kafka lets an operator configure."""
+
+DEFAULT_MAX_BYTES: Final = 1024 * 1024
+"""The limit for the size of a push if the broker names none, as is the default of the brokers."""
+
+MOST_PREFIXES: Final = 10_000
+LONGEST_PREFIX: Final = 1_000
+"""The most prefixes that are kept of a subscription, and the longest one, in characters.
+
+No name of a metric is longer than the longest prefix, so that longer ones match nothing.
+"""
+
+EVERYTHING: Final = ("", "*")
+"""Texts that stand for all metrics: that of the specification, and that of Kafka's brokers."""
+
+
+class NamePrefixes:
+    """The set of all names that begin with one of some prefixes."""
+
+    __slots__ = ("_prefixes",)
+
+    def __init__(self, prefixes: Iterable[str]) -> None:
+        kept: list[str] = []
+        for prefix in sorted(set(prefixes)):
+            # A prefix of this one would be the last one that was kept.
+            if not (kept and prefix.startswith(kept[-1])):
+                kept.append(prefix)
+        self._prefixes = tuple(kept)
+
+    def __contains__(self, name: str) -> bool:
+        # Since no prefix begins with another one, only the last one before the name can match.
+        index = bisect_right(self._prefixes, name)
+        return index > 0 and name.startswith(self._prefixes[index - 1])
+
+    def __bool__(self) -> bool:
+        return bool(self._prefixes)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, NamePrefixes) and self._prefixes == other._prefixes
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class Subscription(NamedTuple):
+    """The wishes of the brokers, in usable limits."""
+
+    id: int
+    interval_s: float
+    names: NamePrefixes
+    delta: bool
+    """Whether sums are pushed as the difference to the previous push."""
+    max_bytes: int
+    codecs: tuple[Compression, ...]
+    """The accepted compressions that this client has, the preferred one first."""
+    shortened: bool = False
+    """Whether there were more prefixes than are kept."""
+
+    def wants(self, name: str) -> bool:
+        """Return whether a metric is to be pushed."""
+        return name in self.names
+
+
+def subscription_of(response: GetTelemetrySubscriptionsResponse) -> Subscription:
+    """Return the subscription in a response without an error."""
+    interval_s, max_bytes = response.push_interval_ms / 1000, response.telemetry_max_bytes
+    given = response.requested_metrics
+    usable = (each for each in given if len(each) <= LONGEST_PREFIX)
+    prefixes = ["" if each in EVERYTHING else each for each in islice(usable, MOST_PREFIXES)]
+    known = [
+        Compression(each)
+        for each in dict.fromkeys(islice(response.accepted_compression_types, 256))
+        if each > 0 and each in Compression.__members__.values()
+    ]
+    return Subscription(
+        id=response.subscription_id,
+        interval_s=max(interval_s, SHORTEST_INTERVAL_S) if interval_s > 0 else DEFAULT_INTERVAL_S,
+        names=NamePrefixes(prefixes),
+        delta=response.delta_temporality,
+        max_bytes=max_bytes if max_bytes > 0 else DEFAULT_MAX_BYTES,
+        codecs=tuple(known),
+        shortened=len(given) > len(prefixes),
+    )
