@@ -342,12 +342,8 @@ class ClientConfig(LoginConfig):
     )
 
     enable_metrics_push: bool = option(
-        BOOLEAN,
-        True,
-        "Whether the client pushes its metrics to brokers that subscribe to them (KIP-714). They "
-        "contain names of topics, but no records.",
+        BOOLEAN, True, "Whether to push metrics to brokers that subscribe to them (KIP-714)."
     )
-
     connector: Any = option(
         CONNECTOR,
         None,

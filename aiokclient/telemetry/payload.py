@@ -29,6 +29,8 @@ class Payload(NamedTuple):
     data: bytes
     codec: Compression
     points: Sequence[Point]
+    size: int
+    """The size of the uncompressed data."""
 
 
 class Payloads(NamedTuple):
@@ -92,5 +94,5 @@ def _payload(series: Sequence[EncodedSeries], codec: Compression) -> Payload:
     if codec is not Compression.NONE and len(data) > COMPRESSED_BYTES:
         compressed = bytes(compress(codec, data))
         if len(compressed) < len(data):
-            return Payload(compressed, codec, points)
-    return Payload(data, Compression.NONE, points)
+            return Payload(compressed, codec, points, len(data))
+    return Payload(data, Compression.NONE, points, len(data))

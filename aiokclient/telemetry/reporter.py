@@ -11,9 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import math
-from collections import deque
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 from uuid import UUID
 
@@ -22,7 +20,6 @@ import anyio
 from aiokclient import threads
 from aiokclient.background import loop_ends, new_task
 from aiokclient.clock import Clock
-from aiokclient.codecs import Compression
 from aiokclient.config import ClientConfig
 from aiokclient.errors import (
     ApiTimeoutError,
@@ -41,10 +38,9 @@ from aiokclient.protocol.messages.get_telemetry_subscriptions import (
 )
 from aiokclient.protocol.messages.push_telemetry import PushTelemetryRequest
 from aiokclient.protocol.schema import Request, Response
-from aiokclient.telemetry.accumulation import Accumulation
-from aiokclient.telemetry.otlp import is_loaded
-from aiokclient.telemetry.payload import Payload, make_payloads
+from aiokclient.telemetry.payload import Payload
 from aiokclient.telemetry.points import Collector
+from aiokclient.telemetry.pushes import Pushes
 from aiokclient.telemetry.states import (
     TABLE,
     ReporterEffect,
@@ -71,10 +67,6 @@ FINISH_S: Final = 0.2
 """The seconds of these for which a push in flight may still be answered."""
 STOP_S: Final = 2.0
 """Seconds that the cancelled task may take to end."""
-INLINE_POINTS: Final = 40
-"""The most points that are encoded in the event loop, which takes about a millisecond."""
-LEAST_BYTES: Final = 1_000
-"""The least size of a push to which the reporter goes when brokers refuse it as too large."""
 NO_IDS: Final = (0, 1)
 """UUIDs that Kafka reserves. They identify no client."""
 
@@ -118,11 +110,8 @@ class Reporter:
         self._request_s = config.request_timeout_ms / 1000
         self._clock = clock
         self._log = log
-        self._metrics = metrics
         self._connections = connections
-        self._make_collector = collect
         self._forked = forked
-        self._collector: Collector | None = None
         self._backoff = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
         self._context = contextvars.Context()
         self._task: asyncio.Task[None] | None = None
@@ -143,17 +132,7 @@ class Reporter:
         self._throttled_until = -math.inf
         self._interval_s = DEFAULT_INTERVAL_S
         self._subscription: Subscription | None = None
-        self._most_bytes = 2**31 - 1
-        """A limit for the size of pushes, in addition to that of the brokers."""
-        self._refused_bytes = 0
-        """The size of the last push that was not accepted."""
-        self._restarted = False
-        """Whether a push of the metrics that were taken last was accepted."""
-        self._refused_codecs: set[Compression] = set()
-        self._accumulation = Accumulation(clock.time_ms())
-        self._payloads: deque[Payload] = deque()
-        """The payloads of metrics that were taken at `_taken_ms`, and that are not accepted yet."""
-        self._taken_ms = 0
+        self._pushes = Pushes(clock, metrics, collect)
         self._node_id: int | None = None
         """The broker that has responded last."""
         self._avoided: int | None = None
@@ -284,8 +263,8 @@ class Reporter:
             "died",
             "client metrics are not pushed any more, because of a bug: %r",
             error,
-            event="telemetry_died",
             exc_info=error,
+            extra={"event": "telemetry_died"},
         )
         self._fail_waiters(self._refusal())
 
@@ -351,20 +330,15 @@ class Reporter:
         self._avoided, self._node_id = self._node_id, None
 
     def _shrink(self) -> None:
-        self._most_bytes = max(min(self._most_bytes, self._refused_bytes) // 2, LEAST_BYTES)
+        self._pushes.shrink()
 
     def _switch(self) -> None:
         if self._subscription is not None:
-            self._refused_codecs.add(self._codec(self._subscription))
+            self._pushes.switch(self._subscription)
 
     def _forget(self) -> None:
         self._subscription = None
-        self._payloads.clear()
-
-    def _codec(self, subscription: Subscription) -> Compression:
-        """Return the first accepted compression that no broker has refused, or none."""
-        usable = (each for each in subscription.codecs if each not in self._refused_codecs)
-        return next(usable, Compression.NONE)
+        self._pushes.discard()
 
     # -- the requests -----------------------------------------------------------------------
 
@@ -387,9 +361,8 @@ class Reporter:
             self._warn("shortened", "a subscription to client metrics has too many prefixes")
         if new == self._subscription:
             return ReporterEvent.UNCHANGED
-        self._subscription, self._most_bytes = new, 2**31 - 1
-        self._payloads.clear()
-        self._accumulation.follow(new.delta)
+        self._subscription = new
+        self._pushes.follow(new)
         return ReporterEvent.SUBSCRIBED
 
     def _learn_id(self, instance_id: UUID) -> None:
@@ -404,30 +377,26 @@ class Reporter:
         subscription = self._subscription
         if subscription is None:
             return ReporterEvent.OUTDATED
-        if not self._payloads and not await self._take(subscription, last=False):
+        payload = self._pushes.next or await self._take(subscription, last=False)
+        if payload is None:
             return None
-        payload = self._payloads[0]
         outcome = await self._exchange(self._request(subscription, payload), at_least_s=FINISH_S)
-        if not isinstance(outcome, Response):
+        if isinstance(outcome, Response):
+            self._pushes.accepted()
+            return ReporterEvent.ACCEPTED
+        if outcome is not ReporterEvent.TOO_LARGE:
             # The next push contains what this one did, and what has happened since.
-            self._payloads.clear()
-            self._refused_bytes = len(payload.data)
-            return outcome
-        self._payloads.popleft()
-        self._accumulation.accept(payload.points, self._taken_ms)
-        if not self._restarted and self._collector is not None:
-            self._restarted = True
-            self._collector.restart()
-        return ReporterEvent.ACCEPTED
+            self._pushes.discard()
+        return outcome
 
     async def _terminate(self) -> ReporterEvent:
         """Push the metrics for the last time. The close limits the time."""
         subscription = self._subscription
         if subscription is not None and self._id is not None:
-            self._payloads.clear()
-            await self._take(subscription, last=True)
-            message = self._request(subscription, self._payloads[0], terminating=True)
-            await self._exchange(message, at_least_s=math.inf)
+            payload = await self._take(subscription, last=True)
+            if payload is not None:
+                message = self._request(subscription, payload, terminating=True)
+                await self._exchange(message, at_least_s=math.inf)
         return ReporterEvent.DONE
 
     def _request(
@@ -442,40 +411,18 @@ class Reporter:
             metrics=payload.data,
         )
 
-    async def _take(self, subscription: Subscription, *, last: bool) -> bool:
-        """Take the metrics at this moment, as payloads. Return whether there was time for that.
+    async def _take(self, subscription: Subscription, *, last: bool) -> Payload | None:
+        """Take the metrics at this moment, and return the first payload.
 
-        There is none if the client is closed, unless this is for the last push.
+        Returns None if the client is closed meanwhile, unless this is for the last push.
         """
-        if self._collector is None:
-            self._collector = self._make_collector()
-        self._taken_ms, self._restarted = self._clock.time_ms(), False
-        points = self._collector.collect(subscription.wants)
-        job = partial(
-            make_payloads,
-            self._accumulation.measure(points),
-            self._taken_ms,
-            delta=subscription.delta,
-            max_bytes=min(subscription.max_bytes, self._most_bytes),
-            codec=self._codec(subscription),
-        )
-        if len(points) <= INLINE_POINTS and is_loaded():
-            made = job()
-        else:
-            thread = threads.run(job)
-            if not await self._settled(thread, at_least_s=math.inf if last else 0.0):
-                return False
-            made = thread.result()
-        self._payloads.extend(made.payloads)
-        for counter, count in (
-            ("telemetry.partitions.omitted", made.without_partitions),
-            ("telemetry.topics.omitted", made.without_topics),
-            ("telemetry.pushes.split", len(made.payloads) > 1),
-            ("telemetry.series.skipped", made.skipped),
-        ):
-            if count:
-                self._metrics.counter(counter).add(int(count))
-        return True
+        encoding = self._pushes.take(subscription)
+        if not encoding.takes_long:
+            return self._pushes.encoded(encoding())
+        thread = threads.run(encoding)
+        if not await self._settled(thread, at_least_s=math.inf if last else 0.0):
+            return None
+        return self._pushes.encoded(thread.result())
 
     async def _exchange(self, message: Request[R], at_least_s: float) -> R | ReporterEvent | None:
         """Send a request, and return the response, or the event that came instead.
@@ -576,10 +523,9 @@ class Reporter:
             if not waiter.done():
                 waiter.set_exception(error)
 
-    def _warn(
-        self, key: object, text: str, *args: object, event: str = "telemetry_refused", **more: Any
-    ) -> None:
+    def _warn(self, key: object, text: str, *args: object, **more: Any) -> None:
         """Log a warning, once for each key."""
         if key not in self._warned:
             self._warned.add(key)
-            self._log.warning(text, *args, extra={"event": event}, **more)
+            more.setdefault("extra", {"event": "telemetry_refused"})
+            self._log.warning(text, *args, **more)

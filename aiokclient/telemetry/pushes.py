@@ -1,0 +1,124 @@
+"""What the pushes of one client contain: metrics, differences, and how much fits into a push."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from aiokclient.clock import Clock
+from aiokclient.codecs import Compression
+from aiokclient.metrics import Metrics
+from aiokclient.telemetry.accumulation import Accumulation
+from aiokclient.telemetry.otlp import is_loaded
+from aiokclient.telemetry.payload import Payload, Payloads, make_payloads
+from aiokclient.telemetry.points import Collector
+from aiokclient.telemetry.subscription import Subscription
+
+__all__ = ["Encoding", "Pushes"]
+
+INLINE_POINTS: Final = 40
+"""The most points that are encoded in the event loop, which takes about a millisecond."""
+LEAST_BYTES: Final = 1_000
+"""The least limit to which the size of a push is reduced when brokers refuse it as too large."""
+UNLIMITED: Final = 2**31 - 1
+
+
+class Encoding:
+    """Metrics that were taken at one moment, and that are to be encoded. The call does that."""
+
+    def __init__(self, job: Callable[[], Payloads], points: int) -> None:
+        self._job = job
+        self.takes_long = points > INLINE_POINTS or not is_loaded()
+        """Whether it must be done in a thread."""
+
+    def __call__(self) -> Payloads:
+        return self._job()
+
+
+class Pushes:
+    """The payloads of pushes. `collect` creates the source of the metrics at the first one."""
+
+    def __init__(self, clock: Clock, metrics: Metrics, collect: Callable[[], Collector]) -> None:
+        self._clock = clock
+        self._metrics = metrics
+        self._make_collector = collect
+        self._collector: Collector | None = None
+        self._accumulation = Accumulation(clock.time_ms())
+        self._payloads: deque[Payload] = deque()
+        self._taken_ms = 0
+        """The time at which the metrics of all payloads were taken."""
+        self._restarted = False
+        """Whether a push of these metrics was accepted."""
+        self._refused_codecs: set[Compression] = set()
+        self._limit = UNLIMITED
+        """A limit for the size of a push, in addition to that of the brokers."""
+
+    @property
+    def next(self) -> Payload | None:
+        """The next payload of metrics that were taken and did not fit into the last push."""
+        return self._payloads[0] if self._payloads else None
+
+    def follow(self, subscription: Subscription) -> None:
+        """Begin a new subscription."""
+        self._limit = UNLIMITED
+        self._payloads.clear()
+        self._accumulation.follow(subscription.delta)
+
+    def take(self, subscription: Subscription) -> Encoding:
+        """Take all metrics now, and return what must be encoded."""
+        if self._collector is None:
+            self._collector = self._make_collector()
+        self._payloads.clear()
+        self._taken_ms, self._restarted = self._clock.time_ms(), False
+        points = self._collector.collect(subscription.wants)
+        job = partial(
+            make_payloads,
+            self._accumulation.measure(points),
+            self._taken_ms,
+            delta=subscription.delta,
+            max_bytes=min(subscription.max_bytes, self._limit),
+            codec=self._codec(subscription),
+        )
+        return Encoding(job, len(points))
+
+    def encoded(self, made: Payloads) -> Payload:
+        """Add encoded payloads, and return the first one."""
+        self._payloads.extend(made.payloads)
+        for counter, count in (
+            ("telemetry.partitions.omitted", made.without_partitions),
+            ("telemetry.topics.omitted", made.without_topics),
+            ("telemetry.pushes.split", len(made.payloads) > 1),
+            ("telemetry.series.skipped", made.skipped),
+        ):
+            if count:
+                self._metrics.counter(counter).add(int(count))
+        return self._payloads[0]
+
+    def accepted(self) -> None:
+        """Record that a broker has accepted the next payload."""
+        payload = self._payloads.popleft()
+        self._accumulation.accept(payload.points, self._taken_ms)
+        if not self._restarted and self._collector is not None:
+            self._restarted = True
+            self._collector.restart()
+
+    def discard(self) -> None:
+        """Forget the payloads. Later ones contain what these do."""
+        self._payloads.clear()
+
+    def shrink(self) -> None:
+        """Forget the payloads, and make later ones at most half as large as the next one."""
+        refused = 0 if self.next is None else self.next.size
+        self._limit = max(min(self._limit, refused) // 2, LEAST_BYTES)
+        self._payloads.clear()
+
+    def switch(self, subscription: Subscription) -> None:
+        """Use the next compression, because brokers refuse the present one."""
+        self._refused_codecs.add(self._codec(subscription))
+
+    def _codec(self, subscription: Subscription) -> Compression:
+        """Return the first accepted compression that no broker has refused, or none."""
+        usable = (each for each in subscription.codecs if each not in self._refused_codecs)
+        return next(usable, Compression.NONE)
