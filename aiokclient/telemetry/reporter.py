@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, Protocol, TypeVar
 from uuid import UUID
 
@@ -69,6 +69,15 @@ STOP_S: Final = 2.0
 """Seconds that the cancelled task may take to end."""
 NO_IDS: Final = (0, 1)
 """UUIDs that Kafka reserves. They identify no client."""
+CONSEQUENCES: Final[Mapping[ReporterEvent, str]] = {
+    ReporterEvent.OUTDATED: "The subscription to client metrics is requested again.",
+    ReporterEvent.CODEC_REFUSED: "Client metrics are compressed differently from now on.",
+    ReporterEvent.TOO_LARGE: "Fewer client metrics are pushed at once from now on.",
+    ReporterEvent.POSTPONED: "Client metrics are pushed again after an interval.",
+    ReporterEvent.FORBIDDEN: "Client metrics are pushed again after half an hour.",
+    ReporterEvent.REFUSED: "No more client metrics are pushed.",
+}
+"""What follows from a refusal, for the log."""
 
 
 class ReportConnections(Protocol):
@@ -203,9 +212,11 @@ class Reporter:
         if self._task is None:
             self._begin()
         try:
-            async with asyncio.timeout(None if timeout == math.inf else timeout):
+            async with asyncio.timeout(None if timeout == math.inf else timeout) as patience:
                 return await waiter
         except TimeoutError:
+            if not patience.expired():
+                raise
             text = f"No broker returned a client instance id within {timeout:.1f} s."
             raise ApiTimeoutError(text) from self._last_error
         finally:
@@ -261,7 +272,7 @@ class Reporter:
         self._forget()
         self._warn(
             "died",
-            "client metrics are not pushed any more, because of a bug: %r",
+            "client metrics are not pushed any more, because their task has failed: %r",
             error,
             exc_info=error,
             extra={"event": "telemetry_died"},
@@ -462,7 +473,15 @@ class Reporter:
         error.api, error.broker = api, self._node_id
         self._last_error = error
         event = event_of(code)
-        self._warn(code, "client metrics were refused: %s", error)
+        self._warn(
+            code,
+            "broker %s has refused %s with %s (%d). %s",
+            self._node_id,
+            api,
+            error.name,
+            code,
+            CONSEQUENCES[event],
+        )
         if event is ReporterEvent.REFUSED:
             self._failure = error
             self._fail_waiters(self._refusal())

@@ -48,6 +48,7 @@ SLOW = tuple(
         "faults/simulation/test_rewinds.py",
         "faults/simulation/test_seeds.py",
         "faults/simulation/test_soak.py",
+        "faults/simulation/test_telemetry.py::test_first_pushes_of_a_thousand",
         "faults/simulation/test_transaction_admin.py",
         "faults/simulation/test_transaction_calls_after_cancellation.py",
         "faults/simulation/test_transaction_cancellation.py",

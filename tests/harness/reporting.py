@@ -1,0 +1,172 @@
+"""Clients that push metrics to the embedded cluster, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import pytest
+from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
+from world import World, simulate
+
+from aiokclient import Admin
+from aiokclient.admin import ConfigResource
+from aiokclient.metrics import Labels
+from aiokclient.protocol import ApiKey
+from aiokclient.telemetry.points import Point, PointKind
+from aiokclient.testing import ClientTelemetryContext, ClientTelemetryPayload
+
+ASK, PUSH = ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY
+NAME = "org.apache.kafka.producer.record.send.total"
+MAIN = "main"
+"""The client id of the client under test."""
+INTERVAL_S = 10.0
+RESOURCE: Labels = (("group_id", "g"),)
+
+
+class Push(NamedTuple):
+    """A push as the receiver got it."""
+
+    at: float
+    instance_id: UUID
+    terminating: bool
+    metrics: Any
+
+    @property
+    def sums(self) -> Counter[str]:
+        """The values of all sums by name, with the labels added."""
+        found: Counter[str] = Counter()
+        for metric, _ in self._metrics():
+            for point in metric.sum.data_points:
+                labels = [attribute.value.string_value for attribute in point.attributes]
+                found[".".join([metric.name, *labels])] += point.as_double
+        return found
+
+    @property
+    def names(self) -> set[str]:
+        return {metric.name for metric, _ in self._metrics()}
+
+    def _metrics(self) -> list[tuple[Any, Any]]:
+        return [
+            (metric, each.resource)
+            for each in self.metrics.resource_metrics
+            for scope in each.scope_metrics
+            for metric in scope.metrics
+        ]
+
+
+class Pushed:
+    """A receiver that keeps all pushes of the client under test."""
+
+    def __init__(self) -> None:
+        self.pushes: list[Push] = []
+
+    def export(self, context: ClientTelemetryContext, payload: ClientTelemetryPayload) -> None:
+        if context.client_id == MAIN:
+            metrics = MetricsData.FromString(payload.data)
+            now = asyncio.get_running_loop().time()
+            push = Push(now, context.client_instance_id, payload.terminating, metrics)
+            self.pushes.append(push)
+
+    @property
+    def total(self) -> Counter[str]:
+        return sum((push.sums for push in self.pushes), Counter())
+
+
+class FakeCollector:
+    """A source of metrics: one sum that increases each time, and `more` series by partition."""
+
+    def __init__(self, more: int = 0) -> None:
+        self.value = 0
+        self.more = more
+        self.collected = 0
+        self.restarted = 0
+        self.error: Exception | None = None
+
+    def collect(self, wanted: Callable[[str], bool]) -> list[Point]:
+        if self.error is not None:
+            raise self.error
+        self.collected += 1
+        self.value += 1
+        points = [Point(NAME, PointKind.SUM, self.value, (), RESOURCE)]
+        for number in range(self.more):
+            labels = (("topic", "t"), ("partition", str(number)))
+            points.append(Point("org.apache.kafka.fake.lag", PointKind.GAUGE, number, labels))
+        return [point for point in points if wanted(point.name)]
+
+    def restart(self) -> None:
+        self.restarted += 1
+
+
+class Reports:
+    """The client's requests of telemetry, and what it pushes. Its metrics are those of `fake`."""
+
+    def __init__(self, world: World, pushed: Pushed, fake: FakeCollector) -> None:
+        self.world, self.pushed, self.fake = world, pushed, fake
+
+    @property
+    def requests(self) -> list[tuple[float, ApiKey, int, Any]]:
+        """The time, API, broker, and message of each request of telemetry."""
+        return [
+            (each.at, each.api, each.broker, each.message)
+            for each in self.world.cluster.requests
+            if each.api in (ASK, PUSH) and each.client_id == MAIN
+        ]
+
+    def times(self, api: ApiKey) -> list[float]:
+        return [at for at, each, _, _ in self.requests if each is api]
+
+    async def until(self, count: int, api: ApiKey | None = None, timeout_s: float = 4_000) -> None:
+        """Wait until there were so many requests."""
+        until = self.world.now + timeout_s
+        while sum(api in (None, each) for _, each, _, _ in self.requests) < count:
+            assert self.world.now < until, self.requests
+            await asyncio.sleep(0.01)
+
+    def check_nothing_is_lost(self) -> None:
+        """Check that the sum of all accepted pushes is what was collected last."""
+        assert self.pushed.total[NAME] == self.fake.value
+
+    async def subscribe(
+        self, metrics: str = "*", interval_s: float = INTERVAL_S, name: str = "all"
+    ) -> None:
+        """Subscribe to metrics of all clients."""
+        options = {"metrics": metrics, "interval.ms": int(interval_s * 1000)}
+        async with Admin(**self.world.options(enable_metrics_push=False)) as admin:
+            resource = ConfigResource.client_metrics(name)
+            (await admin.alter_configs({resource: options})).raise_for_errors()
+
+    def options(self, **more: Any) -> dict[str, Any]:
+        return self.world.options(client_id=MAIN, **more)
+
+
+Scenario = Callable[[Reports], Coroutine[Any, Any, None]]
+
+
+def simulate_reports(
+    monkeypatch: pytest.MonkeyPatch,
+    scenario: Scenario,
+    *,
+    subscribed: bool = True,
+    more: int = 0,
+    **options: Any,
+) -> None:
+    """Run a scenario on brokers that receive metrics, with a subscription to all of them."""
+    pushed, fake = Pushed(), FakeCollector(more)
+    monkeypatch.setattr("aiokclient.cluster.client.collector_of", lambda client: fake)
+
+    async def run(world: World) -> None:
+        reports = Reports(world, pushed, fake)
+        if subscribed:
+            await reports.subscribe()
+        await scenario(reports)
+
+    simulate(run, telemetry=pushed, **options)
+
+
+def warnings(records: Sequence[Any]) -> list[str]:
+    """Return the warnings about client metrics."""
+    return [r.getMessage() for r in records if r.name == "aiokclient.telemetry" and r.levelno > 20]
