@@ -52,9 +52,7 @@ def test_interval_is_usable(interval_ms: int, seconds: float) -> None:
     assert subscription_of(response(push_interval_ms=interval_ms)).interval_s == seconds
 
 
-@pytest.mark.parametrize(
-    ("size", "limit"), [(0, 2**20), (-5, 2**20), (7, 7), (2**31 - 1,) * 2]
-)
+@pytest.mark.parametrize(("size", "limit"), [(0, 2**20), (-5, 2**20), (7, 7), (2**31 - 1,) * 2])
 def test_size_is_usable(size: int, limit: int) -> None:
     assert subscription_of(response(telemetry_max_bytes=size)).max_bytes == limit
 
