@@ -134,10 +134,10 @@ class Reports:
         self, metrics: str = "*", interval_s: float = INTERVAL_S, name: str = "all"
     ) -> None:
         """Subscribe to metrics of all clients."""
-        options = {"metrics": metrics, "interval.ms": int(interval_s * 1000)}
+        options: dict[str, str | int] = {"metrics": metrics, "interval.ms": int(interval_s * 1000)}
         async with Admin(**self.world.options(enable_metrics_push=False)) as admin:
             resource = ConfigResource.client_metrics(name)
-            (await admin.alter_configs({resource: options})).raise_for_errors()
+            (await admin.alter_configs({resource: {**options}})).raise_for_errors()
 
     def options(self, **more: Any) -> dict[str, Any]:
         return self.world.options(client_id=MAIN, **more)

@@ -1,0 +1,116 @@
+"""Clients of every kind push their metrics to the embedded cluster, and to a real Kafka."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+from uuid import UUID
+
+import pytest
+from kafka_harness import KafkaCluster
+from kafka_harness.telemetry import Pushed, pushed
+from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
+
+from aiokclient import Admin, Consumer, Producer, TopicPartition
+from aiokclient.admin import ConfigResource, NewTopic
+from aiokclient.testing import EmbeddedCluster, TopicTelemetryReceiver
+
+TOPIC = "client-metrics"
+DATA = TopicPartition("pushing", 0)
+PUSHES = "client.request.seconds{api=PushTelemetry"
+EVERYTHING = ConfigResource.client_metrics("everything")
+
+
+@pytest.fixture(params=["embedded", "kafka"])
+async def servers(request: pytest.FixtureRequest) -> AsyncIterator[str]:
+    """Run the test on both clusters, with a subscription to everything at one second."""
+    if request.param == "kafka":
+        kafka: KafkaCluster = request.getfixturevalue("kafka_telemetry")
+        async with subscribed(kafka.bootstrap) as found:
+            yield found
+        return
+    receiver = TopicTelemetryReceiver(TOPIC)
+    async with (
+        EmbeddedCluster(telemetry=receiver) as cluster,
+        subscribed(cluster.bootstrap_servers) as found,
+    ):
+        yield found
+
+
+@asynccontextmanager
+async def subscribed(servers: str) -> AsyncIterator[str]:
+    """Subscribe to everything, and create the topic of the clients, within the scope."""
+    async with Admin(bootstrap_servers=servers, enable_metrics_push=False) as admin:
+        changes = {EVERYTHING: {"metrics": "*", "interval.ms": "1000"}}
+        (await admin.alter_configs(changes)).raise_for_errors()
+        await admin.create_topics([NewTopic(DATA.topic, 1, 1)])
+    yield servers
+    async with Admin(bootstrap_servers=servers, enable_metrics_push=False) as admin:
+        await admin.delete_client_metrics(["everything"])
+        await admin.delete_topics([DATA.topic])
+
+
+async def produce(servers: str, options: dict[str, Any]) -> UUID:
+    async with Producer(bootstrap_servers=servers, **options) as producer:
+        return await work(producer, lambda: producer.send_and_wait(DATA.topic, b"x"))
+
+
+async def consume(servers: str, options: dict[str, Any]) -> UUID:
+    async with Consumer(bootstrap_servers=servers, **options) as consumer:
+        consumer.assign([DATA])
+        return await work(consumer, lambda: consumer.poll(timeout=0.1))
+
+
+async def administrate(servers: str, options: dict[str, Any]) -> UUID:
+    async with Admin(bootstrap_servers=servers, **options) as admin:
+        return await work(admin, admin.list_topics)
+
+
+async def work(client: Any, call: Callable[[], Awaitable[Any]]) -> UUID:
+    """Work until the client has pushed at its interval. Return its id."""
+    instance_id: UUID = await client.client_instance_id()
+    async with asyncio.timeout(60):
+        while not any(name.startswith(PUSHES) for name in client.metrics()):
+            await call()
+            await asyncio.sleep(0.01)
+    return instance_id
+
+
+KINDS = {"producer": produce, "consumer": consume, "admin": administrate}
+
+
+async def pushes_of(servers: str, instance_id: UUID) -> list[Pushed]:
+    """Return the pushes of one client, up to the terminating one."""
+    found: list[Pushed] = []
+    async with Consumer(
+        bootstrap_servers=servers, auto_offset_reset="earliest", enable_metrics_push=False
+    ) as consumer:
+        consumer.assign([TopicPartition(TOPIC, 0)])
+        async with asyncio.timeout(60):
+            async for record in consumer:
+                push = pushed(record.key, record.value, record.headers)
+                if push.instance_id == instance_id:
+                    found.append(push)
+                    if push.terminating:
+                        return found
+    raise AssertionError("the consumer has ended")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_client_pushes_at_the_interval_and_when_it_is_closed(servers: str, kind: str) -> None:
+    instance_id = await KINDS[kind](servers, {"client_id": f"pushing-{kind}"})
+    pushes = await pushes_of(servers, instance_id)
+    assert [push.terminating for push in pushes][-1]
+    assert len(pushes) >= 2
+    sums: Counter[str] = Counter()
+    for push in pushes:
+        assert push.client["client_id"] == f"pushing-{kind}"
+        assert push.client["software_name"] == "aiokclient"
+        for each in MetricsData.FromString(push.data).resource_metrics:
+            (metric,) = each.scope_metrics[0].metrics
+            assert metric.name.startswith("org.apache.kafka.")
+            if metric.HasField("sum"):
+                sums[metric.name] += sum(point.as_double for point in metric.sum.data_points)
+    assert sum(sums.values()) > 0
+    assert all(value >= 0 for value in sums.values())
