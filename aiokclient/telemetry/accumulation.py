@@ -17,7 +17,7 @@ from typing import Final, NamedTuple, TypeAlias
 from aiokclient.metrics import Labels
 from aiokclient.telemetry.points import HistogramValue, Point, PointKind
 
-__all__ = ["Accumulation", "Measurement"]
+__all__ = ["AcceptedValues", "Accumulation", "Measurement"]
 
 MOST_SERIES: Final = 20_000
 """The most series whose last accepted values are kept. Above it, those of ended series are not."""
@@ -41,8 +41,24 @@ class Measurement(NamedTuple):
     start_ms: int
 
 
+class AcceptedValues:
+    """The values of sums and histograms that were taken at a time, for `Accumulation.accept`."""
+
+    __slots__ = ("bases",)
+
+    def __init__(self, points: Iterable[Point], time_ms: int) -> None:
+        self.bases: dict[SeriesKey, _Base] = {
+            (point.name, point.labels, point.resource): _Base(point.value, time_ms)
+            for point in points
+            if point.kind in (PointKind.SUM, PointKind.HISTOGRAM)
+        }
+
+
 class Accumulation:
-    """The bases of all sums and histograms of one client, which began at `began_ms`."""
+    """The bases of all sums and histograms of one client, which began at `began_ms`.
+
+    `measure` may be called in a thread, while nothing else is called.
+    """
 
     def __init__(self, began_ms: int) -> None:
         self._begin = _Base(None, began_ms)
@@ -76,13 +92,9 @@ class Accumulation:
             return Measurement(point, point.value, base.time_ms)
         return Measurement(point, value, base.time_ms)
 
-    def accept(self, points: Iterable[Point], time_ms: int) -> None:
-        """Record that the brokers have the values of these points, which were taken at a time."""
-        new = {
-            (point.name, point.labels, point.resource): _Base(point.value, time_ms)
-            for point in points
-            if point.kind in (PointKind.SUM, PointKind.HISTOGRAM)
-        }
+    def accept(self, values: AcceptedValues) -> None:
+        """Record that the brokers have these values."""
+        new = values.bases
         for key in new:
             self._accepted.pop(key, None)  # The dict stays ordered by the time of the values.
         self._accepted.update(new)

@@ -8,12 +8,12 @@ decompressed, and that refusal ends the pushes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from aiokclient.codecs import Compression
 from aiokclient.record.compression import compress
-from aiokclient.telemetry.accumulation import Measurement
+from aiokclient.telemetry.accumulation import AcceptedValues, Measurement
 from aiokclient.telemetry.otlp import EncodedSeries, encode
 from aiokclient.telemetry.points import Point
 
@@ -28,7 +28,9 @@ class Payload(NamedTuple):
 
     data: bytes
     codec: Compression
-    points: Sequence[Point]
+    series: int
+    values: AcceptedValues
+    """The values that the brokers have if they accept the push."""
     size: int
     """The size of the uncompressed data."""
 
@@ -47,15 +49,19 @@ class Payloads(NamedTuple):
 
 
 def make_payloads(
-    measurements: Sequence[Measurement],
+    points: Sequence[Point],
+    measure: Callable[[Sequence[Point]], Sequence[Measurement]],
     time_ms: int,
     *,
     delta: bool,
     max_bytes: int,
     codec: Compression,
 ) -> Payloads:
-    """Encode and compress metrics that were taken at one moment. May take long."""
-    series, skipped = encode(measurements, time_ms, delta=delta)
+    """Encode and compress metrics that were taken at one moment. May take long.
+
+    `measure` returns what to push of the points.
+    """
+    series, skipped = encode(measure(points), time_ms, delta=delta)
     omitted = []
     for label in ("partition", "topic"):
         count = len(series)
@@ -64,7 +70,7 @@ def make_payloads(
         omitted.append(len(series) < count)
     fitting = [each for each in series if len(each.data) <= max_bytes]
     skipped += len(series) - len(fitting)
-    payloads = [_payload(part, codec) for part in _split(fitting, max_bytes)]
+    payloads = [_payload(part, time_ms, codec) for part in _split(fitting, max_bytes)]
     return Payloads(payloads, omitted[0], omitted[1], skipped)
 
 
@@ -88,11 +94,12 @@ def _split(series: Sequence[EncodedSeries], max_bytes: int) -> Iterator[list[Enc
     yield part
 
 
-def _payload(series: Sequence[EncodedSeries], codec: Compression) -> Payload:
+def _payload(series: Sequence[EncodedSeries], time_ms: int, codec: Compression) -> Payload:
     data = b"".join(each.data for each in series)
-    points = [each.point for each in series]
+    sent, used = data, Compression.NONE
     if codec is not Compression.NONE and len(data) > COMPRESSED_BYTES:
         compressed = bytes(compress(codec, data))
         if len(compressed) < len(data):
-            return Payload(compressed, codec, points, len(data))
-    return Payload(data, Compression.NONE, points, len(data))
+            sent, used = compressed, codec
+    values = AcceptedValues((each.point for each in series), time_ms)
+    return Payload(sent, used, len(series), values, len(data))

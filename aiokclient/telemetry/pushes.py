@@ -75,7 +75,8 @@ class Pushes:
         points = self._collector.collect(subscription.wants)
         job = partial(
             make_payloads,
-            self._accumulation.measure(points),
+            points,
+            self._accumulation.measure,
             self._taken_ms,
             delta=subscription.delta,
             max_bytes=min(subscription.max_bytes, self._limit),
@@ -99,7 +100,7 @@ class Pushes:
     def accepted(self) -> None:
         """Record that a broker has accepted the next payload."""
         payload = self._payloads.popleft()
-        self._accumulation.accept(payload.points, self._taken_ms)
+        self._accumulation.accept(payload.values)
         if not self._restarted and self._collector is not None:
             self._restarted = True
             self._collector.restart()

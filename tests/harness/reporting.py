@@ -21,6 +21,7 @@ from aiokclient.testing import ClientTelemetryContext, ClientTelemetryPayload
 
 ASK, PUSH = ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY
 NAME = "org.apache.kafka.producer.record.send.total"
+SUMS = "org.apache.kafka.fake.sum"
 MAIN = "main"
 """The client id of the client under test."""
 INTERVAL_S = 10.0
@@ -44,6 +45,11 @@ class Push(NamedTuple):
                 labels = [attribute.value.string_value for attribute in point.attributes]
                 found[".".join([metric.name, *labels])] += point.as_double
         return found
+
+    @property
+    def taken(self) -> set[int]:
+        """The times at which the sums were taken."""
+        return {p.time_unix_nano for metric, _ in self._metrics() for p in metric.sum.data_points}
 
     @property
     def names(self) -> set[str]:
@@ -82,6 +88,8 @@ class FakeCollector:
     def __init__(self, more: int = 0) -> None:
         self.value = 0
         self.more = more
+        self.sums = 0
+        """The number of further sums, which have no labels."""
         self.collected = 0
         self.restarted = 0
         self.error: Exception | None = None
@@ -95,6 +103,8 @@ class FakeCollector:
         for number in range(self.more):
             labels = (("topic", "t"), ("partition", str(number)))
             points.append(Point("org.apache.kafka.fake.lag", PointKind.GAUGE, number, labels))
+        for number in range(self.sums):
+            points.append(Point(f"{SUMS}.{number}", PointKind.SUM, self.value))
         return [point for point in points if wanted(point.name)]
 
     def restart(self) -> None:

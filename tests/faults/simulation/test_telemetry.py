@@ -12,6 +12,7 @@ from reporting import (
     INTERVAL_S,
     NAME,
     PUSH,
+    SUMS,
     Reports,
     simulate_reports,
     warnings,
@@ -370,6 +371,39 @@ def test_series_by_partition_are_omitted_if_all_are_too_large(
             assert sizes == [101, 1]
 
     simulate_reports(monkeypatch, scenario, more=100)
+
+
+def test_metrics_that_are_too_large_are_split_over_intervals(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario(reports: Reports) -> None:
+        reports.fake.sums = 30
+
+        def change(request: Any, response: Any) -> Any:
+            response.telemetry_max_bytes = 1_000
+            return response
+
+        reports.world.cluster.alter(ASK, change)
+        async with Client(**reports.options()) as client:
+            await reports.until(3, PUSH)
+            assert reports.fake.collected == 1
+            assert client.metrics()["telemetry.pushes.split"] == 1
+            reports.world.cluster.fail(PUSH, UNKNOWN_SUBSCRIPTION_ID, times=1)
+            await reports.until(20, PUSH)
+            await asyncio.sleep(0.1)
+        assert all(len(each.metrics) <= 1_000 for each in messages_of(reports, PUSH))
+        regular = reports.pushed.pushes[:-1]
+        assert all(len(push.taken) == 1 for push in regular)
+        moments = [push.taken.pop() for push in regular]
+        assert moments == sorted(moments)
+        assert len(set(moments)) < len(moments) / 2
+        # Each sum has been pushed as often as the metrics were taken, or once less.
+        total = reports.pushed.total
+        values = {total[f"{SUMS}.{number}"] for number in range(30)}
+        assert max(values) <= reports.fake.value
+        assert min(values) >= reports.fake.value - 2
+
+    simulate_reports(monkeypatch, scenario)
 
 
 def test_brokers_that_announce_nothing_are_asked_nothing_until_they_do(

@@ -1,6 +1,7 @@
 """The content of pushes: differences, OTLP, sizes, and compression."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from aiokclient.codecs import Compression
 from aiokclient.metrics import Labels
 from aiokclient.record.compression import decompress
 from aiokclient.telemetry import accumulation
-from aiokclient.telemetry.accumulation import Accumulation, Measurement
+from aiokclient.telemetry.accumulation import AcceptedValues, Accumulation, Measurement
 from aiokclient.telemetry.payload import Payloads, make_payloads
 from aiokclient.telemetry.points import HistogramValue, Point, PointKind
 
@@ -27,10 +28,13 @@ def histogram(*counts: int, total: float = 0.0) -> Point:
     return Point("a.seconds", PointKind.HISTOGRAM, value)
 
 
+def measured(points: Sequence[Point]) -> list[Measurement]:
+    return [Measurement(point, point.value, 5_000) for point in points]
+
+
 def made(points: list[Point], *, delta: bool = True, **more: Any) -> Payloads:
-    values = [Measurement(point, point.value, 5_000) for point in points]
     options: dict[str, Any] = {"max_bytes": 10**6, "codec": Compression.NONE, **more}
-    return make_payloads(values, 7_000, delta=delta, **options)
+    return make_payloads(points, measured, 7_000, delta=delta, **options)
 
 
 def test_deltas_count_from_the_last_accepted_push() -> None:
@@ -38,7 +42,7 @@ def test_deltas_count_from_the_last_accepted_push() -> None:
     sums.follow(True)
     assert [m[1:] for m in sums.measure([sum_of(3)])] == [(3, 1_000)]
     assert [m[1:] for m in sums.measure([sum_of(5)])] == [(5, 1_000)]
-    sums.accept([sum_of(5)], 2_000)
+    sums.accept(AcceptedValues([sum_of(5)], 2_000))
     assert [m[1:] for m in sums.measure([sum_of(5.5)])] == [(0.5, 2_000)]
     assert [m[1:] for m in sums.measure([sum_of(9, TOPIC)])] == [(9, 1_000)]
     # A sum that became smaller belongs to a new metric.
@@ -48,21 +52,21 @@ def test_deltas_count_from_the_last_accepted_push() -> None:
 def test_cumulative_sums_begin_again_when_the_temporality_changes() -> None:
     sums = Accumulation(1_000)
     sums.follow(False)
-    sums.accept([sum_of(5)], 2_000)
+    sums.accept(AcceptedValues([sum_of(5)], 2_000))
     assert [m[1:] for m in sums.measure([sum_of(6)])] == [(6, 1_000)]
     sums.follow(True)
     assert [m[1:] for m in sums.measure([sum_of(8)])] == [(3, 2_000)]
-    sums.accept([sum_of(8)], 3_000)
+    sums.accept(AcceptedValues([sum_of(8)], 3_000))
     sums.follow(True)
     sums.follow(False)
-    sums.accept([sum_of(10)], 4_000)
+    sums.accept(AcceptedValues([sum_of(10)], 4_000))
     assert [m[1:] for m in sums.measure([sum_of(12)])] == [(4, 3_000)]
 
 
 def test_deltas_of_histograms() -> None:
     sums = Accumulation(1_000)
     sums.follow(True)
-    sums.accept([histogram(1, 2, 3, total=9.0)], 2_000)
+    sums.accept(AcceptedValues([histogram(1, 2, 3, total=9.0)], 2_000))
     (found,) = sums.measure([histogram(1, 4, 3, total=12.0)])
     assert found.value == HistogramValue((1.0, 2.0), (0, 2, 0), 3.0)
     (found,) = sums.measure([histogram(0, 4, 3, total=12.0)])
@@ -74,7 +78,7 @@ def test_number_of_kept_series_is_bounded(monkeypatch: pytest.MonkeyPatch) -> No
     sums = Accumulation(0)
     sums.follow(True)
     for turn in range(5):
-        sums.accept([sum_of(1, name=f"{turn} {n}") for n in range(5)], 1)
+        sums.accept(AcceptedValues([sum_of(1, name=f"{turn} {n}") for n in range(5)], 1))
     assert sums.series == 10
     assert [m.value for m in sums.measure([sum_of(1, name="4 0"), sum_of(1, name="0 0")])] == [0, 1]
 
@@ -123,7 +127,8 @@ def test_series_that_cannot_be_expressed_are_skipped() -> None:
     ]
     whole = made(points)
     assert whole.skipped == 3
-    assert [point.name for point in whole.payloads[0].points] == ["b"]
+    (found,) = MetricsData.FromString(whole.payloads[0].data).resource_metrics
+    assert found.scope_metrics[0].metrics[0].name == "b"
 
 
 def test_large_payloads_lose_partitions_then_topics_and_are_split_then() -> None:
@@ -132,7 +137,7 @@ def test_large_payloads_lose_partitions_then_topics_and_are_split_then() -> None
     for max_bytes in (10_000, 2_000, 700, 200, 10):
         whole = made(points, max_bytes=max_bytes)
         assert all(len(each.data) <= max_bytes for each in whole.payloads)
-        counts = [len(each.points) for each in whole.payloads]
+        counts = [each.series for each in whole.payloads]
         sizes.append((whole.without_partitions, whole.without_topics, counts, whole.skipped))
     assert sizes == [
         (False, False, [35], 0),
