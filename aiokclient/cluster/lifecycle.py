@@ -532,12 +532,17 @@ class Lifecycle:
             if own is not None:
                 left_s = bound - asyncio.get_running_loop().time()
                 await own.telemetry.close(min(max(left_s, WRITING_S), LAST_PUSH_S))
+        finally:
+            await self._stop()
+
+    async def _stop(self) -> None:
+        try:
             await self._supervisor.stop()
         finally:
             if self._last_push is not None:
                 self._last_push.cancel()
                 self._last_push = None
-            self._own_cluster = None
+            own, self._own_cluster = self._own_cluster, None
             if own is not None:
                 await own.close()
             elif self._client is not None:

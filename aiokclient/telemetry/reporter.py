@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import math
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Final, Protocol, TypeVar
 from uuid import UUID
 
@@ -53,7 +53,6 @@ from aiokclient.telemetry.subscription import DEFAULT_INTERVAL_S, Subscription, 
 __all__ = ["LAST_PUSH_S", "ReportConnections", "Reporter"]
 
 R = TypeVar("R", bound=Response)
-T = TypeVar("T")
 
 DELAY_S: Final = 1.0
 """The longest random time before the first request, in seconds."""
@@ -488,16 +487,19 @@ class Reporter:
         return event
 
     async def _connection(self) -> BrokerConnection | None:
-        connecting = asyncio.ensure_future(self._connections.connect(self._node_id, self._avoided))
-        found = await self._result(connecting)
+        found = await self._connected(self._connections.connect(self._node_id, self._avoided))
         if found is None and self._waiters and not self._closing:
             async with asyncio.timeout(self._request_s):
-                found = await self._result(asyncio.ensure_future(self._connections.connect_any()))
+                found = await self._connected(self._connections.connect_any())
         return found
 
-    async def _result(self, future: asyncio.Future[T]) -> T | None:
-        """Return the result of a future, or None if the client is closed and it takes long."""
-        return future.result() if await self._settled(future, LAST_PUSH_S) else None
+    async def _connected(
+        self, connecting: Coroutine[Any, Any, BrokerConnection | None]
+    ) -> BrokerConnection | None:
+        """Return a connection, or None if the client is closed and connecting takes long."""
+        task = new_task(asyncio.get_running_loop(), connecting, name="client: connect to push")
+        task.add_done_callback(retrieved)
+        return task.result() if await self._settled(task, LAST_PUSH_S) else None
 
     async def _settled(self, future: asyncio.Future[Any], at_least_s: float) -> bool:
         """Wait for a future. When the client is closed, wait for `at_least_s` seconds only.
@@ -548,3 +550,9 @@ class Reporter:
             self._warned.add(key)
             more.setdefault("extra", {"event": "telemetry_refused"})
             self._log.warning(text, *args, **more)
+
+
+def retrieved(task: asyncio.Task[Any]) -> None:
+    """Mark the error of a task as retrieved, so that asyncio does not log it."""
+    if not task.cancelled():
+        task.exception()
