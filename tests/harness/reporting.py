@@ -25,6 +25,8 @@ SUMS = "org.apache.kafka.fake.sum"
 MAIN = "main"
 """The client id of the client under test."""
 INTERVAL_S = 10.0
+LONG_S = 7_300.0
+"""Longer than any wait of the reporter, in seconds."""
 RESOURCE: Labels = (("group_id", "g"),)
 
 
@@ -128,6 +130,9 @@ class Reports:
 
     def times(self, api: ApiKey) -> list[float]:
         return [at for at, each, _, _ in self.requests if each is api]
+
+    def messages(self, api: ApiKey) -> list[Any]:
+        return [message for _, each, _, message in self.requests if each is api]
 
     async def until(self, count: int, api: ApiKey | None = None, timeout_s: float = 4_000) -> None:
         """Wait until there were so many requests."""
