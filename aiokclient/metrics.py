@@ -123,7 +123,7 @@ class Histogram:
     list is sorted into the buckets when it is long or when the histogram is read.
     """
 
-    __slots__ = ("_bounds", "_counts", "_maximum", "_total", "_unsorted")
+    __slots__ = ("_bounds", "_counts", "_maximum", "_recent", "_total", "_unsorted")
 
     kind = "histogram"
 
@@ -132,6 +132,7 @@ class Histogram:
         self._counts = [0] * (len(self._bounds) + 1)
         self._total: int | float = 0
         self._maximum: int | float = 0
+        self._recent: int | float = -math.inf
         self._unsorted: list[int | float] = []
 
     def observe(self, value: int | float) -> None:
@@ -152,6 +153,7 @@ class Histogram:
         values.sort()
         self._total += sum(values)
         self._maximum = max(self._maximum, values[-1])
+        self._recent = max(self._recent, values[-1])
         begin = 0
         for index, bound in enumerate(self._bounds):
             end = bisect_right(values, bound, begin)
@@ -165,6 +167,29 @@ class Histogram:
         """Number of observations."""
         self._sort()
         return sum(self._counts)
+
+    @property
+    def total(self) -> int | float:
+        """The sum of the observations."""
+        self._sort()
+        return self._total
+
+    @property
+    def recent_maximum(self) -> int | float:
+        """The largest observation since the last `restart`; minus infinity if there is none."""
+        self._sort()
+        return self._recent
+
+    @property
+    def buckets(self) -> tuple[tuple[float, ...], tuple[int, ...]]:
+        """The upper bounds of the buckets, and the counts, which have one element more."""
+        self._sort()
+        return self._bounds, tuple(self._counts)
+
+    def restart(self) -> None:
+        """Begin a new time span for `recent_maximum`."""
+        self._sort()
+        self._recent = -math.inf
 
     def quantile(self, q: float) -> float:
         """Return an upper bound of the q-th quantile (0 to 1): the upper bound of its bucket."""

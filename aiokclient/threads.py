@@ -27,7 +27,7 @@ from concurrent.futures import Executor, Future
 from queue import SimpleQueue
 from typing import Any, Generic, ParamSpec, TypeVar
 
-__all__ = ["Job", "run", "run_blocking"]
+__all__ = ["Job", "run", "run_blocking", "work"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -79,8 +79,16 @@ class _Pool(Executor):
         self._calls: SimpleQueue[_ThreadCall] = SimpleQueue()
         self._idle = threading.Semaphore(0)
         self._threads = 0
+        self.calls = 0
+        """Number of calls since the process began."""
+
+    @property
+    def waiting(self) -> int:
+        """Number of calls that no thread has begun."""
+        return self._calls.qsize()
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        self.calls += 1
         call = _ThreadCall(lambda: fn(*args, **kwargs))
         self._calls.put(call)
         if not self._idle.acquire(blocking=False):
@@ -120,6 +128,12 @@ class Job(Generic[T]):
 
 _computing = _Pool("aiokclient-compute", max(2, os.cpu_count() or 2))
 _blocking = _Pool("aiokclient-blocking", BLOCKING_THREADS)
+
+
+def work() -> dict[str, tuple[int, int]]:
+    """Return the number of calls, and of those that wait, for each pool of the process."""
+    pools = {"compute": _computing, "blocking": _blocking}
+    return {name: (pool.calls, pool.waiting) for name, pool in pools.items()}
 
 
 def run(function: Callable[..., T], *args: object) -> asyncio.Future[T]:

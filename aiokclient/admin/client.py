@@ -52,6 +52,7 @@ from aiokclient.cluster.shared_client import ClientLike, config_of
 from aiokclient.cluster.tracebacks import lets_go
 from aiokclient.config import AdminConfig, AdminOptions
 from aiokclient.config.problems import refuse_positional
+from aiokclient.measures import Measures
 from aiokclient.types import OffsetAndMetadata, TopicPartition
 
 __all__ = ["Admin"]
@@ -99,6 +100,12 @@ class Admin(Lifecycle):
         self._tokens = DelegationTokenCalls(requests)
         self._quotas = ClientQuotaCalls(requests)
         self._client_metrics = ClientMetricsCalls(requests, self._configs)
+
+    async def _open(self, wait: bool) -> None:
+        rack = self._config.client_rack
+        resource = (("client_rack", rack),) if rack else ()
+        measures = Measures("admin", lambda: resource)
+        self._unsubscribe.append(self._cluster.measures.add(measures))
 
     @lets_go
     async def create_topics(

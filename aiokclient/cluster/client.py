@@ -47,6 +47,7 @@ from aiokclient.errors import (
 from aiokclient.event_hub import EventHub
 from aiokclient.events import LeaderMoved
 from aiokclient.log import ClientLog
+from aiokclient.measures import ClientMeasures
 from aiokclient.metrics import Metrics
 from aiokclient.network.connection import BrokerConnection
 from aiokclient.network.login import Sasl, token_source
@@ -63,6 +64,7 @@ from aiokclient.types import seconds
 
 if TYPE_CHECKING:
     from aiokclient.protocol.schema import Request, Response
+    from aiokclient.telemetry.collector import ClientCollector
 
 __all__ = ["ClusterClient"]
 
@@ -87,11 +89,16 @@ class ClusterClient:
             config.connector if config.connector is not None else TcpConnector()
         )
         self.metrics = Metrics()
+        self.measures = ClientMeasures()
+        self._collector: ClientCollector | None = None
         group_id = getattr(config, "group_id", None)
-        self._traffic = Traffic(self.metrics, config.client_id, group_id, self.events)
+        self._traffic = Traffic(
+            self.metrics, config.client_id, group_id, self.events, self.measures.connections
+        )
         self.supervisor = Supervisor("client", self.log(""))
         self._metadata_requests = requests = self._make_requests()
         self.updater = MetadataUpdater(config, self.clock, requests.fetch, requests.applied)
+        self.measures.connections.compute("rebootstraps", requests.rebootstraps)
         self._reached = asyncio.Event()
         self.supervisor.on_failure(self.updater.fail)
         self.supervisor.on_failure(lambda error: self._reached.set())
@@ -261,6 +268,8 @@ class ClusterClient:
                 # Mark the errors as retrieved: after a close, asyncio must not log them.
                 future.exception()
         brokers, self._brokers = self._brokers, None
+        if self._collector is not None:
+            self._collector.close()
         self._metadata_requests.close()
         try:
             await self.telemetry.close()
@@ -346,6 +355,7 @@ class ClusterClient:
             self._traffic.keep({*new.brokers})
         if old.topics is not new.topics:
             self.metrics.keep_topics(new.exists)
+            self.measures.keep_topics(new.exists)
             if self.events.heard:
                 for moved in moved_leaders(old, new):
                     self.events.emit(LeaderMoved, **moved._asdict())
@@ -527,6 +537,7 @@ class ClusterClient:
             raise TimeoutError if late else GivenUpError
         name = error.name or type(error).__name__
         self.metrics.counter("client.request.retries", api=call.api, error=name).add()
+        self.measures.connections.quantity("retries", error=name).add()
         await call.before_retry(error)
         # The target may have moved away from a broker that does not respond.
         if action.decision is Decision.REFRESH_AND_RETRY or isinstance(error, ApiTimeoutError):
@@ -561,6 +572,17 @@ class ClusterClient:
                 future.set_result(response)
         finally:
             self._pending.pop(future, None)
+
+    # -- telemetry
+
+    def collector(self) -> ClientCollector:
+        """Return the collector of what this client measures, for the reporter. Synchronous."""
+        if self._collector is None:
+            # Clients whose metrics nobody wants do not import it.
+            from aiokclient.telemetry.collector import ClientCollector
+
+            self._collector = ClientCollector(self.measures, self.clock, self.log("telemetry"))
+        return self._collector
 
     # -- connections ------------------------------------------------------------------------
 

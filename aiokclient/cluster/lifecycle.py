@@ -50,7 +50,7 @@ from aiokclient.telemetry.reporter import LAST_PUSH_S
 from aiokclient.types import State, seconds
 
 if TYPE_CHECKING:
-    from aiokclient.metrics import MetricsSnapshot, MetricValue
+    from aiokclient.metrics import Counter, Gauge, Histogram, MetricsSnapshot, MetricValue
 
 __all__ = ["Health", "Lifecycle"]
 
@@ -200,6 +200,38 @@ class Lifecycle:
         """Return the metrics whose names begin with `prefix` as tuples. Synchronous."""
         self._check()
         return self._cluster.metrics.values(prefix)
+
+    def register_metric(
+        self,
+        name: str,
+        fn_or_instrument: Callable[[], float] | Counter | Gauge | Histogram,
+        labels: Mapping[str, str] | None = None,
+        unit: str = "",
+    ) -> None:
+        """Push a metric of the application with those of the client (KIP-1076). Synchronous.
+
+        It is pushed under the given name, if the cluster subscribes to it. `fn_or_instrument` is a
+        function that returns a number (a gauge), or a Counter, Gauge, or Histogram of
+        `aiokclient.metrics`. The function is called in the event loop at each push. If it raises,
+        or returns no number, its metric is missing from that push. If it takes over 10 ms, it is
+        not called again. The first of these is logged. A metric with the same name and labels is
+        replaced. Raises ArgumentTypeError for any other argument.
+        """
+        self._check()
+        self._cluster.measures.application.register(name, fn_or_instrument, labels or {}, unit)
+
+    def unregister_metric(self, name: str) -> None:
+        """Push no metric of the application with this name any more. Synchronous.
+
+        Does nothing if there is none.
+        """
+        self._check()
+        self._cluster.measures.application.unregister(name)
+
+    def _note_cancelled(self) -> None:
+        """Count a call that was cancelled."""
+        if self._usable and self._cluster.reached:
+            self._cluster.measures.connections.quantity("cancelled").add()
 
     def events(self) -> EventReader:
         """Return an asynchronous iterator of `aiokclient.events`, from now on. Synchronous.
@@ -549,6 +581,6 @@ class Lifecycle:
                 self._client.disown(self._anchor)
 
 
-for _name in ("metric_values", "metrics"):
+for _name in ("metric_values", "metrics", "register_metric", "unregister_metric"):
     # Decorators would hide from type checkers that these methods are synchronous.
     setattr(Lifecycle, _name, lets_go(getattr(Lifecycle, _name)))

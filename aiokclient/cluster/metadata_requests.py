@@ -37,6 +37,8 @@ from aiokclient.errors import (
 )
 from aiokclient.events import ClusterChanged, Rebootstrapped
 from aiokclient.log import ClientLog
+from aiokclient.measures import Reading, counted
+from aiokclient.metrics import Labels
 from aiokclient.policy import Backoff, Retry, Scope, classify
 from aiokclient.protocol import ApiKey
 from aiokclient.protocol.wanted_topics import WantedTopicsRequest
@@ -102,6 +104,7 @@ class MetadataRequests:
             backoff=self._backoff,
             rng=clock.rng,
         )
+        self._rebootstrap_counts: dict[str, int] = {}
         self._log = ClientLog.of("aiokclient", config)
         self._begun = False
         self._closed = False
@@ -114,6 +117,11 @@ class MetadataRequests:
         self._refusal: KafkaError | None = None
         """The error of all bootstrap servers in the last attempt, if waiting cannot correct it."""
         supervisor.on_failure(lambda error: self._wake())
+
+    def rebootstraps(self) -> list[tuple[Labels, Reading]]:
+        """Return the number of rebootstraps by what triggered them."""
+        counts = self._rebootstrap_counts.items()
+        return [((("trigger", trigger),), counted(count)) for trigger, count in counts]
 
     # -- the gate
 
@@ -418,7 +426,9 @@ class MetadataRequests:
             trigger.value,
             extra={"event": "rebootstrapped", "trigger": trigger.name.lower()},
         )
-        self._events.emit(Rebootstrapped, trigger=trigger.name.lower())
+        name = trigger.name.lower()
+        self._rebootstrap_counts[name] = self._rebootstrap_counts.get(name, 0) + 1
+        self._events.emit(Rebootstrapped, trigger=name)
         why = f"The client closed all connections to rebootstrap, because {trigger.value}."
         self._brokers().disconnect(DisconnectedError(why))
         retry = Retry(math.inf, self._backoff, self._clock)

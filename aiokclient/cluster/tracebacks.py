@@ -115,6 +115,8 @@ def lets_go(method: F) -> F:
             try:
                 return await call(self, *args, **named)
             except BaseException as error:
+                if type(error) is asyncio.CancelledError and hasattr(self, "_note_cancelled"):
+                    self._note_cancelled()
                 let_go(error, self)
                 del self
                 raise

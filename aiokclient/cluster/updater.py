@@ -124,6 +124,7 @@ class MetadataUpdater:
         self._deferred: list[Change] | None = None
         self._wake = asyncio.Event()
         self._next_full = 0.0
+        self._read_at = clock.monotonic()
         self._retry_at = 0.0
 
     # -- the wanted topics ------------------------------------------------------------------
@@ -423,12 +424,18 @@ class MetadataUpdater:
             if not waiter.future.done():
                 waiter.future.set_exception(error)
 
+    @property
+    def age(self) -> float:
+        """Seconds since metadata was received."""
+        return self._clock.monotonic() - self._read_at
+
     def _succeeded(self, full: bool) -> None:
         self._applied()
         self.last_error = None
         self._retry.succeeded()
+        self._read_at = self._clock.monotonic()
         if full:
-            self._next_full = self._clock.monotonic() + self._max_age_s
+            self._next_full = self._read_at + self._max_age_s
 
     def _note(
         self,

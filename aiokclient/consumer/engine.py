@@ -25,12 +25,14 @@ from aiokclient.consumer.lookups import Lookups
 from aiokclient.consumer.membership.coordinator import ConsumerCoordinator
 from aiokclient.consumer.membership.group_calls import ConsumerGroupCalls
 from aiokclient.consumer.membership.listener import ListenerCalls
-from aiokclient.consumer.meters import ConsumerGauges
+from aiokclient.consumer.meters import ConsumerGauges, measure
 from aiokclient.consumer.positions import PositionWaits
 from aiokclient.consumer.state.subscription import PartitionSource, SubscriptionState
 from aiokclient.consumer.state.wakeup import Wakeup
 from aiokclient.consumer.topics import TopicFollower
 from aiokclient.errors import ClosedError
+from aiokclient.measures import Measures
+from aiokclient.metrics import Labels
 
 __all__ = ["ConsumerEngine"]
 
@@ -60,7 +62,10 @@ class ConsumerEngine:
         self._supervisor = supervisor
         self._emit = emit
         log = cluster.log("consumer", config.group_id)
-        subscription.measure(cluster.metrics, log, cluster.clock.monotonic)
+        membership = "assigned" if config.group_id is None else config.group_protocol
+        measures = Measures("consumer", self._resource, membership)
+        measures.before_reading(subscription.settle)
+        subscription.measure(cluster.metrics, log, cluster.clock.monotonic, measures)
         arrived = Wakeup()
         self.buffer = FetchBuffer(config.fetch_max_bytes)
         self.reports = Reports(arrived.set)
@@ -106,6 +111,20 @@ class ConsumerEngine:
             time,
             config.group_id,
         )
+        measure(measures, subscription, lock, self.in_progress, time)
+        self._config = config
+        self._end_measures = cluster.measures.add(measures)
+
+    def _resource(self) -> Labels:
+        """Return the attributes by which an operator recognizes this consumer."""
+        config, group = self._config, self.group
+        found = {
+            "client_rack": config.client_rack,
+            "group_id": config.group_id,
+            "group_instance_id": config.group_instance_id,
+            "group_member_id": None if group is None else group.membership.metadata.member_id,
+        }
+        return tuple((name, value) for name, value in found.items() if value)
 
     def _make_source(self, config: ConsumerConfig, offsets: OffsetLookup) -> PartitionSource:
         """Make the object that determines the partitions of the subscription."""
@@ -227,6 +246,9 @@ class ConsumerEngine:
     def _release(self) -> None:
         self.read_lock.forget()
         self._gauges.close()
+        self.reader.meters.end()
+        self.fetchers.responses.meters.end()
+        self._end_measures()
         if self._follower is not None:
             self.cluster.updater.unwant(self._follower.topics)
         if self.group is not None:

@@ -3,36 +3,111 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aiokclient.consumer.state.subscription import SubscriptionState
-from aiokclient.metrics import Metrics
+from aiokclient.measures import Measures, Reading, gauged, merged
+from aiokclient.metrics import Counter, Labels, Metrics
 
-__all__ = ["ConsumerGauges", "ReadMeters"]
+if TYPE_CHECKING:
+    from aiokclient.consumer.delivery.in_progress import InProgress
+    from aiokclient.consumer.delivery.read_lock import ReadLock
+    from aiokclient.consumer.state.partition import PartitionState
+
+__all__ = ["ConsumerGauges", "FetchMeters", "ReadMeters", "measure"]
+
+NOTED = 512
+"""Number of collected responses at which they are counted even if nobody reads the metrics."""
 
 
 class ReadMeters:
-    """Counters of delivered and fetched records. Consumers with the same client share them."""
+    """Counters of delivered records. Consumers with the same client share the metrics.
 
-    def __init__(self, metrics: Metrics) -> None:
+    `measures` are those of this consumer alone. Delivered records are collected by topic first,
+    and are counted when they are read.
+    """
+
+    def __init__(self, metrics: Metrics, measures: Measures | None = None) -> None:
         self.damaged = metrics.counter("consumer.batches.damaged")
         self._records = metrics.counter("consumer.records", unit="{record}")
         self._by_topic = metrics.by_topic("consumer.topic.records", unit="{record}")
-        self._bytes = metrics.by_topic("consumer.topic.bytes", unit="By")
+        self._own = Measures("consumer") if measures is None else measures
+        self._own_records = self._own.quantity("records")
+        self._noted: dict[str, int] = {}
+        self._own.before_reading(self._count)
+        self.end = metrics.before_reading(self._count)
+        """A function that counts the collected records, and ends the collection."""
 
     def delivered(self, topic: str, count: int) -> None:
-        """Count records that were delivered to the application."""
-        # Without calls of `add`, because `get()` calls this for each record.
-        self._records.value += count
-        self._by_topic.of(topic).value += count
+        """Note records that were delivered to the application."""
+        noted = self._noted
+        # Without a further call, because `get()` calls this for each record.
+        if topic in noted:
+            noted[topic] += count
+        else:
+            noted[topic] = count
+
+    def _count(self) -> None:
+        noted, self._noted = self._noted, {}
+        for topic, count in noted.items():
+            self._records.add(count)
+            self._by_topic.of(topic).add(count)
+            self._own_records.add(count)
+            self._own.quantity("topic.records", topic=topic).add(count)
 
     def table(self, topic: str, table: Any) -> None:
         """Count the records of an Arrow table that was delivered."""
         self.delivered(topic, getattr(table, "num_rows", 0))
 
-    def fetched(self, topic: str, size: int) -> None:
-        """Count the batches of one partition in a response, which have `size` bytes."""
-        self._bytes.of(topic).add(size)
+
+class FetchMeters:
+    """Counters of what fetch responses contained, for one consumer.
+
+    Responses are collected first, and are counted when the metrics are read.
+    """
+
+    def __init__(self, metrics: Metrics, measures: Measures | None = None) -> None:
+        self._bytes = metrics.by_topic("consumer.topic.bytes", unit="By")
+        self._own = own = Measures("consumer") if measures is None else measures
+        self._sizes = own.spread("fetches")
+        self._seconds = own.spread("fetches.seconds")
+        self._throttles = own.spread("fetches.throttles")
+        self._requests = own.quantity("fetches.requests")
+        self._useful = own.quantity("fetches.useful")
+        self._noted: list[tuple[Counter, list[tuple[str, int]], int]] = []
+        own.before_reading(self._count)
+        self.end = metrics.before_reading(self._count)
+        """A function that counts the collected responses, and ends the collection."""
+
+    def answered(self, seconds: float) -> None:
+        """Note the time that a fetch has taken."""
+        self._seconds.observe(seconds)
+
+    def fetched(self, broker: Counter, sizes: list[tuple[str, int]], throttle_ms: int) -> None:
+        """Note a response, with the topic and the bytes of each partition that has batches."""
+        noted = self._noted
+        noted.append((broker, sizes, throttle_ms))
+        if len(noted) >= NOTED:
+            self._count()
+
+    def _count(self) -> None:
+        noted, self._noted = self._noted, []
+        own = self._own
+        for broker, sizes, throttle_ms in noted:
+            self._requests.add()
+            self._throttles.observe(throttle_ms / 1000)
+            if not sizes:
+                continue
+            self._useful.add()
+            by_topic: dict[str, int] = {}
+            for topic, size in sizes:
+                by_topic[topic] = by_topic.get(topic, 0) + size
+            for topic, size in by_topic.items():
+                self._bytes.of(topic).add(size)
+                own.spread("topic.fetches", topic=topic).observe(size)
+            total = sum(by_topic.values())
+            broker.add(total)
+            self._sizes.observe(total)
 
 
 class ConsumerGauges:
@@ -85,3 +160,65 @@ class ConsumerGauges:
 
     def _assigned(self) -> Iterator[tuple[dict[str, str], int]]:
         yield self._labels, len(self._subscription.partitions)
+
+
+def measure(
+    measures: Measures,
+    subscription: SubscriptionState,
+    lock: ReadLock,
+    in_progress: InProgress,
+    time: Callable[[], float],
+) -> None:
+    """Offer what is computed from the state of a consumer when it is pushed."""
+
+    def of_partitions(
+        read: Callable[[PartitionState], Reading | None],
+    ) -> Callable[[], Iterator[tuple[Labels, Reading]]]:
+        def compute() -> Iterator[tuple[Labels, Reading]]:
+            for state in subscription.partitions.values():
+                reading = read(state)
+                if reading is not None:
+                    labels = ("topic", state.tp.topic), ("partition", str(state.tp.partition))
+                    yield labels, reading
+
+        return compute
+
+    def lag(state: PartitionState) -> Reading | None:
+        end = state.fetch.high_watermark
+        return gauged(max(end - state.position, 0)) if state.located and end >= 0 else None
+
+    def lead(state: PartitionState) -> Reading | None:
+        start = state.fetch.log_start
+        return gauged(max(state.position - start, 0)) if state.located and start >= 0 else None
+
+    states = subscription.partitions.values
+    measures.compute("lag", of_partitions(lag))
+    measures.compute("lead", of_partitions(lead))
+    measures.compute("lags", of_partitions(lambda state: state.fetch.lags.reading()))
+    measures.compute("leads", of_partitions(lambda state: state.fetch.leads.reading()))
+    measures.compute("lags.all", lambda: [((), merged(s.fetch.lags.reading() for s in states()))])
+    measures.compute("leads.all", lambda: [((), merged(s.fetch.leads.reading() for s in states()))])
+    measures.compute("replica", of_partitions(lambda state: gauged(state.fetch.preferred)))
+
+    def restart() -> None:
+        for state in states():
+            state.fetch.lags.restart()
+            state.fetch.leads.restart()
+        lock.between.restart()
+
+    def idle() -> list[tuple[Labels, Reading]]:
+        return [((), Reading(lock.between.reading().total, waited.value))]
+
+    def polled() -> float:
+        since = lock.away_since
+        return 0.0 if since is None else max(time() - since, 0.0)
+
+    waited = measures.quantity("idle.seconds")
+    measures.compute("polls", lambda: [((), lock.between.reading())])
+    measures.compute("poll.idle", idle)
+    measures.gauge("poll.age", polled)
+    measures.gauge("assigned", lambda: len(subscription.partitions))
+    measures.gauge("in.progress", lambda: float(in_progress.count()))
+    measures.at_restart(restart)
+    for key in ("commit.seconds", "committed.seconds"):
+        measures.quantity(key)

@@ -22,11 +22,13 @@ from aiokclient.group.coordinator_connection import CoordinatorConnection
 from aiokclient.group.handler import GroupHandler, GroupSettings
 from aiokclient.group.heartbeats import Heartbeats
 from aiokclient.group.join import GroupJoin
+from aiokclient.group.measures import GroupMeasures
 from aiokclient.group.participation import Participation
 from aiokclient.group.rebalance_times import RebalanceTimes
 from aiokclient.group.rejoin_backoff import RejoinBackoff
 from aiokclient.group.rejoin_request import RejoinRequest
 from aiokclient.group.states import TABLE, MemberEffect, MemberEvent, MemberState, Transition
+from aiokclient.measures import Measures
 from aiokclient.network.pool import Spawn
 from aiokclient.policy import Backoff, Retry
 from aiokclient.types import GroupMetadata
@@ -68,6 +70,7 @@ class GroupEngine:
         report: Callable[[Exception], None],
         confirmed_changed: Callable[[bool], None] = lambda confirmed: None,
         began: Callable[[], None] = lambda: None,
+        measures: Measures | None = None,
     ) -> None:
         self.settings = settings
         self.state = MemberState.OUT
@@ -77,6 +80,7 @@ class GroupEngine:
         self._handler = handler
         self._report = report
         self._began = began
+        self._measures = GroupMeasures(measures or Measures(), cluster.clock.monotonic)
         self._heartbeats = Heartbeats(
             cluster,
             settings,
@@ -85,6 +89,7 @@ class GroupEngine:
             report=report,
             changed=lambda: confirmed_changed(self._heartbeats.confirmed),
             callbacks=callbacks,
+            measures=self._measures,
         )
         spawn(self._heartbeats.run, name="heartbeats")
         config = cluster.config
@@ -102,6 +107,7 @@ class GroupEngine:
             report=report,
             rejoin=self.rejoin,
             callbacks=callbacks,
+            measures=self._measures,
         )
         self._participation = Participation()
         self._request = RejoinRequest()
@@ -262,6 +268,11 @@ class GroupEngine:
             row.state.value,
             extra={"event": "group_state"},
         )
+        since = self._times.since
+        if row.state is MemberState.BEGINNING:
+            self._measures.rebalanced(since)
+        elif MemberEffect.LOSE in row.effects and since is not None:
+            self._measures.rebalance_failed()
         self._times.waits(row.state in WAITING)
         if row.state is MemberState.LEAVING and before is not MemberState.LEAVING:
             self._leaving_member = self._member

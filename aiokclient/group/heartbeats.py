@@ -24,6 +24,7 @@ from aiokclient.cluster.targets import Coordinator
 from aiokclient.errors import KafkaError
 from aiokclient.group import requests
 from aiokclient.group.handler import GroupSettings
+from aiokclient.group.measures import GroupMeasures
 from aiokclient.group.states import CODES, MemberEvent
 from aiokclient.network.pool import Purpose
 from aiokclient.policy import Decision, Scope, classify
@@ -55,6 +56,7 @@ class Heartbeats:
         report: Callable[[Exception], None],
         changed: Callable[[], None],
         callbacks: Callbacks,
+        measures: GroupMeasures,
     ) -> None:
         self.member = GroupMetadata(settings.group_id)
         self.last_answer_at = -math.inf
@@ -68,6 +70,7 @@ class Heartbeats:
         self._report = report
         self._changed = changed
         self._callbacks = callbacks
+        self._measures = measures
         self._interval_s = settings.heartbeat_interval_ms / 1000
         self._session_s = settings.session_timeout_ms / 1000
         self._due = asyncio.Event()
@@ -136,6 +139,7 @@ class Heartbeats:
             return
 
     async def _send(self, member: GroupMetadata, sent_at: float) -> None:
+        self._measures.heartbeat_sent(sent_at)
         try:
             response = await self._cluster.request(
                 requests.heartbeat(member),
@@ -152,6 +156,7 @@ class Heartbeats:
             if member == self.member and self._is_final(error):
                 self._report(error)
             return
+        self._measures.heartbeat_answered(sent_at)
         if member != self.member:
             return
         event = CODES.get(response.error_code)

@@ -21,6 +21,7 @@ from aiokclient.errors import AssignmentFailedError, KafkaError
 from aiokclient.group import requests
 from aiokclient.group.failure import failure_in, failure_payload
 from aiokclient.group.handler import Generation, GroupHandler, GroupSettings, MemberInfo
+from aiokclient.group.measures import GroupMeasures
 from aiokclient.group.refusal import explain
 from aiokclient.group.states import CODES, MemberEvent
 from aiokclient.limited_log import LimitedLog
@@ -60,6 +61,7 @@ class GroupJoin:
         report: Callable[[Exception], None],
         rejoin: Callable[[str], None],
         callbacks: Callbacks,
+        measures: GroupMeasures,
     ) -> None:
         self.no_member = GroupMetadata(
             settings.group_id, group_instance_id=settings.group_instance_id
@@ -73,6 +75,7 @@ class GroupJoin:
         self._report = report
         self._rejoin = rejoin
         self._callbacks = callbacks
+        self._measures = measures
         config = cluster.config
         longest_s = config.retry_backoff_max_ms / 1000 * FAILED_ASSIGNMENTS
         backoff = Backoff(config.retry_backoff_ms / 1000, longest_s)
@@ -123,6 +126,7 @@ class GroupJoin:
         error = requests.mismatch(answer, self._handler.protocol_type, None)
         if error is not None:
             return self._refused(error)
+        self._measures.joined(sent_at)
         member = self.no_member._replace(
             generation_id=answer.generation_id, member_id=answer.member_id
         )
@@ -161,6 +165,7 @@ class GroupJoin:
         if error is not None:
             return self._refused(error)
         self._connection.close_join_connection()
+        self._measures.synced(sent_at)
         self._heartbeats.answered(sent_at)
         return self._fetched(bytes(answer.assignment))
 

@@ -17,6 +17,8 @@ from aiokclient.group.handler import GroupHandler
 from aiokclient.group.loop_watch import LoopWatch
 from aiokclient.group.options import GroupMemberConfig
 from aiokclient.group.states import MemberState
+from aiokclient.measures import Measures
+from aiokclient.metrics import Labels
 
 __all__ = ["MemberHandler", "MemberLifecycle"]
 
@@ -91,6 +93,8 @@ class MemberLifecycle(Lifecycle):
 
     async def _open(self, wait: bool) -> None:
         self._handler = handler = self._make_handler()
+        measures = Measures("consumer", self._anchor.call("_attributes"), "member")
+        self._unsubscribe.append(self._cluster.measures.add(measures))
         self._engine = GroupEngine(
             self._cluster,
             self._config.settings,
@@ -100,11 +104,23 @@ class MemberLifecycle(Lifecycle):
             report=handler.report,
             confirmed_changed=handler.confirmed_changed,
             began=partial(self._events.emit, Rebalanced, group_id=self._config.group_id),
+            measures=measures,
         )
         self._membership = MembershipTask(self._engine, handler, self._anchor.call("_fail"))
         self._supervisor.spawn(self._membership.run, name="membership")
         watch = LoopWatch(self._cluster.metrics, self._config.group_id, self._config.client_id)
         self._supervisor.spawn(watch.run, name="watch over the loop")
+
+    def _attributes(self) -> Labels:
+        """Return the attributes by which an operator recognizes this member."""
+        config, engine = self._config, self._engine
+        found = {
+            "client_rack": config.client_rack,
+            "group_id": config.group_id,
+            "group_instance_id": config.group_instance_id,
+            "group_member_id": None if engine is None else engine.metadata.member_id,
+        }
+        return tuple((name, value) for name, value in found.items() if value)
 
     async def _shutdown(self, graceful: bool, timeout: float) -> None:
         if self._handler is None or self._engine is None:

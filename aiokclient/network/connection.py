@@ -328,7 +328,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if self.closed or transport is None or transport.is_closing():
             setup.end(self.reason)
         else:
-            write_segments(transport, segments, sum(map(len, segments)))
+            size = sum(map(len, segments))
+            self._meter.setup_written(size)
+            write_segments(transport, segments, size)
         return frame
 
     def ready(
@@ -352,6 +354,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     def _on_setup_frame(self, frame: Buffer) -> None:
         assert self._setup is not None
+        self._meter.setup_answered(len(frame))
         try:
             self._setup.frame_received(frame)
         except ProtocolError as error:
@@ -362,6 +365,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # No isinstance check: uvloop's TLS transport is not a subclass of asyncio's.
         self._transport = cast(asyncio.Transport, transport)
+        self.traffic.opened()
         detach_in_forks(self)
         self._threshold = ReadThreshold.of(transport)
 
@@ -398,6 +402,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         # A TLS transport has a large buffer, and refers to this object by its protocol. So that is
         # freed at once, not by the garbage collector, which may take long to run.
         self._transport = None
+        self.traffic.closed()
         self._end.released()
 
     def pause_writing(self) -> None:

@@ -423,8 +423,16 @@ class ConnectionPool:
         if login is None or connection.closed:
             return
         timeout_s = self._setup.delay(0, self._rng)
+        begun = loop.time()
         await authenticate_again(connection, sasl, login, timeout_s)
-        if not connection.closed:
+        self._renewed(connection, loop.time() - begun)
+
+    def _renewed(self, connection: BrokerConnection, seconds: float) -> None:
+        """Count the outcome of another authentication."""
+        if connection.closed:
+            connection.traffic.authentication_failed(again=True)
+        else:
+            connection.traffic.authenticated(seconds)
             self._authenticated(connection, again=True)
 
     # -- closing -----------------------------------------------------------------------------

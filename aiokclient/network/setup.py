@@ -24,6 +24,7 @@ import aiokclient.network.diagnosis as diagnosis
 from aiokclient.config.kinds import bare, bracketed, written
 from aiokclient.errors import (
     DisconnectedError,
+    KafkaError,
     ProtocolError,
     RebootstrapRequiredError,
     UnsupportedVersionError,
@@ -184,7 +185,7 @@ async def _set_up(
         )
         lifetime_ms = 0
         if settings.sasl is not None and login is not None:
-            lifetime_ms = await authenticate(
+            lifetime_ms = await _authenticate(
                 connection, pipeline, versions, settings.sasl, login, timeout_s
             )
         elif suspect:
@@ -199,6 +200,24 @@ async def _set_up(
     except BaseException:
         connection.abort()
         raise
+
+
+async def _authenticate(
+    connection: BrokerConnection,
+    pipeline: ClientPipeline,
+    versions: Mapping[int, tuple[int, int]],
+    sasl: Sasl,
+    login: Login,
+    timeout_s: float,
+) -> int:
+    """Authenticate, and count the outcome."""
+    try:
+        lifetime_ms = await authenticate(connection, pipeline, versions, sasl, login, timeout_s)
+    except KafkaError:
+        connection.traffic.authentication_failed(again=False)
+        raise
+    connection.traffic.authenticated(None)
+    return lifetime_ms
 
 
 async def _check_without_sasl(

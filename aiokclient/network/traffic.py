@@ -7,7 +7,9 @@ records nor credentials reach a log. Metrics are counted for each response, neve
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
+from functools import partial
 from logging import DEBUG
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,7 +17,8 @@ from aiokclient.errors import error_for
 from aiokclient.event_hub import EventHub
 from aiokclient.events import Throttled
 from aiokclient.log import ClientLog
-from aiokclient.metrics import Histogram, Metrics
+from aiokclient.measures import EMPTY, Measures, Reading, Spread, counted, merged, observed
+from aiokclient.metrics import Histogram, Labels, Metrics
 from aiokclient.protocol.schema import Struct
 
 if TYPE_CHECKING:
@@ -28,6 +31,8 @@ __all__ = ["Meter", "Traffic", "size_of"]
 
 STRUCTS: Final = 2000
 """The maximum number of structs of a response that are searched for error codes."""
+PREFIX: Final = 4
+"""Bytes of the length before each frame."""
 NAMED: Final = 5
 """The maximum number of different errors that one log line names."""
 
@@ -46,7 +51,11 @@ class Meter:
         "_metrics",
         "_received",
         "_sent",
+        "_setup_bytes",
+        "_setup_responses",
+        "_sizes",
         "_throttle",
+        "_throttled",
         "node_id",
         "traffic",
     )
@@ -61,10 +70,61 @@ class Meter:
         self._sent = metrics.counter("client.sent.bytes", unit="By", broker=broker)
         self._received = metrics.counter("client.received.bytes", unit="By", broker=broker)
         self._throttle = metrics.histogram("client.throttle.seconds", unit="s", broker=broker)
+        self._throttled: dict[str, Spread] = {}
+        self._sizes = Spread()
+        """The sizes of requests, also of those that set up a connection."""
+        self._setup_responses = self._setup_bytes = 0
+
+    def update(self) -> None:
+        """Count the bytes that were sent."""
+        self._sent.value = self.requests.total
+
+    @property
+    def requests(self) -> Reading:
+        """The sizes of the requests."""
+        return self._sizes.reading()
+
+    @property
+    def responses(self) -> Reading:
+        """The number of responses, and their bytes."""
+        count = sum(latency.count for latency in self._latencies.values()) + self._setup_responses
+        return Reading(count, self._received.value + self._setup_bytes + PREFIX * count)
+
+    def latencies(self, api: str | None = None) -> Reading:
+        """Return the times until responses to one API or all of them."""
+        return merged(
+            observed(latency)
+            for message, latency in self._latencies.items()
+            if api is None or message.__name__ == f"{api}Request"
+        )
+
+    def throttles(self, api: str) -> Reading:
+        """Return the throttle times in the responses to one API, which are 0 in most of them."""
+        answered = self.latencies(api)
+        found = self._throttled[api].reading() if api in self._throttled else EMPTY
+        largest = max(found.largest, 0.0) if math.isfinite(answered.largest) else found.largest
+        return Reading(answered.number, found.total, largest)
+
+    def restart(self) -> None:
+        """Begin a new time span for largest values."""
+        self._sizes.restart()
+        for throttled in self._throttled.values():
+            throttled.restart()
+        for latency in self._latencies.values():
+            latency.restart()
+
+    def setup_written(self, size: int) -> None:
+        """Count a request that sets up a connection."""
+        self._sizes.observe(size)
+
+    def setup_answered(self, size: int) -> None:
+        """Count the response to a request that sets up a connection."""
+        self._setup_responses += 1
+        self._setup_bytes += size
 
     def written(self, broker: ConnectedBroker, sent: PendingRequest, size: int) -> None:
         """Count a request that was passed to the transport."""
-        self._sent.value += size
+        self._sizes.observe(size)
         if self._enabled(DEBUG):
             self.traffic.log_request(broker, sent.api, sent.version or 0, size)
 
@@ -86,6 +146,7 @@ class Meter:
         self._received.value += size
         if throttle_ms > 0:
             self._throttle.observe(throttle_ms / 1000)
+            self._throttled.setdefault(sent.api, Spread()).observe(throttle_ms / 1000)
             self.traffic.throttled(self.node_id, sent.api, throttle_ms)
         if self._enabled(DEBUG):
             version = sent.version or 0
@@ -107,6 +168,7 @@ class Traffic:
         client_id: str,
         group_id: str | None = None,
         events: EventHub | None = None,
+        measures: Measures | None = None,
     ) -> None:
         self._metrics = metrics
         self._events = events
@@ -114,6 +176,71 @@ class Traffic:
         self.enabled = self._log.logger.isEnabledFor
         """The check whether the wire log is enabled for a level."""
         self._meters: dict[int, Meter] = {}
+        self._gone = (EMPTY, EMPTY)
+        """The requests to brokers that left the cluster, and their responses."""
+        self.measures = Measures() if measures is None else measures
+        self._opened = self.measures.quantity("connections.opened")
+        self._closed = self.measures.quantity("connections.closed")
+        metrics.before_reading(self._update)
+        self._offer()
+
+    def _offer(self) -> None:
+        """Offer what is computed from the numbers of all brokers."""
+        measures, meters = self.measures, self._meters
+        for key in ("authentications", "reauthentications"):
+            measures.quantity(key)
+            measures.quantity(f"{key}.failed")
+        measures.spread("reauthentications.seconds")
+
+        def by_node(read: Callable[[Meter], Reading]) -> Callable[[], list[tuple[Labels, Reading]]]:
+            return lambda: [((("node_id", _node(m.node_id)),), read(m)) for m in meters.values()]
+
+        measures.gauge("connections", lambda: self._opened.value - self._closed.value)
+        measures.compute("node.requests", by_node(lambda meter: meter.requests))
+        measures.compute("node.responses", by_node(lambda meter: meter.responses))
+        measures.compute("node.latencies", by_node(lambda meter: meter.latencies()))
+        measures.compute("requests", lambda: [((), self._sum(0))])
+        measures.compute("responses", lambda: [((), self._sum(1))])
+        measures.compute("io", lambda: [((), counted(self._sum(0).number + self._sum(1).number))])
+        measures.compute("latencies.Produce", partial(self._of_all, Meter.latencies))
+        measures.compute("throttles", partial(self._of_all, Meter.throttles))
+        measures.at_restart(self._restart)
+
+    def _of_all(self, read: Callable[[Meter, str], Reading]) -> list[tuple[Labels, Reading]]:
+        return [((), merged(read(meter, "Produce") for meter in self._meters.values()))]
+
+    def _sum(self, part: int) -> Reading:
+        meters = self._meters.values()
+        now = [meter.responses if part else meter.requests for meter in meters]
+        return merged([self._gone[part], *now])
+
+    def _restart(self) -> None:
+        for meter in self._meters.values():
+            meter.restart()
+
+    def _update(self) -> None:
+        for meter in self._meters.values():
+            meter.update()
+
+    def opened(self) -> None:
+        """Count a connection that was opened."""
+        self._opened.add()
+
+    def closed(self) -> None:
+        """Count a connection that was closed."""
+        self._closed.add()
+
+    def authenticated(self, again_s: float | None) -> None:
+        """Count an authentication. `again_s` is how long it took if it repeated an earlier one."""
+        if again_s is None:
+            self.measures.quantity("authentications").add()
+        else:
+            self.measures.quantity("reauthentications").add()
+            self.measures.spread("reauthentications.seconds").observe(again_s)
+
+    def authentication_failed(self, *, again: bool) -> None:
+        """Count an authentication that failed."""
+        self.measures.quantity(f"{'re' if again else ''}authentications.failed").add()
 
     def meter(self, node_id: int) -> Meter:
         """Return the metrics of a broker."""
@@ -125,7 +252,9 @@ class Traffic:
     def keep(self, brokers: set[int]) -> None:
         """Drop the metrics of all other brokers."""
         for node_id in [node_id for node_id in self._meters if node_id not in brokers]:
-            del self._meters[node_id]
+            meter = self._meters.pop(node_id)
+            requests, responses = self._gone
+            self._gone = merged([requests, meter.requests]), merged([responses, meter.responses])
             self._metrics.remove(broker=_named(node_id))
 
     def throttled(self, node_id: int, api: str, throttle_ms: int) -> None:
@@ -207,6 +336,11 @@ class Traffic:
 def _named(node_id: int) -> str:
     """Return the name of a broker in logs. A bootstrap server has no broker id yet."""
     return "bootstrap" if node_id < 0 else str(node_id)
+
+
+def _node(node_id: int) -> str:
+    """Return the name of a broker as Kafka's clients write it in labels."""
+    return f"node-{node_id}"
 
 
 def _shown(broker: ConnectedBroker) -> str:

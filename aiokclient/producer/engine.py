@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from aiokclient.background import Callbacks
 from aiokclient.cluster.targets import AnyBroker
 from aiokclient.errors import KafkaError, UnsupportedVersionError
+from aiokclient.measures import Measures
 from aiokclient.policy import Scope
 from aiokclient.producer.batching.accumulator import Accumulator
 from aiokclient.producer.batching.deadline_timer import DeadlineTimer
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
     from aiokclient.cluster.supervisor import Supervisor
     from aiokclient.config import ProducerConfig
+    from aiokclient.metrics import Labels
     from aiokclient.producer.transaction.manager import TransactionManager
     from aiokclient.producer.transaction.status import TransactionStatus
 
@@ -53,6 +55,7 @@ class Engine:
         """`accept(open)` is called when records are accepted from now on, or no longer."""
         loop = asyncio.get_running_loop()
         self.cluster = cluster
+        self.measures = measures = Measures("producer", partial(_resource, config))
         self.senders: dict[int, Sender] = {}
         self._log = cluster.log("producer")
         self._callbacks = callbacks = Callbacks(loop, supervisor.fail)
@@ -73,7 +76,10 @@ class Engine:
             cluster.metrics,
             self._deadline_timer,
             None if status is None else partial(status.failed, scope=Scope.PRODUCE_TXN),
+            measures,
         )
+        measures.gauge("in.flight", lambda: sum(s.in_flight for s in self.senders.values()))
+        measures.gauge("metadata.age", lambda: cluster.updater.age)
         self.leaders = Leaders(
             config,
             cluster.clock,
@@ -110,6 +116,7 @@ class Engine:
         )
         self.transactions = None if status is None else self._make_transactions(status, accept)
         self._ends: list[Callable[[], None]] = []
+        self._end_measures = cluster.measures.add(measures)
 
     def _make_transactions(
         self, status: TransactionStatus, accept: Callable[[bool], object]
@@ -153,6 +160,7 @@ class Engine:
         self.cluster.updater.unwant(self)
         self._deadline_timer.stop()
         self.accumulator.stop()
+        self._end_measures()
         for sender in self.senders.values():
             sender.close()
         if self.transactions is not None:
@@ -181,11 +189,12 @@ class Engine:
         changes nothing.
         """
         waiting: list[DeliveryBatch] = [*self.accumulator.calling, *self.accumulator.pending]
-        for batch in waiting:
-            batch.demand()
-        for batch in waiting:
-            await settled(batch)
-        await self.failures.reported()
+        with self.measures.timed("flush.seconds", self.cluster.clock.monotonic):
+            for batch in waiting:
+                batch.demand()
+            for batch in waiting:
+                await settled(batch)
+            await self.failures.reported()
 
     def _sender_of(self, node_id: int) -> Sender:
         sender = self.senders.get(node_id)
@@ -272,6 +281,12 @@ class Engine:
         for batch in list(self.accumulator.pending):
             if batch.identity is None and batch.queue.partition is not None:
                 self.accumulator.fail(batch, error)
+
+
+def _resource(config: ProducerConfig) -> Labels:
+    """Return the attributes by which an operator recognizes a producer."""
+    found = (("client_rack", config.client_rack), ("transactional_id", config.transactional_id))
+    return tuple((name, value) for name, value in found if value)
 
 
 def _transaction_status(config: ProducerConfig, cluster: ClusterClient) -> TransactionStatus | None:

@@ -5,9 +5,11 @@ Written batches are collected in a list first, and are counted when the metrics 
 
 from __future__ import annotations
 
+from operator import truediv
 from typing import TYPE_CHECKING
 
-from aiokclient.metrics import BYTES, Metrics
+from aiokclient.measures import Measures, Reading, counted
+from aiokclient.metrics import BYTES, Labels, Metrics
 
 if TYPE_CHECKING:
     from aiokclient.producer.batching.queue import QueuedBatch
@@ -20,9 +22,12 @@ NOTED = 512
 
 
 class ProducerMeters:
-    """The instruments of a producer. All producers of a `Client` use the same ones."""
+    """The instruments of a producer. All producers of a `Client` use the same ones.
 
-    def __init__(self, metrics: Metrics) -> None:
+    `measures` are those of this producer alone.
+    """
+
+    def __init__(self, metrics: Metrics, measures: Measures | None = None) -> None:
         self._written = metrics.counter("producer.records.acknowledged", unit="{record}")
         self._lost = metrics.counter("producer.records.failed", unit="{record}")
         self._records = metrics.by_topic("producer.topic.records", unit="{record}")
@@ -30,38 +35,94 @@ class ProducerMeters:
         self._failed = metrics.by_topic("producer.topic.failed", unit="{record}")
         self._queued = metrics.histogram("producer.queue.seconds", unit="s")
         self._batch_bytes = metrics.histogram("producer.batch.bytes", BYTES, unit="By")
-        self._noted: list[tuple[str, int, int, float]] = []
+        self._noted: list[tuple[str, int, int, float, int]] = []
+        self.measures = own = Measures("producer") if measures is None else measures
+        self.requests = own.quantity("produce.requests")
+        self.exhausted = own.quantity("exhausted")
+        self.splits = own.quantity("splits")
+        self._own_records = own.quantity("records")
+        self._own_failed = own.quantity("failed")
+        self._own_retried = own.quantity("retried")
+        self._own_queued = own.spread("queued")
+        self._own_batches = own.spread("batches")
+        self._own_sizes = own.spread("sizes")
+        self._plain = own.quantity("plain.bytes")
+        self._own_attempted = own.quantity("attempted")
+        own.compute("sizes.average", self._average)
+        own.compute("sent", self._sent)
+        own.compute("topic.sent", self._sent_by_topic)
+        own.before_reading(self._count)
         self.end = metrics.before_reading(self._count)
         """A function that counts the collected batches, and ends the collection."""
 
     def written(self, batch: QueuedBatch) -> None:
         """Record a batch that was acknowledged, or that needs no acknowledgement."""
         noted = self._noted
-        noted.append((batch.topic, batch.count, batch.size, batch.first_sent - batch.created))
+        queued = batch.first_sent - batch.created
+        noted.append((batch.topic, batch.count, batch.size, queued, batch.builder.size))
         if len(noted) >= NOTED:
             self._count()
 
     def _count(self) -> None:
         if not self._noted:
             return
-        topics, counts, sizes, queued = zip(*self._noted, strict=True)
+        topics, counts, sizes, queued, plain = zip(*self._noted, strict=True)
         self._noted.clear()
         self._queued.observe_all(queued)
         self._batch_bytes.observe_all(sizes)
         self._written.add(sum(counts))
+        self._own_queued.observe_all(queued)
+        self._own_batches.observe_all(sizes)
+        self._own_sizes.observe_all(map(truediv, plain, counts))
+        self._own_records.add(sum(counts))
+        self._plain.add(sum(plain))
         if len(set(topics)) == 1:
             topics, counts, sizes = topics[:1], (sum(counts),), (sum(sizes),)
-        for topic, count, size in zip(topics, counts, sizes, strict=True):
+            plain = (sum(plain),)
+        own = self.measures
+        for topic, count, size, before in zip(topics, counts, sizes, plain, strict=True):
             self._records.of(topic).add(count)
             self._bytes.of(topic).add(size)
+            own.quantity("topic.records", topic=topic).add(count)
+            own.quantity("topic.bytes", topic=topic).add(size)
+            own.quantity("topic.plain.bytes", topic=topic).add(before)
+            # Kafka's clients have a series for each topic to which they have sent.
+            own.quantity("topic.failed", topic=topic)
+            own.quantity("topic.retried", topic=topic)
+
+    def _average(self) -> list[tuple[Labels, Reading]]:
+        return [((), Reading(self._own_records.value, self._plain.value))]
+
+    def _sent(self) -> list[tuple[Labels, Reading]]:
+        """Return how many records were sent, counting each attempt, as Kafka's clients do."""
+        parts = self._own_records, self._own_attempted, self._own_retried
+        return [((), counted(sum(part.value for part in parts)))]
+
+    def _sent_by_topic(self) -> list[tuple[Labels, Reading]]:
+        sums: dict[Labels, float] = {}
+        for key in ("topic.records", "topic.attempted", "topic.retried"):
+            for labels, reading in self.measures.read(key):
+                sums[labels] = sums.get(labels, 0) + reading.number
+        return [(labels, counted(value)) for labels, value in sums.items()]
+
+    def retried(self, batch: QueuedBatch) -> None:
+        """Count the records of a batch that is sent again."""
+        self._own_retried.add(batch.count)
+        self.measures.quantity("topic.retried", topic=batch.topic).add(batch.count)
 
     def failed(self, batch: QueuedBatch) -> None:
         """Record a batch that failed, unless it was never sent."""
         if batch.attempt:
             self._queued.observe(batch.first_sent - batch.created)
             self._batch_bytes.observe(batch.size)
+            self._own_queued.observe(batch.first_sent - batch.created)
+            self._own_batches.observe(batch.size)
+            self._own_attempted.add(batch.count)
+            self.measures.quantity("topic.attempted", topic=batch.topic).add(batch.count)
 
     def lost(self, batch: DeliveryBatch) -> None:
         """Count the records that are still in a failed batch as failed."""
         self._lost.add(batch.unretrieved)
         self._failed.of(batch.topic).add(batch.unretrieved)
+        self._own_failed.add(batch.unretrieved)
+        self.measures.quantity("topic.failed", topic=batch.topic).add(batch.unretrieved)

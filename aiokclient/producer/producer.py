@@ -250,7 +250,8 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
 
     async def _prepare(self, topic: Topic, patience_s: float) -> None:
         deadline = self._clock.monotonic() + patience_s
-        await backpressure.known(topic, self._cluster, patience_s)
+        with self._required_engine().measures.timed("metadata.seconds", self._clock.monotonic):
+            await backpressure.known(topic, self._cluster, patience_s)
         for prepare in preparations(self._options.key_serializer, self._options.value_serializer):
             remaining = deadline - self._clock.monotonic()
             await backpressure.prepared(prepare, topic.name, max(remaining, 0.0))

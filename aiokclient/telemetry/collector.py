@@ -1,47 +1,182 @@
-"""The collector of a client's metrics for its reporter."""
+"""The collector: the points of one client at one moment, computed by the table.
+
+    Measures of the connections ─┐
+    Measures of each child ──────┼──▶ windows ──▶ rows of the table ──▶ points
+    metrics of the application ──┘
+
+Sums are cumulative since the object began. Rates, averages, and largest values concern the time
+since the last push that a broker has accepted. `collect` therefore remembers what it has read, and
+`restart` makes that the beginning of the next time span. What is measured between the two calls
+belongs to the next time span.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Protocol
+import logging
+from collections.abc import Callable, Iterator
+from itertools import groupby
 
-from aiokclient.metrics import Metrics
-from aiokclient.telemetry.points import Collector, Point, PointKind
+from aiokclient import threads
+from aiokclient.clock import Clock
+from aiokclient.log import ClientLog
+from aiokclient.measures import ClientMeasures, Measures, Reading, counted, gauged
+from aiokclient.metrics import Labels
+from aiokclient.telemetry.application import ApplicationPoints
+from aiokclient.telemetry.computing import NOTHING, Change, Span, compute
+from aiokclient.telemetry.loop_lag import LoopLag
+from aiokclient.telemetry.points import HistogramValue, Point, PointKind
+from aiokclient.telemetry.table import ROWS, SHARED_ROWS, Row, Way
 
-__all__ = ["MeasuredClient", "collector_of"]
+__all__ = ["SERIES_LIMIT", "ClientCollector"]
 
-PREFIX = "org.apache.kafka"
+SERIES_LIMIT = 10_000
+"""Number of series above which those of partitions are left out."""
 
+KINDS = {
+    Way.TOTAL: PointKind.SUM,
+    Way.SUM: PointKind.SUM,
+    Way.INT: PointKind.GAUGE_INT,
+    Way.HISTOGRAM: PointKind.HISTOGRAM,
+}
+"""The kinds of points; all others are gauges."""
 
-class MeasuredClient(Protocol):
-    """The client whose metrics are collected."""
-
-    @property
-    def metrics(self) -> Metrics: ...
-
-    @property
-    def config(self) -> Any: ...
-
-
-def collector_of(client: MeasuredClient) -> Collector:
-    """Return the source of the points that the client's reporter pushes."""
-    return CounterCollector(client.metrics, client.config.kind().lower())
+PARTITION_ROWS = {
+    kind: [row for row in rows if "partition" in row.labels] for kind, rows in ROWS.items()
+}
 
 
-class CounterCollector:
-    """The counters of `metrics()`, under names of their own."""
+class ClientCollector:
+    """The source of all points of one client; see `aiokclient.telemetry.points.Collector`."""
 
-    def __init__(self, metrics: Metrics, kind: str) -> None:
-        self._metrics = metrics
-        self._prefix = f"{PREFIX}.{kind}.aiokclient."
+    def __init__(self, measures: ClientMeasures, clock: Clock, log: ClientLog) -> None:
+        self._measures = measures
+        self._clock = clock
+        self._span = Span(clock.monotonic())
+        self._lag = LoopLag()
+        self._application = ApplicationPoints(measures.application, clock, log)
+        self._log = log
+        self._left_out = 0
+        self._is_left_out = False
+        measures.are_collected = True
+        self._offer(measures.connections)
+
+    def _offer(self, connections: Measures) -> None:
+        """Add the measures that belong to no object of the client."""
+        started = self._clock.time_ms()
+        connections.gauge("start", lambda: started)
+        connections.compute("left.out", lambda: [((), counted(self._left_out))])
+        connections.compute("loop.held", lambda: [((), counted(self._lag.held_s))])
+        connections.compute("threads.calls", lambda: _pools(0))
+        connections.compute("threads.waiting", lambda: _pools(1))
 
     def collect(self, wanted: Callable[[str], bool]) -> list[Point]:
-        return [
-            Point(name, PointKind.SUM, value.value, tuple(sorted(value.labels.items())))
-            for value in self._metrics.values()
-            if value.kind == "counter" and isinstance(value.value, int | float)
-            if wanted(name := self._prefix + value.name)
-        ]
+        """Return the points whose names are wanted, all at one moment. Synchronous."""
+        self._lag.begin()
+        children = self._measures.children
+        for one in (self._measures.connections, *children):
+            one.update()
+        self._span.begin_reading(self._clock.monotonic())
+        with_partitions = self._has_room_for_partitions(children)
+        points: list[Point] = []
+        for child in children:
+            rows = [row for row in ROWS[child.kind] if _applies(row, child)]
+            if not with_partitions:
+                rows = [row for row in rows if "partition" not in row.labels]
+            points += self._points(child, rows, child.resource, wanted)
+        for kind, resource in _sharers(children):
+            points += self._points(
+                self._measures.connections, SHARED_ROWS[kind], resource, wanted, len(points)
+            )
+        for one in (self._measures.connections, *children):
+            one.restart()
+        return points + self._application.collect(wanted)
 
     def restart(self) -> None:
-        """Do nothing, because counters have no rates."""
+        """Begin a new time span at the last call of `collect`, because its push was accepted."""
+        self._span.restart()
+        self._measures.drop_ended()
+
+    def close(self) -> None:
+        """Stop measuring the event loop. Synchronous, idempotent."""
+        self._lag.end()
+        self._measures.are_collected = False
+
+    def _has_room_for_partitions(self, children: list[Measures]) -> bool:
+        count = sum(
+            reading.total * len(PARTITION_ROWS[child.kind])
+            for child in children
+            for _, reading in child.read("assigned")
+        )
+        if count <= SERIES_LIMIT:
+            self._is_left_out = False
+            return True
+        self._left_out += 1
+        if not self._is_left_out:
+            self._is_left_out = True
+            self._log.log(
+                logging.INFO,
+                "The metrics of partitions are not pushed, because they would be %d series. "
+                "At most %d are pushed.",
+                count,
+                SERIES_LIMIT,
+                extra={"event": "telemetry_partitions_left_out"},
+            )
+        return False
+
+    def _points(
+        self,
+        measures: Measures,
+        rows: list[Row] | tuple[Row, ...],
+        resource: Labels,
+        wanted: Callable[[str], bool],
+        before: int = 0,
+    ) -> Iterator[Point]:
+        count = before
+        for row in rows:
+            for labels, value in self._values(measures, row):
+                count += 1
+                if wanted(row.name):
+                    shown = float(count) if row.key == "series" else value
+                    kind = KINDS.get(row.way, PointKind.GAUGE)
+                    yield Point(row.name, kind, shown, labels, resource)
+
+    def _values(
+        self, measures: Measures, row: Row
+    ) -> Iterator[tuple[Labels, float | HistogramValue]]:
+        if row.way is Way.HISTOGRAM:
+            bounds, counts = self._lag.histogram.buckets
+            yield (), HistogramValue(bounds, counts, self._lag.histogram.total)
+            return
+        divisors: dict[Labels, Change] = {}
+        if row.divisor:
+            divisors = dict(self._read(measures, row.divisor, row.labels))
+        for labels, reading in self._read(measures, row.key, row.labels):
+            divisor = divisors.get(labels)
+            yield labels, compute(row, reading, divisor, self._span.seconds)
+
+    def _read(
+        self, measures: Measures, key: str, names: tuple[str, ...]
+    ) -> list[tuple[Labels, Change]]:
+        """Return the readings of a key, with what has changed in this time span.
+
+        What a producer or consumer does not measure itself, its connections may measure.
+        """
+        source = measures if measures.has(key) else self._measures.connections
+        found = self._span.read(source, key)
+        return found if found or names else [((), NOTHING)]
+
+
+def _applies(row: Row, child: Measures) -> bool:
+    return not child.membership or child.membership in row.groups
+
+
+def _sharers(children: list[Measures]) -> Iterator[tuple[str, Labels]]:
+    """Yield the kinds of objects that use the connections, with the attributes of an only one."""
+    by_kind = sorted(children, key=lambda child: child.kind)
+    for kind, members in groupby(by_kind, key=lambda child: child.kind):
+        resources = [child.resource for child in members]
+        yield kind, resources[0] if len(resources) == 1 else ()
+
+
+def _pools(part: int) -> list[tuple[Labels, Reading]]:
+    return [((("pool", name),), gauged(work[part])) for name, work in threads.work().items()]

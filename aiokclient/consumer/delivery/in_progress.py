@@ -127,6 +127,11 @@ class InProgress:
         """Return the number of records that are outstanding, of all partitions."""
         return sum(len(state.outstanding) for state in self._worked_on)
 
+    def count(self) -> int:
+        """Return about how many records are in progress: gaps in the offsets count, too."""
+        held = sum(max(state.position - state.processed, 0) for state in self._held)
+        return held + self.outstanding()
+
     def has_room(self, limit: int) -> bool:
         """Return whether fewer than `limit` records are outstanding. A request waits for that."""
         self._worked_on = {state: None for state in self._worked_on if state.outstanding}

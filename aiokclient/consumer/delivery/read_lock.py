@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection
 from typing import Any, Protocol
 
 from aiokclient.errors import ConcurrentReadError, IllegalStateError
+from aiokclient.measures import Spread
 
 __all__ = ["Cursor", "ReadLock"]
 
@@ -62,7 +63,10 @@ class ReadLock:
         self._is_cancelled = False
         self._death: str | None = None
         """A description of the end of the last reading task, if it has failed or was cancelled."""
-        self.away_since: float | None = time()
+        self._left_at = time()
+        self.between = Spread()
+        """The seconds between the ends of two requests."""
+        self.away_since: float | None = self._left_at
         """The time at which the last request ended; None during a request."""
 
     def enter(self, cursor: Cursor | None) -> HeldLock:
@@ -94,7 +98,9 @@ class ReadLock:
         if raised and self._holder is not None:
             self._holder = _left
         self._busy = False
-        self.away_since = self._time()
+        self.away_since = now = self._time()
+        self.between.observe(now - self._left_at)
+        self._left_at = now
 
     def _take_over(self, cursor: Cursor | None) -> None:
         """Interrupt the iteration before this one, because it may still have records."""

@@ -69,14 +69,15 @@ class Reader:
         self._reports = reports
         self.in_progress = in_progress
         self.read_lock = read_lock
-        self.meters = ReadMeters(metrics)
+        self.meters = ReadMeters(metrics, subscription.measures)
         self._requested = requested
         self._died = died
         self._time = asyncio.get_running_loop().time
         self._chunks: deque[Chunk] = deque()
         self._exposed: Chunk | None = None
         self._failed = self._woken = False
-        self._yielded = 0.0
+        self._idle = subscription.measures.quantity("idle.seconds")
+        self._yielded = self._looked = 0.0
         self._fresh = False
         self._cut_short = False
         """Whether unpacking was interrupted in order to yield to the event loop."""
@@ -178,7 +179,9 @@ class Reader:
     async def yield_to_loop(self) -> None:
         """Yield to the event loop if it is due. Cancellations and timeouts take effect here."""
         self._cut_short = False
-        if self._fresh or self._time() - self._yielded >= YIELD_INTERVAL_S:
+        if not self._fresh:
+            self._looked = self._time()
+        if self._fresh or self._looked - self._yielded >= YIELD_INTERVAL_S:
             try:
                 await asyncio.sleep(0)
             finally:
@@ -199,7 +202,9 @@ class Reader:
         self._ends.hold()
         await self._arrived.wait(until)
         self._ends.changed()
+        began = max(self._looked, self._yielded)
         self._yielded, self._fresh = self._time(), False
+        self._idle.add(self._yielded - began)
 
     # -- chunks
 

@@ -121,7 +121,9 @@ class BrokerFetcher:
         finally:
             self._in_flight = False
             self._moved.superseded()
-        self._empty.received(useful=useful(response), seconds=self._clock.monotonic() - begun)
+        seconds = self._clock.monotonic() - begun
+        self._empty.received(useful=useful(response), seconds=seconds)
+        self._responses.meters.answered(seconds)
         self._take(response)
 
     def _note(self, connection: BrokerConnection) -> None:

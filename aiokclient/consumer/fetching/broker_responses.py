@@ -17,7 +17,6 @@ from aiokclient.consumer.fetching.aborted import visible
 from aiokclient.consumer.fetching.buffer import Damage, PartitionFetch, Slot
 from aiokclient.consumer.fetching.responses import PartitionResponses
 from aiokclient.consumer.fetching.session import Answer
-from aiokclient.consumer.meters import ReadMeters
 from aiokclient.consumer.state.partition import PartitionState
 from aiokclient.errors import CorruptRecordError
 from aiokclient.protocol.messages.fetch import FetchResponse, PartitionData
@@ -61,7 +60,7 @@ class BrokerResponses:
         self._unread = 0
         metrics = cluster.metrics
         self._bytes = metrics.counter("consumer.fetch.bytes", unit="By", broker=node_id)
-        self._meters = ReadMeters(metrics)
+        self._sizes: list[tuple[str, int]] = []
 
     @property
     def full(self) -> bool:
@@ -73,8 +72,11 @@ class BrokerResponses:
         endpoints = [BrokerInfo(n.node_id, n.host, n.port, n.rack) for n in response.node_endpoints]
         slot = Slot(self._read)
         self._unread += 1
+        sizes: list[tuple[str, int]] = []
+        self._sizes = sizes
         for answer in answers:
             self._answer(answer, slot, endpoints)
+        self._responses.meters.fetched(self._bytes, sizes, response.throttle_time_ms)
         slot.release()
         self._responses.arrived()
 
@@ -105,7 +107,7 @@ class BrokerResponses:
     def _data(self, state: PartitionState, answer: Answer, slot: Slot) -> None:
         data, offset = answer.data, answer.wanted.offset
         state.retry.succeeded()
-        state.fetch.fetched(data.high_watermark)
+        state.fetch.fetched(data.high_watermark, data.log_start_offset, offset)
         diverging = data.diverging_epoch
         if diverging.end_offset >= 0:
             self._responses.diverged(state, diverging.epoch, diverging.end_offset)
@@ -123,8 +125,7 @@ class BrokerResponses:
         state.fetch.buffered(fetch.next_offset)
         if damage is not None:
             state.fetch.damaged(state.generation)
-        self._bytes.add(fetch.size)
-        self._meters.fetched(state.tp.topic, fetch.size)
+        self._sizes.append((state.tp.topic, fetch.size))
         self._responses.keep(fetch)
 
 

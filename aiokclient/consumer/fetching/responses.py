@@ -14,6 +14,7 @@ from aiokclient.config import ConsumerConfig
 from aiokclient.consumer.fetching.buffer import FetchBuffer, PartitionFetch
 from aiokclient.consumer.fetching.routes import Routes
 from aiokclient.consumer.fetching.session import Answer
+from aiokclient.consumer.meters import FetchMeters
 from aiokclient.consumer.state.backoff import PartitionBackoff
 from aiokclient.consumer.state.offset_reset import NONE
 from aiokclient.consumer.state.partition import PartitionState
@@ -48,6 +49,7 @@ class PartitionResponses:
         self._routes = routes
         self._report = report
         self.arrived = arrived
+        self.meters = FetchMeters(cluster.metrics, subscription.measures)
         self._backoff = PartitionBackoff(cluster.clock, config, subscription)
         self.longest_backoff_s = self._backoff.longest_s
 

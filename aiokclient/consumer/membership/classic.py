@@ -101,6 +101,7 @@ class ClassicMembership:
             callbacks=parts.callbacks,
             report=parts.report,
             confirmed_changed=lambda confirmed: parts.changed(),
+            measures=parts.subscription.measures,
         )
         self._watch = TopicWatch(parts.cluster, parts.topics, self._changed, parts.callbacks)
         self._log = LimitedLog(

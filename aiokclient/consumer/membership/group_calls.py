@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,6 +21,7 @@ class ConsumerGroupCalls:
     def __init__(self, group: ConsumerCoordinator, subscription: SubscriptionState) -> None:
         self._group = group
         self._subscription = subscription
+        self._time = asyncio.get_running_loop().time
 
     async def commit(self, what: Any, timeout: float) -> None:
         """Commit offsets to the group, within `timeout` seconds."""
@@ -27,13 +29,15 @@ class ConsumerGroupCalls:
         gone = [tp for tp in nothing if tp not in self._subscription]
         if gone:
             raise self._group.commits.not_assigned(gone)
-        await self._group.commits.commit(offsets, timeout, covered(what))
+        with self._subscription.measures.timed("commit.seconds", self._time):
+            await self._group.commits.commit(offsets, timeout, covered(what))
 
     async def committed(
         self, tps: Sequence[TopicPartition], timeout: float
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """Return the committed offset of each partition, or None if there is none."""
-        found = await self._group.commits.fetch(tps, timeout)
+        with self._subscription.measures.timed("committed.seconds", self._time):
+            found = await self._group.commits.fetch(tps, timeout)
         return {tp: _without_notes(found[tp]) for tp in tps}
 
     async def rewind(

@@ -273,7 +273,8 @@ class PartitionReconciler:
         listener = self._subscription.listener
         if self._refused or listener is None:
             return
-        self._calling = method, asyncio.get_running_loop().time()
+        time = asyncio.get_running_loop().time
+        self._calling = method, (began := time())
         with self._calls.entered():
             try:
                 await tell(listener, method, tps)
@@ -283,3 +284,4 @@ class PartitionReconciler:
                 raise
             finally:
                 self._calling = None
+                self._subscription.measures.spread(f"listener.{method}").observe(time() - began)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from aiokclient.measures import Spread
+
 __all__ = ["FetchState"]
 
 REPLICA_IDLE_S: Final = 10.0
@@ -22,7 +24,10 @@ class FetchState:
         "damaged_at",
         "examined",
         "high_watermark",
+        "lags",
         "leader",
+        "leads",
+        "log_start",
         "offset",
         "preferred",
         "want",
@@ -35,6 +40,12 @@ class FetchState:
         """The broker that leads the partition, -1 if none is known."""
         self.high_watermark = -1
         """The high watermark at the last fetch, with any isolation level; -1 if unknown."""
+        self.log_start = -1
+        """The first offset of the log at the last fetch, -1 if unknown."""
+        self.lags = Spread()
+        """The distances from fetched offsets to the high watermark."""
+        self.leads = Spread()
+        """The distances from the first offset of the log to fetched offsets."""
         self.want: Any = None
         """The last entry for a fetch request. It stays the same object until its values change."""
         self.examined = -1
@@ -60,13 +71,18 @@ class FetchState:
         """Store the entry for fetch requests."""
         self.want = want
 
-    def fetched(self, high_watermark: int) -> None:
-        """Handle a response without an error."""
+    def fetched(self, high_watermark: int, log_start: int = -1, offset: int = -1) -> None:
+        """Handle a response without an error, to a request from this offset on."""
         self.high_watermark = high_watermark
+        if offset >= 0:
+            self.lags.observe(high_watermark - offset)
+            if log_start >= 0:
+                self.log_start = log_start
+                self.leads.observe(offset - log_start)
 
     def forget_log(self) -> None:
         """Forget the end of the log, because the log is another one now."""
-        self.high_watermark = -1
+        self.high_watermark = self.log_start = -1
 
     def buffered(self, next_offset: int) -> None:
         """Fetch the offset after the buffered batches next."""

@@ -26,6 +26,7 @@ from aiokclient.consumer.state.progress import Progress
 from aiokclient.errors import IllegalStateError, KafkaError, NoOffsetError
 from aiokclient.limited_log import LimitedLog
 from aiokclient.log import ClientLog
+from aiokclient.measures import Measures
 from aiokclient.metrics import Metrics
 from aiokclient.types import OffsetAndMetadata, TopicPartition
 
@@ -95,6 +96,7 @@ class SubscriptionState:
         self._source: PartitionSource | None = None
         self._late = False
         self.metrics = Metrics()
+        self.measures = Measures("consumer")
         self.client_log = ClientLog("aiokclient.consumer", "aiokclient")
         self.log = LimitedLog(self.client_log, time.monotonic)
         self.subscription = Subscription()
@@ -116,9 +118,17 @@ class SubscriptionState:
         """Call `callback` soon after each change of partitions, positions, or pauses."""
         self._listeners.append(callback)
 
-    def measure(self, metrics: Metrics, log: ClientLog, time: Callable[[], float]) -> None:
+    def measure(
+        self,
+        metrics: Metrics,
+        log: ClientLog,
+        time: Callable[[], float],
+        measures: Measures | None = None,
+    ) -> None:
         """Use these metrics and this log from now on. `time` is the monotonic clock."""
         self.metrics = metrics
+        if measures is not None:
+            self.measures = measures
         self.client_log = log
         self.log = LimitedLog(log, time)
 

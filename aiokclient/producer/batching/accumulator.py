@@ -26,6 +26,7 @@ from aiokclient.background import Callbacks
 from aiokclient.clock import Clock
 from aiokclient.codecs import SLOW_BYTES, Compression
 from aiokclient.errors import BufferExhaustedError, KafkaError
+from aiokclient.measures import Measures
 from aiokclient.metrics import Metrics
 from aiokclient.producer.batching.batch import FIRST_RESERVE, RECORD_OVERHEAD, ProducerBatch
 from aiokclient.producer.batching.buffer_pool import Memory, Room
@@ -70,6 +71,7 @@ class Accumulator:
         metrics: Metrics,
         deadline_timer: DeadlineTimer,
         categorize: Callable[[KafkaError], KafkaError] | None = None,
+        measures: Measures | None = None,
     ) -> None:
         """`categorize(error)` returns the error with which the records of a batch fail."""
         self.loop = loop
@@ -95,7 +97,8 @@ class Accumulator:
         self._overflowing: tuple[dict[PartitionQueue, None], dict[PartitionQueue, None]] = ({}, {})
         """Partitions with batches in the overflow queue, by whether they are unsendable."""
         self._room: list[asyncio.Future[None]] = []
-        self.meters = ProducerMeters(metrics)
+        self.meters = ProducerMeters(metrics, measures)
+        self._measure(self.meters.measures, config.buffer_memory)
         # A client's producers share its metrics.
         self._gauges = [
             metrics.gauge("producer.buffer.bytes", unit="By").include(lambda: memory.buffer.total),
@@ -104,6 +107,16 @@ class Accumulator:
             ),
             self.meters.end,
         ]
+
+    def _measure(self, measures: Measures, total: int) -> None:
+        memory = self.memory
+        measures.gauge("buffer.total", lambda: total)
+        measures.gauge("buffer.free", lambda: total - memory.buffer.total)
+        measures.gauge("overflow.bytes", lambda: memory.overflow.total)
+        measures.gauge(
+            "overflow.records",
+            lambda: sum(batch.count for batch in self.pending if batch.in_overflow),
+        )
 
     def stop(self) -> None:
         """Stop timers and measurements, and wake the tasks that wait for room."""
@@ -311,6 +324,7 @@ class Accumulator:
         return True
 
     def _exhausted(self, queue: PartitionQueue, need: int) -> BufferExhaustedError:
+        self.meters.exhausted.add()
         why = f"There is no room for a record of {need} bytes."
         if queue.unsendable:
             why += (

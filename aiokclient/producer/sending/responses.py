@@ -203,7 +203,7 @@ class Responses:
                 error = late
             self._accumulator.fail(batch, error)
             return
-        self._count(error)
+        self._count(batch, error)
         batch.count_failure()
         if error.code not in UNWRITTEN:
             batch.note_unknown()
@@ -227,7 +227,7 @@ class Responses:
         Either its predecessors are written first, or the partition restarts with new sequences.
         """
         queue = batch.queue
-        self._count(error)
+        self._count(batch, error)
         head = queue.sent[0] is batch
         if head and batch.whole is not None and event is SequenceEvent.REFUSED:
             self._written_whole(batch, error)
@@ -272,15 +272,18 @@ class Responses:
         queue.block()
         self._accumulator.callbacks.later(delay_s, queue.unblock)
 
-    def _count(self, error: KafkaError) -> None:
+    def _count(self, batch: QueuedBatch, error: KafkaError) -> None:
         name = error.name or type(error).__name__
         self._metrics.counter("producer.retries", error=name).add()
+        meters = self._accumulator.meters
+        meters.measures.quantity("retries", error=name).add()
+        meters.retried(batch)
 
     # -- splitting
 
     def _split(self, sent: Sent, error: KafkaError) -> None:
-        self._count(error)
         batch = sent.batch
+        self._count(batch, error)
         if batch.in_log is not InLog.NO and batch.whole is not None:
             # Responses to parts of this part could not show whether it or the whole was written.
             for part in batch.whole:
@@ -328,6 +331,7 @@ class Responses:
         return builders
 
     def _replace(self, batch: QueuedBatch, builders: list[RecordBatchBuilder]) -> None:
+        self._accumulator.meters.splits.add()
         self._accumulator.split(batch, batch.parts(builders))
         batch.queue.poke()
 

@@ -83,6 +83,7 @@ class Sender:
         self._max_request = config.max_request_size
         self._timeout_s = config.request_timeout_ms / 1000
         self._requests = requests
+        self._sent = accumulator.meters.requests
         self._connection = ProduceConnection(
             node_id, config, cluster, supervisor, self._callbacks, self
         )
@@ -210,6 +211,7 @@ class Sender:
     def _transmit(self, connection: BrokerConnection, batches: list[QueuedBatch]) -> None:
         request = self._requests.make(batches, connection.broker.version_of(ProduceRequest))
         self.in_flight += 1
+        self._sent.value += 1
         by_name = request.version < IDS_FROM
         now = self._accumulator.loop.time()
         for batch in batches:

@@ -97,7 +97,7 @@ class TransactionManager:
         self.status = status
         self._config = config
         self._clock = cluster.clock
-        self._meters = TransactionMeters(cluster.metrics)
+        self._meters = TransactionMeters(cluster.metrics, accumulator.meters.measures)
         self._supervisor = supervisor
         self._flush = flush
         self._retrieve = retrieve
@@ -146,7 +146,8 @@ class TransactionManager:
         """Get a producer id, which fences older producers with the same transactional id."""
         self.status.step(_E.INITIALIZE)
         try:
-            await self._initialize(timeout)
+            with self._meters.timed("init.seconds", self._clock):
+                await self._initialize(timeout)
         except KafkaError as error:
             if classify(error, Scope.INIT_PRODUCER_ID).again:
                 raise  # No broker answered in time, as at the start of any client.
@@ -224,9 +225,11 @@ class TransactionManager:
         """Open a transaction. Wait for the abort of the previous one if it is in progress."""
         status = self.status
         if not self._started.is_set():
-            await self._wait_for_start()
+            with self._meters.timed("begin.seconds", self._clock):
+                await self._wait_for_start()
         if status.state is _S.ABORTING or self._commit_abandoned:
-            await self._await_previous()
+            with self._meters.timed("begin.seconds", self._clock):
+                await self._await_previous()
         if status.state is _S.ABORTABLE_ERROR:
             raise status.misuse("begin_transaction()")
         status.require(_S.READY, call="begin_transaction()")
@@ -319,7 +322,8 @@ class TransactionManager:
         ended = asyncio.get_running_loop().create_future()
         self._offset_calls.add(ended)
         try:
-            await self._offsets.send(offsets, member, timeout)
+            with self._meters.timed("offsets.seconds", self._clock):
+                await self._offsets.send(offsets, member, timeout)
         except KafkaError as error:
             raised = self._failed(error, Scope.TXN_OFFSET_COMMIT, current)
             raise raised from raised.__cause__

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from aiokclient.measures import Measures, Timed
 from aiokclient.metrics import Counter, Histogram, Metrics
 from aiokclient.producer.transaction.status import TransactionOutcome
+
+if TYPE_CHECKING:
+    from aiokclient.clock import Clock
 
 __all__ = ["TransactionMeters"]
 
@@ -11,8 +17,9 @@ __all__ = ["TransactionMeters"]
 class TransactionMeters:
     """The metrics of one producer's transactions. Each is created when it is first needed."""
 
-    def __init__(self, metrics: Metrics) -> None:
+    def __init__(self, metrics: Metrics, measures: Measures) -> None:
         self._metrics = metrics
+        self._measures = measures
         self._counters: dict[TransactionOutcome, Counter] = {}
         self._histograms: dict[str, Histogram] = {}
 
@@ -24,6 +31,7 @@ class TransactionMeters:
             counter = self._metrics.counter("producer.transactions", outcome=outcome.value)
             self._counters[outcome] = counter
         counter.add()
+        self._measures.quantity("transactions", outcome=outcome.value).add()
 
     def took(self, what: str, seconds: float) -> None:
         """Observe the duration of a "commit" or an "abort"."""
@@ -32,6 +40,11 @@ class TransactionMeters:
             name = f"producer.transaction.{what}.seconds"
             histogram = self._histograms[what] = self._metrics.histogram(name, unit="s")
         histogram.observe(seconds)
+        self._measures.quantity(f"{what}.seconds").add(seconds)
+
+    def timed(self, name: str, clock: Clock) -> Timed:
+        """Return a context manager that adds the duration of its block to a quantity."""
+        return self._measures.timed(name, clock.monotonic)
 
     def restarted(self) -> None:
         """Count a restart."""

@@ -42,6 +42,7 @@ from aiokclient.consumer.membership.kip848.states import (
 from aiokclient.consumer.state.subscription import Subscription
 from aiokclient.consumer.state.wakeup import Wakeup
 from aiokclient.errors import IllegalStateError, KafkaError
+from aiokclient.group.measures import GroupMeasures
 from aiokclient.limited_log import LimitedLog
 from aiokclient.policy import Decision
 from aiokclient.types import GroupMetadata
@@ -107,6 +108,7 @@ class Kip848Membership:
             done=self._heartbeat_due,
             log=self._log,
         )
+        self._measures = GroupMeasures(parts.subscription.measures, self._clock.monotonic)
         self._session_watch = SessionTimeoutWatch(parts, self._schedule, ended=self._ended)
 
     # -- what it is
@@ -184,7 +186,12 @@ class Kip848Membership:
 
     def _apply(self, event: Kip848Event, reason: str = "") -> None:
         member, before = self._member, self._member.state
+        since = member.rebalancing_since
         effects = member.apply(event, self._clock.monotonic(), reason)
+        if since is not None and event is Kip848Event.FENCED:
+            self._measures.rebalance_failed()
+        elif since is not None and member.rebalancing_since is None:
+            self._measures.rebalanced(since)
         if member.state is not before:
             names, extra = (member.state.name, event.name), {"event": "group_state"}
             self._plain_log.debug("The member is %s after %s", *names, extra=extra)
@@ -265,8 +272,10 @@ class Kip848Membership:
             name = GroupMetadata(self._group_id, member.epoch, member.member_id)
             request = self._builder.build(name, self._wanted(), self._assignment.reported())
             sent_at = self._clock.monotonic()
+            self._measures.heartbeat_sent(sent_at)
             timeout_s = self._schedule.attempt_timeout_s(request_s)
             answer = await self._connection.send(request, timeout_s)
+            self._measures.heartbeat_answered(sent_at)
         except KafkaError as error:
             self._builder.forget()
             if membership == member.memberships:

@@ -141,6 +141,7 @@ class Commits:
         self._backoff = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
         self._count = cluster.metrics.counter("consumer.commits")
         self._failures = cluster.metrics.counter("consumer.commits.failed")
+        self._latencies = subscription.measures.spread("commits")
 
     # -- notifications
 
@@ -374,6 +375,7 @@ class Commits:
     async def _send(self, offsets: Offsets, member: GroupMetadata) -> Errors:
         metadata = self._cluster.metadata
         self._count.add()
+        began = self._cluster.clock.monotonic()
 
         def build(connection: BrokerConnection) -> Request[Any]:
             return messages.commit_request(member, offsets, metadata)
@@ -382,6 +384,7 @@ class Commits:
             response, node_id = await self._ask(build, offsets, metadata)
         except KafkaError as error:
             return dict.fromkeys(offsets, error)
+        self._latencies.observe(self._cluster.clock.monotonic() - began)
         return messages.commit_errors(response, offsets, metadata, node_id)
 
     # -- fetching

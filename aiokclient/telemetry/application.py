@@ -1,0 +1,70 @@
+"""The points of the metrics that the application has registered (KIP-1076)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from aiokclient.clock import Clock
+from aiokclient.log import ClientLog
+from aiokclient.measures import ApplicationMetric, ApplicationMetrics
+from aiokclient.metrics import Counter, Gauge, Histogram
+from aiokclient.telemetry.points import HistogramValue, Point, PointKind
+
+__all__ = ["ApplicationPoints"]
+
+LONGEST_S = 0.010
+"""Seconds that the function of a metric may take."""
+
+
+class ApplicationPoints:
+    """The reader of an application's metrics. It logs the first one that it must leave out."""
+
+    def __init__(self, metrics: ApplicationMetrics, clock: Clock, log: ClientLog) -> None:
+        self._metrics = metrics
+        self._clock = clock
+        self._log = log
+        self._has_warned = False
+
+    def collect(self, wanted: Callable[[str], bool]) -> list[Point]:
+        """Return the points of all metrics that are wanted and can be read."""
+        points = []
+        for metric in self._metrics:
+            if wanted(metric.name):
+                point = self._point(metric)
+                if point is not None:
+                    points.append(point)
+        return points
+
+    def _point(self, metric: ApplicationMetric) -> Point | None:
+        source = metric.source
+        began = self._clock.monotonic()
+        try:
+            if isinstance(source, Histogram):
+                bounds, counts = source.buckets
+                value: float | HistogramValue = HistogramValue(bounds, counts, source.total)
+                return Point(metric.name, PointKind.HISTOGRAM, value, metric.labels)
+            if isinstance(source, Counter):
+                return Point(metric.name, PointKind.SUM, float(source.value), metric.labels)
+            number = source.value if isinstance(source, Gauge) else source()
+            if number is None and isinstance(source, Gauge):
+                return None  # The source of a gauge may leave it out.
+            value = float(number)  # type: ignore[arg-type]
+        except Exception as error:
+            self._warn("The metric %s is missing from a push: %r.", metric, error)
+            return None
+        seconds = self._clock.monotonic() - began
+        if seconds > LONGEST_S:
+            self._metrics.drop(metric)
+            text = "The metric %s is not pushed any more: its function took %.0f ms, not 10 ms."
+            self._warn(text, metric, seconds * 1000)
+            return None
+        if not math.isfinite(value):
+            return None
+        return Point(metric.name, PointKind.GAUGE, value, metric.labels)
+
+    def _warn(self, text: str, metric: ApplicationMetric, why: object) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            extra = {"event": "telemetry_metric_left_out", "metric": metric.name}
+            self._log.warning(text, metric.name, why, extra=extra)

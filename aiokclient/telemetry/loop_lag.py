@@ -1,0 +1,54 @@
+"""The lag of the event loop: how late a timer is, because something else held the loop."""
+
+from __future__ import annotations
+
+import asyncio
+
+from aiokclient.metrics import SECONDS, Histogram
+
+__all__ = ["LoopLag"]
+
+TICK_S = 0.25
+HELD_S = 0.05
+"""Seconds of lag from which the program's code has held the loop. The library never does so."""
+UNREAD = 14_400
+"""Number of ticks without a collection after which the timer ends."""
+
+
+class LoopLag:
+    """A timer that measures its own lateness, from the first collection on. It keeps no client."""
+
+    def __init__(self) -> None:
+        self.histogram = Histogram([bound * 1000 for bound in SECONDS])
+        """The lags, in milliseconds."""
+        self.held_s = 0.0
+        """Seconds for which the program's code has held the loop, as a lower bound."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._unread = 0
+
+    def begin(self) -> None:
+        """Measure from now on."""
+        self._unread = 0
+        if self._timer is None:
+            self._tick_later(asyncio.get_running_loop())
+
+    def end(self) -> None:
+        """Stop measuring. Idempotent."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _tick_later(self, loop: asyncio.AbstractEventLoop) -> None:
+        due = loop.time() + TICK_S
+        self._timer = loop.call_at(due, self._tick, loop, due)
+
+    def _tick(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
+        lag = max(loop.time() - due, 0.0)
+        self.histogram.observe(lag * 1000)
+        if lag >= HELD_S:
+            self.held_s += lag
+        self._unread += 1
+        if self._unread < UNREAD:
+            self._tick_later(loop)
+        else:
+            self._timer = None
