@@ -46,6 +46,7 @@ class Meter:
     """The metrics of the requests to one broker."""
 
     __slots__ = (
+        "_by_api",
         "_enabled",
         "_latencies",
         "_metrics",
@@ -66,6 +67,8 @@ class Meter:
         self._enabled = traffic.enabled
         self._metrics = metrics
         self._latencies: dict[type, Histogram] = {}
+        self._by_api: dict[str, Histogram] = {}
+        """The same histograms. An API may have several types of requests."""
         broker = _named(node_id)
         self._sent = metrics.counter("client.sent.bytes", unit="By", broker=broker)
         self._received = metrics.counter("client.received.bytes", unit="By", broker=broker)
@@ -87,16 +90,14 @@ class Meter:
     @property
     def responses(self) -> Reading:
         """The number of responses, and their bytes."""
-        count = sum(latency.count for latency in self._latencies.values()) + self._setup_responses
+        count = sum(latency.count for latency in self._by_api.values()) + self._setup_responses
         return Reading(count, self._received.value + self._setup_bytes + PREFIX * count)
 
     def latencies(self, api: str | None = None) -> Reading:
         """Return the times until responses to one API or all of them."""
-        return merged(
-            observed(latency)
-            for message, latency in self._latencies.items()
-            if api is None or message.__name__ == f"{api}Request"
-        )
+        if api is not None:
+            return observed(self._by_api[api]) if api in self._by_api else EMPTY
+        return merged(map(observed, self._by_api.values()))
 
     def throttles(self, api: str) -> Reading:
         """Return the throttle times in the responses to one API, which are 0 in most of them."""
@@ -110,7 +111,7 @@ class Meter:
         self._sizes.restart()
         for throttled in self._throttled.values():
             throttled.restart()
-        for latency in self._latencies.values():
+        for latency in self._by_api.values():
             latency.restart()
 
     def setup_written(self, size: int) -> None:
@@ -156,6 +157,7 @@ class Meter:
         made = self._latencies[type(sent.message)] = self._metrics.histogram(
             "client.request.seconds", unit="s", api=sent.api, broker=_named(self.node_id)
         )
+        self._by_api[sent.api] = made
         return made
 
 

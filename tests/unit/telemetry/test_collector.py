@@ -1,0 +1,221 @@
+"""The collector computes rates, averages, and extreme values for the time since the last push."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from aiokclient.log import ClientLog
+from aiokclient.measures import ClientMeasures, Measures
+from aiokclient.metrics import Counter, Gauge, Histogram
+from aiokclient.telemetry.collector import ClientCollector
+from aiokclient.telemetry.points import HistogramValue, Point, PointKind
+
+P = "org.apache.kafka."
+EVERYTHING = lambda name: True  # noqa: E731
+
+
+class FakeClock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def time_ms(self) -> int:
+        return 1_700_000_000_000
+
+
+class World:
+    """A collector with one producer, at a time that the test sets."""
+
+    def __init__(self, kind: str = "producer", membership: str = "") -> None:
+        self.clock = FakeClock()
+        self.measures = ClientMeasures()
+        self.child = Measures(kind, lambda: (("transactional_id", "tx"),), membership)
+        self.end = self.measures.add(self.child)
+        self.collector = ClientCollector(
+            self.measures, self.clock, ClientLog("aiokclient.telemetry", "client")
+        )
+
+    def points(self) -> list[Point]:
+        return self.collector.collect(EVERYTHING)
+
+    def value(self, name: str, **labels: str) -> Any:
+        points = [p for p in self.points() if (p.name, dict(p.labels)) == (P + name, labels)]
+        assert len(points) == 1
+        return points[0].value
+
+
+@pytest.fixture
+async def world() -> Any:
+    world = World()
+    yield world
+    world.collector.close()
+
+
+async def test_rates_concern_the_time_since_the_last_accepted_push(world: World) -> None:
+    failed = world.child.quantity("failed")
+    failed.add(10)
+    world.clock.now += 5
+    assert world.value("producer.record.error.rate") == 2
+    failed.add(20)
+    world.clock.now += 5
+    assert world.value("producer.record.error.rate") == 3  # No push was accepted so far.
+    world.collector.restart()
+    failed.add(4)
+    world.clock.now += 2
+    assert world.value("producer.record.error.rate") == 2
+    assert world.value("producer.record.error.total") == 34
+
+
+async def test_what_happens_between_collect_and_restart_is_in_the_next_span(world: World) -> None:
+    batches = world.child.spread("batches")
+    batches.observe(50)
+    world.clock.now += 1
+    assert world.value("producer.batch.size.max") == 50
+    batches.observe(40)
+    world.collector.restart()
+    world.clock.now += 1
+    assert world.value("producer.batch.size.max") == 40
+    assert world.value("producer.batch.size.avg") == 40
+
+
+async def test_a_maximum_stays_until_a_push_is_accepted(world: World) -> None:
+    batches = world.child.spread("batches")
+    batches.observe(50)
+    assert world.value("producer.batch.size.max") == 50
+    batches.observe(40)
+    assert world.value("producer.batch.size.max") == 50
+    assert world.value("producer.batch.size.avg") == 45
+
+
+async def test_averages_without_observations_are_not_a_number(world: World) -> None:
+    world.child.spread("batches").observe(7)
+    world.points()
+    world.collector.restart()
+    assert math.isnan(world.value("producer.batch.size.avg"))
+    assert math.isnan(world.value("producer.batch.size.max"))
+
+
+async def test_a_topic_that_was_deleted_has_no_series(world: World) -> None:
+    world.child.quantity("topic.failed", topic="gone").add(3)
+    world.child.quantity("topic.failed", topic="kept").add(4)
+    world.points()
+    world.measures.keep_topics(lambda topic: topic == "kept")
+    found = [p for p in world.points() if p.name == f"{P}producer.topic.record.error.total"]
+    assert [(p.labels, p.value) for p in found] == [((("topic", "kept"),), 4.0)]
+
+
+async def test_topics_above_the_limit_share_one_series(world: World) -> None:
+    for number in range(1500):
+        world.child.quantity("topic.failed", topic=f"t{number}").add(1)
+    found = [p for p in world.points() if p.name == f"{P}producer.topic.record.error.total"]
+    assert len(found) == 1001
+    assert sum(p.value for p in found) == 1500
+
+
+async def test_partitions_are_left_out_above_the_limit_of_series() -> None:
+    world = World("consumer", "assigned")
+    assigned = 100
+    labels = [(("topic", "t"), ("partition", str(number))) for number in range(100)]
+    reading = world.child.spread("some").reading()
+    world.child.gauge("assigned", lambda: assigned)
+    world.child.compute("lags", lambda: [(one, reading) for one in labels])
+    name = f"{P}consumer.fetch.manager.records.lag.max"
+    left_out = "consumer.aiokclient.telemetry.partitions.left.out.total"
+    assert sum(p.name == name and bool(p.labels) for p in world.points()) == 100
+    assert world.value(left_out) == 0
+    assigned = 10_000
+    points = world.points()
+    assert not any("partition" in dict(p.labels) for p in points)
+    assert any(p.name == name for p in points)  # The one without labels.
+    assert world.value(left_out) == 2
+    assigned = 100
+    assert any("partition" in dict(p.labels) for p in world.points())
+    world.collector.close()
+
+
+async def test_a_closed_child_is_pushed_once_more(world: World) -> None:
+    world.child.quantity("failed").add(5)
+    world.end()
+    assert world.value("producer.record.error.total") == 5
+    world.collector.restart()
+    assert not any(p.name.startswith(f"{P}producer.record") for p in world.points())
+
+
+async def test_connections_have_the_attributes_of_their_only_user(world: World) -> None:
+    def resources() -> set[Any]:
+        name = f"{P}producer.connection.count"
+        world.measures.connections.gauge("connections", lambda: 3)
+        return {p.resource for p in world.points() if p.name == name}
+
+    assert resources() == {(("transactional_id", "tx"),)}
+    world.measures.add(Measures("producer"))
+    assert resources() == {()}
+
+
+class TestApplicationMetrics:
+    """Metrics that the application registers (KIP-1076)."""
+
+    async def test_each_kind_of_instrument_has_its_kind_of_point(self, world: World) -> None:
+        counter, gauge, histogram = Counter(), Gauge(), Histogram([1.0])
+        counter.add(3)
+        gauge.set(4)
+        histogram.observe(0.5)
+        metrics = world.measures.application
+        metrics.register("shop.sold", counter, {"shop": "north"}, "")
+        metrics.register("shop.open", gauge, {}, "")
+        metrics.register("shop.waits", histogram, {}, "s")
+        metrics.register("shop.staff", lambda: 7, {}, "")
+        found = {p.name: p for p in world.points() if p.name.startswith("shop.")}
+        assert found["shop.sold"] == Point("shop.sold", PointKind.SUM, 3.0, (("shop", "north"),))
+        assert found["shop.open"][1:3] == (PointKind.GAUGE, 4.0)
+        assert found["shop.waits"].value == HistogramValue((1.0,), (1, 0), 0.5)
+        assert found["shop.staff"][1:3] == (PointKind.GAUGE, 7.0)
+        metrics.unregister("shop.sold")
+        metrics.unregister("shop.unknown")
+        assert {p.name for p in world.points()}.isdisjoint({"shop.sold"})
+
+    async def test_a_function_that_raises_is_left_out_with_one_warning(
+        self, world: World, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        def broken() -> float:
+            raise ZeroDivisionError
+
+        world.measures.application.register("app.broken", broken, {}, "")
+        world.measures.application.register("app.text", lambda: "seven", {}, "")
+        world.measures.application.register("app.fine", lambda: 1, {}, "")
+        for _ in range(3):
+            names = [p.name for p in world.points() if p.name.startswith("app.")]
+            assert names == ["app.fine"]
+        warnings = [r for r in caplog.records if r.event == "telemetry_metric_left_out"]
+        assert [r.metric for r in warnings] == ["app.broken"]
+
+    async def test_a_slow_function_is_not_called_again(self, world: World) -> None:
+        calls = []
+
+        def slow() -> float:
+            calls.append(1)
+            world.clock.now += 0.011
+            return 1.0
+
+        world.measures.application.register("app.slow", slow, {}, "")
+        assert not any(p.name == "app.slow" for p in world.points())
+        assert not any(p.name == "app.slow" for p in world.points())
+        assert len(calls) == 1
+
+    async def test_a_metric_that_is_not_wanted_is_not_read(self, world: World) -> None:
+        calls: list[int] = []
+        world.measures.application.register("app.unwanted", lambda: len(calls), {}, "")
+        world.measures.application.register("app.read", lambda: calls.append(1) or 0, {}, "")
+        found = world.collector.collect(lambda name: name == "app.unwanted")
+        assert [(p.name, p.value) for p in found] == [("app.unwanted", 0.0)]
+        assert not calls
+
+    @pytest.mark.parametrize(("name", "source"), [("", int), (3, int), ("x", 5), ("x", None)])
+    async def test_anything_else_is_refused(self, world: World, name: Any, source: Any) -> None:
+        with pytest.raises(TypeError):
+            world.measures.application.register(name, source, {}, "")
