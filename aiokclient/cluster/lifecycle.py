@@ -50,6 +50,7 @@ from aiokclient.telemetry.reporter import LAST_PUSH_S
 from aiokclient.types import State, seconds
 
 if TYPE_CHECKING:
+    from aiokclient.measures import Quantity
     from aiokclient.metrics import Counter, Gauge, Histogram, MetricsSnapshot, MetricValue
 
 __all__ = ["Health", "Lifecycle"]
@@ -117,6 +118,8 @@ class Lifecycle:
         self._close_scope: anyio.CancelScope | None = None
         self._close_bound = math.inf
         self._last_push: asyncio.TimerHandle | None = None
+        self._cancelled: Quantity | None = None
+        """The number of cancelled calls, which all objects with the same client share."""
         self._hub = EventHub(config.clock or SystemClock()) if client is None else client.hub
         self._events = EventSource(self._hub, None if client is None else self._anchor)
 
@@ -229,9 +232,9 @@ class Lifecycle:
         self._cluster.measures.application.unregister(name)
 
     def _note_cancelled(self) -> None:
-        """Count a call that was cancelled."""
-        if self._usable and self._cluster.reached:
-            self._cluster.measures.connections.quantity("cancelled").add()
+        """Count a call that was cancelled. Synchronous."""
+        if self._cancelled is not None:
+            self._cancelled.add()
 
     def events(self) -> EventReader:
         """Return an asynchronous iterator of `aiokclient.events`, from now on. Synchronous.
@@ -431,6 +434,7 @@ class Lifecycle:
                 self._client.adopt(self._anchor)
                 if wait:
                     await self._cluster.reach(deadline)
+            self._cancelled = self._cluster.measures.connections.quantity("cancelled")
             for supervisor in (self._supervisor, self._cluster.supervisor):
                 self._unsubscribe.append(supervisor.on_failure(self._anchor.call("_fail")))
             await self._cluster.open_by(deadline, partial(self._open, wait))

@@ -24,6 +24,8 @@ __all__ = ["let_go", "lets_go"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+COUNTED = "_counted_by_aiokclient"
+"""An attribute of a cancellation that has been counted."""
 OWN = __name__.partition(".")[0]
 
 
@@ -38,6 +40,8 @@ def let_go(error: BaseException, one: object) -> None:
     and which cannot be cleared. If there is such a function in the traceback, the error loses its
     tracebacks. Only a bug keeps them, because they are needed to find it.
     """
+    if type(error) is asyncio.CancelledError:
+        note_cancelled(error, one)
     running = set()
     caller: FrameType | None = sys._getframe(1)
     while caller is not None:
@@ -53,6 +57,14 @@ def let_go(error: BaseException, one: object) -> None:
             traceback = traceback.tb_next
     if nested and isinstance(error, KafkaError | asyncio.CancelledError):
         bare(error)
+
+
+def note_cancelled(error: asyncio.CancelledError, one: object) -> None:
+    """Let the object count a cancelled call, once even if public methods call each other."""
+    count = getattr(one, "_note_cancelled", None)
+    if count is not None and not hasattr(error, COUNTED):
+        setattr(error, COUNTED, True)
+        count()
 
 
 def is_own(frame: FrameType) -> bool:
@@ -115,8 +127,6 @@ def lets_go(method: F) -> F:
             try:
                 return await call(self, *args, **named)
             except BaseException as error:
-                if type(error) is asyncio.CancelledError and hasattr(self, "_note_cancelled"):
-                    self._note_cancelled()
                 let_go(error, self)
                 del self
                 raise
