@@ -221,7 +221,7 @@ class Measures:
         """Return a context in which the seconds on this clock are added to a quantity."""
         return Timed(self.quantity(key), time)
 
-    def gauge(self, key: str, source: Callable[[], float | None]) -> None:
+    def present(self, key: str, source: Callable[[], float | None]) -> None:
         """Compute a number when it is read. None leaves it out."""
 
         def compute() -> Series:

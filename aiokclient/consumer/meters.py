@@ -216,9 +216,9 @@ def measure(
     waited = measures.quantity("idle.seconds")
     measures.compute("polls", lambda: [((), lock.between.reading())])
     measures.compute("poll.idle", idle)
-    measures.gauge("poll.age", polled)
-    measures.gauge("assigned", lambda: len(subscription.partitions))
-    measures.gauge("in.progress", lambda: float(in_progress.count()))
+    measures.present("poll.age", polled)
+    measures.present("assigned", lambda: len(subscription.partitions))
+    measures.present("in.progress", lambda: float(in_progress.count()))
     measures.at_restart(restart)
     for key in ("commit.seconds", "committed.seconds"):
         measures.quantity(key)

@@ -21,8 +21,8 @@ class GroupMeasures:
         self._time = time
         self._heartbeat_at: float | None = None
         self._rebalanced_at: float | None = None
-        measures.gauge("heartbeat.age", lambda: self._since(self._heartbeat_at))
-        measures.gauge("rebalance.age", lambda: self._since(self._rebalanced_at))
+        measures.present("heartbeat.age", lambda: self._since(self._heartbeat_at))
+        measures.present("rebalance.age", lambda: self._since(self._rebalanced_at))
 
     def _since(self, at: float | None) -> float:
         """Return the whole seconds since then, or -1, as Kafka's clients do."""

@@ -197,7 +197,7 @@ class Traffic:
         def by_node(read: Callable[[Meter], Reading]) -> Callable[[], list[tuple[Labels, Reading]]]:
             return lambda: [((("node_id", _node(m.node_id)),), read(m)) for m in meters.values()]
 
-        measures.gauge("connections", lambda: self._opened.value - self._closed.value)
+        measures.present("connections", lambda: self._opened.value - self._closed.value)
         measures.compute("node.requests", by_node(lambda meter: meter.requests))
         measures.compute("node.responses", by_node(lambda meter: meter.responses))
         measures.compute("node.latencies", by_node(lambda meter: meter.latencies()))

@@ -78,8 +78,6 @@ class Engine:
             None if status is None else partial(status.failed, scope=Scope.PRODUCE_TXN),
             measures,
         )
-        measures.gauge("in.flight", lambda: sum(s.in_flight for s in self.senders.values()))
-        measures.gauge("metadata.age", lambda: cluster.updater.age)
         self.leaders = Leaders(
             config,
             cluster.clock,
@@ -116,7 +114,12 @@ class Engine:
         )
         self.transactions = None if status is None else self._make_transactions(status, accept)
         self._ends: list[Callable[[], None]] = []
-        self._end_measures = cluster.measures.add(measures)
+        self._end_measures = self._measure(measures)
+
+    def _measure(self, measures: Measures) -> Callable[[], None]:
+        measures.present("in.flight", lambda: sum(s.in_flight for s in self.senders.values()))
+        measures.present("metadata.age", lambda: self.cluster.updater.age)
+        return self.cluster.measures.add(measures)
 
     def _make_transactions(
         self, status: TransactionStatus, accept: Callable[[bool], object]

@@ -63,7 +63,7 @@ class ClientCollector:
     def _offer(self, connections: Measures) -> None:
         """Add the measures that belong to no object of the client."""
         started = self._clock.time_ms()
-        connections.gauge("start", lambda: started)
+        connections.present("start", lambda: started)
         connections.compute("left.out", lambda: [((), counted(self._left_out))])
         connections.compute("loop.held", lambda: [((), counted(self._lag.held_s))])
         connections.compute("threads.calls", lambda: _pools(0))

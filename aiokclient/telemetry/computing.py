@@ -81,22 +81,22 @@ class Span:
 
     def read(self, measures: Measures, key: str) -> list[tuple[Labels, Change]]:
         """Return the changes of a key by labels."""
-        place = measures, key
-        found = self._changes.get(place)
+        family = measures, key
+        found = self._changes.get(family)
         if found is None:
             readings = measures.read(key)
-            self._last[place] = dict(readings)
-            found = self._changes[place] = [
-                (labels, self._change(place, labels, reading)) for labels, reading in readings
+            self._last[family] = dict(readings)
+            found = self._changes[family] = [
+                (labels, self._change(family, labels, reading)) for labels, reading in readings
             ]
         return found
 
-    def _change(self, place: tuple[Measures, str], labels: Labels, reading: Reading) -> Change:
-        first = self._first.get(place, {}).get(labels, EMPTY)
+    def _change(self, family: tuple[Measures, str], labels: Labels, reading: Reading) -> Change:
+        first = self._first.get(family, {}).get(labels, EMPTY)
         if first.number > reading.number:
             first = EMPTY  # A topic was forgotten, and has returned.
         largest, smallest = reading.largest, reading.smallest
-        extremes = self._extremes.setdefault(place, {})
+        extremes = self._extremes.setdefault(family, {})
         if labels in extremes:
             largest = max(largest, extremes[labels][0])
             smallest = min(smallest, extremes[labels][1])

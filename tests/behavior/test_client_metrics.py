@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import csv
 import math
+import sys
 from collections import Counter as Count
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -319,3 +320,60 @@ async def test_a_client_that_nobody_collects_keeps_nothing_of_closed_objects(
             async with Producer(client=client) as producer:
                 await producer.send("orders", b"x")
         assert client.cluster.measures.children == []
+
+
+class CountedCalls:
+    """The number of calls of functions that measure, while this context is entered."""
+
+    MODULES = ("measures.py", "meters.py", "traffic.py", "metrics.py")
+
+    def __init__(self) -> None:
+        self.calls: Count[str] = Count()
+
+    def __enter__(self) -> Count[str]:
+        sys.setprofile(self._profile)
+        return self.calls
+
+    def __exit__(self, *error: object) -> None:
+        sys.setprofile(None)
+
+    def _profile(self, frame: Any, event: str, argument: object) -> None:
+        path = Path(frame.f_code.co_filename)
+        if event == "call" and path.name in self.MODULES and "aiokclient" in path.parts:
+            self.calls[frame.f_code.co_qualname] += 1
+
+
+async def test_producing_more_records_measures_no_more_often(cluster: EmbeddedCluster) -> None:
+    """The number of batches and requests determines what measuring costs."""
+    options: dict[str, Any] = {"linger_ms": 60_000, "batch_size": 1_000_000}
+    async with Producer(bootstrap_servers=cluster.bootstrap_servers, **options) as producer:
+        await producer.prepare("orders")
+        await producer.send("orders", b"x", partition=0)
+        counts = []
+        for records in (10, 2000):
+            with CountedCalls() as calls:
+                for _ in range(records):
+                    producer.send("orders", b"x" * 100, partition=0)
+                await producer.flush()
+            counts.append(calls["ProducerMeters.written"])
+            assert sum(calls.values()) < 20, calls
+        assert counts == [1, 1]
+
+
+async def test_consuming_more_records_measures_no_more_often(cluster: EmbeddedCluster) -> None:
+    for records in (10, 2000):
+        topic = f"batch-of-{records}"
+        cluster.create_topic(topic, 1)
+        cluster.produce(topic, [b"x" * 100] * records, 0)
+        consumer = Consumer(
+            topic, bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset="earliest"
+        )
+        async with consumer:
+            with CountedCalls() as calls:
+                async for record in consumer:
+                    if record.offset == records - 1:
+                        break
+            assert sum(calls.values()) < 60, calls
+            pushed = Pushed(consumer)
+            name = "consumer.fetch.manager.records.consumed.total"
+            assert pushed.value(name) == records

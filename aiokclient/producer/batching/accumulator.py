@@ -110,10 +110,10 @@ class Accumulator:
 
     def _measure(self, measures: Measures, total: int) -> None:
         memory = self.memory
-        measures.gauge("buffer.total", lambda: total)
-        measures.gauge("buffer.free", lambda: total - memory.buffer.total)
-        measures.gauge("overflow.bytes", lambda: memory.overflow.total)
-        measures.gauge(
+        measures.present("buffer.total", lambda: total)
+        measures.present("buffer.free", lambda: total - memory.buffer.total)
+        measures.present("overflow.bytes", lambda: memory.overflow.total)
+        measures.present(
             "overflow.records",
             lambda: sum(batch.count for batch in self.pending if batch.in_overflow),
         )

@@ -122,7 +122,7 @@ async def test_partitions_are_left_out_above_the_limit_of_series() -> None:
     assigned = 100
     labels = [(("topic", "t"), ("partition", str(number))) for number in range(100)]
     reading = world.child.spread("some").reading()
-    world.child.gauge("assigned", lambda: assigned)
+    world.child.present("assigned", lambda: assigned)
     world.child.compute("lags", lambda: [(one, reading) for one in labels])
     name = f"{P}consumer.fetch.manager.records.lag.max"
     left_out = "consumer.aiokclient.telemetry.partitions.left.out.total"
@@ -149,7 +149,7 @@ async def test_a_closed_child_is_pushed_once_more(world: World) -> None:
 async def test_connections_have_the_attributes_of_their_only_user(world: World) -> None:
     def resources() -> set[Any]:
         name = f"{P}producer.connection.count"
-        world.measures.connections.gauge("connections", lambda: 3)
+        world.measures.connections.present("connections", lambda: 3)
         return {p.resource for p in world.points() if p.name == name}
 
     assert resources() == {(("transactional_id", "tx"),)}
