@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from aiokclient.consumer.state.subscription import SubscriptionState
-from aiokclient.measures import Measures, Reading, gauged, merged
+from aiokclient.measures import EMPTY, Measures, Reading, Spread, gauged
 from aiokclient.metrics import Counter, Labels, Metrics
 
 if TYPE_CHECKING:
     from aiokclient.consumer.delivery.in_progress import InProgress
     from aiokclient.consumer.delivery.read_lock import ReadLock
+    from aiokclient.consumer.state.fetch_state import FetchState
     from aiokclient.consumer.state.partition import PartitionState
 
 __all__ = ["ConsumerGauges", "FetchMeters", "ReadMeters", "measure"]
@@ -75,6 +77,11 @@ class FetchMeters:
         self._requests = own.quantity("fetches.requests")
         self._useful = own.quantity("fetches.useful")
         self._noted: list[tuple[Counter, list[tuple[str, int]], int]] = []
+        self._positions: list[tuple[FetchState, int, int]] = []
+        self._lags, self._leads = own.spread("lags.all"), own.spread("leads.all")
+        self._moved: WeakSet[FetchState] = WeakSet()
+        """The partitions that were measured in this time span."""
+        own.at_restart(self._restart)
         own.before_reading(self._count)
         self.end = metrics.before_reading(self._count)
         """A function that counts the collected responses, and ends the collection."""
@@ -90,7 +97,28 @@ class FetchMeters:
         if len(noted) >= NOTED:
             self._count()
 
+    def positioned(self, fetch: FetchState, lag: int, lead: int) -> None:
+        """Note a fetched offset: its distances to the high watermark, and from the log's start."""
+        positions = self._positions
+        positions.append((fetch, lag, lead))
+        if len(positions) >= NOTED:
+            self._count_positions()
+
+    def _count_positions(self) -> None:
+        positions, self._positions = self._positions, []
+        for fetch, lag, lead in positions:
+            fetch.measure(lag, lead)
+            self._moved.add(fetch)
+        self._lags.observe_all(lag for _, lag, _ in positions)
+        self._leads.observe_all(lead for _, _, lead in positions if lead >= 0)
+
+    def _restart(self) -> None:
+        for fetch in list(self._moved):
+            fetch.restart_measuring()
+        self._moved.clear()
+
     def _count(self) -> None:
+        self._count_positions()
         noted, self._noted = self._noted, []
         own = self._own
         for broker, sizes, throttle_ms in noted:
@@ -162,6 +190,10 @@ class ConsumerGauges:
         yield self._labels, len(self._subscription.partitions)
 
 
+def _reading(spread: Spread | None) -> Reading:
+    return EMPTY if spread is None else spread.reading()
+
+
 def measure(
     measures: Measures,
     subscription: SubscriptionState,
@@ -191,20 +223,11 @@ def measure(
         start = state.fetch.log_start
         return gauged(max(state.position - start, 0)) if state.located and start >= 0 else None
 
-    states = subscription.partitions.values
     measures.compute("lag", of_partitions(lag))
     measures.compute("lead", of_partitions(lead))
-    measures.compute("lags", of_partitions(lambda state: state.fetch.lags.reading()))
-    measures.compute("leads", of_partitions(lambda state: state.fetch.leads.reading()))
-    measures.compute("lags.all", lambda: [((), merged(s.fetch.lags.reading() for s in states()))])
-    measures.compute("leads.all", lambda: [((), merged(s.fetch.leads.reading() for s in states()))])
+    measures.compute("lags", of_partitions(lambda state: _reading(state.fetch.lags)))
+    measures.compute("leads", of_partitions(lambda state: _reading(state.fetch.leads)))
     measures.compute("replica", of_partitions(lambda state: gauged(state.fetch.preferred)))
-
-    def restart() -> None:
-        for state in states():
-            state.fetch.lags.restart()
-            state.fetch.leads.restart()
-        lock.between.restart()
 
     def idle() -> list[tuple[Labels, Reading]]:
         return [((), Reading(lock.between.reading().total, waited.value))]
@@ -219,6 +242,6 @@ def measure(
     measures.present("poll.age", polled)
     measures.present("assigned", lambda: len(subscription.partitions))
     measures.present("in.progress", lambda: float(in_progress.count()))
-    measures.at_restart(restart)
+    measures.at_restart(lock.between.restart)
     for key in ("commit.seconds", "committed.seconds"):
         measures.quantity(key)

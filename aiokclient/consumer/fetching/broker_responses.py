@@ -107,7 +107,9 @@ class BrokerResponses:
     def _data(self, state: PartitionState, answer: Answer, slot: Slot) -> None:
         data, offset = answer.data, answer.wanted.offset
         state.retry.succeeded()
-        state.fetch.fetched(data.high_watermark, data.log_start_offset, offset)
+        end, start = data.high_watermark, data.log_start_offset
+        state.fetch.fetched(end, start)
+        self._responses.meters.positioned(state.fetch, end - offset, offset - start)
         diverging = data.diverging_epoch
         if diverging.end_offset >= 0:
             self._responses.diverged(state, diverging.epoch, diverging.end_offset)

@@ -18,6 +18,7 @@ class FetchState:
     """The fetch part of a `PartitionState`. All times are on the monotonic clock."""
 
     __slots__ = (
+        "__weakref__",
         "_idle_at",
         "_preferred_until",
         "_rests_until",
@@ -42,10 +43,10 @@ class FetchState:
         """The high watermark at the last fetch, with any isolation level; -1 if unknown."""
         self.log_start = -1
         """The first offset of the log at the last fetch, -1 if unknown."""
-        self.lags = Spread()
-        """The distances from fetched offsets to the high watermark."""
-        self.leads = Spread()
-        """The distances from the first offset of the log to fetched offsets."""
+        self.lags: Spread | None = None
+        """The distances from fetched offsets to the high watermark, if there are any."""
+        self.leads: Spread | None = None
+        """The distances from the first offset of the log to fetched offsets, if there are any."""
         self.want: Any = None
         """The last entry for a fetch request. It stays the same object until its values change."""
         self.examined = -1
@@ -71,14 +72,27 @@ class FetchState:
         """Store the entry for fetch requests."""
         self.want = want
 
-    def fetched(self, high_watermark: int, log_start: int = -1, offset: int = -1) -> None:
-        """Handle a response without an error, to a request from this offset on."""
+    def fetched(self, high_watermark: int, log_start: int = -1) -> None:
+        """Handle a response without an error."""
         self.high_watermark = high_watermark
-        if offset >= 0:
-            self.lags.observe(high_watermark - offset)
-            if log_start >= 0:
-                self.log_start = log_start
-                self.leads.observe(offset - log_start)
+        self.log_start = log_start
+
+    def measure(self, lag: int, lead: int) -> None:
+        """Record the distances of a fetched offset to the high watermark and from the log's start.
+
+        A negative `lead` is not known.
+        """
+        if self.lags is None or self.leads is None:
+            self.lags, self.leads = Spread(), Spread()
+        self.lags.observe(lag)
+        if lead >= 0:
+            self.leads.observe(lead)
+
+    def restart_measuring(self) -> None:
+        """Begin a new time span for the largest lag and the smallest lead."""
+        if self.lags is not None and self.leads is not None:
+            self.lags.restart()
+            self.leads.restart()
 
     def forget_log(self) -> None:
         """Forget the end of the log, because the log is another one now."""
