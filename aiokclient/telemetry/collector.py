@@ -25,7 +25,7 @@ from aiokclient.telemetry.application import ApplicationPoints
 from aiokclient.telemetry.computing import NOTHING, Change, Span, compute
 from aiokclient.telemetry.loop_lag import LoopLag
 from aiokclient.telemetry.points import HistogramValue, Point, PointKind
-from aiokclient.telemetry.table import ROWS, SHARED_ROWS, Row, Way
+from aiokclient.telemetry.table import COUNT, ROWS, SHARED_ROWS, Row, Way
 
 __all__ = ["SERIES_LIMIT", "ClientCollector"]
 
@@ -55,6 +55,8 @@ class ClientCollector:
         self._lag = LoopLag()
         self._application = ApplicationPoints(measures.application, clock, log)
         self._log = log
+        self._series = 0
+        """Number of series that were read last."""
         self._left_out = 0
         self._is_left_out = False
         measures.are_collected = True
@@ -78,15 +80,17 @@ class ClientCollector:
         self._span.begin_reading(self._clock.monotonic())
         with_partitions = self._has_room_for_partitions(children)
         points: list[Point] = []
+        self._series = 0
         for child in children:
             rows = [row for row in ROWS[child.kind] if _applies(row, child)]
             if not with_partitions:
                 rows = [row for row in rows if "partition" not in row.labels]
             points += self._points(child, rows, child.resource, wanted)
         for kind, resource in _sharers(children):
-            points += self._points(
-                self._measures.connections, SHARED_ROWS[kind], resource, wanted, len(points)
-            )
+            connections, shared = self._measures.connections, SHARED_ROWS[kind]
+            points += self._points(connections, shared, resource, wanted)
+            if wanted(COUNT):
+                points.append(Point(COUNT, PointKind.GAUGE, float(self._series), (), resource))
         for one in (self._measures.connections, *children):
             one.restart()
         return points + self._application.collect(wanted)
@@ -129,16 +133,15 @@ class ClientCollector:
         rows: list[Row] | tuple[Row, ...],
         resource: Labels,
         wanted: Callable[[str], bool],
-        before: int = 0,
     ) -> Iterator[Point]:
-        count = before
         for row in rows:
+            if row.name == COUNT:
+                continue
+            is_wanted, kind = wanted(row.name), KINDS.get(row.way, PointKind.GAUGE)
             for labels, value in self._values(measures, row):
-                count += 1
-                if wanted(row.name):
-                    shown = float(count) if row.key == "series" else value
-                    kind = KINDS.get(row.way, PointKind.GAUGE)
-                    yield Point(row.name, kind, shown, labels, resource)
+                self._series += 1
+                if is_wanted:
+                    yield Point(row.name, kind, value, labels, resource)
 
     def _values(
         self, measures: Measures, row: Row

@@ -11,12 +11,15 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import NamedTuple
 
-__all__ = ["PREFIX", "ROWS", "SHARED_ROWS", "Row", "Way"]
+__all__ = ["COUNT", "PREFIX", "ROWS", "SHARED_ROWS", "Row", "Way"]
 
 PREFIX = "org.apache.kafka."
 PREFIXES = {"producer": "producer.", "consumer": "consumer.", "admin": "admin.client."}
 """The beginning of the names of the connections' metrics, by the kind of client."""
 OWN_PREFIXES = {kind: f"{kind}.aiokclient." for kind in PREFIXES}
+
+COUNT = f"{PREFIX}kafka.count.count"
+"""The number of series, which the collector itself counts."""
 
 MS = 1e3
 NS = 1e9
@@ -88,7 +91,7 @@ def _grouped(*rows: Row, classic: bool = False) -> Iterable[Row]:
 
 COMMON = (
     Row("app.info.start.time.ms", Way.INT, "start"),
-    Row("kafka.count.count", Way.GAUGE, "series"),
+    Row("kafka.count.count", Way.GAUGE, ""),
 )
 """Metrics of every producer, consumer, and admin."""
 

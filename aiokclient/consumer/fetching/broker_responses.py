@@ -109,7 +109,8 @@ class BrokerResponses:
         state.retry.succeeded()
         end, start = data.high_watermark, data.log_start_offset
         state.fetch.fetched(end, start)
-        self._responses.meters.positioned(state.fetch, end - offset, offset - start)
+        lead = offset - start if start >= 0 else -1
+        self._responses.meters.positioned(state.fetch, end - offset, lead)
         diverging = data.diverging_epoch
         if diverging.end_offset >= 0:
             self._responses.diverged(state, diverging.epoch, diverging.end_offset)

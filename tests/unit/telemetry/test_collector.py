@@ -11,7 +11,7 @@ from aiokclient.log import ClientLog
 from aiokclient.measures import ClientMeasures, Measures
 from aiokclient.metrics import Counter, Gauge, Histogram
 from aiokclient.telemetry.collector import ClientCollector
-from aiokclient.telemetry.points import HistogramValue, Point, PointKind
+from aiokclient.telemetry.points import Collector, HistogramValue, Point, PointKind
 
 P = "org.apache.kafka."
 EVERYTHING = lambda name: True  # noqa: E731
@@ -36,7 +36,7 @@ class World:
         self.measures = ClientMeasures()
         self.child = Measures(kind, lambda: (("transactional_id", "tx"),), membership)
         self.end = self.measures.add(self.child)
-        self.collector = ClientCollector(
+        self.collector: Collector = ClientCollector(
             self.measures, self.clock, ClientLog("aiokclient.telemetry", "client")
         )
 
@@ -144,6 +144,13 @@ async def test_a_closed_child_is_pushed_once_more(world: World) -> None:
     assert world.value("producer.record.error.total") == 5
     world.collector.restart()
     assert not any(p.name.startswith(f"{P}producer.record") for p in world.points())
+
+
+async def test_the_number_of_series_is_pushed(world: World) -> None:
+    world.child.quantity("topic.failed", topic="a").add(1)
+    points = world.points()
+    (count,) = [p.value for p in points if p.name == f"{P}kafka.count.count"]
+    assert count == len(points) - 1
 
 
 async def test_connections_have_the_attributes_of_their_only_user(world: World) -> None:
