@@ -13,12 +13,21 @@ from typing import Any
 
 import pytest
 
-from aiokclient import Admin, Client, Consumer, GroupMember, Producer, TopicPartition
+from aiokclient import (
+    Admin,
+    Client,
+    Consumer,
+    GroupMember,
+    Producer,
+    SaslPlain,
+    TopicPartition,
+)
 from aiokclient.admin import NewTopic
 from aiokclient.errors import NotEnoughReplicasError, RecordTooLargeError
+from aiokclient.events import Authenticated
 from aiokclient.protocol.api import ApiKey
 from aiokclient.telemetry.points import PointKind
-from aiokclient.testing import EmbeddedCluster
+from aiokclient.testing import BrokerListener, EmbeddedCluster
 
 P = "org.apache.kafka."
 FACTS = Path(__file__).parents[1] / "unit" / "telemetry" / "kafka_metrics.csv"
@@ -320,6 +329,28 @@ async def test_a_client_that_nobody_collects_keeps_nothing_of_closed_objects(
             async with Producer(client=client) as producer:
                 await producer.send("orders", b"x")
         assert client.cluster.measures.children == []
+
+
+async def test_authentications_are_counted() -> None:
+    listener = BrokerListener(mechanisms=("PLAIN",), users={"alice": "secret"}, max_reauth_ms=1000)
+    async with (
+        EmbeddedCluster(listeners={"SASL": listener}) as cluster,
+        Admin(
+            bootstrap_servers=cluster.bootstrap_servers_for("SASL"),
+            security=SaslPlain("alice", "secret"),
+        ) as admin,
+    ):
+        async for event in admin.events():
+            if isinstance(event, Authenticated) and event.again:
+                break
+        pushed = Pushed(admin)
+        opened = pushed.value("admin.client.connection.creation.total")
+        for name in ("", ".no.reauth"):
+            total = pushed.value(f"admin.client.successful.authentication{name}.total")
+            assert total == opened >= 1
+        assert pushed.value("admin.client.successful.reauthentication.total") >= 1
+        assert pushed.value("admin.client.reauthentication.latency.max") > 0
+        assert pushed.value("admin.client.failed.authentication.total") == 0
 
 
 class CountedCalls:
