@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from aiokclient import threads
@@ -58,7 +57,6 @@ from aiokclient.network.tls import TlsContexts
 from aiokclient.network.traffic import Traffic
 from aiokclient.network.transport import Connector, TcpConnector
 from aiokclient.policy import Backoff, Decision, Retry, Scope
-from aiokclient.telemetry.collector import collector_of
 from aiokclient.telemetry.reporter import Reporter
 from aiokclient.types import seconds
 
@@ -136,7 +134,7 @@ class ClusterClient:
             self.log("telemetry"),
             self.metrics,
             ReporterConnections(lambda: self._brokers if self._metadata_requests.is_open else None),
-            partial(collector_of, self),
+            self.collector,
             lambda: self.supervisor.forked,
         )
 
@@ -268,12 +266,12 @@ class ClusterClient:
                 # Mark the errors as retrieved: after a close, asyncio must not log them.
                 future.exception()
         brokers, self._brokers = self._brokers, None
-        if self._collector is not None:
-            self._collector.close()
         self._metadata_requests.close()
         try:
             await self.telemetry.close()
         finally:
+            if self._collector is not None:
+                self._collector.close()
             await self._end(brokers)
 
     async def _end(self, brokers: Brokers | None) -> None:
