@@ -58,7 +58,8 @@ if TYPE_CHECKING:
         MemberSubscription,
     )
     from aiokclient.errors import KafkaError
-    from aiokclient.group import GroupMember, GroupProtocol
+    from aiokclient.group.generation_mailbox import GroupProtocol
+    from aiokclient.group.member import GroupMember
     from aiokclient.patterns import single_writer, work_pool
     from aiokclient.producer import Delivery, Producer
     from aiokclient.producer.transaction.status import TransactionOutcome
@@ -168,8 +169,8 @@ _PLACES = {
     "Controller": "cluster.targets",
     "Coordinator": "cluster.targets",
     "Delivery": "producer",
-    "GroupMember": "group",
-    "GroupProtocol": "group",
+    "GroupMember": "group.member",
+    "GroupProtocol": "group.generation_mailbox",
     "KafkaError": "errors",
     "Leader": "cluster.targets",
     "MemberAssignment": "consumer.assignors",

@@ -8,7 +8,7 @@ from aiokclient.cluster.parent import Parent
 from aiokclient.cluster.pending import PendingResponse
 from aiokclient.cluster.targets import TARGETS, Target
 from aiokclient.cluster.tracebacks import let_go, lets_go
-from aiokclient.config import ClientConfig, ClientOptions
+from aiokclient.config.client import ClientConfig, ClientOptions
 from aiokclient.config.problems import refuse_positional
 from aiokclient.protocol.schema import Request
 from aiokclient.types import seconds

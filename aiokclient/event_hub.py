@@ -14,12 +14,29 @@ import asyncio
 import weakref
 from collections import deque
 from collections.abc import Hashable
-from typing import Any, Final, Self
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias
 
 from aiokclient.clock import Clock
-from aiokclient.events import Event
 
-__all__ = ["EventHub", "EventReader", "EventSource"]
+if TYPE_CHECKING:
+    from aiokclient.events import Event
+
+__all__ = ["EventHub", "EventKind", "EventReader", "EventSource"]
+
+EventKind: TypeAlias = Literal[
+    "Authenticated",
+    "ClusterChanged",
+    "Connected",
+    "Disconnected",
+    "Failed",
+    "LeaderMoved",
+    "Rebalanced",
+    "Rebootstrapped",
+    "Throttled",
+    "TokenRefreshed",
+]
+"""The name of a class in `aiokclient.events`, which is imported when the first event is read."""
 
 KEPT: Final = 1000
 """The maximum number of unread events of a reader."""
@@ -104,13 +121,14 @@ class EventHub:
         self._readers.add(reader)
         return reader
 
-    def emit(self, kind: type[Event], *, source: Hashable = None, **fields: Any) -> None:
+    def emit(self, kind: EventKind, *, source: Hashable = None, **fields: Any) -> None:
         """Pass a new event of this kind to the readers. The time is added."""
         if not self._readers:
             return
         hearing = [reader for reader in self._readers if reader._hears(source)]
         if hearing:
-            event = kind(time=self._clock.time_ms(), **fields)
+            make = getattr(import_module("aiokclient.events"), kind)
+            event = make(time=self._clock.time_ms(), **fields)
             for reader in hearing:
                 reader._put(event)
 
@@ -135,7 +153,7 @@ class EventSource:
         """Return a new reader of the events of this object and of the shared connections."""
         return self._hub.read(self._key)
 
-    def emit(self, kind: type[Event], **fields: Any) -> None:
+    def emit(self, kind: EventKind, **fields: Any) -> None:
         """Pass a new event of this object to the readers."""
         self._hub.emit(kind, source=self._key, **fields)
 

@@ -167,7 +167,7 @@ def decompress(data, limit):
         """
 import asyncio
 from aiokclient import Consumer, Producer
-from aiokclient.config import ProducerConfig
+from aiokclient.config.producer import ProducerConfig
 from aiokclient.errors import ConfigError
 from aiokclient.testing import EmbeddedCluster
 

@@ -25,7 +25,7 @@ from aiokclient import (
     errors,
 )
 from aiokclient.cluster.pending import PendingResponse
-from aiokclient.group import GroupGeneration
+from aiokclient.group.generation import GroupGeneration
 from aiokclient.producer.delivery.delivery import Delivery
 from aiokclient.testing import EmbeddedCluster, Simulation
 

@@ -50,7 +50,7 @@ from aiokclient.admin.transactions import TransactionCalls
 from aiokclient.cluster.lifecycle import Lifecycle
 from aiokclient.cluster.shared_client import ClientLike, config_of
 from aiokclient.cluster.tracebacks import lets_go
-from aiokclient.config import AdminConfig, AdminOptions
+from aiokclient.config.admin import AdminConfig, AdminOptions
 from aiokclient.config.problems import refuse_positional
 from aiokclient.measures import Measures
 from aiokclient.types import OffsetAndMetadata, TopicPartition

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 from aiokclient.clock import Clock
-from aiokclient.config import ClientConfig
+from aiokclient.config.client import ClientConfig
 from aiokclient.errors import (
     BootstrapError,
     InvalidMetadataError,

@@ -14,7 +14,7 @@ from aiokclient.network.resolution import delayed_by, resolve
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from aiokclient.config import ClientConfig
+    from aiokclient.config.client import ClientConfig
     from aiokclient.errors import KafkaError
     from aiokclient.log import ClientLog
     from aiokclient.network.transport import Address, Connector

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from aiokclient.cluster.metadata import BrokerInfo
 from aiokclient.cluster.reachability import Reachability
-from aiokclient.config import ClientConfig
+from aiokclient.config.client import ClientConfig
 from aiokclient.config.kinds import written
 from aiokclient.errors import InvalidMetadataError, KafkaError
 from aiokclient.log import ClientLog

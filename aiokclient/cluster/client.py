@@ -36,7 +36,7 @@ from aiokclient.cluster.routing import Router
 from aiokclient.cluster.supervisor import Supervisor
 from aiokclient.cluster.targets import Target, subject_of
 from aiokclient.cluster.updater import MetadataUpdater
-from aiokclient.config import ClientConfig
+from aiokclient.config.client import ClientConfig
 from aiokclient.errors import (
     ApiTimeoutError,
     BootstrapError,
@@ -44,7 +44,6 @@ from aiokclient.errors import (
     KafkaError,
 )
 from aiokclient.event_hub import EventHub
-from aiokclient.events import LeaderMoved
 from aiokclient.log import ClientLog
 from aiokclient.measures import ClientMeasures
 from aiokclient.metrics import Metrics
@@ -356,7 +355,7 @@ class ClusterClient:
             self.measures.keep_topics(new.exists)
             if self.events.heard:
                 for moved in moved_leaders(old, new):
-                    self.events.emit(LeaderMoved, **moved._asdict())
+                    self.events.emit("LeaderMoved", **moved._asdict())
 
     @property
     def brokers(self) -> Brokers:

@@ -12,7 +12,7 @@ from aiokclient.types import State
 
 if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
-    from aiokclient.config import ClientConfig
+    from aiokclient.config.client import ClientConfig
 
 __all__ = ["Health", "described", "some"]
 

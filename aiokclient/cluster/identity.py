@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import aiokclient.network.diagnosis as diagnosis
 from aiokclient.cluster.metadata import differ
-from aiokclient.config import ClientConfig
+from aiokclient.config.client import ClientConfig
 from aiokclient.errors import ClusterChangedError
 from aiokclient.log import ClientLog
 

@@ -37,13 +37,12 @@ from aiokclient.cluster.ownership import Anchor, dropped, for_background, retrie
 from aiokclient.cluster.shared_client import ClientLike
 from aiokclient.cluster.supervisor import STOP_S, Supervisor
 from aiokclient.cluster.tracebacks import let_go, lets_go
-from aiokclient.config import ClientConfig
+from aiokclient.config.client import ClientConfig
 from aiokclient.errors import (
     ClosedError,
     IllegalStateError,
 )
 from aiokclient.event_hub import EventHub, EventReader, EventSource
-from aiokclient.events import Failed
 from aiokclient.hints.names import missing_attribute
 from aiokclient.log import ClientLog
 from aiokclient.telemetry.reporter import LAST_PUSH_S
@@ -333,7 +332,7 @@ class Lifecycle:
         self._failure, self._failure_seen = error, False
         self._supervisor.adopt(error)
         self._on(LifecycleEvent.FAILED)
-        self._events.emit(Failed, cause=error)
+        self._events.emit("Failed", cause=error)
         self._failed(error)
 
     def _on(self, event: LifecycleEvent) -> tuple[Effect, ...]:

@@ -35,7 +35,6 @@ from aiokclient.errors import (
     RebootstrapRequiredError,
     error_for,
 )
-from aiokclient.events import ClusterChanged, Rebootstrapped
 from aiokclient.log import ClientLog
 from aiokclient.measures import Reading, counted
 from aiokclient.metrics import Labels
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
     from aiokclient.clock import Clock
     from aiokclient.cluster.supervisor import Supervisor
     from aiokclient.cluster.updater import MetadataUpdater
-    from aiokclient.config import ClientConfig
+    from aiokclient.config.client import ClientConfig
     from aiokclient.event_hub import EventHub
     from aiokclient.network.transport import Connector
     from aiokclient.protocol.messages.metadata import MetadataResponse
@@ -428,7 +427,7 @@ class MetadataRequests:
         )
         name = trigger.name.lower()
         self._rebootstrap_counts[name] = self._rebootstrap_counts.get(name, 0) + 1
-        self._events.emit(Rebootstrapped, trigger=name)
+        self._events.emit("Rebootstrapped", trigger=name)
         why = f"The client closed all connections to rebootstrap, because {trigger.value}."
         self._brokers().disconnect(DisconnectedError(why))
         retry = Retry(math.inf, self._backoff, self._clock)
@@ -472,5 +471,5 @@ class MetadataRequests:
             self._brokers().disconnect(error)
             raise
         ids = {"old_cluster_id": old, "new_cluster_id": self.identity.cluster_id}
-        self._events.emit(ClusterChanged, **ids)
+        self._events.emit("ClusterChanged", **ids)
         self._moved()

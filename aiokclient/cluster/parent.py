@@ -9,7 +9,7 @@ import anyio
 from aiokclient.cluster.client import ClusterClient
 from aiokclient.cluster.lifecycle import Lifecycle
 from aiokclient.cluster.ownership import Anchor
-from aiokclient.config import ClientConfig
+from aiokclient.config.client import ClientConfig
 from aiokclient.event_hub import EventHub
 
 __all__ = ["Parent"]

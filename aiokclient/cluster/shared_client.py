@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from aiokclient.cluster.client import ClusterClient
 from aiokclient.cluster.ownership import Anchor
-from aiokclient.config import ClientConfig
+from aiokclient.config.client import ClientConfig
 from aiokclient.errors import ConfigError
 from aiokclient.event_hub import EventHub
 

@@ -29,7 +29,7 @@ from aiokclient.cluster.metadata import (
 )
 from aiokclient.cluster.pacing import Pacing
 from aiokclient.cluster.topic_ids import TopicIds
-from aiokclient.config import ClientConfig
+from aiokclient.config.client import ClientConfig
 from aiokclient.errors import (
     ApiTimeoutError,
     ClosedError,

@@ -4,19 +4,3 @@ Names are Kafka's with `_` for `.`, and so are the units: an option that ends in
 milliseconds. A configuration is immutable and checked when it is made. ConfigError names the
 option and what is allowed.
 """
-
-from aiokclient.config.admin import AdminConfig, AdminOptions
-from aiokclient.config.client import ClientConfig, ClientOptions
-from aiokclient.config.consumer import ConsumerConfig, ConsumerOptions
-from aiokclient.config.producer import ProducerConfig, ProducerOptions
-
-__all__ = [
-    "AdminConfig",
-    "AdminOptions",
-    "ClientConfig",
-    "ClientOptions",
-    "ConsumerConfig",
-    "ConsumerOptions",
-    "ProducerConfig",
-    "ProducerOptions",
-]

@@ -13,7 +13,7 @@ from aiokclient.cluster.lifecycle import Lifecycle
 from aiokclient.cluster.metadata import PartitionInfo
 from aiokclient.cluster.shared_client import ClientLike, config_of
 from aiokclient.cluster.tracebacks import let_go, lets_go
-from aiokclient.config import ConsumerConfig, ConsumerOptions
+from aiokclient.config.consumer import ConsumerConfig, ConsumerOptions
 from aiokclient.config.problems import refuse_positional
 from aiokclient.consumer.arguments import (
     as_listener,

@@ -9,7 +9,7 @@ from aiokclient.cluster.client import ClusterClient
 from aiokclient.cluster.metadata import ClusterMetadata, differ
 from aiokclient.cluster.ownership import for_background
 from aiokclient.cluster.supervisor import Supervisor
-from aiokclient.config import ConsumerConfig
+from aiokclient.config.consumer import ConsumerConfig
 from aiokclient.consumer.assigned_topics import AssignedTopics
 from aiokclient.consumer.delivery.deserialize import Deserializers
 from aiokclient.consumer.delivery.in_progress import InProgress

@@ -6,7 +6,7 @@ import asyncio
 import math
 from collections.abc import Callable, Sequence
 
-from aiokclient.config import ConsumerConfig
+from aiokclient.config.consumer import ConsumerConfig
 from aiokclient.consumer.delivery.reports import Reports
 from aiokclient.consumer.membership.coordinator import ConsumerCoordinator
 from aiokclient.consumer.state.partition import PartitionState, Phase, Withheld

@@ -11,7 +11,6 @@ import anyio
 
 from aiokclient.cluster.lifecycle import Lifecycle
 from aiokclient.cluster.shared_client import ClientLike
-from aiokclient.events import Rebalanced
 from aiokclient.group.engine import GroupEngine
 from aiokclient.group.handler import GroupHandler
 from aiokclient.group.loop_watch import LoopWatch
@@ -103,7 +102,7 @@ class MemberLifecycle(Lifecycle):
             callbacks=self._supervisor.callbacks,
             report=handler.report,
             confirmed_changed=handler.confirmed_changed,
-            began=partial(self._events.emit, Rebalanced, group_id=self._config.group_id),
+            began=partial(self._events.emit, "Rebalanced", group_id=self._config.group_id),
             measures=measures,
         )
         self._membership = MembershipTask(self._engine, handler, self._anchor.call("_fail"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from aiokclient.config import ClientConfig, ClientOptions
+from aiokclient.config.client import ClientConfig, ClientOptions
 from aiokclient.config.kinds import OPTIONAL_TEXT, POSITIVE, TEXT
 from aiokclient.config.option import ABSENT, option
 from aiokclient.errors import ConfigError

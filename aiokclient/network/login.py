@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from aiokclient.clock import Clock
-from aiokclient.config import ClientConfig
+from aiokclient.config.client import ClientConfig
 from aiokclient.config.security import OAuthToken, SaslOAuthBearer, Security
 from aiokclient.errors import KafkaError
 from aiokclient.event_hub import EventHub

@@ -31,7 +31,7 @@ from aiokclient.errors import (
     TicketError,
     TokenProviderError,
 )
-from aiokclient.events import Authenticated, Connected, Disconnected, Event
+from aiokclient.event_hub import EventKind
 from aiokclient.kept_errors import bare
 from aiokclient.log import ClientLog
 from aiokclient.network.authentication import authenticate_again
@@ -270,7 +270,7 @@ class ConnectionPool:
             self._hangs = isinstance(error, diagnosis.TimedOutError | diagnosis.SilentError)
             refused = isinstance(error, diagnosis.NotConnectedError)
             self._not_connected = self._not_connected + 1 if refused else 0
-            self._emit(Disconnected, connected=False, cause=error)
+            self._emit("Disconnected", connected=False, cause=error)
             self._failed(error)
             if isinstance(error, diagnosis.WrongBrokerError):
                 self._on_wrong_broker()
@@ -326,7 +326,7 @@ class ConnectionPool:
         self.answered()
         self._not_connected = 0
         connection.on_close(lambda closed, reason: self._lost(slot, closed, reason))
-        self._emit(Connected)
+        self._emit("Connected")
         self._authenticated(connection, again=False)
         return connection
 
@@ -340,7 +340,7 @@ class ConnectionPool:
         self._suspect = reason is not None and connection.never_answered
         if self._slots.get(slot.key) is slot and not slot.connecting:
             del self._slots[slot.key]
-        self._emit(Disconnected, connected=True, cause=reason)
+        self._emit("Disconnected", connected=True, cause=reason)
         if reason is not None and not self._closed:
             self._failed(reason)
         if not self._closed and not self._retired:
@@ -370,7 +370,7 @@ class ConnectionPool:
             self._rung += 1
         self._on_failure()
 
-    def _emit(self, kind: type[Event], **fields: Any) -> None:
+    def _emit(self, kind: EventKind, **fields: Any) -> None:
         events = self._settings.events
         if events is not None and events.heard:
             broker = self.node_id if self.node_id >= 0 else None
@@ -386,7 +386,7 @@ class ConnectionPool:
         events = self._settings.events
         if events is not None:
             events.emit(
-                Authenticated,
+                "Authenticated",
                 broker=self.node_id if self.node_id >= 0 else None,
                 mechanism=sasl.mechanism,
                 again=again,

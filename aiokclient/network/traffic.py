@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aiokclient.errors import error_for
 from aiokclient.event_hub import EventHub
-from aiokclient.events import Throttled
 from aiokclient.log import ClientLog
 from aiokclient.measures import EMPTY, Measures, Reading, Spread, counted, merged, observed
 from aiokclient.metrics import Histogram, Labels, Metrics
@@ -263,7 +262,7 @@ class Traffic:
         """Emit an event for a response that tells of a quota."""
         if self._events is not None:
             broker = node_id if node_id >= 0 else None
-            self._events.emit(Throttled, broker=broker, api=api, throttle_ms=throttle_ms)
+            self._events.emit("Throttled", broker=broker, api=api, throttle_ms=throttle_ms)
 
     # -- the log
 

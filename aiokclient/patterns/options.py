@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from aiokclient.cluster.shared_client import ClientLike
-from aiokclient.config import ClientConfig, ProducerOptions
-from aiokclient.group import GroupMemberConfig, GroupMemberOptions
+from aiokclient.config.client import ClientConfig
+from aiokclient.config.producer import ProducerOptions
+from aiokclient.group.options import GroupMemberConfig, GroupMemberOptions
 
 __all__ = ["Split", "WriterOptions", "split"]
 

@@ -10,13 +10,10 @@ from typing import Any, Unpack
 
 from aiokclient.cluster.shared_client import ClientLike
 from aiokclient.errors import ConfigError, ProtocolError
-from aiokclient.group import (
-    GroupGeneration,
-    GroupMember,
-    GroupMemberConfig,
-    GroupMemberOptions,
-    GroupProtocol,
-)
+from aiokclient.group.generation import GroupGeneration
+from aiokclient.group.generation_mailbox import GroupProtocol
+from aiokclient.group.member import GroupMember
+from aiokclient.group.options import GroupMemberConfig, GroupMemberOptions
 from aiokclient.patterns.spread import Claim, spread
 
 __all__ = ["WorkItems", "work_pool"]

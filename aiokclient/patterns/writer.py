@@ -12,9 +12,11 @@ import anyio
 
 from aiokclient.client import Client
 from aiokclient.cluster.shared_client import ClientLike
-from aiokclient.config import ProducerConfig
+from aiokclient.config.producer import ProducerConfig
 from aiokclient.errors import ClosedError, NotWriterError
-from aiokclient.group import Generation, GroupMemberConfig, MemberInfo, MemberLifecycle
+from aiokclient.group.handler import Generation, MemberInfo
+from aiokclient.group.member_lifecycle import MemberLifecycle
+from aiokclient.group.options import GroupMemberConfig
 from aiokclient.patterns.options import WriterOptions, split
 from aiokclient.producer import Producer
 

@@ -21,7 +21,7 @@ from aiokclient.errors import KafkaError, SerializationError
 from aiokclient.record.murmur2 import murmur2, to_positive
 
 if TYPE_CHECKING:
-    from aiokclient.config import ProducerConfig
+    from aiokclient.config.producer import ProducerConfig
     from aiokclient.producer.batching.queue import PartitionQueue
     from aiokclient.producer.batching.topic import Topic
 

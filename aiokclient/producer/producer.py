@@ -15,8 +15,9 @@ from aiokclient.cluster.ownership import Anchor, for_background
 from aiokclient.cluster.shared_client import ClientLike, config_of
 from aiokclient.cluster.tracebacks import let_go, lets_go
 from aiokclient.cluster.updater import partitions_of
-from aiokclient.config import ClientConfig, ProducerConfig, ProducerOptions
+from aiokclient.config.client import ClientConfig
 from aiokclient.config.problems import refuse_positional
+from aiokclient.config.producer import ProducerConfig, ProducerOptions
 from aiokclient.errors import ClosedError, IllegalStateError, KafkaError
 from aiokclient.errors.local import ArgumentTypeError
 from aiokclient.group.offset_forms import as_offsets

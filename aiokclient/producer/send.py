@@ -26,7 +26,7 @@ from aiokclient.producer.serializers import bound
 from aiokclient.types import Headers, ProducerRecord, TopicPartition, is_integer, is_topic_name
 
 if TYPE_CHECKING:
-    from aiokclient.config import ProducerConfig
+    from aiokclient.config.producer import ProducerConfig
     from aiokclient.producer.batching.topic import Topic
     from aiokclient.producer.engine import Engine
 

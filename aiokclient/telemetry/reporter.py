@@ -20,7 +20,7 @@ import anyio
 from aiokclient import threads
 from aiokclient.background import loop_ends, new_task
 from aiokclient.clock import Clock
-from aiokclient.config import ClientConfig
+from aiokclient.config.client import ClientConfig
 from aiokclient.errors import (
     ApiTimeoutError,
     ClosedError,

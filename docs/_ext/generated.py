@@ -1,6 +1,6 @@
 """Parts of pages that are generated from the code: options, and errors.
 
-```{options} aiokclient.config:ProducerConfig
+```{options} aiokclient.config.producer:ProducerConfig
 ```
 ```{errors} RetriableError
 ```

@@ -7,7 +7,8 @@ from typing import Any
 from aiokclient import TopicPartition
 from aiokclient.cluster.client import ClusterClient
 from aiokclient.cluster.targets import AnyBroker, Broker
-from aiokclient.config import ClientConfig, ConsumerConfig
+from aiokclient.config.client import ClientConfig
+from aiokclient.config.consumer import ConsumerConfig
 from aiokclient.consumer.membership.base import MembershipParts
 from aiokclient.consumer.membership.kip848.membership import Kip848Membership
 from aiokclient.consumer.state.offset_reset import EARLIEST

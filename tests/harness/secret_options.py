@@ -20,7 +20,7 @@ from aiokclient import (
     single_writer,
     work_pool,
 )
-from aiokclient.config import ClientConfig
+from aiokclient.config.client import ClientConfig
 from aiokclient.config.secret import Secret
 
 __all__ = ["OPTIONS"]

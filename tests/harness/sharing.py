@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from aiokclient import GroupMember, GroupProtocol
-from aiokclient.group import GroupGeneration
+from aiokclient.group.generation import GroupGeneration
 
 Assign = Callable[[Mapping[str, bytes]], Mapping[str, bytes] | Awaitable[Mapping[str, bytes]]]
 

@@ -17,7 +17,7 @@ from typing import Final
 
 from aiokclient.background import Callbacks
 from aiokclient.cluster.ownership import Anchor
-from aiokclient.config import ConsumerConfig
+from aiokclient.config.consumer import ConsumerConfig
 from aiokclient.consumer.delivery.decode_cost import CONTENT, is_light
 from aiokclient.consumer.delivery.deserialize import Deserializers, RawRecord
 from aiokclient.consumer.fetching.buffer import Damage, Decoded, FetchBuffer, Loaded, PartitionFetch

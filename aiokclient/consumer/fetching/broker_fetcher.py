@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import Final
 
 from aiokclient.cluster.client import ClusterClient
-from aiokclient.config import ConsumerConfig
+from aiokclient.config.consumer import ConsumerConfig
 from aiokclient.consumer.fetching.broker_requests import BrokerRequests
 from aiokclient.consumer.fetching.broker_responses import BrokerResponses, useful
 from aiokclient.consumer.fetching.empty_responses import EmptyResponses

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Hashable, Mapping
 
 from aiokclient.cluster.client import ClusterClient
-from aiokclient.config import ConsumerConfig
+from aiokclient.config.consumer import ConsumerConfig
 from aiokclient.consumer.fetching.routes import Routes
 from aiokclient.consumer.fetching.session import FetchOptions, FetchSession, Wanted
 from aiokclient.network.connection import BrokerConnection

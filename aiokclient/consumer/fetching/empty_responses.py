@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from aiokclient.clock import Clock
-from aiokclient.config import ConsumerConfig
+from aiokclient.config.consumer import ConsumerConfig
 from aiokclient.consumer.fetching.session import Wanted
 from aiokclient.policy import Backoff
 from aiokclient.types import TopicPartition

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from aiokclient.background import Callbacks
 from aiokclient.cluster.client import ClusterClient
 from aiokclient.cluster.metadata import ClusterMetadata
-from aiokclient.config import ConsumerConfig
+from aiokclient.config.consumer import ConsumerConfig
 from aiokclient.consumer.fetching.broker_fetcher import BrokerFetcher
 from aiokclient.consumer.fetching.buffer import FetchBuffer
 from aiokclient.consumer.fetching.responses import PartitionResponses

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 from aiokclient.cluster.client import ClusterClient
 from aiokclient.cluster.per_item import ItemResults
-from aiokclient.config import ConsumerConfig
+from aiokclient.config.consumer import ConsumerConfig
 from aiokclient.consumer.fetching.list_offsets import (
     EpochEnd,
     FoundOffset,

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 
 from aiokclient.cluster.client import ClusterClient
-from aiokclient.config import ConsumerConfig
+from aiokclient.config.consumer import ConsumerConfig
 from aiokclient.consumer.fetching.buffer import FetchBuffer, PartitionFetch
 from aiokclient.consumer.fetching.routes import Routes
 from aiokclient.consumer.fetching.session import Answer

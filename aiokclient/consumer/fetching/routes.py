@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 
 from aiokclient.background import Callbacks
 from aiokclient.cluster.client import ClusterClient
-from aiokclient.config import ConsumerConfig
+from aiokclient.config.consumer import ConsumerConfig
 from aiokclient.consumer.fetching.session import NO_TOPIC_ID, Wanted
 from aiokclient.consumer.state.partition import PartitionState
 from aiokclient.consumer.state.subscription import SubscriptionState

@@ -22,7 +22,7 @@ from aiokclient.types import TopicPartition
 if TYPE_CHECKING:
     from aiokclient.background import Callbacks
     from aiokclient.cluster.client import ClusterClient
-    from aiokclient.config import ConsumerConfig
+    from aiokclient.config.consumer import ConsumerConfig
     from aiokclient.consumer.membership.rewind.rewind import GroupRewinder
     from aiokclient.consumer.state.subscribed_topics import SubscribedTopics
     from aiokclient.consumer.state.subscription import SubscriptionState

@@ -26,13 +26,12 @@ from aiokclient.consumer.membership.rewind.rewind import Bounds, GroupRewinder
 from aiokclient.consumer.state.subscribed_topics import SubscribedTopics
 from aiokclient.consumer.state.wakeup import Wakeup
 from aiokclient.errors import IllegalStateError, UnsupportedVersionError
-from aiokclient.events import Rebalanced
 from aiokclient.types import TopicPartition
 
 if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
     from aiokclient.cluster.metadata import ClusterMetadata
-    from aiokclient.config import ConsumerConfig
+    from aiokclient.config.consumer import ConsumerConfig
     from aiokclient.consumer.delivery.in_progress import InProgress
     from aiokclient.consumer.delivery.read_lock import ReadLock
     from aiokclient.consumer.membership.listener import ListenerCalls
@@ -113,7 +112,7 @@ class ConsumerCoordinator:
             released=self._released,
             report=self._report,
             overdue=self._overdue,
-            rebalanced=partial(emit, Rebalanced, group_id=config.group_id),
+            rebalanced=partial(emit, "Rebalanced", group_id=config.group_id),
         )
         self._rewinder = self._make_rewinder(bounds, interval_s, check)
         parts = self._membership_parts(config, callbacks)

@@ -11,7 +11,7 @@ from aiokclient.group.loop_watch import LoopWatch
 
 if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
-    from aiokclient.config import ConsumerConfig
+    from aiokclient.config.consumer import ConsumerConfig
     from aiokclient.consumer.membership.base import Membership
     from aiokclient.consumer.membership.poll_interval import PollIntervalWatch
     from aiokclient.consumer.membership.reconciler import PartitionReconciler

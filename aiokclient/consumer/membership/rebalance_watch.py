@@ -29,7 +29,7 @@ from aiokclient.types import TopicPartition
 
 if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
-    from aiokclient.config import ConsumerConfig
+    from aiokclient.config.consumer import ConsumerConfig
     from aiokclient.consumer.membership.base import Membership
     from aiokclient.consumer.state.subscription import SubscriptionState
     from aiokclient.protocol.schema import Request

@@ -8,7 +8,7 @@ failures, in `PartitionState.retry`, and the policy only classifies their errors
 from __future__ import annotations
 
 from aiokclient.clock import Clock
-from aiokclient.config import ConsumerConfig
+from aiokclient.config.consumer import ConsumerConfig
 from aiokclient.consumer.state.partition import PartitionState
 from aiokclient.consumer.state.subscription import SubscriptionState
 from aiokclient.errors import KafkaError

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from aiokclient.config import ConsumerConfig
+from aiokclient.config.consumer import ConsumerConfig
 
 __all__ = ["EARLIEST", "EARLIEST_TIMESTAMP", "LATEST", "LATEST_TIMESTAMP", "NONE", "Reset"]
 

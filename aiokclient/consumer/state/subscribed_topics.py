@@ -14,7 +14,7 @@ from uuid import UUID
 
 from aiokclient.cluster.client import ClusterClient
 from aiokclient.cluster.metadata import ClusterMetadata
-from aiokclient.config import ConsumerConfig
+from aiokclient.config.consumer import ConsumerConfig
 from aiokclient.consumer.state.subscription import Subscription
 from aiokclient.errors import KafkaError
 from aiokclient.policy import Backoff, Retry, Scope, classify

@@ -24,7 +24,6 @@ from aiokclient.config.security import OAuthToken
 from aiokclient.config.security.sasl import TokenProvider
 from aiokclient.errors import KafkaError, TokenProviderError
 from aiokclient.event_hub import EventHub
-from aiokclient.events import TokenRefreshed
 from aiokclient.log import ClientLog
 from aiokclient.policy import Backoff, refuses_login
 
@@ -212,7 +211,7 @@ class TokenSource:
         if self._events is not None:
             token = self._usable()
             expires_at_ms = None if token is None else token.expires_at_ms
-            self._events.emit(TokenRefreshed, cause=cause, expires_at_ms=expires_at_ms)
+            self._events.emit("TokenRefreshed", cause=cause, expires_at_ms=expires_at_ms)
 
     def _failed(self, error: KafkaError) -> None:
         self._error = error

@@ -39,7 +39,7 @@ from aiokclient.record.batch import RecordBatchBuilder
 from aiokclient.types import Headers
 
 if TYPE_CHECKING:
-    from aiokclient.config import ProducerConfig
+    from aiokclient.config.producer import ProducerConfig
 
 __all__ = ["Accumulator"]
 

@@ -23,7 +23,7 @@ from aiokclient.producer.fairness import SLICE_S
 from aiokclient.producer.sending.leaders import no_such_partition
 
 if TYPE_CHECKING:
-    from aiokclient.config import ProducerConfig
+    from aiokclient.config.producer import ProducerConfig
 
 __all__ = ["Expiry"]
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from aiokclient.clock import Clock
     from aiokclient.cluster.metadata import ClusterMetadata, PartitionInfo, TopicInfo
-    from aiokclient.config import ProducerConfig
+    from aiokclient.config.producer import ProducerConfig
     from aiokclient.producer.sending.sender import Sender
 
 __all__ = ["Leaders", "record_size"]

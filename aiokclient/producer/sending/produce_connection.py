@@ -27,7 +27,7 @@ from aiokclient.protocol.messages.produce import ProduceRequest
 if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
     from aiokclient.cluster.supervisor import Supervisor
-    from aiokclient.config import ProducerConfig
+    from aiokclient.config.producer import ProducerConfig
     from aiokclient.network.connection import BrokerConnection
 
 __all__ = ["ConnectionUser", "ProduceConnection"]

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from aiokclient.clock import Clock
     from aiokclient.cluster.updater import MetadataUpdater
-    from aiokclient.config import ProducerConfig
+    from aiokclient.config.producer import ProducerConfig
     from aiokclient.protocol.messages.produce import PartitionProduceResponse
 
 __all__ = ["Responses"]

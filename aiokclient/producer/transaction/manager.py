@@ -51,7 +51,7 @@ from aiokclient.producer.transaction.status import (
 if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
     from aiokclient.cluster.supervisor import Supervisor
-    from aiokclient.config import ProducerConfig
+    from aiokclient.config.producer import ProducerConfig
     from aiokclient.producer.batching.accumulator import Accumulator
     from aiokclient.types import GroupMetadata
 

@@ -22,7 +22,7 @@ from aiokclient.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
-    from aiokclient.config import ProducerConfig
+    from aiokclient.config.producer import ProducerConfig
 
 __all__ = ["TransactionOffsets"]
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from aiokclient.background import Callbacks
     from aiokclient.clock import Clock
     from aiokclient.cluster.supervisor import Supervisor
-    from aiokclient.config import ProducerConfig
+    from aiokclient.config.producer import ProducerConfig
     from aiokclient.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
 
 __all__ = ["TransactionPartitions"]

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from aiokclient.cluster.client import ClusterClient
-    from aiokclient.config import ProducerConfig
+    from aiokclient.config.producer import ProducerConfig
     from aiokclient.network.connection import BrokerConnection
     from aiokclient.protocol.schema import Request, Response
 

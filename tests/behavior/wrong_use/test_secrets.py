@@ -12,7 +12,7 @@ import trustme
 from cryptography.hazmat.primitives import serialization
 
 from aiokclient import Admin, Client, Consumer, Producer, Tls
-from aiokclient.config import ClientConfig
+from aiokclient.config.client import ClientConfig
 from aiokclient.errors import ConfigError, KafkaError
 from aiokclient.protocol import messages
 from aiokclient.protocol.messages.alter_user_scram_credentials import ScramCredentialUpsertion

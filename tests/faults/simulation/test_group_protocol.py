@@ -8,7 +8,7 @@ from sharing import Life, Sharing, living, together
 from world import World, simulate
 
 from aiokclient import GroupMember, State
-from aiokclient.group import MemberState
+from aiokclient.group.states import MemberState
 from aiokclient.protocol import ApiKey
 
 GROUP = "g"

@@ -7,7 +7,7 @@ import pytest
 from scripted import ScriptedBroker
 
 from aiokclient.cluster.client import ClusterClient
-from aiokclient.config import ClientConfig
+from aiokclient.config.client import ClientConfig
 
 QUICK = {
     "retry_backoff_ms": 1,

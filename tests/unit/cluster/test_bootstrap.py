@@ -11,7 +11,7 @@ from scripted import ScriptedBroker, raw_server
 from aiokclient.clock import SystemClock
 from aiokclient.cluster.bootstrap_names import UnresolvedNames, servers_of
 from aiokclient.cluster.client import ClusterClient
-from aiokclient.config import ClientConfig
+from aiokclient.config.client import ClientConfig
 from aiokclient.config.security import Tls
 from aiokclient.errors import BootstrapError, ConfigError, ConnectionSetupError
 from aiokclient.log import ClientLog

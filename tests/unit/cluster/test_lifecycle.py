@@ -13,7 +13,7 @@ from world import World, simulate
 from aiokclient import AnyBroker, Client, State
 from aiokclient.cluster.lifecycle import Lifecycle
 from aiokclient.cluster.shared_client import ClientLike
-from aiokclient.config import ClientConfig
+from aiokclient.config.client import ClientConfig
 from aiokclient.errors import (
     BootstrapError,
     ClosedError,

@@ -8,7 +8,7 @@ from world import World, simulate
 
 from aiokclient import State
 from aiokclient.cluster.lifecycle import Lifecycle
-from aiokclient.config import ClientConfig
+from aiokclient.config.client import ClientConfig
 
 
 class Slow(Lifecycle):

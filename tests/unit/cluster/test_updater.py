@@ -9,7 +9,7 @@ import pytest
 from aiokclient.clock import SystemClock
 from aiokclient.cluster.metadata import ClusterMetadata
 from aiokclient.cluster.updater import MetadataUpdater
-from aiokclient.config import ClientConfig
+from aiokclient.config.client import ClientConfig
 from aiokclient.errors import (
     ApiTimeoutError,
     ClusterAuthorizationError,

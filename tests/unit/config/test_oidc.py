@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 from token_server import Asked, TokenServer, granted, refused, token_server
 
 from aiokclient import OidcClientCredentials, OidcJwtBearer, SaslOAuthBearer, Tls
-from aiokclient.config import ClientConfig
+from aiokclient.config.client import ClientConfig
 from aiokclient.config.secret import Secret
 from aiokclient.config.security.oidc.endpoint import MAX_RESPONSE, Reply
 from aiokclient.config.security.oidc.response import Claims, token_from_reply

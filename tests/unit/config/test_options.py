@@ -13,16 +13,10 @@ import pytest
 import trustme
 
 from aiokclient import hints
-from aiokclient.config import (
-    AdminConfig,
-    AdminOptions,
-    ClientConfig,
-    ClientOptions,
-    ConsumerConfig,
-    ConsumerOptions,
-    ProducerConfig,
-    ProducerOptions,
-)
+from aiokclient.config.admin import AdminConfig, AdminOptions
+from aiokclient.config.client import ClientConfig, ClientOptions
+from aiokclient.config.consumer import ConsumerConfig, ConsumerOptions
+from aiokclient.config.producer import ProducerConfig, ProducerOptions
 from aiokclient.config.security import Plaintext, Tls
 from aiokclient.errors import ConfigError
 

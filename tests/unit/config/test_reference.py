@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from aiokclient.config import AdminConfig, ClientConfig, ConsumerConfig, ProducerConfig
+from aiokclient.config.admin import AdminConfig
+from aiokclient.config.client import ClientConfig
+from aiokclient.config.consumer import ConsumerConfig
+from aiokclient.config.producer import ProducerConfig
 from aiokclient.config.reference import OptionEntry, describe
 from aiokclient.group.options import GroupMemberConfig
 

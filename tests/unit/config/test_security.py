@@ -30,8 +30,8 @@ from aiokclient import (
     SaslScram,
     Tls,
 )
-from aiokclient.config import ClientConfig
 from aiokclient.config import secret as secret_module
+from aiokclient.config.client import ClientConfig
 from aiokclient.config.secret import Secret
 from aiokclient.config.security.jaas import parse_jaas
 from aiokclient.errors import ConfigError

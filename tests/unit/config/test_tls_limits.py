@@ -12,7 +12,7 @@ import pytest
 import trustme
 
 from aiokclient import Client
-from aiokclient.config import ClientConfig
+from aiokclient.config.client import ClientConfig
 from aiokclient.config.security import Tls
 from aiokclient.config.security.tls_limits import SUITES_BEFORE_13, SUITES_OF_13, TlsLimits
 from aiokclient.errors import ConfigError, KafkaError, TlsError

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from aiokclient import SKIP, ConsumerRecord, OffsetAndMetadata, TimestampType, TopicPartition
-from aiokclient.config import ConsumerConfig
+from aiokclient.config.consumer import ConsumerConfig
 from aiokclient.consumer.delivery.deserialize import Deserializers
 from aiokclient.consumer.records import Records
 from aiokclient.consumer.state.offset_reset import EARLIEST, LATEST, NONE, Reset

@@ -9,10 +9,11 @@ import pytest
 from world import World, simulate
 
 from aiokclient.cluster.client import ClusterClient
-from aiokclient.config import ClientConfig
+from aiokclient.config.client import ClientConfig
 from aiokclient.errors import KafkaError
-from aiokclient.group import Generation, GroupEngine, GroupSettings, MemberInfo, MemberState
-from aiokclient.group.engine import ID_S
+from aiokclient.group.engine import ID_S, GroupEngine
+from aiokclient.group.handler import Generation, GroupSettings, MemberInfo
+from aiokclient.group.states import MemberState
 from aiokclient.protocol import ApiKey
 
 GROUP = "g"

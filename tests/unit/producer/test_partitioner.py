@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from aiokclient.config import ProducerConfig
+from aiokclient.config.producer import ProducerConfig
 from aiokclient.errors import SerializationError
 from aiokclient.producer.batching.queue import PartitionQueue
 from aiokclient.producer.batching.topic import Topic

@@ -20,7 +20,7 @@ from aiokclient.policy import Decision, Scope, classify
 from aiokclient.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
-    from aiokclient.config import ConsumerConfig
+    from aiokclient.config.consumer import ConsumerConfig
     from aiokclient.consumer.membership.offsets.commits import Commits
     from aiokclient.consumer.state.subscription import SubscriptionState
 

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
     from aiokclient.cluster.client import ClusterClient
     from aiokclient.cluster.metadata import ClusterMetadata
-    from aiokclient.config import ConsumerConfig
+    from aiokclient.config.consumer import ConsumerConfig
     from aiokclient.consumer.state.partition import PartitionState
     from aiokclient.consumer.state.subscription import SubscriptionState
     from aiokclient.network.connection import BrokerConnection

@@ -12,7 +12,7 @@ from aiokclient import (
     MemberSubscription,
     errors,
 )
-from aiokclient.config import ConsumerConfig
+from aiokclient.config.consumer import ConsumerConfig
 from aiokclient.config.kinds import STRATEGIES
 from aiokclient.consumer.assignors import (
     BUILT_IN,

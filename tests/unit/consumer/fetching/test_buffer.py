@@ -8,7 +8,7 @@ import pytest
 
 from aiokclient import TopicPartition
 from aiokclient.background import Callbacks
-from aiokclient.config import ConsumerConfig
+from aiokclient.config.consumer import ConsumerConfig
 from aiokclient.consumer.delivery.decode_cost import CONTENT, RECORDS
 from aiokclient.consumer.delivery.deserialize import Deserializers
 from aiokclient.consumer.delivery.unpack import GROUP_RECORDS, Chunk, Unpacker

@@ -17,7 +17,7 @@ from kerberos_peers import OFFER, FakeBroker, FakeGssapi, FakeGssError, wrapped
 
 import aiokclient.config.security.sasl as security
 from aiokclient import Producer, SaslGssapi, Tls
-from aiokclient.config import ClientConfig
+from aiokclient.config.client import ClientConfig
 from aiokclient.errors import ConfigError, SaslAuthenticationError, TicketError
 from aiokclient.network.sasl import ChallengeError, Compute, Login
 from aiokclient.network.sasl.gssapi import Gssapi
