@@ -27,6 +27,8 @@ PUBLIC = (
     "aiokclient.errors",
     "aiokclient.patterns",
     "aiokclient.protocol",
+    "aiokclient.telemetry.otel",
+    "aiokclient.telemetry.prometheus",
     "aiokclient.testing",
 )
 """The packages whose `__all__` is the public API. Everything else is internal."""

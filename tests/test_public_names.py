@@ -41,6 +41,8 @@ PLACES = (
     "aiokclient.producer",
     "aiokclient.protocol",
     "aiokclient.record.batch",
+    "aiokclient.telemetry.otel",
+    "aiokclient.telemetry.prometheus",
     "aiokclient.config.security",
     "aiokclient.testing",
     "aiokclient.types",

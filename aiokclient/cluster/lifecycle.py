@@ -119,6 +119,8 @@ class Lifecycle:
         self._last_push: asyncio.TimerHandle | None = None
         self._cancelled: Quantity | None = None
         """The number of cancelled calls, which all objects with the same client share."""
+        self._observers: list[Callable[[ClusterClient], None]] = []
+        """Called with the cluster client at each start."""
         self._hub = EventHub(config.clock or SystemClock()) if client is None else client.hub
         self._events = EventSource(self._hub, None if client is None else self._anchor)
 
@@ -229,6 +231,12 @@ class Lifecycle:
         """
         self._check()
         self._cluster.measures.application.unregister(name)
+
+    def _observe_with(self, observe: Callable[[ClusterClient], None]) -> None:
+        """Call `observe(cluster)` at each start, and now if it has started. Synchronous."""
+        self._observers.append(observe)
+        if self._usable:
+            observe(self._cluster)
 
     def _note_cancelled(self) -> None:
         """Count a call that was cancelled. Synchronous."""
@@ -433,6 +441,8 @@ class Lifecycle:
                 self._client.adopt(self._anchor)
                 if wait:
                     await self._cluster.reach(deadline)
+            for observe in self._observers:
+                observe(self._cluster)
             self._cancelled = self._cluster.measures.connections.quantity("cancelled")
             for supervisor in (self._supervisor, self._cluster.supervisor):
                 self._unsubscribe.append(supervisor.on_failure(self._anchor.call("_fail")))

@@ -30,6 +30,7 @@ from aiokclient.types import ConsumerRecord, Headers
 
 if TYPE_CHECKING:
     from aiokclient.consumer import Consumer, Records
+    from aiokclient.consumer.delivery.iterators import RecordBatches
     from aiokclient.producer import Delivery, Producer
     from aiokclient.producer.transaction.transaction import Transaction
 
@@ -110,6 +111,8 @@ class TransformStream(Generic[K, V]):
         self._max_records = max_records
         self._max_wait = max_wait
         self._entered = False
+        self._loop: TransformLoop[K, V] | None = None
+        """The iterator of the calls of `anext` with the stream itself."""
         self._transaction: Transaction | None = None
         """The transaction of the last batch, until its end."""
         self._error: KafkaError | None = None
@@ -124,7 +127,6 @@ class TransformStream(Generic[K, V]):
     async def __aenter__(self) -> Self:
         self._producer.transaction()  # Raises IllegalStateError without a transactional id.
         self._consumer._for_transaction()
-        self._batches = self._consumer.batches(self._max_records, self._max_wait)
         self._entered = True
         return self
 
@@ -136,6 +138,7 @@ class TransformStream(Generic[K, V]):
         traceback: TracebackType | None,
     ) -> None:
         self._entered = False
+        self._loop = None
         transaction, self._transaction = self._transaction, None
         if transaction is None:
             return
@@ -146,11 +149,24 @@ class TransformStream(Generic[K, V]):
         if worse is not None and error is None:
             raise worse
 
-    def __aiter__(self) -> Self:
-        return self
+    def __aiter__(self) -> TransformLoop[K, V]:
+        return TransformLoop(self)
 
     @lets_go
     async def __anext__(self) -> TransformBatch[K, V]:
+        if self._loop is None:
+            self._loop = TransformLoop(self)
+        return await anext(self._loop)
+
+    def _read(self) -> RecordBatches[K, V]:
+        """Return an iterator over the lists of records for one loop."""
+        if not self._entered:
+            raise IllegalStateError("Enter the stream first: async with transform(...) as stream.")
+        return self._consumer.batches(self._max_records, self._max_wait)
+
+    @lets_go
+    async def _following(self, read: RecordBatches[K, V]) -> TransformBatch[K, V]:
+        """Commit the last batch, and return the next one, which `read` reads."""
         if not self._entered:
             raise IllegalStateError("Enter the stream first: async with transform(...) as stream.")
         while True:
@@ -159,7 +175,7 @@ class TransformStream(Generic[K, V]):
             except KafkaError as error:
                 await self._recover(error)
                 continue
-            records = await anext(self._batches)
+            records = await anext(read)
             try:
                 transaction = await self._begin()
             except KafkaError as error:
@@ -223,6 +239,28 @@ class TransformStream(Generic[K, V]):
         await self._producer.restart()
         self._must_restart = False
         self._transaction = None
+
+
+class TransformLoop(Generic[K, V]):
+    """The iterator of one loop over a stream. It reads by an iterator of its own.
+
+    What the consumer does when its iterator is dropped is therefore done when the loop is left.
+    """
+
+    __slots__ = ("_read", "_stream")
+
+    def __init__(self, stream: TransformStream[K, V]) -> None:
+        self._stream = stream
+        self._read: RecordBatches[K, V] | None = None
+
+    def __aiter__(self) -> Self:
+        return self
+
+    @lets_go
+    async def __anext__(self) -> TransformBatch[K, V]:
+        if self._read is None:
+            self._read = self._stream._read()
+        return await self._stream._following(self._read)
 
 
 def transform(

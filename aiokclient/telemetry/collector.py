@@ -13,7 +13,7 @@ belongs to the next time span.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 
 from aiokclient import threads
@@ -95,6 +95,31 @@ class ClientCollector:
             one.restart()
         return points + self._application.collect(wanted)
 
+    def present(
+        self, measures: Measures, rows: Iterable[Row]
+    ) -> Iterator[tuple[Row, Labels, float | HistogramValue]]:
+        """Yield the values of these rows, which must not concern a time span.
+
+        `measures` are those of an object, or of the connections. For tools that read the values
+        in addition to the pushes: nothing that was remembered for a push changes.
+        """
+        measures.update()
+        for row in rows:
+            if row.way is Way.HISTOGRAM:
+                yield row, (), self._lag_value()
+            elif _applies(row, measures):
+                source = measures if measures.has(row.key) else self._measures.connections
+                for labels, reading in source.read(row.key):
+                    yield row, labels, compute(row, NOTHING._replace(now=reading), None, 1.0)
+
+    def application(self) -> list[Point]:
+        """Return the points of the metrics that the application has registered. Synchronous."""
+        return self._application.collect(lambda name: True)
+
+    def watch_loop(self) -> None:
+        """Measure the lag of the event loop from now on, as `collect` does."""
+        self._lag.begin()
+
     def restart(self) -> None:
         """Begin a new time span at the last call of `collect`, because its push was accepted."""
         self._span.restart()
@@ -147,8 +172,7 @@ class ClientCollector:
         self, measures: Measures, row: Row
     ) -> Iterator[tuple[Labels, float | HistogramValue]]:
         if row.way is Way.HISTOGRAM:
-            bounds, counts = self._lag.histogram.buckets
-            yield (), HistogramValue(bounds, counts, self._lag.histogram.total)
+            yield (), self._lag_value()
             return
         divisors: dict[Labels, Change] = {}
         if row.divisor:
@@ -156,6 +180,10 @@ class ClientCollector:
         for labels, reading in self._read(measures, row.key, row.labels):
             divisor = divisors.get(labels)
             yield labels, compute(row, reading, divisor, self._span.seconds)
+
+    def _lag_value(self) -> HistogramValue:
+        bounds, counts = self._lag.histogram.buckets
+        return HistogramValue(bounds, counts, self._lag.histogram.total)
 
     def _read(
         self, measures: Measures, key: str, names: tuple[str, ...]

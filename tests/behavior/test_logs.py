@@ -96,6 +96,26 @@ def test_every_event_that_the_code_uses_is_listed() -> None:
     assert set(EVENTS) - used <= {"partitions_assigned", "partitions_revoked", "partitions_lost"}
 
 
+def test_the_page_about_logs_lists_every_event_with_its_fields() -> None:
+    text = (Path(aiokclient.__file__).parents[1] / "docs" / "logs.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \|([^|]*)\| ([^|]+) \|$", text, re.M)
+    assert {name: meaning for name, _, meaning in rows} == EVENTS
+    listed = {name: set(re.findall(r"`(\w+)`", fields)) for name, fields, _ in rows}
+    used: dict[str, set[str]] = {name: set() for name in EVENTS}
+    for path in Path(aiokclient.__file__).parent.rglob("*.py"):
+        if "testing" in path.parts:
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.Dict):
+                continue
+            fields = {key.value: value for key, value in zip(node.keys, node.values, strict=True)
+                      if isinstance(key, ast.Constant)}  # fmt: skip
+            for part in ast.walk(fields.pop("event", ast.Constant(None))):
+                if isinstance(part, ast.Constant) and part.value in used:
+                    used[part.value] |= {str(field) for field in fields}
+    assert listed == used
+
+
 def test_modules_log_only_through_the_clients_log() -> None:
     for path in Path(aiokclient.__file__).parent.rglob("*.py"):
         if "testing" not in path.parts and path.name != "log.py":

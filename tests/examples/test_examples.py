@@ -44,6 +44,15 @@ def test_low_level() -> None:
         assert done.stdout.count("speaks") == 2
 
 
+def test_tracing() -> None:
+    with EmbeddedCluster(topics={"orders": 1}) as cluster:
+        done = run("examples/tracing.py", cluster.bootstrap_servers)
+        assert done.returncode == 0, done.stderr
+        spans = [line.split() for line in done.stdout.splitlines()[1:]]
+        assert [name for _, _, name, *_ in spans] == ["send", "order", "brew", "process"]
+        assert len({trace_id for trace_id, *_ in spans}) == 1
+
+
 def test_single_writer() -> None:
     with EmbeddedCluster(topics={"ledger": 1}) as cluster:
         for turn in (1, 2):

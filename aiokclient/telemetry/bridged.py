@@ -1,0 +1,185 @@
+"""The table of the metrics that other tools get: names, kinds, units, and texts.
+
+It has all metrics of `metrics()`, as `aiokclient.` and their name. To these it adds what only the
+pushes have (`table.py`), as `aiokclient.` and their name without `org.apache.kafka.`. What concerns
+connections is pushed under the name of each kind of client, and is here once, under `client.`.
+
+Left out is what tools compute themselves: rates, averages, and extreme values. `SAME` names what
+is left out because it is the same number as another metric.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from aiokclient.telemetry.table import (
+    COMMON,
+    CONSUMER,
+    NETWORK,
+    OWN,
+    OWN_CONSUMER,
+    OWN_PRODUCER,
+    PRODUCER,
+    Row,
+    Way,
+)
+
+__all__ = ["DESCRIPTIONS", "NAMESPACE", "PUSHED", "SAME", "Description", "largest_counts"]
+
+NAMESPACE: Final = "aiokclient."
+RECORD: Final = "{record}"
+
+
+class Description(NamedTuple):
+    """What tools show of a metric. `kind` is "counter", "gauge", or "histogram"."""
+
+    kind: str
+    unit: str
+    text: str
+
+
+def _counter(text: str, unit: str = "") -> Description:
+    return Description("counter", unit, text)
+
+
+def _gauge(text: str, unit: str = "") -> Description:
+    return Description("gauge", unit, text)
+
+
+def _histogram(text: str, unit: str = "s") -> Description:
+    return Description("histogram", unit, text)
+
+
+OWN_METRICS: Final[Mapping[str, Description]] = {
+    "client.connections": _gauge("Open connections."),
+    "client.received.bytes": _counter("Bytes of responses.", "By"),
+    "client.request.retries": _counter("Requests that were sent again."),
+    "client.request.seconds": _histogram("Time from writing a request to its response."),
+    "client.sent.bytes": _counter("Bytes of requests.", "By"),
+    "client.throttle.seconds": _histogram("Throttle times that the broker has requested."),
+    "consumer.batches.damaged": _counter("Batches that could not be read."),
+    "consumer.buffer.bytes": _gauge("Fetched bytes that were not yet delivered.", "By"),
+    "consumer.commits": _counter("Requests to commit offsets."),
+    "consumer.commits.failed": _counter("Partitions whose offsets could not be committed."),
+    "consumer.fetch.bytes": _counter("Bytes of record batches in responses.", "By"),
+    "consumer.fetch.requests": _counter("Fetch requests."),
+    "consumer.lag": _gauge("Records between the position and the end offset.", RECORD),
+    "consumer.partitions": _gauge("Partitions that are currently assigned."),
+    "consumer.partitions.assigned": _counter("Partitions that were assigned."),
+    "consumer.partitions.lost": _counter("Partitions that were lost."),
+    "consumer.partitions.revoked": _counter("Partitions that were revoked."),
+    "consumer.poll.age.seconds": _gauge("Time since the last request for records.", "s"),
+    "consumer.position.resets": _counter("Positions that were reset."),
+    "consumer.rebalances": _counter("Rebalances in which the member took part."),
+    "consumer.records": _counter("Records that were delivered to the application.", RECORD),
+    "consumer.topic.bytes": _counter("Bytes that were fetched, by topic.", "By"),
+    "consumer.topic.records": _counter("Records that were delivered, by topic.", RECORD),
+    "consumer.truncations": _counter("Positions that were moved back after a truncation."),
+    "group.generations": _counter("Generations in which the member took part."),
+    "group.loop.blocked.seconds": _histogram("Times for which the event loop was blocked."),
+    "group.losses": _counter("Losses of the membership."),
+    "producer.batch.bytes": _histogram("Size of a batch after compression.", "By"),
+    "producer.buffer.bytes": _gauge("Memory that the buffer uses.", "By"),
+    "producer.overflow.bytes": _gauge("Memory that the overflow queue uses.", "By"),
+    "producer.queue.seconds": _histogram("Time until the first request of a batch."),
+    "producer.records.acknowledged": _counter("Records that were acknowledged.", RECORD),
+    "producer.records.failed": _counter("Records that failed.", RECORD),
+    "producer.retries": _counter("Batches that failed and are sent again."),
+    "producer.topic.bytes": _counter("Bytes of acknowledged records, by topic.", "By"),
+    "producer.topic.failed": _counter("Records that were not delivered, by topic.", RECORD),
+    "producer.topic.records": _counter("Records that were acknowledged, by topic.", RECORD),
+    "producer.transaction.abort.seconds": _histogram("Seconds that aborts took."),
+    "producer.transaction.commit.seconds": _histogram("Seconds that commits took."),
+    "producer.transaction.restarts": _counter("Calls of restart()."),
+    "producer.transactions": _counter("Transactions, by outcome."),
+    "telemetry.partitions.omitted": _counter("Pushes without the series by partition."),
+    "telemetry.pushes.split": _counter("Client metrics that were split over several pushes."),
+    "telemetry.series.skipped": _counter("Series that could not be pushed."),
+    "telemetry.topics.omitted": _counter("Pushes without the series by topic."),
+}
+"""The metrics of `metrics()`. docs/metrics.md describes them in more detail."""
+
+SAME: Final[Mapping[str, str]] = {
+    "client.connection.count": "client.connections",
+    "client.node.outgoing.byte.total": "client.sent.bytes",
+    "client.request.retries.total": "client.request.retries",
+    "consumer.coordinator.assigned.partitions": "consumer.partitions",
+    "consumer.fetch.manager.bytes.consumed.total": "consumer.topic.bytes",
+    "consumer.fetch.manager.records.consumed.total": "consumer.topic.records",
+    "consumer.fetch.manager.records.lag": "consumer.lag",
+    "consumer.last.poll.seconds.ago": "consumer.poll.age.seconds",
+    "producer.batch.retries.total": "producer.retries",
+    "producer.overflow.bytes": "producer.overflow.bytes",
+    "producer.record.error.total": "producer.records.failed",
+    "producer.topic.record.error.total": "producer.topic.failed",
+    "producer.transactions.total": "producer.transactions",
+}
+"""Pushed metrics that are left out, with the metric that has the same number."""
+
+LASTING: Final = {
+    Way.TOTAL: "counter",
+    Way.SUM: "counter",
+    Way.GAUGE: "gauge",
+    Way.INT: "gauge",
+    Way.HISTOGRAM: "histogram",
+}
+"""The kinds of the values that concern no time span."""
+UNITS: Final = (
+    ("time.ns", "ns"),
+    (".ms", "ms"),
+    ("latency", "ms"),
+    ("byte", "By"),
+    ("seconds", "s"),
+    (".age", "s"),
+    ("record", RECORD),
+)
+"""Parts of names of pushed metrics, which have no units, with the unit that they mean."""
+
+
+def _added(prefix: str, *rows: Row) -> tuple[Row, ...]:
+    named = (row._replace(name=f"{prefix}.{row.name}") for row in rows if row.key)
+    return tuple(row for row in named if row.way in LASTING and row.name not in SAME)
+
+
+PUSHED: Final[Mapping[str, tuple[Row, ...]]] = MappingProxyType(
+    {
+        "": _added("client", *COMMON, *NETWORK, *OWN),
+        "producer": _added("producer", *PRODUCER, *OWN_PRODUCER),
+        "consumer": _added("consumer", *CONSUMER, *OWN_CONSUMER),
+        "admin": (),
+    }
+)
+"""What only pushes have, by the kind of object that it belongs to; "" is the connections."""
+
+
+def _described(rows: Iterable[Row]) -> Iterable[tuple[str, Description]]:
+    for row in rows:
+        unit = next((unit for part, unit in UNITS if part in row.name), "")
+        text = f"The value that clients push as {row.name} of their kind."
+        yield row.name, Description(LASTING[row.way], unit, text)
+
+
+DESCRIPTIONS: Final[Mapping[str, Description]] = MappingProxyType(
+    {
+        f"{NAMESPACE}{name}": description
+        for name, description in (
+            *OWN_METRICS.items(),
+            *(pair for rows in PUSHED.values() for pair in _described(rows)),
+        )
+    }
+)
+"""All metrics that other tools get, except those of the application."""
+
+
+def largest_counts(name: str) -> bool:
+    """Return whether the largest value counts if several objects have the same labels.
+
+    Otherwise, it is their sum. A time or a timestamp must not be added up.
+    """
+    description = DESCRIPTIONS.get(f"{NAMESPACE}{name}")
+    return description is not None and description.kind == "gauge" and description.unit in TIMES
+
+
+TIMES: Final = ("s", "ms")

@@ -1,0 +1,142 @@
+"""Metrics and tracing by OpenTelemetry. Needs the extra `otel`.
+
+    async with Producer(...) as producer:
+        with instrument(producer):
+            await producer.send("orders", b"tea")
+
+`instrument` gives the metrics of an object to a MeterProvider (`metrics`), and makes spans of what
+a producer or consumer does (`producing`, `consuming`). The object gets a class of its own for that
+(`classes`), so that objects without it do not even have a branch for it. Only opentelemetry-api is
+needed: without an SDK, nothing is recorded, and no header is added to records.
+
+See docs/tracing.md for the names, attributes, parents, and links of spans.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, cast
+
+from aiokclient.errors import IllegalStateError
+from aiokclient.errors.local import ArgumentTypeError
+
+try:
+    from opentelemetry.metrics import get_meter_provider
+    from opentelemetry.trace import get_tracer
+except ImportError as error:
+    raise ImportError(
+        "aiokclient.telemetry.otel needs the package opentelemetry-api. Install the extra: "
+        "pip install 'aiokclient[otel]'."
+    ) from error
+
+from aiokclient.telemetry.otel.classes import is_instrumented, with_methods
+from aiokclient.telemetry.otel.consuming import ConsumerTracing, TracedConsumer
+from aiokclient.telemetry.otel.metrics import MetricBridge, bridge_to, described
+from aiokclient.telemetry.otel.producing import ProducerTracing, TracedProducer
+from aiokclient.telemetry.otel.spans import Spans
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.trace import TracerProvider
+
+    from aiokclient.telemetry.series import MeasuredClient
+
+__all__ = ["Instrumentation", "instrument"]
+
+SCOPE = "aiokclient"
+
+Method = Callable[..., Any]
+
+
+class Instrumentation:
+    """What `instrument` has done to an object, until `uninstrument`. Also a context manager."""
+
+    def __init__(self, *undo: Callable[[], None]) -> None:
+        self._undo = list(undo)
+
+    def uninstrument(self) -> None:
+        """Undo the instrumentation, and end all of its spans. Synchronous, idempotent.
+
+        The current span of a loop that is running stays current until its next request.
+        """
+        while self._undo:
+            self._undo.pop()()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.uninstrument()
+
+
+def instrument(
+    x: MeasuredClient,
+    meter_provider: MeterProvider | None = None,
+    tracer_provider: TracerProvider | None = None,
+) -> Instrumentation:
+    """Give the metrics of an object to OpenTelemetry, and trace it. Return what undoes that.
+
+    `x` is a Client, Producer, Consumer, Admin, or GroupMember, before or after its start. Spans are
+    made for a Producer or Consumer. Objects that share a client have their metrics in common: they
+    are observed once, even if several of the objects are instrumented. The providers are the global
+    ones by default. Call it in the event loop of `x`, or before its start. Raises IllegalStateError
+    if `x` is instrumented already, and ArgumentTypeError for any other object.
+    """
+    if not callable(getattr(x, "metric_values", None)):
+        raise ArgumentTypeError(
+            f"{x!r} cannot be instrumented. Pass a Client, Producer, Consumer, or Admin."
+        )
+    if is_instrumented(x):
+        raise IllegalStateError(
+            f"This {type(x).__name__} is instrumented already. Call uninstrument() on what "
+            "instrument() has returned first."
+        )
+    bridge = bridge_to(get_meter_provider() if meter_provider is None else meter_provider)
+    client: Any = x
+    spans = Spans(get_tracer(SCOPE, tracer_provider=tracer_provider), client._config)
+    kind: Any = type(x)
+    methods: dict[str, Method] = {"register_metric": _register(kind.register_metric, bridge)}
+    tracing: ProducerTracing | ConsumerTracing | None = None
+    if hasattr(kind, "send_many"):
+        tracing = ProducerTracing(spans, cast(type[TracedProducer], kind))
+    elif hasattr(kind, "tracked"):
+        tracing = ConsumerTracing(spans, cast(type[TracedConsumer], kind))
+    undo: list[Callable[[], None]] = [bridge.add(x)]
+    if tracing is not None:
+        methods |= tracing.methods()
+    undo.append(with_methods(x, methods))
+    if tracing is not None:
+        tracing.opened(client)
+        undo.append(tracing.undo)
+    _add_registered(client, bridge)
+
+    def deactivate() -> None:
+        spans.is_active = False
+
+    return Instrumentation(*undo, deactivate)
+
+
+def _register(original: Method, bridge: MetricBridge) -> Method:
+    def register_metric(
+        client: object, name: str, fn_or_instrument: Any, labels: Any = None, unit: str = ""
+    ) -> None:
+        original(client, name, fn_or_instrument, labels, unit)
+        bridge.make(name, described(fn_or_instrument, unit))
+
+    return register_metric
+
+
+def _add_registered(client: Any, bridge: MetricBridge) -> None:
+    """Observe the metrics that the application has registered before."""
+    owner = client._own_cluster
+    if client._client is not None:
+        owner = getattr(client._client, "_own_cluster", None)
+    if owner is not None:
+        for metric in owner.measures.application:
+            bridge.make(metric.name, described(metric.source, metric.unit))

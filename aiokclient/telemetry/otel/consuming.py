@@ -1,0 +1,347 @@
+"""The spans of a consumer: of requests for records, of their processing, and of commits.
+
+- A record of an iteration has a span `process` while the body of the loop runs, or with `tracked`
+  until `done`. Its parent is the current span, and otherwise the creation context of the record.
+- A list, or a table, has a span `poll` for the request, and below it a span `process` for the
+  body. Both have links to the creation contexts. So have the spans of `poll()` and `get()`, which
+  end when these return, because what the caller does with the records is not known.
+- A commit by the application is a child of the current span. One by the consumer has no parent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from time import time_ns
+from typing import Any, NamedTuple, Protocol
+
+from opentelemetry import context as current_context
+from opentelemetry.context import Context, create_key, get_value, set_value
+from opentelemetry.trace import Link, Span, set_span_in_context
+
+from aiokclient.errors import KafkaError
+from aiokclient.telemetry.otel.classes import with_methods
+from aiokclient.telemetry.otel.headers import (
+    creation_of,
+    extracted,
+    injected,
+    links_to,
+    with_processed,
+)
+from aiokclient.telemetry.otel.processing import Begin, Processing, TracedIterator
+from aiokclient.telemetry.otel.spans import COMMIT, COUNT, POLL, PROCESS, Spans, being, fail
+from aiokclient.types import ConsumerRecord, TopicPartition
+
+__all__ = ["ConsumerTracing", "TracedConsumer"]
+
+COMMITTING = create_key("aiokclient-committing")
+"""The key of a context in which the application commits."""
+
+MOST_TRACKED = 10_000
+"""Number of records of `tracked` whose spans are open. Above it, the oldest one ends."""
+
+Method = Callable[..., Any]
+Record = ConsumerRecord[Any, Any]
+
+
+class TracedConsumer(Protocol):
+    """A consumer that can be traced."""
+
+    _engine: Any
+
+    def __aiter__(self) -> Any: ...
+    def until_end(self) -> Any: ...
+    def batches(self, *args: Any, **named: Any) -> Any: ...
+    def tracked(self, *args: Any, **named: Any) -> Any: ...
+    def arrow_batches(self, *args: Any, **named: Any) -> Any: ...
+    def done(self, record: Record) -> None: ...
+    def mark_processed(self) -> None: ...
+    def assignment(self) -> set[TopicPartition]: ...
+    async def poll(self, *args: Any, **named: Any) -> Any: ...
+    async def get(self, *args: Any, **named: Any) -> Any: ...
+    async def commit(self, *args: Any, **named: Any) -> None: ...
+
+
+class Read(NamedTuple):
+    """What a request has returned, for the spans of the request and of its processing."""
+
+    topics: list[str]
+    attributes: dict[str, Any]
+    links: list[Link]
+
+
+class ConsumerTracing:
+    """The traced methods of one consumer."""
+
+    def __init__(self, spans: Spans, kind: type[TracedConsumer]) -> None:
+        self._spans = spans
+        self._kind: Any = kind
+        self._tracked: dict[tuple[str, int, int], Span] = {}
+        """The spans of records of `tracked` that are not done."""
+        self._undo: Callable[[], None] | None = None
+
+    def methods(self) -> dict[str, Method]:
+        """Return the methods that replace those of the consumer."""
+        return {
+            **self._iterations(),
+            **self._requests(),
+            **self._ends(),
+            "commit": self._commit(),
+        }
+
+    def _iterations(self) -> dict[str, Method]:
+        def iteration(name: str, begin: Begin) -> Method:
+            original = getattr(self._kind, name)
+
+            def traced(consumer: TracedConsumer, *args: Any, **named: Any) -> TracedIterator:
+                try:
+                    return TracedIterator(original(consumer, *args, **named), begin, self._failed)
+                except BaseException:
+                    del consumer  # The error must not keep it alive.
+                    raise
+
+            return traced
+
+        def tracked(consumer: TracedConsumer, *args: Any, **named: Any) -> TracedIterator:
+            try:
+                inner = self._kind.tracked(consumer, *args, **named)
+                return TracedIterator(inner, self._track, self._failed)
+            except BaseException:
+                del consumer
+                raise
+
+        return {
+            "__aiter__": iteration("__aiter__", self._process),
+            "until_end": iteration("until_end", self._process),
+            "batches": iteration("batches", self._process_list),
+            "arrow_batches": iteration("arrow_batches", self._process_table),
+            "tracked": tracked,
+        }
+
+    def _requests(self) -> dict[str, Method]:
+        def request(name: str) -> Method:
+            original = getattr(self._kind, name)
+
+            async def traced(consumer: TracedConsumer, *args: Any, **named: Any) -> Any:
+                began_ns = time_ns()
+                try:
+                    found = await original(consumer, *args, **named)
+                except BaseException as error:
+                    self._failed(error, began_ns)
+                    del consumer
+                    raise
+                self._received(found, began_ns)
+                return found
+
+            return traced
+
+        return {"poll": request("poll"), "get": request("get")}
+
+    def _ends(self) -> dict[str, Method]:
+        kind = self._kind
+
+        def done(consumer: TracedConsumer, record: Record) -> None:
+            kind.done(consumer, record)
+            self._done(record)
+
+        def mark_processed(consumer: TracedConsumer) -> None:
+            self._end_tracked()
+            kind.mark_processed(consumer)
+
+        async def _close(consumer: TracedConsumer, *, graceful: bool, timeout: float) -> None:
+            try:
+                await kind._close(consumer, graceful=graceful, timeout=timeout)
+            finally:
+                self._end_tracked()
+
+        async def _open(consumer: TracedConsumer, wait: bool) -> None:
+            await kind._open(consumer, wait)
+            self.opened(consumer)
+
+        return {
+            "done": done,
+            "mark_processed": mark_processed,
+            "_close": _close,
+            "_open": _open,
+        }
+
+    def opened(self, consumer: TracedConsumer) -> None:
+        """Trace the commits by the consumer itself, once it is started."""
+        if self._undo is not None:
+            self._undo()
+            self._undo = None
+        group = None if consumer._engine is None else consumer._engine.group
+        if group is not None and self._spans.is_active:
+            commits = group.commits
+            store: Method = type(commits).store
+            self._undo = with_methods(commits, {"store": self._traced_store(store)})
+
+    def undo(self) -> None:
+        """Stop tracing commits, and end all spans."""
+        if self._undo is not None:
+            self._undo()
+            self._undo = None
+        self._end_tracked()
+
+    # -- processing
+
+    def _process(self, record: Record, began_ns: int) -> Processing | None:
+        """Begin to process one record of an iteration."""
+        if not self._spans.is_active:
+            return None
+        span, context = self._start(record)
+        return Processing(span, context)
+
+    def _track(self, record: Record, began_ns: int) -> Processing | None:
+        """Begin to process one record of `tracked`, whose span ends with `done`."""
+        if not self._spans.is_active:
+            return None
+        span, context = self._start(record)
+        key = record.topic, record.partition, record.offset
+        earlier = self._tracked.pop(key, None)
+        if earlier is not None:
+            earlier.end()  # The record was delivered again.
+        self._tracked[key] = span
+        if len(self._tracked) > MOST_TRACKED:
+            self._tracked.pop(next(iter(self._tracked))).end()
+        return Processing(span, context, ends=False)
+
+    def _start(self, record: Record) -> tuple[Span, Context]:
+        before = current_context.get_current()
+        creation = injected(record.headers)
+        if creation is not None and creation_of(before) is None:
+            before = extracted(record.headers, before)
+        links = links_to([creation])
+        span = self._spans.start(
+            PROCESS, [record.topic], _of_record(record), context=before, links=links
+        )
+        return span, with_processed(set_span_in_context(span, before), links)
+
+    def _process_list(self, records: Sequence[Record], began_ns: int) -> Processing | None:
+        """Begin to process a list."""
+        if not self._spans.is_active:
+            return None
+        read = _read(records)
+        return self._process_many(self._polled(read, began_ns), read)
+
+    def _process_table(self, table: Any, began_ns: int) -> Processing | None:
+        """Begin to process an Arrow record batch, which is of one partition."""
+        if not self._spans.is_active:
+            return None
+        topic, partition = (table.column(name)[0].as_py() for name in ("topic", "partition"))
+        attributes = {COUNT: table.num_rows, "messaging.destination.partition.id": str(partition)}
+        read = Read([topic], attributes, [])
+        return self._process_many(self._polled(read, began_ns), read)
+
+    def _process_many(self, polled: Span, read: Read) -> Processing:
+        parent = set_span_in_context(polled)
+        span = self._spans.start(
+            PROCESS, read.topics, read.attributes, context=parent, links=read.links
+        )
+        return Processing(span, with_processed(set_span_in_context(span), read.links))
+
+    def _done(self, record: Record) -> None:
+        span = self._tracked.pop((record.topic, record.partition, record.offset), None)
+        if span is not None:
+            span.end()
+
+    def _end_tracked(self) -> None:
+        tracked, self._tracked = self._tracked, {}
+        for span in tracked.values():
+            span.end()
+
+    # -- requests
+
+    def _received(self, found: Any, began_ns: int) -> None:
+        """Make the span of a request that has ended. A request without records has none."""
+        if not found or not self._spans.is_active:
+            return
+        if isinstance(found, list):
+            read = _read(found)
+        else:
+            links = links_to([injected(found.headers)])
+            read = Read([found.topic], _of_record(found), links)
+        self._polled(read, began_ns)
+
+    def _polled(self, read: Read, began_ns: int) -> Span:
+        span = self._spans.start(
+            POLL, read.topics, read.attributes, links=read.links, began_ns=began_ns
+        )
+        span.end()
+        return span
+
+    def _failed(self, error: BaseException, began_ns: int) -> None:
+        """Make the span of a request that has failed."""
+        if isinstance(error, Exception) and self._spans.is_active:
+            span = self._spans.start(POLL, (), began_ns=began_ns)
+            fail(span, error)
+            span.end()
+
+    # -- commits
+
+    def _commit(self) -> Method:
+        kind, spans = self._kind, self._spans
+
+        async def commit(consumer: TracedConsumer, what: Any = None, timeout: Any = None) -> None:
+            if not spans.is_active:
+                await kind.commit(consumer, what, timeout)
+                return
+            span = spans.start(COMMIT, _topics(consumer))
+            try:
+                with being(set_value(COMMITTING, True, set_span_in_context(span))):
+                    await kind.commit(consumer, what, timeout)
+            except BaseException as error:
+                fail(span, error)
+                del consumer
+                raise
+            finally:
+                span.end()
+
+        return commit
+
+    def _traced_store(self, original: Method) -> Method:
+        spans = self._spans
+
+        async def store(commits: Any, offsets: Any, *args: Any, **named: Any) -> Any:
+            if not offsets or not spans.is_active or get_value(COMMITTING):
+                return await original(commits, offsets, *args, **named)
+            span = spans.start(COMMIT, (tp.topic for tp in offsets), context=Context())
+            try:
+                refused = await original(commits, offsets, *args, **named)
+                for error in refused.values():
+                    fail(span, error)
+                    break
+            except BaseException as error:
+                fail(span, error)
+                raise
+            finally:
+                span.end()
+            return refused
+
+        return store
+
+
+def _topics(consumer: TracedConsumer) -> set[str]:
+    try:
+        return {tp.topic for tp in consumer.assignment()}
+    except KafkaError:
+        return set()  # The commit raises it.
+
+
+def _of_record(record: Record) -> dict[str, Any]:
+    attributes: dict[str, Any] = {
+        "messaging.destination.partition.id": str(record.partition),
+        "messaging.kafka.offset": record.offset,
+    }
+    if record.value is None:
+        attributes["messaging.kafka.message.tombstone"] = True
+    return attributes
+
+
+def _read(records: Sequence[Record]) -> Read:
+    attributes: dict[str, Any] = {COUNT: len(records)}
+    partitions = {(record.topic, record.partition) for record in records}
+    if len(partitions) == 1:
+        ((_, partition),) = partitions
+        attributes["messaging.destination.partition.id"] = str(partition)
+    links = links_to(injected(record.headers) for record in records)
+    return Read([topic for topic, _ in partitions], attributes, links)

@@ -1,0 +1,111 @@
+"""The trace context in the headers of records, by the propagators that the application has set.
+
+A record carries its creation context: that of the span which sent it. By the conventions, a context
+that the application has put into the headers is kept. An exception is the context of a record that
+is being processed: who passes its headers on does not mean that context for the new record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from opentelemetry import propagate, trace
+from opentelemetry.context import Context, create_key, get_value, set_value
+from opentelemetry.propagators.textmap import Getter, Setter
+from opentelemetry.trace import Link, SpanContext
+
+from aiokclient.types import Headers
+
+__all__ = ["Carried", "creation_of", "extracted", "injected", "links_to", "with_processed"]
+
+Pair = tuple[str, bytes | None]
+Key = tuple[int, int]
+
+PROCESSED: Final = create_key("aiokclient-processed")
+"""The key of a context for the creation contexts of the records that are processed in it."""
+
+
+class _Reading(Getter[Headers]):
+    def get(self, carrier: Headers, key: str) -> list[str] | None:
+        found = [text for name, text in carrier if name == key and isinstance(text, bytes)]
+        return [text.decode("ascii", "replace") for text in found] or None
+
+    def keys(self, carrier: Headers) -> list[str]:
+        return [name for name, _ in carrier]
+
+
+class _Writing(Setter[list[Pair]]):
+    def set(self, carrier: list[Pair], key: str, value: str) -> None:
+        carrier.append((key, value.encode()))
+
+
+READING: Final = _Reading()
+WRITING: Final = _Writing()
+
+
+class Carried:
+    """The context that a send adds to the headers of its records."""
+
+    def __init__(self, context: Context) -> None:
+        self._own: list[Pair] = []
+        propagate.inject(self._own, context, WRITING)
+        self._processed = get_value(PROCESSED, context) or frozenset()
+
+    def added_to(self, headers: Headers) -> Headers:
+        """Return the headers with the context, unless they have one of the application."""
+        if not self._own:
+            return headers
+        kept: Sequence[Pair] = headers
+        if headers:
+            fields = propagate.get_global_textmap().fields
+            if any(name in fields for name, _ in headers):
+                creation = creation_of(extracted(headers, Context()))
+                if creation is not None and _key(creation) not in self._processed:  # type: ignore[operator]
+                    return headers
+                kept = [pair for pair in headers if pair[0] not in fields]
+        return [*map(_as_pair, kept), *self._own]
+
+
+def _as_pair(pair: Pair) -> Pair:
+    return pair if type(pair) is tuple else (pair[0], pair[1])
+
+
+def extracted(headers: Headers, context: Context) -> Context:
+    """Return the context with what the headers carry."""
+    return propagate.extract(headers, context, READING) if headers else context
+
+
+def creation_of(context: Context) -> SpanContext | None:
+    """Return the span context in a context, or None if there is none."""
+    found = trace.get_current_span(context).get_span_context()
+    return found if found.is_valid else None
+
+
+def injected(headers: Headers) -> SpanContext | None:
+    """Return the creation context of a record, or None."""
+    return creation_of(extracted(headers, Context())) if headers else None
+
+
+def links_to(creations: Iterable[SpanContext | None]) -> list[Link]:
+    """Return one link to each creation context, with the number of its messages if several."""
+    counts: dict[Key, int] = {}
+    found: dict[Key, SpanContext] = {}
+    for creation in creations:
+        if creation is not None:
+            key = _key(creation)
+            counts[key] = counts.get(key, 0) + 1
+            found[key] = creation
+    return [
+        Link(creation, {"messaging.batch.message_count": counts[key]} if counts[key] > 1 else None)
+        for key, creation in found.items()
+    ]
+
+
+def with_processed(context: Context, links: Iterable[Link]) -> Context:
+    """Return the context in which the records of these links are processed."""
+    return set_value(PROCESSED, frozenset(_key(link.context) for link in links), context)
+
+
+def _key(context: SpanContext) -> Key:
+    return context.trace_id, context.span_id

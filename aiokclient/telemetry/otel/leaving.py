@@ -1,0 +1,57 @@
+"""The exception with which the body of a loop was left.
+
+A loop says nothing to its iterator when its body is left by `break`, `return`, or an exception.
+But it drops its reference to the iterator at once, so that the iterator's `__del__` runs in the
+frame of the loop. The instruction that the frame then executes tells the two apart: `break` and
+`return` pop the iterator by an instruction of their own, and an exception leaves the frame at what
+has raised.
+
+The exception itself is not passed to `__del__`. Since Python 3.12, it is the one among the newest
+objects whose traceback begins in this frame. In Python 3.11 it has no traceback yet, so that only
+its occurrence is known.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import opcode
+from types import FrameType
+from typing import Final
+
+__all__ = ["Left", "left_by"]
+
+POPS: Final = frozenset(
+    opcode.opmap[name] for name in ("POP_TOP", "POP_ITER") if name in opcode.opmap
+)
+
+
+class Left:
+    """How a body was left: with an error or not. An error of None is not known."""
+
+    __slots__ = ("error", "failed")
+
+    def __init__(self, failed: bool, error: BaseException | None = None) -> None:
+        self.failed = failed
+        self.error = error
+
+
+def left_by(frame: FrameType) -> Left:
+    """Return how the loop in this frame was left, to be called while it drops its iterator."""
+    instruction = frame.f_code.co_code[frame.f_lasti]
+    if instruction in POPS:
+        return Left(False)
+    for found in gc.get_objects(generation=0):
+        if issubclass(type(found), BaseException):
+            traceback = found.__traceback__
+            if traceback is not None and traceback.tb_frame is frame:
+                return Left(True, found)
+    return Left(not _is_cancelled())
+
+
+def _is_cancelled() -> bool:
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        return False
+    return task is not None and task.cancelling() > 0

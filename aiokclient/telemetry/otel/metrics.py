@@ -1,0 +1,131 @@
+"""The bridge of metrics to a MeterProvider, by observable instruments.
+
+There is one bridge for each provider, because a provider has an instrument of a name only once.
+All instruments are made before they are read: a callback must not make any. All callbacks of one
+collection share what was read for the first of them, so that their numbers belong together.
+
+The API has no observable histogram. A histogram is three counters, as in Prometheus: `.bucket`
+with the attribute `le`, `.count`, and `.sum`.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from itertools import accumulate
+from typing import Final
+
+from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation
+
+from aiokclient.metrics import Counter, Gauge, Histogram
+from aiokclient.telemetry.bridged import DESCRIPTIONS, Description
+from aiokclient.telemetry.points import HistogramValue
+from aiokclient.telemetry.series import CLIENT_ID, MeasuredClient, Series, SeriesOfClients
+
+__all__ = ["MetricBridge", "bridge_to", "described"]
+
+SCOPE: Final = "aiokclient"
+ATTRIBUTES: Final = {CLIENT_ID: "messaging.client.id"}
+"""The names of attributes for labels with another name."""
+
+Part = Callable[[Series], Iterator[Observation]]
+
+
+class MetricBridge:
+    """The instruments of one provider."""
+
+    def __init__(self, provider: MeterProvider) -> None:
+        self._meter = provider.get_meter(SCOPE)
+        self._series = SeriesOfClients()
+        self._lock = threading.Lock()
+        self._made: set[str] = set()
+        self._snapshot: dict[str, list[Series]] = {}
+        self._answered: set[str] | None = None
+        """The instruments that have got the snapshot. None means that there is no snapshot."""
+
+    def add(self, client: MeasuredClient) -> Callable[[], None]:
+        """Observe the metrics of a client from now on. Return a function that ends that."""
+        series = self._series.add(client)
+        for name, description in DESCRIPTIONS.items():
+            self.make(name, description)
+        return partial(self._series.remove, series)
+
+    def make(self, name: str, description: Description) -> None:
+        """Make the instruments of a metric unless they exist."""
+        with self._lock:
+            if name in self._made:
+                return
+            self._made.add(name)
+        if description.kind != "histogram":
+            create = (
+                self._meter.create_observable_counter
+                if description.kind == "counter"
+                else self._meter.create_observable_gauge
+            )
+            create(name, [partial(self._observe, name, name, _value)], *description[1:])
+            return
+        parts: tuple[tuple[str, Part, str], ...] = (
+            (f"{name}.bucket", _buckets, ""),
+            (f"{name}.count", _count, ""),
+            (f"{name}.sum", _sum, description.unit),
+        )
+        for instrument, part, unit in parts:
+            callback = partial(self._observe, instrument, name, part)
+            self._meter.create_observable_counter(instrument, [callback], unit, description.text)
+
+    def _observe(
+        self, instrument: str, name: str, part: Part, options: CallbackOptions
+    ) -> Iterable[Observation]:
+        with self._lock:
+            if self._answered is None or instrument in self._answered:
+                self._snapshot, self._answered = self._series.read(), set()
+            self._answered.add(instrument)
+            series = self._snapshot.get(name, [])
+        return [observation for each in series for observation in part(each)]
+
+
+def _attributes(series: Series) -> dict[str, str]:
+    return {ATTRIBUTES.get(label, label): text for label, text in series.labels}
+
+
+def _value(series: Series) -> Iterator[Observation]:
+    if not isinstance(series.value, HistogramValue):
+        yield Observation(series.value, _attributes(series))
+
+
+def _buckets(series: Series) -> Iterator[Observation]:
+    if isinstance(series.value, HistogramValue):
+        attributes = _attributes(series)
+        bounds = [*(f"{bound!r}" for bound in series.value.bounds), "+Inf"]
+        for bound, count in zip(bounds, accumulate(series.value.counts), strict=True):
+            yield Observation(count, {**attributes, "le": bound})
+
+
+def _count(series: Series) -> Iterator[Observation]:
+    if isinstance(series.value, HistogramValue):
+        yield Observation(sum(series.value.counts), _attributes(series))
+
+
+def _sum(series: Series) -> Iterator[Observation]:
+    if isinstance(series.value, HistogramValue):
+        yield Observation(series.value.total, _attributes(series))
+
+
+def described(source: object, unit: str) -> Description:
+    """Return the description of a metric that an application registers."""
+    kinds = {Counter: "counter", Gauge: "gauge", Histogram: "histogram"}
+    kind = next((kind for cls, kind in kinds.items() if isinstance(source, cls)), "gauge")
+    return Description(kind, unit, "A metric of the application.")
+
+
+_bridges: weakref.WeakKeyDictionary[MeterProvider, MetricBridge] = weakref.WeakKeyDictionary()
+
+
+def bridge_to(provider: MeterProvider) -> MetricBridge:
+    """Return the bridge to a provider."""
+    found = _bridges.get(provider)
+    if found is None:
+        found = _bridges[provider] = MetricBridge(provider)
+    return found

@@ -1,0 +1,249 @@
+"""The spans of a producer: of each send, until its outcome, and of each commit of a transaction.
+
+`send_many` has one span for all its records, whose context all of them carry. `send_and_wait`,
+`send_all`, `send_threadsafe`, and the sends of transactions call `send` and `send_many`.
+"""
+
+from __future__ import annotations
+
+import contextvars
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, Protocol
+
+from opentelemetry.trace import Link, Span, set_span_in_context
+
+from aiokclient.telemetry.otel.classes import with_methods
+from aiokclient.telemetry.otel.headers import Carried, injected, links_to
+from aiokclient.telemetry.otel.spans import COMMIT, COUNT, SEND, Spans, being, fail, located
+from aiokclient.types import Headers, ProducerRecord
+
+__all__ = ["ProducerTracing", "TracedProducer"]
+
+Method = Callable[..., Any]
+
+
+class SentBatch(Protocol):
+    """A batch of records, as a delivery refers to it."""
+
+    @property
+    def error(self) -> Exception | None: ...
+
+
+class SentRecord(Protocol):
+    """The delivery of a record."""
+
+    @property
+    def topic(self) -> str: ...
+    @property
+    def partition(self) -> int | None: ...
+    @property
+    def offset(self) -> int: ...
+    def located(self) -> tuple[SentBatch, int]: ...
+    def done(self) -> bool: ...
+    def add_done_callback(
+        self, callback: Callable[[Any], Any], *, context: contextvars.Context | None = None
+    ) -> None: ...
+
+
+class TracedProducer(Protocol):
+    """A producer that can be traced."""
+
+    _engine: Any
+    _own_cluster: Any
+    _client: Any
+
+    def send(self, topic: str, *args: Any, **named: Any) -> SentRecord: ...
+    def send_many(self, topic: str, values: Sequence[Any]) -> Sequence[SentRecord]: ...
+    def transaction(self) -> Any: ...
+
+
+class ProducerTracing:
+    """The traced methods of one producer."""
+
+    def __init__(self, spans: Spans, kind: type[TracedProducer]) -> None:
+        self._spans = spans
+        self._send = kind.send
+        self._send_many = kind.send_many
+        self._open: Method = kind._open  # type: ignore[attr-defined]
+        self._context = contextvars.Context()
+        """The context in which spans end, which needs nothing of the sender's."""
+        self._undo: Callable[[], None] | None = None
+
+    def methods(self) -> dict[str, Method]:
+        """Return the methods that replace those of the producer."""
+        tracing = self
+
+        def send(
+            producer: TracedProducer,
+            topic: str,
+            value: Any = None,
+            key: Any = None,
+            partition: int | None = None,
+            timestamp: int | None = None,
+            headers: Headers = (),
+        ) -> SentRecord:
+            try:
+                record = ProducerRecord(topic, value, key, partition, timestamp, headers)
+                return tracing.send(producer, record)
+            except BaseException:
+                del producer  # The error must not keep it alive.
+                raise
+
+        def send_many(
+            producer: TracedProducer, topic: str, values: Sequence[Any]
+        ) -> Sequence[SentRecord]:
+            try:
+                return tracing.send_many(producer, topic, values)
+            except BaseException:
+                del producer
+                raise
+
+        async def _open(producer: TracedProducer, wait: bool) -> None:
+            await tracing._open(producer, wait)
+            tracing.opened(producer)
+
+        return {"send": send, "send_many": send_many, "_open": _open}
+
+    def opened(self, producer: TracedProducer) -> None:
+        """Trace the transactions of a producer that is started."""
+        self.undo()
+        manager = None if producer._engine is None else producer._engine.transactions
+        if manager is not None and self._spans.is_active:
+            commit: Method = type(manager).commit
+            self._undo = with_methods(manager, {"commit": self._traced_commit(commit)})
+
+    def undo(self) -> None:
+        """Stop tracing transactions."""
+        if self._undo is not None:
+            self._undo()
+            self._undo = None
+
+    # -- sends
+
+    def send(self, producer: TracedProducer, record: ProducerRecord) -> SentRecord:
+        attributes = {} if record.value is not None else {"messaging.kafka.message.tombstone": True}
+        span, carried = self._start(record.topic, [record], attributes)
+        try:
+            delivery = self._send(producer, *_with_context(carried, record))
+        except BaseException as error:
+            self._end(span, error)
+            del producer
+            raise
+        self._follow(span, [delivery], _addresses(producer))
+        return delivery
+
+    def send_many(
+        self, producer: TracedProducer, topic: str, values: Sequence[Any]
+    ) -> Sequence[SentRecord]:
+        if not isinstance(values, Sequence) or not values:
+            return self._send_many(producer, topic, values)
+        records = [_as_record(topic, item) for item in values]
+        span, carried = self._start(topic, records, {COUNT: len(records)})
+        try:
+            sent = [_with_context(carried, record) for record in records]
+            deliveries = self._send_many(producer, topic, sent)
+        except BaseException as error:
+            self._end(span, error)
+            del producer
+            raise
+        self._follow(span, deliveries, None)
+        return deliveries
+
+    def _start(
+        self, topic: Any, records: Sequence[ProducerRecord], attributes: dict[str, Any]
+    ) -> tuple[Span, Carried]:
+        topics = {str(record.topic) for record in records}
+        links = _links(records)
+        if not isinstance(topic, str):
+            topics = set()  # The send refuses it.
+        span = self._spans.start(SEND, topics, attributes, links=links)
+        return span, Carried(set_span_in_context(span))
+
+    def _follow(
+        self,
+        span: Span,
+        deliveries: Sequence[SentRecord],
+        address: Callable[[SentRecord], Any] | None,
+        index: int = 0,
+        error: Exception | None = None,
+    ) -> None:
+        """End the span when all of these deliveries from an index on have an outcome."""
+        while index < len(deliveries):
+            delivery = deliveries[index]
+            if not delivery.done():
+                follow = partial(self._proceed, span, deliveries, address, index, error)
+                delivery.add_done_callback(follow, context=self._context)
+                return
+            error = error or delivery.located()[0].error
+            index += 1
+        if error is None and address is not None:
+            (delivery,) = deliveries
+            located(span, delivery.partition, delivery.offset, address(delivery))
+        self._end(span, error)
+
+    def _proceed(self, *state: Any) -> None:
+        """Call `_follow` again, without the delivery that is done."""
+        self._follow(*state[:-1])
+
+    def _end(self, span: Span, error: BaseException | None) -> None:
+        if error is not None:
+            fail(span, error)
+        span.end()
+
+    # -- commits
+
+    def _traced_commit(self, original: Method) -> Method:
+        spans = self._spans
+
+        async def commit(manager: Any, *args: Any, **named: Any) -> None:
+            if not spans.is_active:
+                await original(manager, *args, **named)
+                return
+            span = spans.start(COMMIT, ())
+            try:
+                with being(set_span_in_context(span)):
+                    await original(manager, *args, **named)
+            except BaseException as error:
+                fail(span, error)
+                raise
+            finally:
+                span.end()
+
+        return commit
+
+
+def _links(records: Iterable[ProducerRecord]) -> list[Link]:
+    """Return links to the contexts that the application has put into the headers."""
+    try:
+        return links_to([injected(record.headers) for record in records if record.headers])
+    except (TypeError, ValueError):
+        return []  # The send refuses these headers.
+
+
+def _as_record(topic: str, item: Any) -> ProducerRecord:
+    """Return an item of `send_many` as a record, as `send_many` does."""
+    if isinstance(item, ProducerRecord):
+        return item
+    if type(item) is tuple and len(item) == 2:
+        return ProducerRecord(topic, value=item[1], key=item[0])
+    return ProducerRecord(topic, value=item)
+
+
+def _with_context(carried: Carried, record: ProducerRecord) -> ProducerRecord:
+    try:
+        return record._replace(headers=carried.added_to(record.headers))
+    except (TypeError, ValueError):
+        return record  # The send refuses these headers.
+
+
+def _addresses(producer: TracedProducer) -> Callable[[SentRecord], Any]:
+    """Return a function that finds the present leader of a record's partition, or None."""
+    cluster = producer._own_cluster if producer._client is None else producer._client.cluster
+
+    def address(delivery: SentRecord) -> Any:
+        metadata, partition = cluster.metadata, delivery.partition
+        leader = -1 if partition is None else metadata.leader(delivery.topic, partition)
+        return metadata.brokers.get(leader)
+
+    return address

@@ -1,0 +1,167 @@
+"""The spans of one client, by the semantic conventions for messaging and Kafka.
+
+A span contains no keys, values, and headers, and no texts of exceptions, which may contain them:
+only the class of an exception, Kafka's name of an error, and what an error of this name means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from opentelemetry import context as current_context
+from opentelemetry.context import Context
+from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, Tracer
+
+if TYPE_CHECKING:
+    from aiokclient.config import ClientConfig
+
+__all__ = [
+    "COMMIT",
+    "COUNT",
+    "Operation",
+    "POLL",
+    "PROCESS",
+    "SEND",
+    "Spans",
+    "attach",
+    "being",
+    "fail",
+    "located",
+    "restore",
+]
+
+COUNT: Final = "messaging.batch.message_count"
+OTHER: Final = "_OTHER"
+"""The type of an error that is not known."""
+
+
+class Operation(NamedTuple):
+    """An operation of the conventions."""
+
+    name: str
+    type: str
+    kind: SpanKind
+
+
+SEND: Final = Operation("send", "send", SpanKind.PRODUCER)
+POLL: Final = Operation("poll", "receive", SpanKind.CLIENT)
+PROCESS: Final = Operation("process", "process", SpanKind.CONSUMER)
+COMMIT: Final = Operation("commit", "settle", SpanKind.CLIENT)
+
+
+class Spans:
+    """The spans of one client: their tracer, and the attributes that all of them have."""
+
+    def __init__(self, tracer: Tracer, config: ClientConfig) -> None:
+        self._tracer = tracer
+        self.is_active = True
+        """Whether spans are made. It ends with the instrumentation."""
+        self._common: dict[str, Any] = {
+            "messaging.system": "kafka",
+            "messaging.client.id": config.client_id,
+        }
+        group_id = getattr(config, "group_id", None)
+        if group_id is not None:
+            self._common["messaging.consumer.group.name"] = group_id
+        if config.bootstrap_servers:
+            host, port = config.bootstrap_servers[0]
+            self._common.update(_server(host, port))
+
+    def start(
+        self,
+        operation: Operation,
+        topics: Iterable[str],
+        attributes: Mapping[str, Any] | None = None,
+        *,
+        context: Context | None = None,
+        links: Sequence[Link] = (),
+        began_ns: int | None = None,
+    ) -> Span:
+        """Start a span. It is named after the topic if there is only one."""
+        names = list(dict.fromkeys(topics))
+        known: dict[str, Any] = {
+            **self._common,
+            "messaging.operation.name": operation.name,
+            "messaging.operation.type": operation.type,
+            **(attributes or {}),
+        }
+        name = operation.name
+        if len(names) == 1:
+            known["messaging.destination.name"] = names[0]
+            name += f" {names[0]}"
+        return self._tracer.start_span(
+            name, context, operation.kind, known, links, began_ns, record_exception=False
+        )
+
+
+def located(span: Span, partition: int | None, offset: int, address: Any) -> None:
+    """Record where a record was written. `address` is the broker, or None."""
+    if partition is not None:
+        span.set_attribute("messaging.destination.partition.id", str(partition))
+    if offset >= 0:
+        span.set_attribute("messaging.kafka.offset", offset)
+    if address is not None:
+        span.set_attributes(_server(address.host, address.port))
+
+
+def _server(host: str, port: int) -> dict[str, Any]:
+    return {"server.address": host, "server.port": port}
+
+
+def fail(span: Span, error: BaseException | None) -> None:
+    """Record that the work of a span has failed. None is an error that is not known.
+
+    What is no error of the program, such as a cancellation, is not recorded.
+    """
+    if error is not None and not isinstance(error, Exception):
+        return
+    kind = OTHER if error is None else _name(error)
+    span.set_attribute("error.type", kind)
+    if error is not None:
+        shown = {"exception.type": _qualified(error)}
+        meaning = getattr(type(error), "what", "")
+        if isinstance(meaning, str) and meaning:
+            shown["exception.message"] = meaning
+        span.add_event("exception", shown)
+    span.set_status(Status(StatusCode.ERROR))
+
+
+def _name(error: Exception) -> str:
+    """Return Kafka's name of an error, or that of its class."""
+    name = getattr(type(error), "name", None)
+    return name if isinstance(name, str) else _qualified(error)
+
+
+def _qualified(error: BaseException) -> str:
+    kind = type(error)
+    if kind.__module__ == "builtins":
+        return kind.__qualname__
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def attach(context: Context) -> Context:
+    """Make a context the current one. Return the one before it."""
+    before = current_context.get_current()
+    current_context.attach(context)
+    return before
+
+
+def restore(context: Context, before: Context) -> None:
+    """Make the context before it the current one again, if `context` is the current one.
+
+    A token would not do: the body of a loop may end in another task than it began in.
+    """
+    if current_context.get_current() is context:
+        current_context.attach(before)
+
+
+@contextmanager
+def being(context: Context) -> Iterator[None]:
+    """Return a scope in which a context is the current one."""
+    before = attach(context)
+    try:
+        yield
+    finally:
+        restore(context, before)

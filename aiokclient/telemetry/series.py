@@ -1,0 +1,274 @@
+"""The present series of clients, readable in every thread, while they run and after their end.
+
+The numbers of a client belong to its event loop. A tool that reads them in another thread has them
+taken by a callback in that loop, and waits at most `WAIT_S`. If the loop is blocked, or has ended,
+the tool gets the values that were taken last. Sums of objects that were closed are kept, so that no
+sum decreases. Nothing here keeps a client alive.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import weakref
+from asyncio import _get_running_loop
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+
+from aiokclient.errors.local import ArgumentTypeError
+from aiokclient.measures import ClientMeasures, Measures
+from aiokclient.metrics import Labels, Metrics, MetricValue
+from aiokclient.telemetry.bridged import NAMESPACE, PUSHED, largest_counts
+from aiokclient.telemetry.points import HistogramValue, PointKind
+
+if TYPE_CHECKING:
+    from aiokclient.config import ClientConfig
+    from aiokclient.telemetry.collector import ClientCollector
+
+__all__ = ["CLIENT_ID", "ClientSeries", "MeasuredClient", "Series", "SeriesOfClients"]
+
+CLIENT_ID: Final = "client_id"
+"""The label of every series for the client that it belongs to."""
+
+WAIT_S: Final = 1.0
+"""Seconds that another thread waits for the event loop of a client."""
+
+KINDS: Final = {
+    PointKind.SUM: "counter",
+    PointKind.GAUGE: "gauge",
+    PointKind.GAUGE_INT: "gauge",
+    PointKind.HISTOGRAM: "histogram",
+}
+
+Value = float | HistogramValue
+
+
+class MeasuredCluster(Protocol):
+    """The part of a client that measures, and that several objects may share."""
+
+    @property
+    def config(self) -> ClientConfig: ...
+    @property
+    def metrics(self) -> Metrics: ...
+    @property
+    def measures(self) -> ClientMeasures: ...
+    def collector(self) -> ClientCollector: ...
+
+
+class MeasuredClient(Protocol):
+    """A producer, consumer, admin, member of a group, or client."""
+
+    _loop: asyncio.AbstractEventLoop | None
+    _thread: int
+
+    def metric_values(self, prefix: str = "") -> list[MetricValue]: ...
+    def _observe_with(self, observe: Callable[[Any], None]) -> None: ...
+
+
+class Series(NamedTuple):
+    """One series at one moment. `kind` is "counter", "gauge", or "histogram"."""
+
+    name: str
+    kind: str
+    labels: Labels
+    value: Value
+    unit: str = ""
+
+
+class ClientSeries:
+    """The series of one client. Objects that share a client have the same series.
+
+    `number` tells clients with the same client id apart: the second one has the label "name-2".
+    """
+
+    def __init__(self, client: MeasuredClient) -> None:
+        if not callable(getattr(client, "_observe_with", None)):
+            raise ArgumentTypeError(
+                f"{client!r} has no metrics. Pass a Client, Producer, Consumer, or Admin."
+            )
+        self._client = weakref.ref(client)
+        self._cluster: tuple[Metrics, ClientCollector, ClientMeasures] | None = None
+        self._client_id = ""
+        self._known: dict[Measures, None] = {}
+        """The objects that were measured last."""
+        self._ended: dict[tuple[str, Labels], float] = {}
+        """The sums of objects that were measured before, and have ended."""
+        self._last: list[Series] = []
+        client._observe_with(self._found)
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the client does not exist any more."""
+        return self._client() is None
+
+    @property
+    def source(self) -> object:
+        """What is measured: the same for all objects that share it. None before a start."""
+        return self._cluster and self._cluster[0]
+
+    @property
+    def client_id(self) -> str:
+        return self._client_id
+
+    def read(self) -> list[Series]:
+        """Return the series, without their labels for the client. Never raises."""
+        client = self._client()
+        loop = None if client is None else client._loop
+        if client is None or loop is None:
+            return self._last
+        if _get_running_loop() is loop:
+            self._take(in_loop=True)
+        elif loop.is_running() and threading.get_ident() != client._thread:
+            self._take_in(loop)
+        elif threading.get_ident() == client._thread or loop.is_closed():
+            self._take(in_loop=False)
+        return self._last
+
+    def _take_in(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Let the event loop take the series, and wait for it."""
+        taken = threading.Event()
+
+        def take() -> None:
+            try:
+                self._take(in_loop=True)
+            finally:
+                taken.set()
+
+        try:
+            loop.call_soon_threadsafe(take)
+        except RuntimeError:
+            return  # The loop was closed in the meantime.
+        taken.wait(WAIT_S)
+
+    def _take(self, *, in_loop: bool) -> None:
+        try:
+            if self._cluster is not None:
+                self._last = self._current(*self._cluster, in_loop=in_loop)
+        except Exception:  # A client that is failing or closing may not be able to measure.
+            return
+
+    def _found(self, cluster: MeasuredCluster) -> None:
+        """Read what this cluster client measures from now on, also after it is closed."""
+        self._cluster = cluster.metrics, cluster.collector(), cluster.measures
+        self._client_id = cluster.config.client_id
+        self._known, self._ended = {}, {}
+
+    def _current(
+        self,
+        metrics: Metrics,
+        collector: ClientCollector,
+        measures: ClientMeasures,
+        *,
+        in_loop: bool,
+    ) -> list[Series]:
+        if in_loop:
+            collector.watch_loop()
+        series = [_own(value) for value in metrics.values()]
+        series += self._added(collector, measures)
+        for point in collector.application():
+            labels = tuple(sorted((*point.resource, *point.labels)))
+            series.append(Series(point.name, KINDS[point.kind], labels, point.value))
+        return series
+
+    def _added(self, collector: ClientCollector, measures: ClientMeasures) -> list[Series]:
+        """Return what only the pushes have."""
+        present = dict.fromkeys((measures.connections, *measures.children))
+        for gone in [one for one in self._known if one not in present]:
+            for name, kind, labels, value, _ in _of(collector, gone):
+                if kind == "counter" and not isinstance(value, HistogramValue):
+                    self._ended[name, labels] = self._ended.get((name, labels), 0.0) + value
+        self._known = present
+        found: dict[tuple[str, Labels], Series] = {
+            key: Series(key[0], "counter", key[1], value) for key, value in self._ended.items()
+        }
+        for one in present:
+            for each in _of(collector, one):
+                key = each.name, each.labels
+                found[key] = _merged(found[key], each) if key in found else each
+        return list(found.values())
+
+
+def _own(value: MetricValue) -> Series:
+    labels = tuple(sorted(value.labels.items()))
+    number: Value
+    if isinstance(value.value, dict):
+        buckets = value.value["buckets"]
+        bounds = tuple(float(bound) for bound in buckets if bound != "+Inf")
+        number = HistogramValue(bounds, tuple(buckets.values()), value.value["sum"])
+    else:
+        number = value.value
+    return Series(f"{NAMESPACE}{value.name}", value.kind, labels, number, value.unit)
+
+
+def _of(collector: ClientCollector, measures: Measures) -> Iterable[Series]:
+    rows = PUSHED[measures.kind]
+    if not rows:
+        return
+    resource = measures.resource
+    for row, labels, value in collector.present(measures, rows):
+        kind = "gauge" if row.way.name in ("GAUGE", "INT") else "counter"
+        if isinstance(value, HistogramValue):
+            kind = "histogram"
+        together = tuple(sorted((*resource, *labels)))
+        yield Series(f"{NAMESPACE}{row.name}", kind, together, value)
+
+
+def _merged(one: Series, other: Series) -> Series:
+    """Return the series of two objects with the same labels."""
+    if isinstance(one.value, HistogramValue) or isinstance(other.value, HistogramValue):
+        return other
+    largest = largest_counts(one.name)
+    value = max(one.value, other.value) if largest else one.value + other.value
+    return one._replace(value=value)
+
+
+class SeriesOfClients:
+    """The series of several clients, each with the label `client_id`. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._clients: dict[ClientSeries, None] = {}
+        self._names: dict[ClientSeries, tuple[str, int]] = {}
+
+    def add(self, client: MeasuredClient) -> ClientSeries:
+        """Read the series of this client from now on."""
+        series = ClientSeries(client)
+        with self._lock:
+            self._clients[series] = None
+        return series
+
+    def remove(self, series: ClientSeries) -> None:
+        """Do not read these series any more."""
+        with self._lock:
+            self._clients.pop(series, None)
+            self._names.pop(series, None)
+
+    def read(self) -> dict[str, list[Series]]:
+        """Return the series by name. A client that was dropped is read once more."""
+        with self._lock:
+            clients = list(self._clients)
+        found: dict[str, list[Series]] = {}
+        seen: dict[int, None] = {}
+        for client in clients:
+            is_gone = client.is_gone
+            read = client.read()
+            if read and id(client.source) not in seen:
+                seen[id(client.source)] = None
+                label = (CLIENT_ID, self._name(client))
+                for each in read:
+                    labels = tuple(sorted((*each.labels, label)))
+                    found.setdefault(each.name, []).append(each._replace(labels=labels))
+            if is_gone:
+                self.remove(client)
+        return found
+
+    def _name(self, client: ClientSeries) -> str:
+        """Return the label of a client, which stays the same: its id, numbered if necessary."""
+        with self._lock:
+            name, number = self._names.get(client, ("", 0))
+            if name != client.client_id or not number:
+                name, number = client.client_id, 1
+                while (name, number) in self._names.values():
+                    number += 1
+                self._names[client] = name, number
+        return name if number == 1 else f"{name}-{number}"
