@@ -8,6 +8,7 @@ smallest value need a time span of their own, which `restart` begins.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias, cast
@@ -33,6 +34,8 @@ __all__ = [
 UNCOUNTED = 512
 """Number of observations that a spread collects before it adds them up."""
 
+
+_numbers = itertools.count(1)
 
 ENDED = 100
 """Number of closed objects whose last measures are kept for the next push."""
@@ -184,9 +187,12 @@ class Measures:
         resource: Callable[[], Labels | None] = tuple,
         membership: str = "",
     ) -> None:
+        self.number = next(_numbers)
+        """A number that no other object of this class has."""
         self.kind = kind
         self.membership = membership
         self._resource = resource
+        self._attributes: dict[str, str] = {}
         self._kept: dict[str, dict[Labels, Quantity | Spread]] = {}
         self._computed: dict[str, Callable[[], Series]] = {}
         self._updates: list[Callable[[], None]] = []
@@ -194,8 +200,17 @@ class Measures:
 
     @property
     def resource(self) -> Labels:
-        """The attributes, sorted by name."""
-        return tuple(sorted(self._resource() or ()))
+        """The attributes, sorted by name.
+
+        One that has ended keeps its last value, so that the last push of a member that has left
+        its group still names it.
+        """
+        self.note_resource()
+        return tuple(sorted(self._attributes.items()))
+
+    def note_resource(self) -> None:
+        """Note the present attributes, some of which are about to end."""
+        self._attributes.update(self._resource() or ())
 
     def quantity(self, key: str, **labels: str) -> Quantity:
         """Return the quantity with this key and these labels."""

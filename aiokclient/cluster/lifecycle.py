@@ -218,7 +218,7 @@ class Lifecycle:
         function that returns a number (a gauge), or a Counter, Gauge, or Histogram of
         `aiokclient.metrics`. The function is called in the event loop at each push. If it raises,
         or returns no number, its metric is missing from that push. If it takes over 10 ms, it is
-        not called again. The first of these is logged. A metric with the same name and labels is
+        not called again. Either is logged once. A metric with the same name and labels is
         replaced. Raises ArgumentTypeError for any other argument.
         """
         self._check()

@@ -224,6 +224,7 @@ class ConsumerEngine:
         returns true. Without `farewell` the fetch sessions are not ended at the brokers.
         """
         self.reader.stop()
+        self._subscription.measures.note_resource()
         try:
             if self.group is not None and timeout > 0:
                 await self.group.close(timeout, may_ask)

@@ -35,7 +35,9 @@ class ReadMeters:
         self._by_topic = metrics.by_topic("consumer.topic.records", unit="{record}")
         self._own = Measures("consumer") if measures is None else measures
         self._own_records = self._own.quantity("records")
+        self._own_bytes = self._own.quantity("bytes")
         self._noted: dict[str, int] = {}
+        self._unpacked: dict[str, int] = {}
         self._own.before_reading(self._count)
         self.end = metrics.before_reading(self._count)
         """A function that counts the collected records, and ends the collection."""
@@ -49,17 +51,26 @@ class ReadMeters:
         else:
             noted[topic] = count
 
+    def unpacked(self, topic: str, size: int) -> None:
+        """Note the bytes of records that were unpacked for the application."""
+        self._unpacked[topic] = self._unpacked.get(topic, 0) + size
+
     def _count(self) -> None:
         noted, self._noted = self._noted, {}
+        unpacked, self._unpacked = self._unpacked, {}
+        for topic, size in unpacked.items():
+            self._own_bytes.add(size)
+            self._own.quantity("topic.bytes", topic=topic).add(size)
         for topic, count in noted.items():
             self._records.add(count)
             self._by_topic.of(topic).add(count)
             self._own_records.add(count)
             self._own.quantity("topic.records", topic=topic).add(count)
 
-    def table(self, topic: str, table: Any) -> None:
-        """Count the records of an Arrow table that was delivered."""
+    def table(self, topic: str, table: Any, size: int) -> None:
+        """Count the records of an Arrow table that was delivered, and the bytes of its batches."""
         self.delivered(topic, getattr(table, "num_rows", 0))
+        self.unpacked(topic, size)
 
 
 class FetchMeters:

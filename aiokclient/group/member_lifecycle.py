@@ -86,13 +86,14 @@ class MemberLifecycle(Lifecycle):
         self._handler: MemberHandler | None = None
         self._engine: GroupEngine | None = None
         self._membership: MembershipTask | None = None
+        self._measures: Measures | None = None
 
     def _make_handler(self) -> MemberHandler:
         raise NotImplementedError
 
     async def _open(self, wait: bool) -> None:
         self._handler = handler = self._make_handler()
-        measures = Measures("consumer", self._anchor.call("_attributes"), "member")
+        self._measures = measures = Measures("consumer", self._anchor.call("_attributes"), "member")
         self._unsubscribe.append(self._cluster.measures.add(measures))
         self._engine = GroupEngine(
             self._cluster,
@@ -125,6 +126,8 @@ class MemberLifecycle(Lifecycle):
         if self._handler is None or self._engine is None:
             return
         self._handler.close()
+        if self._measures is not None:
+            self._measures.note_resource()
         clock = self._cluster.clock
         deadline = clock.monotonic() + timeout
         with anyio.move_on_after(max(timeout - LEAVING_S, timeout / 2)):

@@ -179,6 +179,8 @@ class Traffic:
         self._meters: dict[int, Meter] = {}
         self._gone = (EMPTY, EMPTY)
         """The requests to brokers that left the cluster, and their responses."""
+        self._servers: dict[int, tuple[Reading, Reading, Reading]] = {}
+        """The requests to former bootstrap servers, their responses, and the latencies, by id."""
         self.measures = Measures() if measures is None else measures
         self._opened = self.measures.quantity("connections.opened")
         self._closed = self.measures.quantity("connections.closed")
@@ -193,13 +195,21 @@ class Traffic:
             measures.quantity(f"{key}.failed")
         measures.spread("reauthentications.seconds")
 
-        def by_node(read: Callable[[Meter], Reading]) -> Callable[[], list[tuple[Labels, Reading]]]:
-            return lambda: [((("node_id", _node(m.node_id)),), read(m)) for m in meters.values()]
+        def by_node(
+            part: int, read: Callable[[Meter], Reading]
+        ) -> Callable[[], list[tuple[Labels, Reading]]]:
+            def compute() -> list[tuple[Labels, Reading]]:
+                found = {node_id: [parts[part]] for node_id, parts in self._servers.items()}
+                for meter in meters.values():
+                    found.setdefault(meter.node_id, []).append(read(meter))
+                return [((("node_id", _node(one)),), merged(each)) for one, each in found.items()]
+
+            return compute
 
         measures.present("connections", lambda: self._opened.value - self._closed.value)
-        measures.compute("node.requests", by_node(lambda meter: meter.requests))
-        measures.compute("node.responses", by_node(lambda meter: meter.responses))
-        measures.compute("node.latencies", by_node(lambda meter: meter.latencies()))
+        measures.compute("node.requests", by_node(0, lambda meter: meter.requests))
+        measures.compute("node.responses", by_node(1, lambda meter: meter.responses))
+        measures.compute("node.latencies", by_node(2, lambda meter: meter.latencies()))
         measures.compute("requests", lambda: [((), self._sum(0))])
         measures.compute("responses", lambda: [((), self._sum(1))])
         measures.compute("io", lambda: [((), counted(self._sum(0).number + self._sum(1).number))])
@@ -213,9 +223,14 @@ class Traffic:
     def _sum(self, part: int) -> Reading:
         meters = self._meters.values()
         now = [meter.responses if part else meter.requests for meter in meters]
-        return merged([self._gone[part], *now])
+        former = [parts[part] for parts in self._servers.values()]
+        return merged([self._gone[part], *former, *now])
 
     def _restart(self) -> None:
+        requests, responses = self._gone
+        self._gone = _past(requests), _past(responses)
+        for node_id, (requests, responses, latencies) in self._servers.items():
+            self._servers[node_id] = _past(requests), _past(responses), _past(latencies)
         for meter in self._meters.values():
             meter.restart()
 
@@ -254,8 +269,17 @@ class Traffic:
         """Drop the metrics of all other brokers."""
         for node_id in [node_id for node_id in self._meters if node_id not in brokers]:
             meter = self._meters.pop(node_id)
-            requests, responses = self._gone
-            self._gone = merged([requests, meter.requests]), merged([responses, meter.responses])
+            if node_id < 0:
+                now = meter.requests, meter.responses, meter.latencies()
+                before = self._servers.get(node_id, (EMPTY, EMPTY, EMPTY))
+                requests, responses, latencies = map(merged, zip(before, now, strict=True))
+                self._servers[node_id] = requests, responses, latencies
+            else:
+                requests, responses = self._gone
+                self._gone = (
+                    merged([requests, meter.requests]),
+                    merged([responses, meter.responses]),
+                )
             self._metrics.remove(broker=_named(node_id))
 
     def throttled(self, node_id: int, api: str, throttle_ms: int) -> None:
@@ -332,6 +356,11 @@ class Traffic:
                 "error": type(error).__name__,
             },
         )
+
+
+def _past(reading: Reading) -> Reading:
+    """Return a reading of a past time span, without its largest and smallest value."""
+    return Reading(reading.number, reading.total)
 
 
 def _named(node_id: int) -> str:

@@ -84,19 +84,27 @@ class ProducerMeters:
             self._records.of(topic).add(count)
             self._bytes.of(topic).add(size)
             own.quantity("topic.records", topic=topic).add(count)
-            own.quantity("topic.bytes", topic=topic).add(size)
-            own.quantity("topic.plain.bytes", topic=topic).add(before)
-            # Kafka's clients have a series for each topic to which they have sent.
-            own.quantity("topic.failed", topic=topic)
-            own.quantity("topic.retried", topic=topic)
+            self._sent_to(topic, size, before)
+
+    def _sent_to(self, topic: str, size: int, plain: int) -> None:
+        """Count the bytes of an attempt. Kafka's clients have all series of such a topic."""
+        own = self.measures
+        own.quantity("topic.bytes", topic=topic).add(size)
+        own.quantity("topic.plain.bytes", topic=topic).add(plain)
+        own.quantity("topic.failed", topic=topic)
+        own.quantity("topic.retried", topic=topic)
 
     def _average(self) -> list[tuple[Labels, Reading]]:
-        return [((), Reading(self._own_records.value, self._plain.value))]
+        return [((), Reading(self._sent_records, self._plain.value))]
+
+    @property
+    def _sent_records(self) -> float:
+        """The number of records in all attempts."""
+        return self._own_records.value + self._own_attempted.value + self._own_retried.value
 
     def _sent(self) -> list[tuple[Labels, Reading]]:
         """Return how many records were sent, counting each attempt, as Kafka's clients do."""
-        parts = self._own_records, self._own_attempted, self._own_retried
-        return [((), counted(sum(part.value for part in parts)))]
+        return [((), counted(self._sent_records))]
 
     def _sent_by_topic(self) -> list[tuple[Labels, Reading]]:
         sums: dict[Labels, float] = {}
@@ -107,6 +115,7 @@ class ProducerMeters:
 
     def retried(self, batch: QueuedBatch) -> None:
         """Count the records of a batch that is sent again."""
+        self._attempted(batch)
         self._own_retried.add(batch.count)
         self.measures.quantity("topic.retried", topic=batch.topic).add(batch.count)
 
@@ -116,9 +125,17 @@ class ProducerMeters:
             self._queued.observe(batch.first_sent - batch.created)
             self._batch_bytes.observe(batch.size)
             self._own_queued.observe(batch.first_sent - batch.created)
-            self._own_batches.observe(batch.size)
+            self._attempted(batch)
             self._own_attempted.add(batch.count)
             self.measures.quantity("topic.attempted", topic=batch.topic).add(batch.count)
+
+    def _attempted(self, batch: QueuedBatch) -> None:
+        """Count an attempt that has failed, as one that has succeeded."""
+        plain = batch.builder.size
+        self._own_batches.observe(batch.size)
+        self._own_sizes.observe(plain / batch.count)
+        self._plain.add(plain)
+        self._sent_to(batch.topic, batch.size, plain)
 
     def lost(self, batch: DeliveryBatch) -> None:
         """Count the records that are still in a failed batch as failed."""

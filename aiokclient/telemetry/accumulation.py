@@ -22,7 +22,7 @@ __all__ = ["AcceptedValues", "Accumulation", "Measurement"]
 MOST_SERIES: Final = 20_000
 """The most series whose last accepted values are kept. Above it, those of ended series are not."""
 
-SeriesKey: TypeAlias = tuple[str, Labels, Labels]
+SeriesKey: TypeAlias = tuple[str, Labels, int]
 Total: TypeAlias = float | HistogramValue
 
 
@@ -48,7 +48,7 @@ class AcceptedValues:
 
     def __init__(self, points: Iterable[Point], time_ms: int) -> None:
         self.bases: dict[SeriesKey, _Base] = {
-            (point.name, point.labels, point.resource): _Base(point.value, time_ms)
+            (point.name, point.labels, point.source): _Base(point.value, time_ms)
             for point in points
             if point.kind in (PointKind.SUM, PointKind.HISTOGRAM)
         }
@@ -86,7 +86,7 @@ class Accumulation:
     def _measured(self, point: Point, bases: dict[SeriesKey, _Base]) -> Measurement:
         if point.kind in (PointKind.GAUGE, PointKind.GAUGE_INT):
             return Measurement(point, point.value, self._begin.time_ms)
-        base = bases.get((point.name, point.labels, point.resource), self._begin)
+        base = bases.get((point.name, point.labels, point.source), self._begin)
         value = point.value if base.total is None else _difference(point.value, base.total)
         if value is None:
             return Measurement(point, point.value, base.time_ms)

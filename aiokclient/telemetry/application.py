@@ -15,16 +15,19 @@ __all__ = ["ApplicationPoints"]
 
 LONGEST_S = 0.010
 """Seconds that the function of a metric may take."""
+WARNINGS = 100
+"""The most warnings about metrics that are left out."""
 
 
 class ApplicationPoints:
-    """The reader of an application's metrics. It logs the first one that it must leave out."""
+    """The reader of an application's metrics. It logs each one that it must leave out, once."""
 
     def __init__(self, metrics: ApplicationMetrics, clock: Clock, log: ClientLog) -> None:
         self._metrics = metrics
         self._clock = clock
         self._log = log
-        self._has_warned = False
+        self._warned: set[str] = set()
+        """The names of metrics for which there was a warning, at most `WARNINGS`."""
 
     def collect(self, wanted: Callable[[str], bool]) -> list[Point]:
         """Return the points of all metrics that are wanted and can be read."""
@@ -64,7 +67,7 @@ class ApplicationPoints:
         return Point(metric.name, PointKind.GAUGE, value, metric.labels)
 
     def _warn(self, text: str, metric: ApplicationMetric, why: object) -> None:
-        if not self._has_warned:
-            self._has_warned = True
+        if metric.name not in self._warned and len(self._warned) < WARNINGS:
+            self._warned.add(metric.name)
             extra = {"event": "telemetry_metric_left_out", "metric": metric.name}
             self._log.warning(text, metric.name, why, extra=extra)

@@ -57,6 +57,8 @@ class ClientCollector:
         self._log = log
         self._series = 0
         """Number of series that were read last."""
+        self._further = 0
+        """Number of those that are not of partitions."""
         self._left_out = 0
         self._is_left_out = False
         measures.are_collected = True
@@ -80,7 +82,7 @@ class ClientCollector:
         self._span.begin_reading(self._clock.monotonic())
         with_partitions = self._has_room_for_partitions(children)
         points: list[Point] = []
-        self._series = 0
+        self._series = self._further = 0
         for child in children:
             rows = [row for row in ROWS[child.kind] if _applies(row, child)]
             if not with_partitions:
@@ -131,7 +133,7 @@ class ClientCollector:
         self._measures.are_collected = False
 
     def _has_room_for_partitions(self, children: list[Measures]) -> bool:
-        count = sum(
+        count = self._further + sum(
             reading.total * len(PARTITION_ROWS[child.kind])
             for child in children
             for _, reading in child.read("assigned")
@@ -144,7 +146,7 @@ class ClientCollector:
             self._is_left_out = True
             self._log.log(
                 logging.INFO,
-                "The metrics of partitions are not pushed, because they would be %d series. "
+                "The metrics of partitions are not pushed, because there would be %d series. "
                 "At most %d are pushed.",
                 count,
                 SERIES_LIMIT,
@@ -163,10 +165,12 @@ class ClientCollector:
             if row.name == COUNT:
                 continue
             is_wanted, kind = wanted(row.name), KINDS.get(row.way, PointKind.GAUGE)
+            is_other, source = "partition" not in row.labels, measures.number
             for labels, value in self._values(measures, row):
                 self._series += 1
+                self._further += is_other
                 if is_wanted:
-                    yield Point(row.name, kind, value, labels, resource)
+                    yield Point(row.name, kind, value, labels, resource, source)
 
     def _values(
         self, measures: Measures, row: Row

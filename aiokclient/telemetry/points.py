@@ -44,6 +44,8 @@ class Point(NamedTuple):
     labels: Labels = ()
     resource: Labels = ()
     """The attributes of the producer, consumer, or admin that the series belongs to."""
+    source: int = 0
+    """A number of the object that has measured it. The attributes of an object may change."""
 
 
 class Collector(Protocol):

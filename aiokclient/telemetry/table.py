@@ -173,8 +173,8 @@ PRODUCER = (
 
 _PARTITION = ("topic", "partition")
 _FETCHES = (
-    *_sums("bytes.consumed", "fetches"),
-    *_sums("bytes.consumed", "topic.fetches", "topic"),
+    *_meter("bytes.consumed", "bytes"),
+    *_meter("bytes.consumed", "topic.bytes", "topic"),
     *_spread("fetch.latency", "fetches.seconds", scale=MS),
     *_meter("fetch", "fetches.requests"),
     *_spread("fetch.size", "fetches"),

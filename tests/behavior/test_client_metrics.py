@@ -146,6 +146,7 @@ async def test_requests_are_counted_for_each_broker(cluster: EmbeddedCluster) ->
             if point.name == f"{P}producer.node.request.total"
         }
         # Requests on the connection to the bootstrap server precede its broker id.
+        assert 0 < nodes.pop("node--1") < 5
         assert all(nodes[node] <= expected[node] for node in nodes)
         assert set(nodes) == set(expected)
         opened = pushed.value("producer.connection.creation.total")
@@ -170,6 +171,16 @@ async def test_retries_and_errors_are_counted_in_records(cluster: EmbeddedCluste
         assert pushed.value("producer.record.send.total") == 1 + 7 + 14 + 1
         own = "producer.aiokclient.batch.retries.total"
         assert pushed.value(own, error="NOT_ENOUGH_REPLICAS") == 2
+        # Each attempt counts, as in Kafka's clients.
+        batches = [
+            sum(len(partition.records) for partition in topic.partition_data)
+            for request in cluster.requests
+            if request.api is ApiKey.PRODUCE
+            for topic in request.message.topic_data
+        ]
+        assert pushed.value("producer.topic.byte.total", topic="orders") == sum(batches)
+        assert len(batches) == 5
+        assert pushed.value("producer.batch.size.max") == max(batches)
 
 
 async def test_a_transactional_producer_pushes_its_transactions(cluster: EmbeddedCluster) -> None:
@@ -217,7 +228,8 @@ async def test_a_consumer_pushes_what_it_has_read(
         fetches = "consumer.fetch.manager"
         assert pushed.value(f"{fetches}.records.consumed.total") == 100
         assert pushed.value(f"{fetches}.records.consumed.total", topic="orders") == 100
-        read_bytes = consumer.metrics()["consumer.topic.bytes{topic=orders}"]
+        headers = 2 * 61  # One batch in each partition.
+        read_bytes = consumer.metrics()["consumer.topic.bytes{topic=orders}"] - headers
         assert pushed.value(f"{fetches}.bytes.consumed.total") == read_bytes
         assert pushed.value(f"{fetches}.bytes.consumed.total", topic="orders") == read_bytes
         for partition, count in (("0", 60), ("1", 40)):

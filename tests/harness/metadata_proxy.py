@@ -2,7 +2,7 @@
 
 Clients know it by two addresses. One is for `bootstrap_servers`; the other takes the place of the
 broker's own address in all responses. On request, the proxy answers one Metadata request with
-REBOOTSTRAP_REQUIRED. It counts the connections and the requests on each.
+REBOOTSTRAP_REQUIRED. It counts the connections, and the requests and bytes on each.
 """
 
 from __future__ import annotations
@@ -10,12 +10,15 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 from aiokclient.protocol import ApiKey
 from aiokclient.protocol.messages import FindCoordinatorResponse, MetadataResponse
 
 HEAD = struct.Struct(">hhi")
+PREFIX = 4
+"""Bytes of the length before each frame."""
 REQUIRED = 129
 ALTERED: dict[int, Any] = {
     ApiKey.METADATA: MetadataResponse,
@@ -28,7 +31,12 @@ class ProxiedConnection:
 
     def __init__(self, *, is_bootstrap: bool) -> None:
         self.is_bootstrap = is_bootstrap
+        self.client_id = ""
         self.requests: Counter[int] = Counter()
+        self.sent: list[tuple[int, int]] = []
+        """The API and the bytes of each request."""
+        self.received: list[tuple[int, int]] = []
+        """The API and the bytes of each response."""
         self.is_open = True
         self.waiting: dict[int, tuple[int, int]] = {}
         """The API and the version of requests without a response, by correlation id."""
@@ -51,6 +59,9 @@ class ProxiedConnection:
 
 class MetadataProxy:
     """The proxy. `connections` are all that clients have opened, in this order."""
+
+    altered: Mapping[int, Any] = ALTERED
+    """The responses that are decoded and altered, by API."""
 
     def __init__(self, broker: tuple[str, int]) -> None:
         self.broker = broker
@@ -143,9 +154,12 @@ class MetadataProxy:
         while True:
             frame = await read_frame(reader)
             key, version, number = HEAD.unpack_from(frame)
+            if not connection.requests:
+                connection.client_id = client_id_of(frame)
             connection.requests[key] += 1
-            if key in ALTERED:
-                connection.waiting[number] = key, version
+            connection.sent.append((key, PREFIX + len(frame)))
+            connection.waiting[number] = key, version
+            self.passed(connection, frame, key, version)
             self._changed.set()
             await write_frame(writer, frame)
 
@@ -157,25 +171,33 @@ class MetadataProxy:
     ) -> None:
         while True:
             frame = await read_frame(reader)
-            asked = connection.waiting.pop(int.from_bytes(frame[:4], "big"), None)
-            if asked is not None:
-                frame = self._altered(connection, frame, *asked)
+            key, version = connection.waiting.pop(int.from_bytes(frame[:4], "big"), (-1, 0))
+            if key in self.altered:
+                frame = self._altered(connection, frame, key, version)
+            connection.received.append((key, PREFIX + len(frame)))
             await write_frame(writer, frame)
             self._changed.set()
 
     def _altered(
         self, connection: ProxiedConnection, frame: bytes, key: int, version: int
     ) -> bytes:
-        kind = ALTERED[key]
+        kind = self.altered[key]
         size = 4 + kind.header_version(version)  # The second header has an empty list of tags.
         response = kind.decode(frame[size:], version)
+        self.alter(connection, key, response)
+        return frame[:size] + b"".join(map(bytes, response.encode(version)))
+
+    def passed(self, connection: ProxiedConnection, frame: bytes, key: int, version: int) -> None:
+        """Handle a request that is passed on."""
+
+    def alter(self, connection: ProxiedConnection, key: int, response: Any) -> None:
+        """Change a response before it is passed on."""
         if key == ApiKey.METADATA:
             self._alter_metadata(connection, response)
-        else:
+        elif key == ApiKey.FIND_COORDINATOR:
             for each in (response, *response.coordinators):
                 if each.port > 0:
                     each.host, each.port = "127.0.0.1", self._ports[1]
-        return frame[:size] + b"".join(map(bytes, response.encode(version)))
 
     def _alter_metadata(self, connection: ProxiedConnection, response: MetadataResponse) -> None:
         for each in response.brokers:
@@ -185,6 +207,17 @@ class MetadataProxy:
             self.refused += 1
             response.error_code = REQUIRED
             response.brokers, response.topics = [], []
+
+
+def client_id_of(frame: bytes) -> str:
+    """Return the client id in a request."""
+    return frame[HEAD.size + 2 : body_of(frame)].decode()
+
+
+def body_of(frame: bytes) -> int:
+    """Return the index after the client id in a request."""
+    size = int.from_bytes(frame[HEAD.size : HEAD.size + 2], "big", signed=True)
+    return HEAD.size + 2 + max(size, 0)
 
 
 async def read_frame(reader: asyncio.StreamReader) -> bytes:

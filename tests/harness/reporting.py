@@ -171,7 +171,7 @@ def simulate_reports(
 ) -> None:
     """Run a scenario on brokers that receive metrics, with a subscription to all of them."""
     pushed, fake = Pushed(), FakeCollector(more)
-    monkeypatch.setattr("aiokclient.cluster.client.collector_of", lambda client: fake)
+    monkeypatch.setattr("aiokclient.cluster.client.ClusterClient.collector", lambda client: fake)
 
     async def run(world: World) -> None:
         reports = Reports(world, pushed, fake)

@@ -80,7 +80,8 @@ class ArrowTables:
                 if fetch.alive and fetch.state.flowing and fetch.state.jumps == jumps:
                     self._take(fetch, part, found)
                     if found.table is not None:
-                        reader.meters.table(fetch.state.tp.topic, found.table)
+                        size = sum(fetch.batches[index].size for index in part[: found.used])
+                        reader.meters.table(fetch.state.tp.topic, found.table, size)
                         return found.table
                 else:
                     fetch.rewind()

@@ -233,6 +233,7 @@ class Reader:
         chunk = self._unpacker.step()
         if chunk is not None:
             self._chunks.append(chunk)
+            self.meters.unpacked(chunk.state.tp.topic, chunk.share)
         return chunk is not None
 
     def _pass(self, chunk: Chunk) -> None:

@@ -1,14 +1,15 @@
 """Clients push their metrics when they are closed, and go on if the reporter fails."""
 
 import asyncio
+from collections import Counter
 from typing import Any
 
 import pytest
-from interrupt import watched
+from interrupt import interrupt, watched
 from rebootstrapping import Plain
 from reporting import ASK, INTERVAL_S, LONG_S, PUSH, Reports, simulate_reports, warnings
 
-from aiokclient import Admin, Client, Consumer, GroupMember, Producer, State
+from aiokclient import Admin, Client, Consumer, GroupMember, Producer, State, TopicPartition
 from aiokclient.protocol import ApiKey
 from aiokclient.telemetry.reporter import Reporter
 
@@ -68,11 +69,19 @@ STATES = {
 }
 """How a reporter comes into each state, the state, and whether closing then pushes metrics."""
 
+
+def assigned(consumer: Consumer[Any, Any]) -> Consumer[Any, Any]:
+    consumer.assign([TopicPartition("t", 0)])
+    return consumer
+
+
 KINDS: dict[str, Any] = {
     "Client": Client,
     "Producer": Producer,
     "transactional": lambda **options: Producer(transactional_id="x", **options),
-    "Consumer": lambda **options: Consumer("t", group_id="g", **options),
+    "classic": lambda **options: Consumer("t", group_id="g", **options),
+    "KIP-848": lambda **options: Consumer("t", group_id="g", group_protocol="consumer", **options),
+    "assigned": lambda **options: assigned(Consumer(**options)),
     "Admin": Admin,
     "GroupMember": lambda **options: GroupMember(
         "g", protocol_type="p", protocols=[Plain()], **options
@@ -224,8 +233,11 @@ def test_reporter_can_be_cancelled_at_every_suspension(
                 await producer.send_and_wait("t", b"x")
                 await asyncio.sleep(INTERVAL_S)
             assert producer.state is State.RUNNING
+            telemetry = producer.health().telemetry
+            ends.add("failed" if telemetry.startswith("failed") else telemetry)
             await producer.close()
 
+    ends: set[str] = set()
     for wanted in range(1, 1_000):
         count = 0
         caplog.clear()
@@ -233,7 +245,42 @@ def test_reporter_can_be_cancelled_at_every_suspension(
         if count < wanted:
             break
         assert len(warnings(caplog.records)) <= 1
+        if ends == {"failed"}:
+            assert "cancelled from outside" in warnings(caplog.records)[0]
+        ends.clear()
+    print(f"the reporter was cancelled at {wanted - 1} suspensions")  # noqa: T201
     assert 15 < wanted < 1_000
+
+
+@pytest.mark.parametrize("way", ["asyncio", "anyio"])
+def test_calls_can_be_cancelled_at_every_suspension(
+    way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts: Counter[str] = Counter()
+
+    async def scenario(reports: Reports) -> None:
+        for call in ("client_instance_id", "close"):
+            for suspension in range(1, 1_000):
+                client = Client(**reports.options())
+                await client.start()
+                if call == "close":
+                    instance_id = await client.client_instance_id()
+                found = await interrupt(getattr(client, call)(), way=way, suspension=suspension)
+                counts[call] += found.cancelled
+                if call == "close":
+                    assert client.state is State.CLOSED
+                    assert reports.requests[-1][3].terminating
+                    assert reports.requests[-1][3].client_instance_id == instance_id
+                else:
+                    assert client.state is State.RUNNING
+                    assert await client.client_instance_id()
+                    await client.close()
+                if not found.cancelled:
+                    break
+
+    simulate_reports(monkeypatch, scenario)
+    print(f"cancelled at suspensions, {way}: {dict(counts)}")  # noqa: T201
+    assert all(counts[call] for call in ("client_instance_id", "close"))
 
 
 def test_close_can_be_cancelled_at_many_moments(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from reporting import ASK, MAIN, PUSH, Reports, simulate_reports, warnings
 
-from aiokclient import Producer, State
+from aiokclient import Consumer, Producer, State, TopicPartition
 from aiokclient.errors import ERRORS_BY_CODE
 from aiokclient.protocol import ApiKey
 
@@ -80,11 +80,44 @@ def other_requests(reports: Reports, *, but: tuple[ApiKey, ...] = ()) -> list[tu
     ]
 
 
+async def produce(client: Any, reports: Reports, number: int) -> None:
+    await client.send_and_wait("t", str(number).encode(), partition=0)
+
+
+async def consume(client: Any, reports: Reports, number: int) -> None:
+    reports.world.cluster.produce("t", [str(number).encode()])
+    (record,) = await client.poll(timeout=10.0)
+    assert record.value == str(number).encode()
+
+
+def consumer(**options: Any) -> Consumer[Any, Any]:
+    made = Consumer(auto_offset_reset="earliest", **options)
+    made.assign([TopicPartition("t", 0)])
+    return made
+
+
+KINDS: dict[str, tuple[Any, Any]] = {
+    "producer": (Producer, produce),
+    "consumer": (consumer, consume),
+}
+
+
+def check_bounds(reporter: Any) -> None:
+    """Check that the reporter keeps little of what brokers have responded."""
+    subscription = reporter._subscription
+    if subscription is not None:
+        assert len(subscription.names._prefixes) <= 10_000
+        assert all(len(each) <= 1_000 for each in subscription.names._prefixes)
+    assert len(reporter._warned) <= 10
+    assert reporter._pushes._accumulation.series <= 1
+
+
 def work(
-    monkeypatch: pytest.MonkeyPatch, hostile: Change | None, *, enabled: bool
+    monkeypatch: pytest.MonkeyPatch, kind: str, hostile: Change | None, *, enabled: bool
 ) -> tuple[int, list[tuple[ApiKey, Any]]]:
-    """Produce for a minute. Return the number of requests of telemetry, and all others."""
+    """Work for a minute. Return the number of requests of telemetry, and all others."""
     found: list[Any] = []
+    make, step = KINDS[kind]
 
     async def scenario(reports: Reports) -> None:
         cluster, rng = reports.world.cluster, random.Random(1)
@@ -98,19 +131,13 @@ def work(
 
             cluster.alter(api, change)
         options = reports.options(enable_metrics_push=enabled, request_timeout_ms=5_000)
-        async with Producer(**options, metadata_max_age_ms=20_000) as producer:
+        async with make(**options, metadata_max_age_ms=20_000) as client:
             for number in range(RECORDS):
-                await producer.send_and_wait("t", str(number).encode(), partition=0)
+                await step(client, reports, number)
                 await asyncio.sleep(1)
-            assert producer.state is State.RUNNING
-            assert not producer.health().telemetry.startswith("failed")
-            reporter = producer._cluster.telemetry
-            subscription = reporter._subscription
-            if subscription is not None:
-                assert len(subscription.names._prefixes) <= 10_000
-                assert all(len(each) <= 1_000 for each in subscription.names._prefixes)
-            assert len(reporter._warned) <= 10
-            assert reporter._pushes._accumulation.series <= 1
+            assert client.state is State.RUNNING
+            assert not client.health().telemetry.startswith("failed")
+            check_bounds(client._cluster.telemetry)
         but = RECONNECTS if hostile is None else ()
         found.append((len(reports.requests), other_requests(reports, but=but)))
         assert len(reports.requests) <= 2 * 10 * RECORDS
@@ -121,13 +148,14 @@ def work(
 
 
 @pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("kind", KINDS)
 def test_other_requests_are_the_same_as_without_telemetry(
-    name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    kind: str, name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    count, requests = work(monkeypatch, HOSTILE[name], enabled=True)
+    count, requests = work(monkeypatch, kind, HOSTILE[name], enabled=True)
     assert len(warnings(caplog.records)) <= 6
     assert count > 0
-    none, expected = work(monkeypatch, HOSTILE[name], enabled=False)
+    none, expected = work(monkeypatch, kind, HOSTILE[name], enabled=False)
     assert none == 0
     assert len(expected) > RECORDS
     assert [repr(each) for each in requests] == [repr(each) for each in expected]

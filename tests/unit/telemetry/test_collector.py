@@ -164,6 +164,17 @@ async def test_connections_have_the_attributes_of_their_only_user(world: World) 
     assert resources() == {()}
 
 
+async def test_attributes_that_have_ended_stay_in_the_last_push(world: World) -> None:
+    attributes = [("group_id", "g"), ("group_member_id", "m")]
+    world.measures.add(Measures("consumer", lambda: tuple(attributes), "consumer"))
+    name = f"{P}consumer.last.poll.seconds.ago"
+    before = [p for p in world.points() if p.name == name]
+    attributes.pop()
+    after = [p for p in world.points() if p.name == name]
+    assert before == after
+    assert dict(after[0].resource) == {"group_id": "g", "group_member_id": "m"}
+
+
 class TestApplicationMetrics:
     """Metrics that the application registers (KIP-1076)."""
 
@@ -199,9 +210,11 @@ class TestApplicationMetrics:
             names = [p.name for p in world.points() if p.name.startswith("app.")]
             assert names == ["app.fine"]
         warnings = [r for r in caplog.records if r.event == "telemetry_metric_left_out"]
-        assert [r.metric for r in warnings] == ["app.broken"]
+        assert [r.metric for r in warnings] == ["app.broken", "app.text"]
 
-    async def test_a_slow_function_is_not_called_again(self, world: World) -> None:
+    async def test_a_slow_function_is_not_called_again(
+        self, world: World, caplog: pytest.LogCaptureFixture
+    ) -> None:
         calls = []
 
         def slow() -> float:
@@ -213,6 +226,8 @@ class TestApplicationMetrics:
         assert not any(p.name == "app.slow" for p in world.points())
         assert not any(p.name == "app.slow" for p in world.points())
         assert len(calls) == 1
+        warnings = [r for r in caplog.records if r.event == "telemetry_metric_left_out"]
+        assert [r.metric for r in warnings] == ["app.slow"]
 
     async def test_a_metric_that_is_not_wanted_is_not_read(self, world: World) -> None:
         calls: list[int] = []

@@ -49,6 +49,15 @@ def test_deltas_count_from_the_last_accepted_push() -> None:
     assert [m[1:] for m in sums.measure([sum_of(2)])] == [(2, 2_000)]
 
 
+def test_a_sum_goes_on_when_the_attributes_of_its_object_change() -> None:
+    sums = Accumulation(1_000)
+    sums.follow(True)
+    sums.accept(AcceptedValues([sum_of(5)], 2_000))
+    joined = sum_of(6)._replace(resource=(("group_id", "g"), ("group_member_id", "m")))
+    assert [m[1:] for m in sums.measure([joined])] == [(1, 2_000)]
+    assert [m[1:] for m in sums.measure([joined._replace(source=2)])] == [(6, 1_000)]
+
+
 def test_cumulative_sums_begin_again_when_the_temporality_changes() -> None:
     sums = Accumulation(1_000)
     sums.follow(False)
