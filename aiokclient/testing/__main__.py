@@ -11,7 +11,12 @@ import sys
 import threading
 from collections.abc import Sequence
 
+from aiokclient.testing.broker.telemetry.otlp_receiver import OtlpHttpTelemetryReceiver
+from aiokclient.testing.broker.telemetry.topic_receiver import TopicTelemetryReceiver
 from aiokclient.testing.cluster import EmbeddedCluster
+
+OTLP_FLUSH_S = 10.0
+"""Seconds for which the process waits at its end for pushed metrics that are being sent."""
 
 
 def _topic(text: str) -> tuple[str, int]:
@@ -27,6 +32,13 @@ def _config(text: str) -> tuple[str, str]:
     if not equals:
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
     return name, value
+
+
+def _endpoint(text: str) -> OtlpHttpTelemetryReceiver:
+    try:
+        return OtlpHttpTelemetryReceiver(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -55,6 +67,21 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME=VALUE",
         help="a config of the brokers; may be given more than once",
     )
+    telemetry = parser.add_mutually_exclusive_group()
+    telemetry.add_argument(
+        "--telemetry",
+        type=TopicTelemetryReceiver,
+        metavar="TOPIC",
+        help="receive the metrics that clients push, and write them into this topic",
+    )
+    telemetry.add_argument(
+        "--telemetry-otlp",
+        dest="telemetry",
+        type=_endpoint,
+        metavar="URL",
+        help="receive the metrics that clients push, and send them to this OTLP endpoint, "
+        "such as http://localhost:4318/v1/metrics",
+    )
     return parser
 
 
@@ -72,6 +99,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             advertised_host=options.advertised_host,
             auto_create_topics=not options.no_auto_create,
             configs=dict(options.config),
+            telemetry=options.telemetry,
         )
         with cluster:
             for number in (signal.SIGINT, signal.SIGTERM):
@@ -79,6 +107,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.stdout.write(f"bootstrap servers: {cluster.bootstrap_servers}\n")
             sys.stdout.flush()
             over.wait()
+        if isinstance(options.telemetry, OtlpHttpTelemetryReceiver):
+            options.telemetry.flush(OTLP_FLUSH_S)
     except (OSError, ValueError) as error:
         sys.stderr.write(f"{parser.prog}: {error}\n")
         return 2
