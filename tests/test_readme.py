@@ -161,7 +161,7 @@ def test_the_variables_are_read() -> None:
 def test_the_first_paragraph_names_what_is_missing() -> None:
     first = README.split("\n\n")[1].replace("\n", " ")
     rows = re.findall(r"^\| ([^|]+?)(?: \(KIP-\d+\))? \| not yet \|", README, re.M)
-    assert rows == ["share groups", "schema registry", "command line"]
+    assert rows == ["share groups", "schema registry"]
     assert [row for row in rows if row not in first] == []
 
 

@@ -1,0 +1,55 @@
+"""Exit codes, and errors as one line."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Protocol, runtime_checkable
+
+from aiokclient.errors import ConfigError, KafkaError
+
+__all__ = ["ExitCode", "WrongUseError", "exit_code_of", "one_line"]
+
+
+class ExitCode(IntEnum):
+    """The exit codes of all commands."""
+
+    SUCCESS = 0
+    FAILED = 1
+    """The cluster refused the request, or could not be reached."""
+    WRONG_USE = 2
+    """The arguments or the properties file are wrong. Nothing was sent to a broker."""
+    INTERRUPTED = 130
+    """The user interrupted the command, as shells report it."""
+
+
+class WrongUseError(Exception):
+    """An error raised for arguments that do not belong together, or of which one is missing."""
+
+
+@runtime_checkable
+class ParserError(Protocol):
+    """An error of the parser of arguments.
+
+    Its class is that of click, of which some versions of typer have a copy.
+    """
+
+    exit_code: int
+
+    def format_message(self) -> str: ...
+
+
+def exit_code_of(error: Exception) -> ExitCode:
+    """Return the exit code for an error that `one_line` knows."""
+    wrong_use = isinstance(error, ConfigError | WrongUseError | ParserError)
+    return ExitCode.WRONG_USE if wrong_use else ExitCode.FAILED
+
+
+def one_line(error: Exception) -> str | None:
+    """Return the text of an error for the user, without line breaks; None for a bug."""
+    if isinstance(error, ParserError):
+        text = error.format_message()
+    elif isinstance(error, KafkaError | WrongUseError):
+        text = str(error)
+    else:
+        return None
+    return " ".join(text.split())
