@@ -31,7 +31,7 @@ __all__ = [
     "observed",
 ]
 
-UNCOUNTED = 512
+UNCOUNTED = 64
 """Number of observations that a spread collects before it adds them up."""
 
 

@@ -44,7 +44,7 @@ BYTES = tuple(float(1 << shift) for shift in range(8, 25, 2))
 """Upper bounds of a histogram's buckets: sizes in bytes, from 256 to 16 Mi."""
 QUANTILES = (("p50", 0.5), ("p95", 0.95), ("p99", 0.99))
 
-UNSORTED = 512
+UNSORTED = 64
 """Number of observations that a histogram collects before it sorts them into buckets."""
 
 SERIES = 1000

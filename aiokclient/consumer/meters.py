@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ConsumerGauges", "FetchMeters", "ReadMeters", "measure"]
 
-NOTED = 512
+NOTED = 64
 """Number of collected responses at which they are counted even if nobody reads the metrics."""
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ProducerMeters"]
 
-NOTED = 512
+NOTED = 64
 """Number of collected batches at which they are counted even if nobody reads the metrics."""
 
 

@@ -22,7 +22,7 @@ from aiokclient.telemetry.bridged import NAMESPACE, PUSHED, largest_counts
 from aiokclient.telemetry.points import HistogramValue, PointKind
 
 if TYPE_CHECKING:
-    from aiokclient.config import ClientConfig
+    from aiokclient.config.client import ClientConfig
     from aiokclient.telemetry.collector import ClientCollector
 
 __all__ = ["CLIENT_ID", "ClientSeries", "MeasuredClient", "Series", "SeriesOfClients"]

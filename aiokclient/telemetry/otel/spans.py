@@ -15,7 +15,7 @@ from opentelemetry.context import Context
 from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, Tracer
 
 if TYPE_CHECKING:
-    from aiokclient.config import ClientConfig
+    from aiokclient.config.client import ClientConfig
 
 __all__ = [
     "COMMIT",
