@@ -16,6 +16,7 @@ from typing import Any
 from unittest.mock import patch
 
 from secret_options import visit_wrong_options
+from secret_telemetry import visit_telemetry
 from secret_tour import Visit
 from secret_visits import visit_tls
 
@@ -23,8 +24,11 @@ from aiokclient import Client
 from aiokclient.config.secret import Secret
 from aiokclient.config.security import sasl, tls
 from aiokclient.event_hub import EventHub
+from aiokclient.measures import Measures
 from aiokclient.network.login import Sasl
 from aiokclient.protocol.messages import SaslAuthenticateRequest
+from aiokclient.telemetry import prometheus
+from aiokclient.telemetry.otel import consuming
 
 __all__ = ["LEAKS", "MET_BY", "chosen", "leaking"]
 
@@ -110,6 +114,19 @@ def _named(self: Any, *args: Any, **options: Any) -> None:
     object.__setattr__(self._config, "client_id", _password(self._config.security) or "tour")
 
 
+def _last_labels(*_: Any) -> Any:
+    return (("group_id", "".join(LAST)),)
+
+
+def _of_record_with_key(record: Any) -> dict[str, Any]:
+    return {**OF_RECORD(record), "messaging.kafka.message.key": str(record.key)}
+
+
+def _knowing(leak: Leak) -> Leak:
+    """Return a leak that shows the last password by `LAST`."""
+    return _both(leak, patch.object(sasl, "_check_credentials", _check))
+
+
 @contextlib.contextmanager
 def _both(one: Leak, other: Leak) -> Iterator[None]:
     with one, other:
@@ -119,6 +136,7 @@ def _both(one: Leak, other: Leak) -> Iterator[None]:
 LAST: list[str] = []
 EMIT = EventHub.emit
 CHECK = sasl._check_credentials
+OF_RECORD = consuming._of_record
 START, INIT = Client.start, Client.__init__
 
 LEAKS: dict[str, Callable[[], Leak]] = {
@@ -135,10 +153,13 @@ LEAKS: dict[str, Callable[[], Leak]] = {
     "notebook": lambda: patch.object(Client, "_repr_html_", _html, create=True),
     "output": lambda: _warn(lambda text: print(text)),  # noqa: T201
     "pickle": lambda: patch.object(Secret, "__reduce_ex__", _reduce),
+    "prometheus": lambda: _knowing(patch.object(prometheus, "_labels", _last_labels)),
+    "pushed": lambda: _knowing(patch.object(Measures, "resource", property(_last_labels))),
     "repr": lambda: patch.object(Secret, "__repr__", _revealed),
     "requests": lambda: patch.object(
         SaslAuthenticateRequest, "__repr__", lambda self: repr(self.auth_bytes)
     ),
+    "spans": lambda: patch.object(consuming, "_of_record", _of_record_with_key),
     "warnings": lambda: _warn(lambda text: warnings.warn(text, stacklevel=2)),
     "wire": lambda: patch.object(Client, "__init__", _named),
 }
@@ -147,7 +168,10 @@ LEAKS: dict[str, Callable[[], Leak]] = {
 MET_BY: dict[str, Visit] = {
     "files": visit_tls,
     "pickle": visit_wrong_options,
+    "prometheus": visit_telemetry,
+    "pushed": visit_telemetry,
     "repr": visit_wrong_options,
+    "spans": visit_telemetry,
 }
 """For each channel, the visit in which it leaks. All other channels leak in `visit_plain`."""
 

@@ -24,9 +24,15 @@ from secret_search import SecretSearch
 from aiokclient import Admin, Client, Consumer, OAuthToken, Producer, SaslScram
 from aiokclient.network.sasl.scram import salted_password
 from aiokclient.protocol import ApiKey
-from aiokclient.testing import BrokerListener, EmbeddedCluster, TokenIssuer
+from aiokclient.testing import (
+    BrokerListener,
+    ClientTelemetryContext,
+    ClientTelemetryPayload,
+    EmbeddedCluster,
+    TokenIssuer,
+)
 
-__all__ = ["ISSUER", "PASSWORD", "SECRETS", "WRONG", "Tour", "Visit", "locked"]
+__all__ = ["ISSUER", "PASSWORD", "RECORDS", "SECRETS", "WRONG", "Tour", "Visit", "locked"]
 
 SECRETS = {
     "password": "Kx7-pl\"ain\\päss' %w0rd&<9fQ2",
@@ -41,6 +47,15 @@ SECRETS = {
     "salted password": "Uc8-salted-password-bytes-Oy4",
 }
 """The secrets by name. They contain the characters that texts escape."""
+
+RECORDS = {
+    "record key": "Fa8-key of\"the\\récord' <&1Lz",
+    "record value": "Hy3-value of\"the\\récord' <&6Cq",
+    "record header": "Wd9-header-of~the-record-4Tn",
+}
+"""What records contain, by name. It is searched for only in what telemetry shows."""
+TELEMETRY = {"prometheus", "pushed", "spans"}
+"""The channels of telemetry."""
 
 PASSWORD, WRONG = SECRETS["password"], SECRETS["wrong password"]
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
@@ -94,6 +109,9 @@ class Tour:
         self._scrams: list[SaslScram] = []
         for name, secret in SECRETS.items():
             self.search.add(name, secret)
+        self.contents = SecretSearch()
+        for name, content in RECORDS.items():
+            self.contents.add(name, content)
         self.search_for("password in PLAIN", f"\0alice\0{PASSWORD}".encode())
 
     def run(self, visits: Sequence[Visit]) -> None:
@@ -105,12 +123,22 @@ class Tour:
 
     def leaks(self, channel: str) -> list[Any]:
         """Return the secrets that a channel has shown."""
-        return self.collector.collected.leaks(channel, self.search)
+        found = self.collector.collected.leaks(channel, self.search)
+        if channel in TELEMETRY:
+            found += self.collector.collected.leaks(channel, self.contents)
+        return found
+
+    def export(self, context: ClientTelemetryContext, payload: ClientTelemetryPayload) -> None:
+        """Collect what a client pushes, as a receiver of the cluster."""
+        self.collector.collected.add("pushed", payload.data)
+        self.collector.collected.add("pushed", repr(context))
 
     async def _run(self, visits: Sequence[Visit]) -> None:
         with (
             tempfile.TemporaryDirectory() as folder,
-            EmbeddedCluster(topics={"t": 1}, listeners=LISTENERS, configs=CONFIGS) as cluster,
+            EmbeddedCluster(
+                topics={"t": 1}, listeners=LISTENERS, configs=CONFIGS, telemetry=self
+            ) as cluster,
         ):
             self.folder, self.cluster = Path(folder), cluster
             for visit in visits:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import sys
+import weakref
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Any
@@ -14,7 +16,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import StatusCode
 from traces import Traces, current
 
-from aiokclient import Consumer, TopicPartition
+from aiokclient import Consumer, Producer, TopicPartition
 from aiokclient.errors import ClosedError
 from aiokclient.testing import EmbeddedCluster
 
@@ -263,6 +265,25 @@ async def test_generator_around_a_loop_ends_the_span_when_it_is_closed(
                         break
             assert current() == 0
     assert len(processed(traces)) == 2
+
+
+async def test_instrumented_objects_can_be_dropped(
+    cluster: EmbeddedCluster, traces: Traces
+) -> None:
+    producer = Producer(bootstrap_servers=cluster.bootstrap_servers)
+    consumer = reading(cluster)
+    handles = [traces.of(producer), traces.of(consumer)]
+    async with producer, consumer:
+        await producer.send("orders", b"x")
+        async for _ in consumer:
+            break
+        assert traces.values()
+    found: list[Any] = [weakref.ref(producer), weakref.ref(consumer)]
+    del producer, consumer
+    gc.collect()
+    assert [one() for one in found] == [None, None]
+    for handle in handles:
+        handle.uninstrument()
 
 
 async def test_dropped_error_keeps_no_consumer_alive(

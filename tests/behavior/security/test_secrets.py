@@ -15,19 +15,21 @@ from pathlib import Path
 import pytest
 import secret_endpoints
 import secret_options
+import secret_telemetry
 import secret_visits
 from secret_collector import CHANNELS
 from secret_endpoints import ENDPOINTS
 from secret_leaks import LEAKS, MET_BY, chosen, leaking
 from secret_options import OPTIONS
 from secret_search import SecretSearch
-from secret_tour import SECRETS, Tour
+from secret_telemetry import visit_telemetry
+from secret_tour import RECORDS, SECRETS, Tour
 from secret_visits import LOGINS, visit_plain
 
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLE = "Ab1-one/secr\"et+in\\äny~form?&'<9"
 LOGGERS = {"aiokclient", "aiokclient.wire", "aiokclient.consumer", "aiokclient.group", "asyncio"}
-PARTS = (secret_visits, secret_options, secret_endpoints)
+PARTS = (secret_visits, secret_options, secret_endpoints, secret_telemetry)
 EMPTY = {"files", "output"}
 """Channels in which nothing is expected at all."""
 
@@ -36,7 +38,7 @@ EMPTY = {"files", "output"}
 def tour() -> Tour:
     tour = Tour()
     with leaking(chosen()):
-        tour.run((*LOGINS, *OPTIONS, *ENDPOINTS))
+        tour.run((*LOGINS, *OPTIONS, *ENDPOINTS, visit_telemetry))
     return tour
 
 
@@ -74,6 +76,16 @@ def test_a_leak_in_a_channel_is_found(channel: str) -> None:
     with leaking(channel):
         tour.run([MET_BY.get(channel, visit_plain)])
     assert tour.leaks(channel) != []
+
+
+@pytest.mark.parametrize("name", RECORDS)
+@pytest.mark.parametrize("channel", ["prometheus", "pushed", "spans"])
+def test_the_search_finds_what_records_contain_in_telemetry(channel: str, name: str) -> None:
+    tour = Tour()
+    tour.collector.add(channel, "nothing")
+    assert tour.leaks(channel) == []
+    tour.collector.collected.add(channel, f"label={RECORDS[name]}")
+    assert {leak[0] for leak in tour.leaks(channel)} == {name}
 
 
 def test_every_channel_has_a_leak() -> None:
