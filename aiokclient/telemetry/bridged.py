@@ -103,10 +103,8 @@ OWN_METRICS: Final[Mapping[str, Description]] = {
 
 SAME: Final[Mapping[str, str]] = {
     "client.connection.count": "client.connections",
-    "client.node.outgoing.byte.total": "client.sent.bytes",
     "client.request.retries.total": "client.request.retries",
     "consumer.coordinator.assigned.partitions": "consumer.partitions",
-    "consumer.fetch.manager.bytes.consumed.total": "consumer.topic.bytes",
     "consumer.fetch.manager.records.consumed.total": "consumer.topic.records",
     "consumer.fetch.manager.records.lag": "consumer.lag",
     "consumer.last.poll.seconds.ago": "consumer.poll.age.seconds",
@@ -139,8 +137,14 @@ UNITS: Final = (
 
 
 def _added(prefix: str, *rows: Row) -> tuple[Row, ...]:
-    named = (row._replace(name=f"{prefix}.{row.name}") for row in rows if row.key)
-    return tuple(row for row in named if row.way in LASTING and row.name not in SAME)
+    named = [row._replace(name=f"{prefix}.{row.name}") for row in rows if row.key]
+    # A sum by topic and the sum of all topics have the same name, and would be added up.
+    by_label = {row.name for row in named if row.labels}
+    return tuple(
+        row
+        for row in named
+        if row.way in LASTING and row.name not in SAME and (row.labels or row.name not in by_label)
+    )
 
 
 PUSHED: Final[Mapping[str, tuple[Row, ...]]] = MappingProxyType(

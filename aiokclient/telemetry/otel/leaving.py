@@ -8,13 +8,15 @@ has raised.
 
 The exception itself is not passed to `__del__`. Since Python 3.12, it is the one among the newest
 objects whose traceback begins in this frame. In Python 3.11 it has no traceback yet, so that only
-its occurrence is known.
+its occurrence is known. It counts as a failure, unless the task is being cancelled, or the loop is
+in a generator, which may be being closed.
 """
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import inspect
 import opcode
 from types import FrameType
 from typing import Final
@@ -24,6 +26,10 @@ __all__ = ["Left", "left_by"]
 POPS: Final = frozenset(
     opcode.opmap[name] for name in ("POP_TOP", "POP_ITER") if name in opcode.opmap
 )
+
+
+MOST_OBJECTS: Final = 20_000
+"""Number of new objects among which an exception is searched for."""
 
 
 class Left:
@@ -41,12 +47,24 @@ def left_by(frame: FrameType) -> Left:
     instruction = frame.f_code.co_code[frame.f_lasti]
     if instruction in POPS:
         return Left(False)
+    error = _newest_from(frame)
+    if error is not None:
+        return Left(True, error)
+    in_generator = frame.f_code.co_flags & inspect.CO_ASYNC_GENERATOR
+    return Left(not in_generator and not _is_cancelled())
+
+
+def _newest_from(frame: FrameType) -> BaseException | None:
+    """Return the exception that is leaving this frame, or None if it is not found."""
+    if gc.get_count()[0] > MOST_OBJECTS:
+        return None  # The program has disabled garbage collections.
     for found in gc.get_objects(generation=0):
         if issubclass(type(found), BaseException):
             traceback = found.__traceback__
             if traceback is not None and traceback.tb_frame is frame:
-                return Left(True, found)
-    return Left(not _is_cancelled())
+                error: BaseException = found
+                return error
+    return None
 
 
 def _is_cancelled() -> bool:

@@ -264,6 +264,8 @@ async def test_generator_around_a_loop_ends_the_span_when_it_is_closed(
                     if value == b"1":
                         break
             assert current() == 0
+    for span in processed(traces):
+        check(span, None)
     assert len(processed(traces)) == 2
 
 
