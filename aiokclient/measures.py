@@ -2,17 +2,21 @@
 
 `metrics` has the numbers that a program reads, which all objects with the same client share. The
 measures here belong to one object, and are read only when they are pushed (KIP-714). They are
-cumulative. Whoever reads them computes rates and averages from two readings. Only a largest and a
-smallest value need a time span of their own, which `restart` begins.
+cumulative: rates and averages are computed from two readings. Only a largest and a smallest value
+need a time span of their own.
+
+`take` copies the numbers of an object at one moment, in the event loop. Everything else is done
+with that copy, a `Sample`, in the thread that encodes a push.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple, TypeAlias, cast
+from itertools import count
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
+from aiokclient.clock import Clock
 from aiokclient.errors.local import ArgumentTypeError
 from aiokclient.metrics import OTHER, SERIES, Counter, Gauge, Histogram, Labels
 
@@ -22,8 +26,9 @@ __all__ = [
     "EMPTY",
     "ClientMeasures",
     "Measures",
-    "Quantity",
     "Reading",
+    "Sample",
+    "Series",
     "Spread",
     "counted",
     "gauged",
@@ -31,18 +36,24 @@ __all__ = [
     "observed",
 ]
 
+T = TypeVar("T")
+
 UNCOUNTED = 64
 """Number of observations that a spread collects before it adds them up."""
 
 
-_numbers = itertools.count(1)
-
 ENDED = 100
 """Number of closed objects whose last measures are kept for the next push."""
 
+ENDED_TOPICS = 10_000
+"""Number of ended topics above which they are forgotten, because nothing takes them."""
+
+NUMBERS = count(1)
+"""The numbers of objects that measure."""
+
 
 class Reading(NamedTuple):
-    """Observations since the object began; `largest` and `smallest` since the last `restart`.
+    """Observations since the object began; `largest` and `smallest` are those of the time span.
 
     A number that is not made of observations is both the `number` and the `total`.
     """
@@ -56,6 +67,8 @@ class Reading(NamedTuple):
 EMPTY = Reading()
 
 Series: TypeAlias = Iterable[tuple[Labels, Reading]]
+Sources: TypeAlias = Mapping[str, Series | Callable[[], Series]]
+"""Series by key. A function makes them of numbers that were copied, and is called in a thread."""
 
 
 def counted(value: float) -> Reading:
@@ -68,9 +81,9 @@ def gauged(value: float) -> Reading:
     return Reading(value, value, value, value)
 
 
-def observed(histogram: Histogram) -> Reading:
-    """Return the reading of a histogram."""
-    return Reading(histogram.count, histogram.total, histogram.recent_maximum)
+def observed(histogram: Histogram, *, again: bool | None) -> Reading:
+    """Return the reading of a histogram; see `Spread.take`."""
+    return Reading(histogram.count, histogram.total, histogram.take_maximum(again=again))
 
 
 def merged(readings: Iterable[Reading]) -> Reading:
@@ -85,36 +98,20 @@ def merged(readings: Iterable[Reading]) -> Reading:
     return Reading(number, total, largest, smallest)
 
 
-class Quantity:
-    """A number that only increases. A hot path adds to `value` itself."""
-
-    __slots__ = ("value",)
-
-    def __init__(self) -> None:
-        self.value: float = 0
-
-    def add(self, n: float = 1) -> None:
-        self.value += n
-
-    def reading(self) -> Reading:
-        return counted(self.value)
-
-    def restart(self) -> None:
-        """Do nothing: a number that only increases has no largest value."""
-
-
 class Spread:
     """The number, the sum, the largest, and the smallest of observations.
 
     An observation is only appended to a list, which is added up when it is long or is read.
     """
 
-    __slots__ = ("_count", "_largest", "_smallest", "_total", "_uncounted")
+    __slots__ = ("_count", "_extremes", "_largest", "_smallest", "_total", "_uncounted")
 
     def __init__(self) -> None:
         self._count = 0
         self._total: float = 0
         self._largest, self._smallest = -math.inf, math.inf
+        self._extremes = (-math.inf, math.inf)
+        """The largest and the smallest observation of the time span up to the last `take`."""
         self._uncounted: list[float] = []
 
     def observe(self, value: float) -> None:
@@ -136,23 +133,36 @@ class Spread:
             self._smallest = min(self._smallest, min(values))
             values.clear()
 
-    def reading(self) -> Reading:
+    @property
+    def total(self) -> float:
+        """The sum of the observations."""
         self._add_up()
-        return Reading(self._count, self._total, self._largest, self._smallest)
+        return self._total
 
-    def restart(self) -> None:
-        """Begin a new time span for the largest and the smallest value."""
+    def take(self, *, again: bool | None) -> Reading:
+        """Return the reading. Observations from now on belong to the next one.
+
+        Its time span begins with the last reading, or earlier with `again`, which says that no
+        broker has accepted that one. With None, everything stays as it is.
+        """
         self._add_up()
+        largest, smallest = self._largest, self._smallest
+        if again is None:
+            return Reading(self._count, self._total, largest, smallest)
+        if again:
+            largest, smallest = max(largest, self._extremes[0]), min(smallest, self._extremes[1])
+        self._extremes = largest, smallest
         self._largest, self._smallest = -math.inf, math.inf
+        return Reading(self._count, self._total, largest, smallest)
 
 
 class Timed:
-    """A context manager that adds the seconds for which it was entered to a quantity."""
+    """A context manager that adds the seconds for which it was entered to a counter."""
 
-    __slots__ = ("_began", "_quantity", "_time")
+    __slots__ = ("_began", "_counter", "_time")
 
-    def __init__(self, quantity: Quantity, time: Callable[[], float]) -> None:
-        self._quantity = quantity
+    def __init__(self, counter: Counter, time: Callable[[], float]) -> None:
+        self._counter = counter
         self._time = time
         self._began = 0.0
 
@@ -160,7 +170,7 @@ class Timed:
         self._began = self._time()
 
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
-        self._quantity.add(self._time() - self._began)
+        self._counter.add(self._time() - self._began)
 
 
 class ApplicationMetric(NamedTuple):
@@ -170,6 +180,47 @@ class ApplicationMetric(NamedTuple):
     labels: Labels
     unit: str
     source: Callable[[], float] | Counter | Gauge | Histogram
+
+
+class Sample:
+    """What one object had measured at one moment. It can be read in any thread."""
+
+    def __init__(
+        self,
+        number: int,
+        kind: str,
+        membership: str,
+        resource: Labels,
+        counts: dict[str, list[tuple[Labels, float]]],
+        series: dict[str, Series | Callable[[], Series]],
+        sums: Mapping[str, Iterable[str]],
+    ) -> None:
+        self.number = number
+        """A number that identifies the object, as long as the process runs."""
+        self.kind = kind
+        self.membership = membership
+        self.resource = resource
+        self._counts = counts
+        self._series = series
+        self._sums = sums
+        self._read: dict[str, dict[Labels, Reading]] = {}
+
+    def has(self, key: str) -> bool:
+        """Return whether the object measures a key."""
+        return key in self._counts or key in self._series or key in self._sums
+
+    def read(self, key: str) -> dict[Labels, Reading]:
+        """Return the readings of a key by labels. May take long."""
+        found = self._read.get(key)
+        if found is None:
+            counts, series = self._counts.get(key, ()), self._series.get(key, ())
+            found = {labels: counted(value) for labels, value in counts}
+            found.update(series() if callable(series) else series)
+            for part in self._sums.get(key, ()):
+                for labels, reading in self.read(part).items():
+                    found[labels] = counted(found.get(labels, EMPTY).number + reading.number)
+            self._read[key] = found
+        return found
 
 
 class Measures:
@@ -187,16 +238,19 @@ class Measures:
         resource: Callable[[], Labels | None] = tuple,
         membership: str = "",
     ) -> None:
-        self.number = next(_numbers)
+        self.number = next(NUMBERS)
         """A number that no other object of this class has."""
         self.kind = kind
         self.membership = membership
         self._resource = resource
         self._attributes: dict[str, str] = {}
-        self._kept: dict[str, dict[Labels, Quantity | Spread]] = {}
+        self._quantities: dict[str, dict[Labels, Counter]] = {}
+        self._spreads: dict[str, dict[Labels, Spread]] = {}
         self._computed: dict[str, Callable[[], Series]] = {}
+        self._sums: dict[str, tuple[str, ...]] = {}
+        self._sources: list[Callable[[bool | None], Sources]] = []
+        self._of_partitions: Callable[[bool | None], Sources] = _nothing
         self._updates: list[Callable[[], None]] = []
-        self._restarts: list[Callable[[], None]] = []
 
     @property
     def resource(self) -> Labels:
@@ -212,32 +266,20 @@ class Measures:
         """Note the present attributes, some of which are about to end."""
         self._attributes.update(self._resource() or ())
 
-    def quantity(self, key: str, **labels: str) -> Quantity:
-        """Return the quantity with this key and these labels."""
-        return cast(Quantity, self._get(Quantity, key, labels))
+    def quantity(self, key: str, **labels: str) -> Counter:
+        """Return the counter with this key and these labels. A hot path adds to its `value`."""
+        return _get(self._quantities.setdefault(key, {}), labels, Counter)
 
     def spread(self, key: str, **labels: str) -> Spread:
         """Return the spread with this key and these labels."""
-        return cast(Spread, self._get(Spread, key, labels))
-
-    def _get(
-        self, make: type[Quantity] | type[Spread], key: str, labels: dict[str, str]
-    ) -> Quantity | Spread:
-        series = self._kept.setdefault(key, {})
-        name = tuple(labels.items())
-        found = series.get(name)
-        if found is None:
-            if "topic" in labels and len(series) >= SERIES:
-                name = (("topic", OTHER),)
-            found = series.setdefault(name, make())
-        return found
+        return _get(self._spreads.setdefault(key, {}), labels, Spread)
 
     def timed(self, key: str, time: Callable[[], float]) -> Timed:
-        """Return a context in which the seconds on this clock are added to a quantity."""
+        """Return a context in which the seconds on this clock are added to a counter."""
         return Timed(self.quantity(key), time)
 
     def present(self, key: str, source: Callable[[], float | None]) -> None:
-        """Compute a number when it is read. None leaves it out."""
+        """Compute a number when it is taken. None leaves it out."""
 
         def compute() -> Series:
             value = source()
@@ -246,48 +288,94 @@ class Measures:
         self._computed[key] = compute
 
     def compute(self, key: str, source: Callable[[], Series]) -> None:
-        """Compute the series of a key when they are read."""
+        """Compute the series of a key when they are taken."""
         self._computed[key] = source
 
+    def add_up(self, key: str, *parts: str) -> None:
+        """Compute the series of a key as the sums of those of other keys."""
+        self._sums[key] = parts
+
+    def offer(self, source: Callable[[bool | None], Sources]) -> None:
+        """Compute the series of several keys when they are taken.
+
+        `source(again)` takes readings as `Spread.take` does.
+        """
+        self._sources.append(source)
+
+    def offer_partitions(self, source: Callable[[bool | None], Sources]) -> None:
+        """Compute the series of partitions when they are taken, unless there are too many."""
+        self._of_partitions = source
+
     def before_reading(self, update: Callable[[], None]) -> None:
-        """Call `update()` before values are read, for events that are counted later."""
+        """Call `update()` before values are taken, for events that are counted later."""
         self._updates.append(update)
 
-    def at_restart(self, restart: Callable[[], None]) -> None:
-        """Call `restart()` when a new time span begins for largest and smallest values."""
-        self._restarts.append(restart)
-
     def update(self) -> None:
-        """Count all events, so that values can be read."""
+        """Count all events, so that values can be taken."""
         for update in self._updates:
             update()
 
-    def read(self, key: str) -> list[tuple[Labels, Reading]]:
-        """Return the series of a key. Call `update` first."""
-        found = [(labels, one.reading()) for labels, one in self._kept.get(key, {}).items()]
-        if key in self._computed:
-            found += self._computed[key]()
-        return found
+    def present_value(self, key: str) -> float:
+        """Return the value of a key that has no labels, or 0 if it is left out."""
+        compute = self._computed.get(key)
+        return sum(reading.total for _, reading in compute()) if compute is not None else 0
 
-    def has(self, key: str) -> bool:
-        """Return whether a key is measured here."""
-        return key in self._kept or key in self._computed
+    def take(self, *, again: bool | None, partitions: bool = True) -> Sample:
+        """Copy all values. Call `update` first. `again` is that of `Spread.take`.
 
-    def restart(self) -> None:
-        """Begin a new time span for largest and smallest values."""
-        for series in self._kept.values():
-            for one in series.values():
-                one.restart()
-        for restart in self._restarts:
-            restart()
+        The series of partitions are left out unless `partitions`.
+        """
+        counts = {
+            key: [(labels, each.value) for labels, each in quantities.items()]
+            for key, quantities in self._quantities.items()
+        }
+        series: dict[str, Series | Callable[[], Series]] = {
+            key: [(labels, each.take(again=again)) for labels, each in spreads.items()]
+            for key, spreads in self._spreads.items()
+        }
+        for key, compute in self._computed.items():
+            series[key] = list(compute())
+        for source in self._sources:
+            series.update(source(again))
+        if partitions:
+            series.update(self._of_partitions(again))
+        return Sample(
+            self.number, self.kind, self.membership, self.resource, counts, series, self._sums
+        )
 
-    def keep_topics(self, exists: Callable[[str], bool]) -> None:
-        """Forget the series of all topics that do not exist."""
+    def keep_topics(self, exists: Callable[[str], bool]) -> set[str]:
+        """Forget the series of all topics that do not exist, and return these topics."""
         self.update()
-        for series in self._kept.values():
-            for labels in [labels for labels in series if labels and labels[0][0] == "topic"]:
-                if labels[0][1] != OTHER and not exists(labels[0][1]):
-                    del series[labels]
+        gone: set[str] = set()
+        every: list[dict[Labels, Any]] = [*self._quantities.values(), *self._spreads.values()]
+        for series in every:
+            gone |= _keep_topics(series, exists)
+        return gone
+
+
+def _nothing(again: bool | None) -> Sources:
+    return {}
+
+
+def _get(series: dict[Labels, T], given: dict[str, str], make: Callable[[], T]) -> T:
+    labels = tuple(given.items())
+    found = series.get(labels)
+    if found is None:
+        if "topic" in given and len(series) >= SERIES:
+            labels = (("topic", OTHER),)
+        found = series.setdefault(labels, make())
+    return found
+
+
+def _keep_topics(series: dict[Labels, Any], exists: Callable[[str], bool]) -> set[str]:
+    gone = {
+        labels[0][1]
+        for labels in series
+        if labels and labels[0][0] == "topic" and labels[0][1] != OTHER and not exists(labels[0][1])
+    }
+    for topic in gone:
+        del series[("topic", topic),]
+    return gone
 
 
 class ApplicationMetrics:
@@ -326,13 +414,16 @@ class ApplicationMetrics:
 class ClientMeasures:
     """The measures of a client: its connections, and everything that uses them."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self.began, self.began_ms = clock.monotonic(), clock.time_ms()
+        """The time at which measuring began, on the monotonic clock and on the wall clock."""
         self.connections = Measures()
         self.application = ApplicationMetrics()
         self.are_collected = False
-        """Whether something reads the measures, so that those of closed objects are kept."""
+        """Whether something takes the measures, so that those of closed objects are kept."""
         self._children: dict[Measures, None] = {}
         self._ended: dict[Measures, None] = {}
+        self._ended_topics: set[str] = set()
 
     @property
     def children(self) -> list[Measures]:
@@ -354,8 +445,21 @@ class ClientMeasures:
     def keep_topics(self, exists: Callable[[str], bool]) -> None:
         """Forget the series of all topics that do not exist."""
         for child in self.children:
-            child.keep_topics(exists)
+            self._ended_topics |= child.keep_topics(exists)
+        if not self.are_collected or len(self._ended_topics) > ENDED_TOPICS:
+            self._ended_topics.clear()
 
-    def drop_ended(self) -> None:
-        """Forget the objects that were closed, because their last measures were pushed."""
-        self._ended.clear()
+    def take_ended_topics(self) -> frozenset[str]:
+        """Return the topics whose series were forgotten since the last call."""
+        gone, self._ended_topics = frozenset(self._ended_topics), set()
+        return gone
+
+    @property
+    def ended(self) -> list[Measures]:
+        """The measures of objects that were closed and not pushed since."""
+        return list(self._ended)
+
+    def drop_ended(self, pushed: Iterable[Measures]) -> None:
+        """Forget these objects, because what they had measured in the end was pushed."""
+        for child in pushed:
+            self._ended.pop(child, None)

@@ -123,7 +123,7 @@ class Histogram:
     list is sorted into the buckets when it is long or when the histogram is read.
     """
 
-    __slots__ = ("_bounds", "_counts", "_maximum", "_recent", "_total", "_unsorted")
+    __slots__ = ("_bounds", "_counts", "_maximum", "_recent", "_taken", "_total", "_unsorted")
 
     kind = "histogram"
 
@@ -133,6 +133,8 @@ class Histogram:
         self._total: int | float = 0
         self._maximum: int | float = 0
         self._recent: int | float = -math.inf
+        self._taken: int | float = -math.inf
+        """The largest observation since the last `take_maximum`, and what that has returned."""
         self._unsorted: list[int | float] = []
 
     def observe(self, value: int | float) -> None:
@@ -175,21 +177,23 @@ class Histogram:
         return self._total
 
     @property
-    def recent_maximum(self) -> int | float:
-        """The largest observation since the last `restart`; minus infinity if there is none."""
-        self._sort()
-        return self._recent
-
-    @property
     def buckets(self) -> tuple[tuple[float, ...], tuple[int, ...]]:
         """The upper bounds of the buckets, and the counts, which have one element more."""
         self._sort()
         return self._bounds, tuple(self._counts)
 
-    def restart(self) -> None:
-        """Begin a new time span for `recent_maximum`."""
+    def take_maximum(self, *, again: bool | None) -> int | float:
+        """Return the largest observation since the last call, or minus infinity.
+
+        With `again`, the result of the last call counts as an observation, too. A call with None
+        changes nothing.
+        """
         self._sort()
-        self._recent = -math.inf
+        if again is None:
+            return self._recent
+        taken = max(self._recent, self._taken) if again else self._recent
+        self._taken, self._recent = taken, -math.inf
+        return taken
 
     def quantile(self, q: float) -> float:
         """Return an upper bound of the q-th quantile (0 to 1): the upper bound of its bucket."""

@@ -24,6 +24,7 @@ import rebalance
 import scale
 import startup
 import targets
+import telemetry
 import tls
 import transactions
 from measuring import machine, plot
@@ -46,6 +47,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "transactions": transactions,
     "tls": tls,
     "logins": logins,
+    "telemetry": telemetry,
 }
 
 

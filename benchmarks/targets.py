@@ -111,6 +111,13 @@ TARGETS = (
         *(("aiokclient send, gather, 10000 partitions",),),
         *("aiokclient send, gather, 10 partitions", 1 / 1.3, "cpu", ""),
     ),
+    *(
+        Target(
+            *(f"all client metrics each second, {way}: CPU", f"telemetry {way}"),
+            *(("everything at 1 s",), "push disabled", 1 / 1.02, "cpu", ""),
+        )
+        for way in ("produce", "consume")
+    ),
     *OVER_TLS,
     Target(
         *("logins: longest iteration of the event loop", "logins", (logins.LONGEST,)),

@@ -86,7 +86,7 @@ class ClusterClient:
             config.connector if config.connector is not None else TcpConnector()
         )
         self.metrics = Metrics()
-        self.measures = ClientMeasures()
+        self.measures = ClientMeasures(self.clock)
         self._collector: ClientCollector | None = None
         group_id = getattr(config, "group_id", None)
         self._traffic = Traffic(

@@ -49,7 +49,6 @@ from aiokclient.telemetry.reporter import LAST_PUSH_S
 from aiokclient.types import State, seconds
 
 if TYPE_CHECKING:
-    from aiokclient.measures import Quantity
     from aiokclient.metrics import Counter, Gauge, Histogram, MetricsSnapshot, MetricValue
 
 __all__ = ["Health", "Lifecycle"]
@@ -117,7 +116,7 @@ class Lifecycle:
         self._close_scope: anyio.CancelScope | None = None
         self._close_bound = math.inf
         self._last_push: asyncio.TimerHandle | None = None
-        self._cancelled: Quantity | None = None
+        self._cancelled: Counter | None = None
         """The number of cancelled calls, which all objects with the same client share."""
         self._observers: list[Callable[[ClusterClient], None]] = []
         """Called with the cluster client at each start."""

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
-from weakref import WeakSet
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from aiokclient.consumer.state.fetch_state import FetchState, LogDistances
 from aiokclient.consumer.state.subscription import SubscriptionState
-from aiokclient.measures import EMPTY, Measures, Reading, Spread, gauged
+from aiokclient.measures import Measures, Reading, Series, Sources, gauged
 from aiokclient.metrics import Counter, Labels, Metrics
 
 if TYPE_CHECKING:
     from aiokclient.consumer.delivery.in_progress import InProgress
     from aiokclient.consumer.delivery.read_lock import ReadLock
-    from aiokclient.consumer.state.fetch_state import FetchState
-    from aiokclient.consumer.state.partition import PartitionState
+    from aiokclient.types import TopicPartition
 
-__all__ = ["ConsumerGauges", "FetchMeters", "ReadMeters", "measure"]
+__all__ = ["ConsumerGauges", "FetchMeters", "FetchedPartition", "ReadMeters", "measure"]
 
 NOTED = 64
-"""Number of collected responses at which they are counted even if nobody reads the metrics."""
+"""Number of collected responses and partitions at which they are counted in any case."""
+
+FetchedPartition: TypeAlias = tuple[FetchState, str, int, int, int, int]
+"""The state of a partition, its topic, the fetched offset, the high watermark, the log's start, and
+the size of the batches, which is 0 without any."""
 
 
 class ReadMeters:
@@ -87,66 +92,64 @@ class FetchMeters:
         self._throttles = own.spread("fetches.throttles")
         self._requests = own.quantity("fetches.requests")
         self._useful = own.quantity("fetches.useful")
-        self._noted: list[tuple[Counter, list[tuple[str, int]], int]] = []
-        self._positions: list[tuple[FetchState, int, int]] = []
         self._lags, self._leads = own.spread("lags.all"), own.spread("leads.all")
-        self._moved: WeakSet[FetchState] = WeakSet()
-        """The partitions that were measured in this time span."""
-        own.at_restart(self._restart)
+        self._noted: list[tuple[Counter, float | None, int, list[FetchedPartition]]] = []
+        self._room = NOTED
         own.before_reading(self._count)
         self.end = metrics.before_reading(self._count)
         """A function that counts the collected responses, and ends the collection."""
 
-    def answered(self, seconds: float) -> None:
-        """Note the time that a fetch has taken."""
-        self._seconds.observe(seconds)
-
-    def fetched(self, broker: Counter, sizes: list[tuple[str, int]], throttle_ms: int) -> None:
-        """Note a response, with the topic and the bytes of each partition that has batches."""
-        noted = self._noted
-        noted.append((broker, sizes, throttle_ms))
-        if len(noted) >= NOTED:
+    def fetched(
+        self,
+        broker: Counter,
+        seconds: float | None,
+        throttle_ms: int,
+        partitions: list[FetchedPartition],
+    ) -> None:
+        """Note a response, the time that it has taken if known, and the partitions in it."""
+        self._noted.append((broker, seconds, throttle_ms, partitions))
+        self._room -= 1 + len(partitions)
+        if self._room <= 0:
             self._count()
 
-    def positioned(self, fetch: FetchState, lag: int, lead: int) -> None:
-        """Note a fetched offset: its distances to the high watermark, and from the log's start."""
-        positions = self._positions
-        positions.append((fetch, lag, lead))
-        if len(positions) >= NOTED:
-            self._count_positions()
-
-    def _count_positions(self) -> None:
-        positions, self._positions = self._positions, []
-        for fetch, lag, lead in positions:
-            fetch.measure(lag, lead)
-            self._moved.add(fetch)
-        self._lags.observe_all(lag for _, lag, _ in positions)
-        self._leads.observe_all(lead for _, _, lead in positions if lead >= 0)
-
-    def _restart(self) -> None:
-        for fetch in list(self._moved):
-            fetch.restart_measuring()
-        self._moved.clear()
-
     def _count(self) -> None:
-        self._count_positions()
-        noted, self._noted = self._noted, []
-        own = self._own
-        for broker, sizes, throttle_ms in noted:
-            self._requests.add()
-            self._throttles.observe(throttle_ms / 1000)
-            if not sizes:
-                continue
-            self._useful.add()
-            by_topic: dict[str, int] = {}
-            for topic, size in sizes:
-                by_topic[topic] = by_topic.get(topic, 0) + size
-            for topic, size in by_topic.items():
-                self._bytes.of(topic).add(size)
-                own.spread("topic.fetches", topic=topic).observe(size)
-            total = sum(by_topic.values())
-            broker.add(total)
-            self._sizes.observe(total)
+        noted, self._noted, self._room = self._noted, [], NOTED
+        if not noted:
+            return
+        by_topic: dict[str, list[int]] = defaultdict(list)
+        totals = []
+        for broker, _, _, partitions in noted:
+            sizes: dict[str, int] = {}
+            for _, topic, _, _, _, size in partitions:
+                if size:
+                    sizes[topic] = sizes.get(topic, 0) + size
+            if sizes:
+                totals.append(sum(sizes.values()))
+                broker.add(totals[-1])
+                for topic, size in sizes.items():
+                    by_topic[topic].append(size)
+        for topic, found in by_topic.items():
+            self._bytes.of(topic).add(sum(found))
+            self._own.spread("topic.fetches", topic=topic).observe_all(found)
+        self._sizes.observe_all(totals)
+        self._useful.add(len(totals))
+        self._requests.add(len(noted))
+        self._seconds.observe_all(each for _, each, _, _ in noted if each is not None)
+        self._throttles.observe_all(throttle_ms / 1000 for _, _, throttle_ms, _ in noted)
+        for _, _, _, partitions in noted:
+            self._count_positions(partitions)
+
+    def _count_positions(self, partitions: list[FetchedPartition]) -> None:
+        """Count the distances of the fetched offsets from the ends of the logs."""
+        lags, leads = [], []
+        for fetch, _, offset, end, start, _ in partitions:
+            lag, lead = end - offset, offset - start if start >= 0 else -1
+            fetch.measure(lag, lead)
+            lags.append(lag)
+            if lead >= 0:
+                leads.append(lead)
+        self._lags.observe_all(lags)
+        self._leads.observe_all(leads)
 
 
 class ConsumerGauges:
@@ -201,8 +204,53 @@ class ConsumerGauges:
         yield self._labels, len(self._subscription.partitions)
 
 
-def _reading(spread: Spread | None) -> Reading:
-    return EMPTY if spread is None else spread.reading()
+class _PartitionRow(NamedTuple):
+    """What was measured of one partition at one moment. Unknown offsets are negative."""
+
+    tp: TopicPartition
+    position: int
+    high_watermark: int
+    log_start: int
+    replica: int
+    distances: LogDistances
+
+
+class _PartitionRows:
+    """What was measured of all partitions at one moment. It is read in a thread."""
+
+    def __init__(self, rows: Sequence[_PartitionRow]) -> None:
+        self._rows = rows
+
+    @cached_property
+    def _labelled(self) -> list[tuple[Labels, _PartitionRow]]:
+        return [
+            ((("topic", row.tp.topic), ("partition", str(row.tp.partition))), row)
+            for row in self._rows
+        ]
+
+    def lag(self) -> Series:
+        for labels, row in self._labelled:
+            if row.position >= 0 and row.high_watermark >= 0:
+                yield labels, gauged(max(row.high_watermark - row.position, 0))
+
+    def lead(self) -> Series:
+        for labels, row in self._labelled:
+            if row.position >= 0 and row.log_start >= 0:
+                yield labels, gauged(max(row.position - row.log_start, 0))
+
+    def lags(self) -> Series:
+        for labels, row in self._labelled:
+            found = row.distances
+            yield labels, Reading(found.lags, found.lags_total, found.longest_lag)
+
+    def leads(self) -> Series:
+        for labels, row in self._labelled:
+            found = row.distances
+            yield labels, Reading(found.leads, found.leads_total, smallest=found.shortest_lead)
+
+    def replica(self) -> Series:
+        for labels, row in self._labelled:
+            yield labels, gauged(row.replica)
 
 
 def measure(
@@ -214,45 +262,38 @@ def measure(
 ) -> None:
     """Offer what is computed from the state of a consumer when it is pushed."""
 
-    def of_partitions(
-        read: Callable[[PartitionState], Reading | None],
-    ) -> Callable[[], Iterator[tuple[Labels, Reading]]]:
-        def compute() -> Iterator[tuple[Labels, Reading]]:
-            for state in subscription.partitions.values():
-                reading = read(state)
-                if reading is not None:
-                    labels = ("topic", state.tp.topic), ("partition", str(state.tp.partition))
-                    yield labels, reading
+    def partitions(again: bool | None) -> Sources:
+        rows = []
+        for state in subscription.partitions.values():
+            fetch, position = state.fetch, state.position if state.located else -1
+            end, start, replica = fetch.high_watermark, fetch.log_start, fetch.preferred
+            distances = fetch.take_distances(again=again)
+            rows.append(_PartitionRow(state.tp, position, end, start, replica, distances))
+        copied = _PartitionRows(rows)
+        return {
+            "lag": copied.lag,
+            "lead": copied.lead,
+            "lags": copied.lags,
+            "leads": copied.leads,
+            "replica": copied.replica,
+        }
 
-        return compute
-
-    def lag(state: PartitionState) -> Reading | None:
-        end = state.fetch.high_watermark
-        return gauged(max(end - state.position, 0)) if state.located and end >= 0 else None
-
-    def lead(state: PartitionState) -> Reading | None:
-        start = state.fetch.log_start
-        return gauged(max(state.position - start, 0)) if state.located and start >= 0 else None
-
-    measures.compute("lag", of_partitions(lag))
-    measures.compute("lead", of_partitions(lead))
-    measures.compute("lags", of_partitions(lambda state: _reading(state.fetch.lags)))
-    measures.compute("leads", of_partitions(lambda state: _reading(state.fetch.leads)))
-    measures.compute("replica", of_partitions(lambda state: gauged(state.fetch.preferred)))
-
-    def idle() -> list[tuple[Labels, Reading]]:
-        return [((), Reading(lock.between.reading().total, waited.value))]
+    def polls(again: bool | None) -> Sources:
+        reading = lock.take(again=again)
+        return {
+            "polls": [((), reading)],
+            "poll.idle": [((), Reading(reading.total, waited.value))],
+        }
 
     def polled() -> float:
         since = lock.away_since
         return 0.0 if since is None else max(time() - since, 0.0)
 
     waited = measures.quantity("idle.seconds")
-    measures.compute("polls", lambda: [((), lock.between.reading())])
-    measures.compute("poll.idle", idle)
+    measures.offer(polls)
+    measures.offer_partitions(partitions)
     measures.present("poll.age", polled)
     measures.present("assigned", lambda: len(subscription.partitions))
     measures.present("in.progress", lambda: float(in_progress.count()))
-    measures.at_restart(lock.between.restart)
     for key in ("commit.seconds", "committed.seconds"):
         measures.quantity(key)

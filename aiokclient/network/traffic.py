@@ -8,16 +8,26 @@ records nor credentials reach a log. Metrics are counted for each response, neve
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from logging import DEBUG
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from aiokclient.errors import error_for
 from aiokclient.event_hub import EventHub
 from aiokclient.log import ClientLog
-from aiokclient.measures import EMPTY, Measures, Reading, Spread, counted, merged, observed
-from aiokclient.metrics import Histogram, Labels, Metrics
+from aiokclient.measures import (
+    EMPTY,
+    Measures,
+    Reading,
+    Series,
+    Sources,
+    Spread,
+    counted,
+    gauged,
+    merged,
+    observed,
+)
+from aiokclient.metrics import Histogram, Metrics
 from aiokclient.protocol.schema import Struct
 
 if TYPE_CHECKING:
@@ -39,6 +49,31 @@ NAMED: Final = 5
 def size_of(segments: list[Buffer]) -> int:
     """Return the number of bytes of a frame."""
     return sum(s.nbytes if isinstance(s, memoryview) else len(s) for s in segments)
+
+
+class MeterReading(NamedTuple):
+    """The requests to one broker, and the responses to them."""
+
+    requests: Reading
+    """The sizes of the requests."""
+    responses: Reading
+    """The number of responses, and their bytes."""
+    latencies: Reading
+    """The seconds until all responses except those that set up connections."""
+    produce_latencies: Reading
+    produce_throttles: Reading
+    """The throttle times in responses to Produce, which are 0 in most of them."""
+
+    def after(self, earlier: MeterReading) -> MeterReading:
+        """Return the sums of this reading and of those before it."""
+        return MeterReading(*map(merged, zip(earlier, self, strict=True)))
+
+    def past(self) -> MeterReading:
+        """Return the reading of a past time span, without its extreme values."""
+        return MeterReading(*(Reading(each.number, each.total) for each in self))
+
+
+UNUSED = MeterReading(EMPTY, EMPTY, EMPTY, EMPTY, EMPTY)
 
 
 class Meter:
@@ -72,46 +107,31 @@ class Meter:
         self._sent = metrics.counter("client.sent.bytes", unit="By", broker=broker)
         self._received = metrics.counter("client.received.bytes", unit="By", broker=broker)
         self._throttle = metrics.histogram("client.throttle.seconds", unit="s", broker=broker)
-        self._throttled: dict[str, Spread] = {}
+        self._throttled = Spread()
+        """The throttle times in responses to Produce, except those that are 0."""
         self._sizes = Spread()
         """The sizes of requests, also of those that set up a connection."""
         self._setup_responses = self._setup_bytes = 0
 
     def update(self) -> None:
         """Count the bytes that were sent."""
-        self._sent.value = self.requests.total
+        self._sent.value = self._sizes.total
 
-    @property
-    def requests(self) -> Reading:
-        """The sizes of the requests."""
-        return self._sizes.reading()
-
-    @property
-    def responses(self) -> Reading:
-        """The number of responses, and their bytes."""
-        count = sum(latency.count for latency in self._by_api.values()) + self._setup_responses
-        return Reading(count, self._received.value + self._setup_bytes + PREFIX * count)
-
-    def latencies(self, api: str | None = None) -> Reading:
-        """Return the times until responses to one API or all of them."""
-        if api is not None:
-            return observed(self._by_api[api]) if api in self._by_api else EMPTY
-        return merged(map(observed, self._by_api.values()))
-
-    def throttles(self, api: str) -> Reading:
-        """Return the throttle times in the responses to one API, which are 0 in most of them."""
-        answered = self.latencies(api)
-        found = self._throttled[api].reading() if api in self._throttled else EMPTY
-        largest = max(found.largest, 0.0) if math.isfinite(answered.largest) else found.largest
-        return Reading(answered.number, found.total, largest)
-
-    def restart(self) -> None:
-        """Begin a new time span for largest values."""
-        self._sizes.restart()
-        for throttled in self._throttled.values():
-            throttled.restart()
-        for latency in self._by_api.values():
-            latency.restart()
+    def take(self, *, again: bool | None) -> MeterReading:
+        """Return what was measured; see `Spread.take`."""
+        by_api = {api: observed(each, again=again) for api, each in self._by_api.items()}
+        latencies, produced = merged(by_api.values()), by_api.get("Produce", EMPTY)
+        count = latencies.number + self._setup_responses
+        size = self._received.value + self._setup_bytes + PREFIX * count
+        throttled = self._throttled.take(again=again)
+        longest = max(throttled.largest, 0.0) if math.isfinite(produced.largest) else -math.inf
+        return MeterReading(
+            self._sizes.take(again=again),
+            Reading(count, size),
+            latencies,
+            produced,
+            Reading(produced.number, throttled.total, longest),
+        )
 
     def setup_written(self, size: int) -> None:
         """Count a request that sets up a connection."""
@@ -146,7 +166,8 @@ class Meter:
         self._received.value += size
         if throttle_ms > 0:
             self._throttle.observe(throttle_ms / 1000)
-            self._throttled.setdefault(sent.api, Spread()).observe(throttle_ms / 1000)
+            if sent.api == "Produce":
+                self._throttled.observe(throttle_ms / 1000)
             self.traffic.throttled(self.node_id, sent.api, throttle_ms)
         if self._enabled(DEBUG):
             version = sent.version or 0
@@ -179,8 +200,8 @@ class Traffic:
         self._meters: dict[int, Meter] = {}
         self._gone = (EMPTY, EMPTY)
         """The requests to brokers that left the cluster, and their responses."""
-        self._servers: dict[int, tuple[Reading, Reading, Reading]] = {}
-        """The requests to former bootstrap servers, their responses, and the latencies, by id."""
+        self._servers: dict[int, MeterReading] = {}
+        """The requests to bootstrap servers whose connections are not used any more, by id."""
         self.measures = Measures() if measures is None else measures
         self._opened = self.measures.quantity("connections.opened")
         self._closed = self.measures.quantity("connections.closed")
@@ -189,50 +210,42 @@ class Traffic:
 
     def _offer(self) -> None:
         """Offer what is computed from the numbers of all brokers."""
-        measures, meters = self.measures, self._meters
+        measures = self.measures
         for key in ("authentications", "reauthentications"):
             measures.quantity(key)
             measures.quantity(f"{key}.failed")
         measures.spread("reauthentications.seconds")
+        measures.offer(self._take)
 
-        def by_node(
-            part: int, read: Callable[[Meter], Reading]
-        ) -> Callable[[], list[tuple[Labels, Reading]]]:
-            def compute() -> list[tuple[Labels, Reading]]:
-                found = {node_id: [parts[part]] for node_id, parts in self._servers.items()}
-                for meter in meters.values():
-                    found.setdefault(meter.node_id, []).append(read(meter))
-                return [((("node_id", _node(one)),), merged(each)) for one, each in found.items()]
+    def _take(self, again: bool | None) -> Sources:
+        """Return the series of all requests and responses, and of those by broker."""
+        found = dict(self._servers)
+        for id_, meter in self._meters.items():
+            taken = meter.take(again=again)
+            found[id_] = taken.after(found[id_]) if id_ in found else taken
+        requests = merged([self._gone[0], *(each.requests for each in found.values())])
+        responses = merged([self._gone[1], *(each.responses for each in found.values())])
+        open_now = self._opened.value - self._closed.value
 
-            return compute
+        def by_node(part: str) -> Series:
+            return [
+                ((("node_id", _node(id_)),), getattr(each, part)) for id_, each in found.items()
+            ]
 
-        measures.present("connections", lambda: self._opened.value - self._closed.value)
-        measures.compute("node.requests", by_node(0, lambda meter: meter.requests))
-        measures.compute("node.responses", by_node(1, lambda meter: meter.responses))
-        measures.compute("node.latencies", by_node(2, lambda meter: meter.latencies()))
-        measures.compute("requests", lambda: [((), self._sum(0))])
-        measures.compute("responses", lambda: [((), self._sum(1))])
-        measures.compute("io", lambda: [((), counted(self._sum(0).number + self._sum(1).number))])
-        measures.compute("latencies.Produce", partial(self._of_all, Meter.latencies))
-        measures.compute("throttles", partial(self._of_all, Meter.throttles))
-        measures.at_restart(self._restart)
+        def of_all(part: str) -> Series:
+            return [((), merged(getattr(each, part) for each in found.values()))]
 
-    def _of_all(self, read: Callable[[Meter, str], Reading]) -> list[tuple[Labels, Reading]]:
-        return [((), merged(read(meter, "Produce") for meter in self._meters.values()))]
-
-    def _sum(self, part: int) -> Reading:
-        meters = self._meters.values()
-        now = [meter.responses if part else meter.requests for meter in meters]
-        former = [parts[part] for parts in self._servers.values()]
-        return merged([self._gone[part], *former, *now])
-
-    def _restart(self) -> None:
-        requests, responses = self._gone
-        self._gone = _past(requests), _past(responses)
-        for node_id, (requests, responses, latencies) in self._servers.items():
-            self._servers[node_id] = _past(requests), _past(responses), _past(latencies)
-        for meter in self._meters.values():
-            meter.restart()
+        return {
+            "connections": [((), gauged(open_now))],
+            "node.requests": by_node("requests"),
+            "node.responses": by_node("responses"),
+            "node.latencies": by_node("latencies"),
+            "requests": [((), requests)],
+            "responses": [((), responses)],
+            "io": [((), counted(requests.number + responses.number))],
+            "latencies.Produce": of_all("produce_latencies"),
+            "throttles": of_all("produce_throttles"),
+        }
 
     def _update(self) -> None:
         for meter in self._meters.values():
@@ -269,17 +282,13 @@ class Traffic:
         """Drop the metrics of all other brokers."""
         for node_id in [node_id for node_id in self._meters if node_id not in brokers]:
             meter = self._meters.pop(node_id)
+            last = meter.take(again=True).after(self._servers.get(node_id, UNUSED)).past()
             if node_id < 0:
-                now = meter.requests, meter.responses, meter.latencies()
-                before = self._servers.get(node_id, (EMPTY, EMPTY, EMPTY))
-                requests, responses, latencies = map(merged, zip(before, now, strict=True))
-                self._servers[node_id] = requests, responses, latencies
+                self._servers[node_id] = last
             else:
                 requests, responses = self._gone
-                self._gone = (
-                    merged([requests, meter.requests]),
-                    merged([responses, meter.responses]),
-                )
+                requests = merged([requests, last.requests])
+                self._gone = requests, merged([responses, last.responses])
             self._metrics.remove(broker=_named(node_id))
 
     def throttled(self, node_id: int, api: str, throttle_ms: int) -> None:
@@ -356,11 +365,6 @@ class Traffic:
                 "error": type(error).__name__,
             },
         )
-
-
-def _past(reading: Reading) -> Reading:
-    """Return a reading of a past time span, without its largest and smallest value."""
-    return Reading(reading.number, reading.total)
 
 
 def _named(node_id: int) -> str:

@@ -5,10 +5,11 @@ Written batches are collected in a list first, and are counted when the metrics 
 
 from __future__ import annotations
 
-from operator import truediv
+from collections.abc import Sequence
+from operator import add, truediv
 from typing import TYPE_CHECKING
 
-from aiokclient.measures import Measures, Reading, counted
+from aiokclient.measures import Measures, Reading
 from aiokclient.metrics import BYTES, Labels, Metrics
 
 if TYPE_CHECKING:
@@ -49,8 +50,9 @@ class ProducerMeters:
         self._plain = own.quantity("plain.bytes")
         self._own_attempted = own.quantity("attempted")
         own.compute("sizes.average", self._average)
-        own.compute("sent", self._sent)
-        own.compute("topic.sent", self._sent_by_topic)
+        # Like Kafka's clients, these count each attempt to send a record.
+        own.add_up("sent", "records", "attempted", "retried")
+        own.add_up("topic.sent", "topic.records", "topic.attempted", "topic.retried")
         own.before_reading(self._count)
         self.end = metrics.before_reading(self._count)
         """A function that counts the collected batches, and ends the collection."""
@@ -76,11 +78,8 @@ class ProducerMeters:
         self._own_sizes.observe_all(map(truediv, plain, counts))
         self._own_records.add(sum(counts))
         self._plain.add(sum(plain))
-        if len(set(topics)) == 1:
-            topics, counts, sizes = topics[:1], (sum(counts),), (sum(sizes),)
-            plain = (sum(plain),)
         own = self.measures
-        for topic, count, size, before in zip(topics, counts, sizes, plain, strict=True):
+        for topic, (count, size, before) in _by_topic(topics, counts, sizes, plain).items():
             self._records.of(topic).add(count)
             self._bytes.of(topic).add(size)
             own.quantity("topic.records", topic=topic).add(count)
@@ -101,17 +100,6 @@ class ProducerMeters:
     def _sent_records(self) -> float:
         """The number of records in all attempts."""
         return self._own_records.value + self._own_attempted.value + self._own_retried.value
-
-    def _sent(self) -> list[tuple[Labels, Reading]]:
-        """Return how many records were sent, counting each attempt, as Kafka's clients do."""
-        return [((), counted(self._sent_records))]
-
-    def _sent_by_topic(self) -> list[tuple[Labels, Reading]]:
-        sums: dict[Labels, float] = {}
-        for key in ("topic.records", "topic.attempted", "topic.retried"):
-            for labels, reading in self.measures.read(key):
-                sums[labels] = sums.get(labels, 0) + reading.number
-        return [(labels, counted(value)) for labels, value in sums.items()]
 
     def retried(self, batch: QueuedBatch) -> None:
         """Count the records of a batch that is sent again."""
@@ -143,3 +131,14 @@ class ProducerMeters:
         self._failed.of(batch.topic).add(batch.unretrieved)
         self._own_failed.add(batch.unretrieved)
         self.measures.quantity("topic.failed", topic=batch.topic).add(batch.unretrieved)
+
+
+def _by_topic(topics: Sequence[str], *columns: Sequence[int]) -> dict[str, list[int]]:
+    """Return the sum of each column by topic."""
+    if len(set(topics)) == 1:
+        return {topics[0]: list(map(sum, columns))}
+    sums: dict[str, list[int]] = {}
+    for topic, *values in zip(topics, *columns, strict=True):
+        found = sums.get(topic)
+        sums[topic] = values if found is None else list(map(add, found, values))
+    return sums

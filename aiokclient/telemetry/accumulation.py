@@ -23,6 +23,7 @@ MOST_SERIES: Final = 20_000
 """The most series whose last accepted values are kept. Above it, those of ended series are not."""
 
 SeriesKey: TypeAlias = tuple[str, Labels, int]
+"""The name, the labels, and the source of a series."""
 Total: TypeAlias = float | HistogramValue
 
 
@@ -101,6 +102,16 @@ class Accumulation:
         for bases in (self._accepted, self._origins):
             while len(bases) > MOST_SERIES:
                 del bases[next(iter(bases))]
+
+    def forget(self, topics: frozenset[str]) -> None:
+        """Forget the series of topics that have ended. If a topic returns, they begin at zero."""
+        for bases in (self._accepted, self._origins):
+            for key in [key for key in bases if topics.intersection(_topics(key[1]))]:
+                del bases[key]
+
+
+def _topics(labels: Labels) -> list[str]:
+    return [value for name, value in labels if name == "topic"]
 
 
 def _difference(new: Total, old: Total) -> Total | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from aiokclient.metrics import SECONDS, Histogram
+from aiokclient.telemetry.points import HistogramValue
 
 __all__ = ["LoopLag"]
 
@@ -19,12 +20,16 @@ class LoopLag:
     """A timer that measures its own lateness, from the first collection on. It keeps no client."""
 
     def __init__(self) -> None:
-        self.histogram = Histogram([bound * 1000 for bound in SECONDS])
-        """The lags, in milliseconds."""
+        self._histogram = Histogram([bound * 1000 for bound in SECONDS])
         self.held_s = 0.0
         """Seconds for which the program's code has held the loop, as a lower bound."""
         self._timer: asyncio.TimerHandle | None = None
         self._unread = 0
+
+    @property
+    def value(self) -> HistogramValue:
+        """The lags, in milliseconds."""
+        return HistogramValue(*self._histogram.buckets, self._histogram.total)
 
     def begin(self) -> None:
         """Measure from now on."""
@@ -44,7 +49,7 @@ class LoopLag:
 
     def _tick(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
         lag = max(loop.time() - due, 0.0)
-        self.histogram.observe(lag * 1000)
+        self._histogram.observe(lag * 1000)
         if lag >= HELD_S:
             self.held_s += lag
         self._unread += 1

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import NamedTuple, Protocol
 
 from aiokclient.metrics import Labels
 
-__all__ = ["Collector", "HistogramValue", "Point", "PointKind"]
+__all__ = ["Collected", "Collector", "HistogramValue", "Point", "PointKind"]
 
 
 class PointKind(Enum):
@@ -45,17 +45,28 @@ class Point(NamedTuple):
     resource: Labels = ()
     """The attributes of the producer, consumer, or admin that the series belongs to."""
     source: int = 0
-    """A number of the object that has measured it. The attributes of an object may change."""
+    """A number for that object. Others may have the same attributes, which may also change."""
+
+
+class Collected(NamedTuple):
+    """The metrics of one client at one moment."""
+
+    points: Callable[[], Sequence[Point]]
+    """A function that returns the points. It may take long, and may be called in any thread."""
+    most: int
+    """About how many points there are, or more."""
+    ended_topics: frozenset[str] = frozenset()
+    """Topics that have ended since the last time. If one returns, its series begin at zero."""
 
 
 class Collector(Protocol):
     """The source of all points of one client, for one reporter."""
 
-    def collect(self, wanted: Callable[[str], bool]) -> list[Point]:
-        """Return the points whose names are wanted, all at one moment. Synchronous.
+    def take(self, wanted: Callable[[str], bool]) -> Collected:
+        """Take the metrics whose names are wanted, all at one moment. Synchronous.
 
         Rates, averages, and maxima are those of the time since the last call of `restart`.
         """
 
     def restart(self) -> None:
-        """Begin a new time span for rates, averages, and maxima, because a push was accepted."""
+        """Begin a new time span at the last `take`, because all that it took was accepted."""

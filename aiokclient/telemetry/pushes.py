@@ -26,11 +26,14 @@ UNLIMITED: Final = 2**31 - 1
 
 
 class Encoding:
-    """Metrics that were taken at one moment, and that are to be encoded. The call does that."""
+    """Metrics that were taken at one moment, and that are to be encoded. The call does that.
 
-    def __init__(self, job: Callable[[], Payloads], points: int) -> None:
+    `most` is about the number of points, or more.
+    """
+
+    def __init__(self, job: Callable[[], Payloads], most: int) -> None:
         self._job = job
-        self.takes_long = points > INLINE_POINTS or not is_loaded()
+        self.takes_long = most > INLINE_POINTS or not is_loaded()
         """Whether it must be done in a thread."""
 
     def __call__(self) -> Payloads:
@@ -49,8 +52,6 @@ class Pushes:
         self._payloads: deque[Payload] = deque()
         self._taken_ms = 0
         """The time at which the metrics of all payloads were taken."""
-        self._restarted = False
-        """Whether a push of these metrics was accepted."""
         self._refused_codecs: set[Compression] = set()
         self._limit = UNLIMITED
         """A limit for the size of a push, in addition to that of the brokers."""
@@ -71,18 +72,19 @@ class Pushes:
         if self._collector is None:
             self._collector = self._make_collector()
         self._payloads.clear()
-        self._taken_ms, self._restarted = self._clock.time_ms(), False
-        points = self._collector.collect(subscription.wants)
-        job = partial(
+        self._taken_ms = self._clock.time_ms()
+        collected = self._collector.take(subscription.wants)
+        if collected.ended_topics:
+            self._accumulation.forget(collected.ended_topics)
+        make = partial(
             make_payloads,
-            points,
-            self._accumulation.measure,
-            self._taken_ms,
+            measure=self._accumulation.measure,
+            time_ms=self._taken_ms,
             delta=subscription.delta,
             max_bytes=min(subscription.max_bytes, self._limit),
             codec=self._codec(subscription),
         )
-        return Encoding(job, len(points))
+        return Encoding(lambda: make(collected.points()), collected.most)
 
     def encoded(self, made: Payloads) -> Payload:
         """Add encoded payloads, and return the first one."""
@@ -101,8 +103,7 @@ class Pushes:
         """Record that a broker has accepted the next payload."""
         payload = self._payloads.popleft()
         self._accumulation.accept(payload.values)
-        if not self._restarted and self._collector is not None:
-            self._restarted = True
+        if not self._payloads and self._collector is not None:
             self._collector.restart()
 
     def discard(self) -> None:

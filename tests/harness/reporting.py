@@ -16,7 +16,7 @@ from aiokclient import Admin
 from aiokclient.admin import ConfigResource
 from aiokclient.metrics import Labels
 from aiokclient.protocol import ApiKey
-from aiokclient.telemetry.points import Point, PointKind
+from aiokclient.telemetry.points import Collected, Point, PointKind
 from aiokclient.testing import ClientTelemetryContext, ClientTelemetryPayload
 
 ASK, PUSH = ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY
@@ -96,7 +96,7 @@ class FakeCollector:
         self.restarted = 0
         self.error: Exception | None = None
 
-    def collect(self, wanted: Callable[[str], bool]) -> list[Point]:
+    def take(self, wanted: Callable[[str], bool]) -> Collected:
         if self.error is not None:
             raise self.error
         self.collected += 1
@@ -107,7 +107,8 @@ class FakeCollector:
             points.append(Point("org.apache.kafka.fake.lag", PointKind.GAUGE, number, labels))
         for number in range(self.sums):
             points.append(Point(f"{SUMS}.{number}", PointKind.SUM, self.value))
-        return [point for point in points if wanted(point.name)]
+        points = [point for point in points if wanted(point.name)]
+        return Collected(lambda: points, len(points))
 
     def restart(self) -> None:
         self.restarted += 1
@@ -171,7 +172,8 @@ def simulate_reports(
 ) -> None:
     """Run a scenario on brokers that receive metrics, with a subscription to all of them."""
     pushed, fake = Pushed(), FakeCollector(more)
-    monkeypatch.setattr("aiokclient.cluster.client.ClusterClient.collector", lambda client: fake)
+    collector = "aiokclient.cluster.client.ClusterClient.collector"
+    monkeypatch.setattr(collector, lambda client: fake)
 
     async def run(world: World) -> None:
         reports = Reports(world, pushed, fake)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import weakref
 from collections.abc import Callable, Collection
 from typing import Any, Protocol
 
 from aiokclient.errors import ConcurrentReadError, IllegalStateError
-from aiokclient.measures import Spread
+from aiokclient.measures import Reading
 
 __all__ = ["Cursor", "ReadLock"]
 
@@ -63,9 +64,10 @@ class ReadLock:
         self._is_cancelled = False
         self._death: str | None = None
         """A description of the end of the last reading task, if it has failed or was cancelled."""
-        self._left_at = time()
-        self.between = Spread()
-        """The seconds between the ends of two requests."""
+        self._began = self._left_at = time()
+        self._requests = 0
+        self._longest = self._taken = -math.inf
+        """The longest time between the ends of two requests, and what `take` has returned."""
         self.away_since: float | None = self._left_at
         """The time at which the last request ended; None during a request."""
 
@@ -99,8 +101,20 @@ class ReadLock:
             self._holder = _left
         self._busy = False
         self.away_since = now = self._time()
-        self.between.observe(now - self._left_at)
+        between = now - self._left_at
         self._left_at = now
+        self._requests += 1
+        # Without a further call, because `get()` calls this for each record.
+        if between > self._longest:
+            self._longest = between
+
+    def take(self, *, again: bool | None) -> Reading:
+        """Return the times between the ends of two requests; see `Spread.take`."""
+        if again is None:
+            return Reading(self._requests, self._left_at - self._began, self._longest)
+        longest = max(self._longest, self._taken) if again else self._longest
+        self._taken, self._longest = longest, -math.inf
+        return Reading(self._requests, self._left_at - self._began, longest)
 
     def _take_over(self, cursor: Cursor | None) -> None:
         """Interrupt the iteration before this one, because it may still have records."""

@@ -123,8 +123,7 @@ class BrokerFetcher:
             self._moved.superseded()
         seconds = self._clock.monotonic() - begun
         self._empty.received(useful=useful(response), seconds=seconds)
-        self._responses.meters.answered(seconds)
-        self._take(response)
+        self._take(response, seconds)
 
     def _note(self, connection: BrokerConnection) -> None:
         if connection is not self._connection:
@@ -132,7 +131,7 @@ class BrokerFetcher:
             self._session.lost()
             self._connection = connection
 
-    def _take(self, response: FetchResponse) -> None:
+    def _take(self, response: FetchResponse, seconds: float) -> None:
         refusal = error_for(response.error_code, api="Fetch", broker=self.node_id)
         if refusal is not None:
             forgotten = self._session.refused(response.error_code)
@@ -141,7 +140,7 @@ class BrokerFetcher:
                 self._retry.next_attempt()
                 return
             raise refusal
-        self._incoming.deliver(self._session.answers(response), response)
+        self._incoming.deliver(self._session.answers(response), response, seconds)
         if self._session.state is SessionState.BROKEN:
             mismatch = error_for(
                 SESSION_MISMATCH, "The response does not match the request.", broker=self.node_id

@@ -17,6 +17,7 @@ from aiokclient.consumer.fetching.aborted import visible
 from aiokclient.consumer.fetching.buffer import Damage, PartitionFetch, Slot
 from aiokclient.consumer.fetching.responses import PartitionResponses
 from aiokclient.consumer.fetching.session import Answer
+from aiokclient.consumer.meters import FetchedPartition
 from aiokclient.consumer.state.partition import PartitionState
 from aiokclient.errors import CorruptRecordError
 from aiokclient.protocol.messages.fetch import FetchResponse, PartitionData
@@ -60,23 +61,29 @@ class BrokerResponses:
         self._unread = 0
         metrics = cluster.metrics
         self._bytes = metrics.counter("consumer.fetch.bytes", unit="By", broker=node_id)
-        self._sizes: list[tuple[str, int]] = []
+        self._fetched: list[FetchedPartition] = []
 
     @property
     def full(self) -> bool:
         """Whether the reader must read a response before the next request."""
         return self._unread >= MAX_UNREAD
 
-    def deliver(self, answers: Sequence[Answer], response: FetchResponse) -> None:
-        """Apply a response to its partitions, and buffer its batches."""
+    def deliver(
+        self, answers: Sequence[Answer], response: FetchResponse, seconds: float | None = None
+    ) -> None:
+        """Apply a response to its partitions, and buffer its batches.
+
+        `seconds` is the time from the request to the response, if it was measured.
+        """
         endpoints = [BrokerInfo(n.node_id, n.host, n.port, n.rack) for n in response.node_endpoints]
         slot = Slot(self._read)
         self._unread += 1
-        sizes: list[tuple[str, int]] = []
-        self._sizes = sizes
+        fetched: list[FetchedPartition] = []
+        self._fetched = fetched
         for answer in answers:
             self._answer(answer, slot, endpoints)
-        self._responses.meters.fetched(self._bytes, sizes, response.throttle_time_ms)
+        throttle_ms = response.throttle_time_ms
+        self._responses.meters.fetched(self._bytes, seconds, throttle_ms, fetched)
         slot.release()
         self._responses.arrived()
 
@@ -109,18 +116,19 @@ class BrokerResponses:
         state.retry.succeeded()
         end, start = data.high_watermark, data.log_start_offset
         state.fetch.fetched(end, start)
-        lead = offset - start if start >= 0 else -1
-        self._responses.meters.positioned(state.fetch, end - offset, lead)
-        diverging = data.diverging_epoch
-        if diverging.end_offset >= 0:
+        size = 0
+        if data.diverging_epoch.end_offset >= 0:
+            diverging = data.diverging_epoch
             self._responses.diverged(state, diverging.epoch, diverging.end_offset)
-            return
-        if data.preferred_read_replica >= 0:
-            self._responses.prefer(state, self._node_id, data.preferred_read_replica)
-        if data.records:
-            self._keep(state, offset, data, slot)
+        else:
+            if data.preferred_read_replica >= 0:
+                self._responses.prefer(state, self._node_id, data.preferred_read_replica)
+            if data.records:
+                size = self._keep(state, offset, data, slot)
+        self._fetched.append((state.fetch, state.tp.topic, offset, end, start, size))
 
-    def _keep(self, state: PartitionState, offset: int, data: PartitionData, slot: Slot) -> None:
+    def _keep(self, state: PartitionState, offset: int, data: PartitionData, slot: Slot) -> int:
+        """Buffer the batches of a partition, and return their size in bytes."""
         batches, damage = _batches(memoryview(data.records or b""), offset)
         aborted = [(t.producer_id, t.first_offset) for t in data.aborted_transactions or ()]
         shown = visible(batches, aborted)
@@ -128,8 +136,8 @@ class BrokerResponses:
         state.fetch.buffered(fetch.next_offset)
         if damage is not None:
             state.fetch.damaged(state.generation)
-        self._sizes.append((state.tp.topic, fetch.size))
         self._responses.keep(fetch)
+        return fetch.size
 
 
 def useful(response: FetchResponse) -> bool:

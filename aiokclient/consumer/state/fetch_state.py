@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+import math
+from typing import Any, Final, NamedTuple
 
-from aiokclient.measures import Spread
-
-__all__ = ["FetchState"]
+__all__ = ["FetchState", "LogDistances"]
 
 REPLICA_IDLE_S: Final = 10.0
 """Seconds without records after which the leader is used again, because the replica may lag."""
@@ -14,20 +13,79 @@ REPLICA_REST_S: Final = 30.0
 """Seconds for which a partition is fetched from its leader after a preferred replica has failed."""
 
 
+class LogDistances(NamedTuple):
+    """Distances of fetched offsets to the high watermark (lags), and from the log's start (leads).
+
+    The log's start may be unknown, so that there are fewer leads. The longest lag and the shortest
+    lead are those of the present time span; see `aiokclient.measures.Spread.take`.
+    """
+
+    lags: int = 0
+    lags_total: int = 0
+    longest_lag: float = -math.inf
+    leads: int = 0
+    leads_total: int = 0
+    shortest_lead: float = math.inf
+
+
+UNMEASURED: Final = LogDistances()
+
+
+class _Distances:
+    """The distances of one partition, while they are measured."""
+
+    __slots__ = (
+        "_lags",
+        "_lags_total",
+        "_leads",
+        "_leads_total",
+        "_longest",
+        "_shortest",
+        "_taken",
+    )
+
+    def __init__(self) -> None:
+        self._lags = self._lags_total = self._leads = self._leads_total = 0
+        self._longest, self._shortest = -math.inf, math.inf
+        self._taken = UNMEASURED
+
+    def observe(self, lag: int, lead: int) -> None:
+        self._lags += 1
+        self._lags_total += lag
+        if lag > self._longest:
+            self._longest = lag
+        if lead >= 0:
+            self._leads += 1
+            self._leads_total += lead
+            if lead < self._shortest:
+                self._shortest = lead
+
+    def take(self, again: bool | None) -> LogDistances:
+        longest, shortest = self._longest, self._shortest
+        if again:
+            longest = max(longest, self._taken.longest_lag)
+            shortest = min(shortest, self._taken.shortest_lead)
+        taken = LogDistances(
+            self._lags, self._lags_total, longest, self._leads, self._leads_total, shortest
+        )
+        if again is not None:
+            self._taken = taken
+            self._longest, self._shortest = -math.inf, math.inf
+        return taken
+
+
 class FetchState:
     """The fetch part of a `PartitionState`. All times are on the monotonic clock."""
 
     __slots__ = (
-        "__weakref__",
+        "_distances",
         "_idle_at",
         "_preferred_until",
         "_rests_until",
         "damaged_at",
         "examined",
         "high_watermark",
-        "lags",
         "leader",
-        "leads",
         "log_start",
         "offset",
         "preferred",
@@ -43,10 +101,7 @@ class FetchState:
         """The high watermark at the last fetch, with any isolation level; -1 if unknown."""
         self.log_start = -1
         """The first offset of the log at the last fetch, -1 if unknown."""
-        self.lags: Spread | None = None
-        """The distances from fetched offsets to the high watermark, if there are any."""
-        self.leads: Spread | None = None
-        """The distances from the first offset of the log to fetched offsets, if there are any."""
+        self._distances: _Distances | None = None
         self.want: Any = None
         """The last entry for a fetch request. It stays the same object until its values change."""
         self.examined = -1
@@ -82,17 +137,13 @@ class FetchState:
 
         A negative `lead` is not known.
         """
-        if self.lags is None or self.leads is None:
-            self.lags, self.leads = Spread(), Spread()
-        self.lags.observe(lag)
-        if lead >= 0:
-            self.leads.observe(lead)
+        if self._distances is None:
+            self._distances = _Distances()
+        self._distances.observe(lag, lead)
 
-    def restart_measuring(self) -> None:
-        """Begin a new time span for the largest lag and the smallest lead."""
-        if self.lags is not None and self.leads is not None:
-            self.lags.restart()
-            self.leads.restart()
+    def take_distances(self, *, again: bool | None) -> LogDistances:
+        """Return what `measure` has recorded; see `aiokclient.measures.Spread.take`."""
+        return UNMEASURED if self._distances is None else self._distances.take(again)
 
     def forget_log(self) -> None:
         """Forget the end of the log, because the log is another one now."""

@@ -20,30 +20,36 @@ class TransactionMeters:
     def __init__(self, metrics: Metrics, measures: Measures) -> None:
         self._metrics = metrics
         self._measures = measures
-        self._counters: dict[TransactionOutcome, Counter] = {}
-        self._histograms: dict[str, Histogram] = {}
+        self._counters: dict[TransactionOutcome, tuple[Counter, Counter]] = {}
+        self._durations: dict[str, tuple[Histogram, Counter]] = {}
 
     def ended(self, outcome: TransactionOutcome | None) -> None:
         """Count a transaction that ended."""
         assert outcome is not None
-        counter = self._counters.get(outcome)
-        if counter is None:
-            counter = self._metrics.counter("producer.transactions", outcome=outcome.value)
-            self._counters[outcome] = counter
-        counter.add()
-        self._measures.quantity("transactions", outcome=outcome.value).add()
+        counters = self._counters.get(outcome)
+        if counters is None:
+            counters = self._counters[outcome] = (
+                self._metrics.counter("producer.transactions", outcome=outcome.value),
+                self._measures.quantity("transactions", outcome=outcome.value),
+            )
+        for counter in counters:
+            counter.add()
 
     def took(self, what: str, seconds: float) -> None:
         """Observe the duration of a "commit" or an "abort"."""
-        histogram = self._histograms.get(what)
-        if histogram is None:
+        found = self._durations.get(what)
+        if found is None:
             name = f"producer.transaction.{what}.seconds"
-            histogram = self._histograms[what] = self._metrics.histogram(name, unit="s")
+            found = self._durations[what] = (
+                self._metrics.histogram(name, unit="s"),
+                self._measures.quantity(f"{what}.seconds"),
+            )
+        histogram, sum_s = found
         histogram.observe(seconds)
-        self._measures.quantity(f"{what}.seconds").add(seconds)
+        sum_s.add(seconds)
 
     def timed(self, name: str, clock: Clock) -> Timed:
-        """Return a context manager that adds the duration of its block to a quantity."""
+        """Return a context manager that adds the duration of its block to a counter."""
         return self._measures.timed(name, clock.monotonic)
 
     def restarted(self) -> None:

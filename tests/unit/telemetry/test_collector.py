@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from aiokclient.log import ClientLog
-from aiokclient.measures import ClientMeasures, Measures
+from aiokclient.measures import EMPTY, ClientMeasures, Measures
 from aiokclient.metrics import Counter, Gauge, Histogram
+from aiokclient.telemetry.accumulation import AcceptedValues, Accumulation
 from aiokclient.telemetry.collector import ClientCollector
-from aiokclient.telemetry.points import Collector, HistogramValue, Point, PointKind
+from aiokclient.telemetry.points import HistogramValue, Point, PointKind
 
 P = "org.apache.kafka."
 EVERYTHING = lambda name: True  # noqa: E731
@@ -33,10 +34,10 @@ class World:
 
     def __init__(self, kind: str = "producer", membership: str = "") -> None:
         self.clock = FakeClock()
-        self.measures = ClientMeasures()
+        self.measures = ClientMeasures(self.clock)
         self.child = Measures(kind, lambda: (("transactional_id", "tx"),), membership)
         self.end = self.measures.add(self.child)
-        self.collector: Collector = ClientCollector(
+        self.collector = ClientCollector(
             self.measures, self.clock, ClientLog("aiokclient.telemetry", "client")
         )
 
@@ -121,9 +122,8 @@ async def test_partitions_are_left_out_above_the_limit_of_series() -> None:
     world = World("consumer", "assigned")
     assigned = 100
     labels = [(("topic", "t"), ("partition", str(number))) for number in range(100)]
-    reading = world.child.spread("some").reading()
     world.child.present("assigned", lambda: assigned)
-    world.child.compute("lags", lambda: [(one, reading) for one in labels])
+    world.child.compute("lags", lambda: [(one, EMPTY) for one in labels])
     name = f"{P}consumer.fetch.manager.records.lag.max"
     left_out = "consumer.aiokclient.telemetry.partitions.left.out.total"
     assert sum(p.name == name and bool(p.labels) for p in world.points()) == 100
@@ -144,6 +144,87 @@ async def test_a_closed_child_is_pushed_once_more(world: World) -> None:
     assert world.value("producer.record.error.total") == 5
     world.collector.restart()
     assert not any(p.name.startswith(f"{P}producer.record") for p in world.points())
+
+
+async def test_a_child_that_is_closed_during_a_push_is_pushed_once_more(world: World) -> None:
+    failed = world.child.quantity("failed")
+    world.points()
+    failed.add(5)
+    world.end()
+    world.collector.restart()
+    assert world.value("producer.record.error.total") == 5
+    world.collector.restart()
+    assert not any(p.name.startswith(f"{P}producer.record") for p in world.points())
+
+
+async def test_the_first_rates_concern_the_time_since_the_client_began() -> None:
+    world = World()
+    world.child.quantity("failed").add(10)
+    world.clock.now += 5
+    assert world.value("producer.record.error.rate") == 2
+    world.collector.close()
+
+
+async def test_points_are_those_of_the_moment_when_they_were_taken(world: World) -> None:
+    quantity, spread = world.child.quantity("failed"), world.child.spread("batches")
+    quantity.add(5)
+    spread.observe(5)
+    taken = world.collector.take(EVERYTHING)
+    quantity.add(1)
+    spread.observe(6)
+    world.clock.now += 5
+    values = {p.name: p.value for p in taken.points()}
+    assert values[f"{P}producer.record.error.total"] == 5
+    assert values[f"{P}producer.batch.size.max"] == 5
+    assert len(values) <= taken.most
+
+
+async def test_children_with_the_same_attributes_have_sums_of_their_own(world: World) -> None:
+    twin = Measures("producer", lambda: (("transactional_id", "tx"),))
+    world.measures.add(twin)
+    sums = Accumulation(0)
+    sums.follow(True)
+    found = []
+    for number in (100, 10):
+        world.child.quantity("failed").add(number)
+        twin.quantity("failed").add(1)
+        points = [p for p in world.points() if p.name == f"{P}producer.record.error.total"]
+        found.append([measured.value for measured in sums.measure(points)])
+        sums.accept(AcceptedValues(points, 0))
+    assert found == [[100, 1], [10, 1]]
+
+
+async def test_a_sum_continues_when_the_attributes_change() -> None:
+    world, member = World("consumer", "classic"), ["m1"]
+    consumer = Measures("consumer", lambda: (("group_member_id", member[0]),), "classic")
+    world.measures.add(consumer)
+    sums = Accumulation(0)
+    sums.follow(True)
+    name = f"{P}consumer.fetch.manager.records.consumed.total"
+    found = []
+    for member_id, count in (("m1", 10), ("m2", 15)):
+        member[0] = member_id
+        consumer.quantity("records").add(count)
+        points = [p for p in world.points() if p.name == name and p.resource[0][1] == member_id]
+        found.append([measured.value for measured in sums.measure(points)])
+        sums.accept(AcceptedValues(points, 0))
+    assert found == [[10], [15]]
+    world.collector.close()
+
+
+async def test_a_topic_that_returns_is_counted_from_zero(world: World) -> None:
+    sums = Accumulation(0)
+    sums.follow(True)
+    found = []
+    for count in (3, 5):
+        world.child.quantity("topic.failed", topic="t").add(count)
+        taken = world.collector.take(lambda name: name == f"{P}producer.topic.record.error.total")
+        sums.forget(taken.ended_topics)
+        points = taken.points()
+        found.append([measured.value for measured in sums.measure(points)])
+        sums.accept(AcceptedValues(points, 0))
+        world.measures.keep_topics(lambda topic: False)
+    assert found == [[3], [5]]
 
 
 async def test_the_number_of_series_is_pushed(world: World) -> None:
