@@ -27,6 +27,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from kafka_harness import KAFKA, KafkaCluster
 from measuring import options, read_back
@@ -37,7 +38,6 @@ from measuring.options import Options
 from measuring.report import Report, Table, number
 from measuring.runner import Job, Measurement, Run, RunFailedError, rounds, run_child
 from measuring.spec import Spec
-from measuring.subject import Subject
 from subjects.pushing import BYTECODES, CONSUMERS, PASSES, PRODUCERS, SUBSCRIBED
 
 COUNT = 2_000_000
@@ -50,7 +50,7 @@ ROUNDS = 4
 PARTITIONS = 6
 SIZE = 100
 TOPIC = "client-metrics"
-SUBJECTS: dict[str, Sequence[Subject]] = {"produce": PRODUCERS, "consume": CONSUMERS}
+SUBJECTS: dict[str, Sequence[Any]] = {"produce": PRODUCERS, "consume": CONSUMERS}
 NOTES = (
     "More: the median and its interval of 95%, over the rounds.",
     "Pushes: the median number of pushes in the measured part of a run.",

@@ -139,17 +139,17 @@ class Consuming(Pushing):
 
 
 class Disabled:
-    name: ClassVar[str] = "push disabled"
+    name = "push disabled"
     options: ClassVar[dict[str, Any]] = {"enable_metrics_push": False}
 
 
 class Unsubscribed:
-    name: ClassVar[str] = "no subscription"
+    name = "no subscription"
     options: ClassVar[dict[str, Any]] = {}
 
 
 class Subscribed:
-    name: ClassVar[str] = "everything at 1 s"
+    name = "everything at 1 s"
     options: ClassVar[dict[str, Any]] = {"client_id": SUBSCRIBED}
     pushes: ClassVar[bool] = True
 
@@ -178,5 +178,5 @@ class SubscribedConsumer(Subscribed, Consuming):
     """A consumer that pushes all of its metrics each second."""
 
 
-PRODUCERS = (DisabledProducer(), UnsubscribedProducer(), SubscribedProducer())
-CONSUMERS = (DisabledConsumer(), UnsubscribedConsumer(), SubscribedConsumer())
+PRODUCERS: tuple[Pushing, ...] = (DisabledProducer(), UnsubscribedProducer(), SubscribedProducer())
+CONSUMERS: tuple[Pushing, ...] = (DisabledConsumer(), UnsubscribedConsumer(), SubscribedConsumer())
