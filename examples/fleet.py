@@ -277,9 +277,12 @@ def main() -> int:
         asyncio.run(shop(servers, name))
     # The library would log what goes wrong, between the lines of the table.
     logging.getLogger("aiokclient").setLevel(logging.CRITICAL)
-    console = Console() if sys.stdout.isatty() else Console(width=150)
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 150)
     fleet = Fleet()
-    asyncio.run(run(fleet, console, options.seconds))
+    try:
+        asyncio.run(run(fleet, console, options.seconds))
+    except KeyboardInterrupt:
+        return 130
     console.print(fleet.table())
     for name, finding in fleet.findings().items():
         console.print(f"{name}: {finding.what} since {finding.since:.1f} s")

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 from rich.table import Table
+from rich.text import Text
 
 from aiokclient.testing import ClientTelemetryContext, ClientTelemetryPayload
 
@@ -185,19 +186,24 @@ class Fleet:
 
     def table(self) -> Table:
         """Return the table of all clients."""
-        table = Table(title="What the clients push")
-        for column in ("client", "software", "kind"):
-            table.add_column(column, no_wrap=True)
-        for column in ("pushes", "series", "records", "errors", "latency ms"):
-            table.add_column(column, justify="right")
+        caption = "ms: the latency of produce requests. errors: records that were refused."
+        table = Table(title="What the clients push", caption=caption)
+        table.add_column("client", no_wrap=True)
+        table.add_column("software")
+        table.add_column("kind")
+        for column in ("pushes", "series", "records", "errors", "ms"):
+            table.add_column(column, justify="right", no_wrap=True)
         table.add_column("finding", no_wrap=True)
         findings = self.findings()
         for client in sorted(self.clients.values(), key=lambda each: each.name):
             latency = f"{client.latencies[-1][1]:.1f}" if client.latencies else "-"
             finding = findings.get(client.name)
             table.add_row(
-                *(client.name, client.software, client.kind, str(len(client.pushes))),
-                *(str(client.pushes[-1].series), str(client.records)),
+                client.name,
+                # A narrow terminal shows the beginnings of these.
+                Text(client.software, no_wrap=True, overflow="ellipsis"),
+                Text(client.kind, no_wrap=True, overflow="ellipsis"),
+                *(str(len(client.pushes)), str(client.pushes[-1].series), str(client.records)),
                 *(str(int(client.totals[ERRORS])), latency),
                 f"{finding.what} since {finding.since:.1f} s" if finding else "",
                 style="bold red" if finding else "",

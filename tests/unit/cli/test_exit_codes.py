@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tomllib
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -133,3 +135,10 @@ def test_a_missing_extra_is_named_in_one_line() -> None:
     assert (done.returncode, done.stdout) == (2, "")
     (line,) = done.stderr.splitlines()
     assert 'pip install "aiokclient[cli]"' in line
+
+
+def test_the_program_that_is_installed_is_the_command_line() -> None:
+    project = Path(__file__).resolve().parents[3] / "pyproject.toml"
+    scripts = tomllib.loads(project.read_text())["project"]["scripts"]
+    module, _, name = scripts["aiokclient"].partition(":")
+    assert getattr(import_module(module), name) is main
