@@ -21,12 +21,17 @@ __all__ = ["main"]
 _EXTRA = ("click", "rich", "typer")
 """The packages that the extra brings."""
 _MISSING = 2
+_INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command, and return its exit code. The default arguments are those of the process."""
     try:
         from aiokclient.cli.program import run
+
+        return run(sys.argv[1:] if arguments is None else arguments)
+    except KeyboardInterrupt:
+        return _INTERRUPTED
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in _EXTRA:
             raise
@@ -35,4 +40,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
             'installs: pip install "aiokclient[cli]"\n'
         )
         return _MISSING
-    return run(sys.argv[1:] if arguments is None else arguments)

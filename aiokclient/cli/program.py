@@ -45,8 +45,10 @@ def program(
     wrong arguments or a wrong properties file.
     """
     log = logging.getLogger(NAME)
-    # Without a handler, Python writes warnings to standard error, which is for the error alone.
-    log.addHandler(logging.StreamHandler() if verbose else logging.NullHandler())
+    # A person wants to know what the command waits for. For a script, standard error has the error
+    # alone. Without any handler, Python would write warnings to it.
+    shown = verbose or sys.stderr.isatty()
+    log.addHandler(logging.StreamHandler() if shown else logging.NullHandler())
     if verbose:
         log.setLevel(logging.INFO)
 
@@ -57,7 +59,7 @@ def run(arguments: Sequence[str]) -> int:
     try:
         # Help and version end early, with a code of their own.
         code = command.main(list(arguments), prog_name=NAME, standalone_mode=False)
-    except (KeyboardInterrupt, typer.Abort):
+    except typer.Abort:
         return ExitCode.INTERRUPTED
     except Exception as error:
         text = one_line(error)
