@@ -5,23 +5,34 @@ it delivers records, it makes their span the current one in the context of the t
 of the loop's body and of the tasks started there. The next request ends that: it restores the
 context, then ends the span. So does the end of the iterator, which a loop drops when its body is
 left in any other way (see `leaving`). Each loop therefore has an iterator of its own.
+
+The context is restored in the task that requests, and only if it is the current one there. A task
+may also request from several iterators in turn: whichever processing ends last restores the context
+from before all of them. Tasks that were started in a body keep their context after its end.
 """
 
 from __future__ import annotations
 
+import asyncio
 import sys
+import weakref
 from collections.abc import Callable
 from time import time_ns
 from types import CodeType, FrameType
-from typing import Any, Self
+from typing import Any, Final, Self
 
-from opentelemetry.context import Context
+from opentelemetry import context as current_context
+from opentelemetry.context import Context, create_key, get_value, set_value
 from opentelemetry.trace import Span
 
 from aiokclient.telemetry.otel.leaving import left_by
-from aiokclient.telemetry.otel.spans import attach, fail, restore
+from aiokclient.telemetry.otel.spans import fail
 
 __all__ = ["Processing", "TracedIterator"]
+
+
+PROCESSING: Final = create_key("aiokclient-processing")
+"""The key of a context for the processing that made it the current one."""
 
 
 class Processing:
@@ -30,19 +41,44 @@ class Processing:
     With `ends`, `leave` also ends the span.
     """
 
-    __slots__ = ("_before", "_context", "_ends", "span")
+    __slots__ = ("_before", "_context", "_ends", "_is_over", "_task", "span")
 
     def __init__(self, span: Span, context: Context, *, ends: bool = True) -> None:
         self.span = span
-        self._context = context
         self._ends = ends
-        self._before = attach(context)
+        self._is_over = False
+        self._task = _present_task()
+        self._before = current_context.get_current()
+        outer = get_value(PROCESSING, self._before)
+        if isinstance(outer, Processing):
+            outer._forget_ended()
+        within = set_value(PROCESSING, self, context)
+        self._context = weakref.ref(within)
+        current_context.attach(within)
 
     def leave(self) -> None:
         """End the processing in the present task."""
-        restore(self._context, self._before)
+        self._is_over = True
+        present = current_context.get_current()
+        restored = self._without_ended(present)
+        if restored is not present:
+            current_context.attach(restored)
         if self._ends:
             self.span.end()
+
+    def _forget_ended(self) -> None:
+        """Do not return to a context that has ended. Otherwise, a chain of them would remain."""
+        self._before = self._without_ended(self._before)
+
+    def _without_ended(self, context: Context) -> Context:
+        """Return the context, or the first one before it that has not ended in this task."""
+        while True:
+            found = get_value(PROCESSING, context)
+            if not isinstance(found, Processing) or found._context() is not context:
+                return context
+            if not found._is_over or found._task is not self._task:
+                return context
+            context = found._before
 
 
 Begin = Callable[[Any, int], Processing | None]
@@ -97,6 +133,15 @@ class TracedIterator:
             if left.failed:
                 fail(present.span, left.error)
         self._leave()
+
+
+def _present_task() -> weakref.ref[asyncio.Task[Any]] | None:
+    """Return a reference to the present task, which is the same for all calls in the task."""
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        return None
+    return None if task is None else weakref.ref(task)
 
 
 def _calling_code() -> CodeType | None:

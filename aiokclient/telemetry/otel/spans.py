@@ -25,11 +25,9 @@ __all__ = [
     "PROCESS",
     "SEND",
     "Spans",
-    "attach",
     "being",
     "fail",
     "located",
-    "restore",
 ]
 
 COUNT: Final = "messaging.batch.message_count"
@@ -141,27 +139,14 @@ def _qualified(error: BaseException) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
-def attach(context: Context) -> Context:
-    """Make a context the current one. Return the one before it."""
-    before = current_context.get_current()
-    current_context.attach(context)
-    return before
-
-
-def restore(context: Context, before: Context) -> None:
-    """Make the context before it the current one again, if `context` is the current one.
-
-    A token would not do: the body of a loop may end in another task than it began in.
-    """
-    if current_context.get_current() is context:
-        current_context.attach(before)
-
-
 @contextmanager
 def being(context: Context) -> Iterator[None]:
     """Return a scope in which a context is the current one."""
-    before = attach(context)
+    before = current_context.get_current()
+    current_context.attach(context)
     try:
         yield
     finally:
-        restore(context, before)
+        # A token could not be used where a coroutine is closed, which is in another context.
+        if current_context.get_current() is context:
+            current_context.attach(before)

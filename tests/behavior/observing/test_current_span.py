@@ -249,6 +249,48 @@ async def test_tasks_that_read_in_turn_have_contexts_of_their_own(
     assert len(processed(traces)) == 2
 
 
+async def test_iterators_that_are_read_in_turn_leave_no_context(
+    cluster: EmbeddedCluster, traces: Traces
+) -> None:
+    async with reading(cluster) as left, reading(cluster) as right:
+        with traces.of(left), traces.of(right), traces.tracer.start_as_current_span("job"):
+            job = current()
+            one, two = aiter(left), aiter(right)
+            for _ in range(3):
+                await anext(one)
+                await anext(two)
+            del one
+            assert current() not in (0, job)
+            del two
+            assert current() == job
+    assert len(processed(traces)) == 6
+
+
+async def test_tasks_of_a_body_keep_its_context_after_loops_of_their_own(
+    cluster: EmbeddedCluster, traces: Traces
+) -> None:
+    went_on = asyncio.Event()
+
+    async def handle(consumer: Consumer[Any, Any]) -> tuple[int, int]:
+        before = current()
+        await went_on.wait()
+        async for _ in consumer:
+            assert current() != before
+            break
+        return before, current()
+
+    async with reading(cluster) as outer, reading(cluster) as inner:
+        with traces.of(outer), traces.of(inner):
+            async for record in outer:
+                if record.offset == 0:
+                    task = asyncio.create_task(handle(inner))
+                else:
+                    break
+            went_on.set()
+            before, after = await task
+            assert before == after != 0
+
+
 async def test_generator_around_a_loop_ends_the_span_when_it_is_closed(
     cluster: EmbeddedCluster, traces: Traces
 ) -> None:
