@@ -251,6 +251,7 @@ class Measures:
         self._sources: list[Callable[[bool | None], Sources]] = []
         self._of_partitions: Callable[[bool | None], Sources] = _nothing
         self._updates: list[Callable[[], None]] = []
+        self._forgetting: list[Callable[[], None]] = []
 
     @property
     def resource(self) -> Labels:
@@ -310,6 +311,10 @@ class Measures:
         """Call `update()` before values are taken, for events that are counted later."""
         self._updates.append(update)
 
+    def at_forgetting(self, forget: Callable[[], None]) -> None:
+        """Call `forget()` when the series of topics may be gone, for owners that store them."""
+        self._forgetting.append(forget)
+
     def update(self) -> None:
         """Count all events, so that values can be taken."""
         for update in self._updates:
@@ -350,6 +355,8 @@ class Measures:
         every: list[dict[Labels, Any]] = [*self._quantities.values(), *self._spreads.values()]
         for series in every:
             gone |= _keep_topics(series, exists)
+        for forget in self._forgetting:
+            forget()
         return gone
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ConsumerGauges", "FetchMeters", "FetchedPartition", "ReadMeters", "measure"]
 
-NOTED = 64
+NOTED = 128
 """Number of collected responses and partitions at which they are counted in any case."""
 
 FetchedPartition: TypeAlias = tuple[FetchState, str, int, int, int, int]
@@ -116,40 +115,35 @@ class FetchMeters:
         noted, self._noted, self._room = self._noted, [], NOTED
         if not noted:
             return
-        by_topic: dict[str, list[int]] = defaultdict(list)
+        by_topic: dict[str, list[int]] = {}
         totals = []
         for broker, _, _, partitions in noted:
             sizes: dict[str, int] = {}
-            for _, topic, _, _, _, size in partitions:
+            for fetch, topic, offset, end, start, size in partitions:
+                fetch.measure(end - offset, offset - start if start >= 0 else -1)
                 if size:
                     sizes[topic] = sizes.get(topic, 0) + size
             if sizes:
-                totals.append(sum(sizes.values()))
-                broker.add(totals[-1])
+                totals.append(total := sum(sizes.values()))
+                broker.value += total
                 for topic, size in sizes.items():
-                    by_topic[topic].append(size)
+                    by_topic.setdefault(topic, []).append(size)
         for topic, found in by_topic.items():
             self._bytes.of(topic).add(sum(found))
             self._own.spread("topic.fetches", topic=topic).observe_all(found)
         self._sizes.observe_all(totals)
         self._useful.add(len(totals))
         self._requests.add(len(noted))
-        self._seconds.observe_all(each for _, each, _, _ in noted if each is not None)
-        self._throttles.observe_all(throttle_ms / 1000 for _, _, throttle_ms, _ in noted)
-        for _, _, _, partitions in noted:
-            self._count_positions(partitions)
-
-    def _count_positions(self, partitions: list[FetchedPartition]) -> None:
-        """Count the distances of the fetched offsets from the ends of the logs."""
-        lags, leads = [], []
-        for fetch, _, offset, end, start, _ in partitions:
-            lag, lead = end - offset, offset - start if start >= 0 else -1
-            fetch.measure(lag, lead)
-            lags.append(lag)
-            if lead >= 0:
-                leads.append(lead)
-        self._lags.observe_all(lags)
-        self._leads.observe_all(leads)
+        self._seconds.observe_all([each for _, each, _, _ in noted if each is not None])
+        self._throttles.observe_all([throttle_ms / 1000 for _, _, throttle_ms, _ in noted])
+        every = [each for _, _, _, partitions in noted for each in partitions]
+        lags = [end - offset for _, _, offset, end, _, _ in every]
+        leads = [offset - start for _, _, offset, _, start, _ in every if start >= 0]
+        # Only the longest lag and the shortest lead are pushed.
+        if lags:
+            self._lags.observe(max(lags))
+        if leads:
+            self._leads.observe(min(leads))
 
 
 class ConsumerGauges:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from operator import add, truediv
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from aiokclient.measures import Measures, Reading
-from aiokclient.metrics import BYTES, Labels, Metrics
+from aiokclient.metrics import BYTES, Counter, Labels, Metrics
 
 if TYPE_CHECKING:
     from aiokclient.producer.batching.queue import QueuedBatch
@@ -20,6 +20,16 @@ __all__ = ["ProducerMeters"]
 
 NOTED = 64
 """Number of collected batches at which they are counted even if nobody reads the metrics."""
+
+
+class _TopicMeters(NamedTuple):
+    """The counters of one topic: those of `metrics()`, and those of this producer alone."""
+
+    acknowledged: Counter
+    written: Counter
+    records: Counter
+    bytes: Counter
+    plain: Counter
 
 
 class ProducerMeters:
@@ -53,6 +63,8 @@ class ProducerMeters:
         # Like Kafka's clients, these count each attempt to send a record.
         own.add_up("sent", "records", "attempted", "retried")
         own.add_up("topic.sent", "topic.records", "topic.attempted", "topic.retried")
+        self._topics: dict[str, _TopicMeters] = {}
+        own.at_forgetting(self._topics.clear)
         own.before_reading(self._count)
         self.end = metrics.before_reading(self._count)
         """A function that counts the collected batches, and ends the collection."""
@@ -78,20 +90,31 @@ class ProducerMeters:
         self._own_sizes.observe_all(map(truediv, plain, counts))
         self._own_records.add(sum(counts))
         self._plain.add(sum(plain))
-        own = self.measures
         for topic, (count, size, before) in _by_topic(topics, counts, sizes, plain).items():
-            self._records.of(topic).add(count)
-            self._bytes.of(topic).add(size)
-            own.quantity("topic.records", topic=topic).add(count)
-            self._sent_to(topic, size, before)
+            meters = self._topics.get(topic) or self._topic(topic)
+            meters.acknowledged.value += count
+            meters.written.value += size
+            meters.records.value += count
+            meters.bytes.value += size
+            meters.plain.value += before
 
-    def _sent_to(self, topic: str, size: int, plain: int) -> None:
-        """Count the bytes of an attempt. Kafka's clients have all series of such a topic."""
+    def _topic(self, topic: str) -> _TopicMeters:
+        records = self.measures.quantity("topic.records", topic=topic)
+        shown = self._records.of(topic), self._bytes.of(topic)
+        made = self._topics[topic] = _TopicMeters(*shown, records, *self._sent_to(topic))
+        return made
+
+    def _sent_to(self, topic: str) -> tuple[Counter, Counter]:
+        """Return the counters of the bytes that were sent to a topic, compressed and plain.
+
+        Kafka's clients have all series of such a topic.
+        """
         own = self.measures
-        own.quantity("topic.bytes", topic=topic).add(size)
-        own.quantity("topic.plain.bytes", topic=topic).add(plain)
         own.quantity("topic.failed", topic=topic)
         own.quantity("topic.retried", topic=topic)
+        return own.quantity("topic.bytes", topic=topic), own.quantity(
+            "topic.plain.bytes", topic=topic
+        )
 
     def _average(self) -> list[tuple[Labels, Reading]]:
         return [((), Reading(self._sent_records, self._plain.value))]
@@ -123,7 +146,9 @@ class ProducerMeters:
         self._own_batches.observe(batch.size)
         self._own_sizes.observe(plain / batch.count)
         self._plain.add(plain)
-        self._sent_to(batch.topic, batch.size, plain)
+        compressed_bytes, plain_bytes = self._sent_to(batch.topic)
+        compressed_bytes.add(batch.size)
+        plain_bytes.add(plain)
 
     def lost(self, batch: DeliveryBatch) -> None:
         """Count the records that are still in a failed batch as failed."""

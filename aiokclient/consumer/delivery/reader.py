@@ -77,7 +77,9 @@ class Reader:
         self._exposed: Chunk | None = None
         self._failed = self._woken = False
         self._idle = subscription.measures.quantity("idle.seconds")
-        self._yielded = self._looked = 0.0
+        self._yielded = 0.0
+        self._looked = 0.0
+        """The time at which the last request looked whether to yield, or before."""
         self._fresh = False
         self._cut_short = False
         """Whether unpacking was interrupted in order to yield to the event loop."""
@@ -180,14 +182,15 @@ class Reader:
         """Yield to the event loop if it is due. Cancellations and timeouts take effect here."""
         self._cut_short = False
         if not self._fresh:
-            self._looked = self._time()
-        if self._fresh or self._looked - self._yielded >= YIELD_INTERVAL_S:
-            try:
-                await asyncio.sleep(0)
-            finally:
-                # This also runs after a cancellation. Otherwise every following request would yield
-                # here, and could be cancelled here again.
-                self._yielded, self._fresh = self._time(), False
+            self._looked = now = self._time()
+            if now - self._yielded < YIELD_INTERVAL_S:
+                return
+        try:
+            await asyncio.sleep(0)
+        finally:
+            # This also runs after a cancellation. Otherwise every following request would yield
+            # here, and could be cancelled here again.
+            self._yielded, self._fresh = self._time(), False
 
     def stretch(self) -> float:
         """Return the seconds for which an iteration may take records without the reader."""
