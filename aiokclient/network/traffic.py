@@ -42,6 +42,8 @@ STRUCTS: Final = 2000
 """The maximum number of structs of a response that are searched for error codes."""
 PREFIX: Final = 4
 """Bytes of the length before each frame."""
+DROPPED: Final = 16
+"""The most meters of former brokers that are kept for responses that are still missing."""
 NAMED: Final = 5
 """The maximum number of different errors that one log line names."""
 
@@ -202,6 +204,8 @@ class Traffic:
         """The requests to brokers that left the cluster, and their responses."""
         self._servers: dict[int, MeterReading] = {}
         """The requests to bootstrap servers whose connections are not used any more, by id."""
+        self._dropped: list[Meter] = []
+        """The meters of the last brokers that have left, which may still get responses."""
         self.measures = Measures() if measures is None else measures
         self._opened = self.measures.quantity("connections.opened")
         self._closed = self.measures.quantity("connections.closed")
@@ -219,12 +223,16 @@ class Traffic:
 
     def _take(self, again: bool | None) -> Sources:
         """Return the series of all requests and responses, and of those by broker."""
-        found = dict(self._servers)
-        for id_, meter in self._meters.items():
-            taken = meter.take(again=again)
-            found[id_] = taken.after(found[id_]) if id_ in found else taken
-        requests = merged([self._gone[0], *(each.requests for each in found.values())])
-        responses = merged([self._gone[1], *(each.responses for each in found.values())])
+        found, gone = dict(self._servers), []
+        for meter in (*self._dropped, *self._meters.values()):
+            id_, taken = meter.node_id, meter.take(again=again)
+            if id_ >= 0 and self._meters.get(id_) is not meter:
+                gone.append(taken)
+            else:
+                found[id_] = taken.after(found[id_]) if id_ in found else taken
+        everything = [*gone, *found.values()]
+        requests = merged([self._gone[0], *(each.requests for each in everything)])
+        responses = merged([self._gone[1], *(each.responses for each in everything)])
         open_now = self._opened.value - self._closed.value
 
         def by_node(part: str) -> Series:
@@ -281,15 +289,21 @@ class Traffic:
     def keep(self, brokers: set[int]) -> None:
         """Drop the metrics of all other brokers."""
         for node_id in [node_id for node_id in self._meters if node_id not in brokers]:
-            meter = self._meters.pop(node_id)
-            last = meter.take(again=True).after(self._servers.get(node_id, UNUSED)).past()
-            if node_id < 0:
-                self._servers[node_id] = last
-            else:
-                requests, responses = self._gone
-                requests = merged([requests, last.requests])
-                self._gone = requests, merged([responses, last.responses])
+            self._dropped.append(self._meters.pop(node_id))
             self._metrics.remove(broker=_named(node_id))
+        while len(self._dropped) > DROPPED:
+            self._keep_sums(self._dropped.pop(0))
+
+    def _keep_sums(self, meter: Meter) -> None:
+        """Keep the sums of a meter that gets no further responses."""
+        node_id = meter.node_id
+        last = meter.take(again=True).after(self._servers.get(node_id, UNUSED)).past()
+        if node_id < 0:
+            self._servers[node_id] = last
+        else:
+            requests, responses = self._gone
+            requests = merged([requests, last.requests])
+            self._gone = requests, merged([responses, last.responses])
 
     def throttled(self, node_id: int, api: str, throttle_ms: int) -> None:
         """Emit an event for a response that tells of a quota."""

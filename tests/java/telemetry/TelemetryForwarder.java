@@ -3,6 +3,8 @@ import java.nio.charset.StandardCharsets;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.Producer;
 import org.apache.kafka.clients.producer.ProducerRecord;
@@ -32,6 +34,13 @@ public final class TelemetryForwarder
     private String topic;
     private String servers;
     private Producer<byte[], byte[]> producer;
+    private final ExecutorService sending =
+            Executors.newSingleThreadExecutor(
+                    task -> {
+                        Thread thread = new Thread(task, "telemetry-forwarder");
+                        thread.setDaemon(true);
+                        return thread;
+                    });
 
     @Override
     public void configure(Map<String, ?> configs) {
@@ -67,7 +76,8 @@ public final class TelemetryForwarder
         headers.put("content_type", payload.contentType());
         headers.put("push_interval_ms", String.valueOf(context.pushIntervalMs()));
         headers.forEach((name, value) -> pushed.headers().add(name, bytes(value)));
-        producer().send(pushed);
+        // The threads of the broker must not wait for metadata, which only they can send.
+        sending.execute(() -> producer().send(pushed));
     }
 
     /** Return the producer, which is created for the first push, when the broker is running. */
@@ -77,7 +87,7 @@ public final class TelemetryForwarder
             options.put("bootstrap.servers", servers);
             options.put("client.id", "telemetry-forwarder");
             options.put("enable.metrics.push", false);
-            options.put("max.block.ms", 10_000);
+            options.put("max.block.ms", 60_000);
             // Metrics may be as large as a record of the default size, without its key and headers.
             options.put("max.request.size", 1 << 24);
             producer =
@@ -102,6 +112,7 @@ public final class TelemetryForwarder
 
     @Override
     public synchronized void close() {
+        sending.shutdownNow();
         if (producer != null) {
             producer.close(java.time.Duration.ZERO);
         }
