@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 import weakref
 from asyncio import _get_running_loop
 from collections.abc import Callable, Iterable
@@ -31,7 +32,7 @@ CLIENT_ID: Final = "client_id"
 """The label of every series for the client that it belongs to."""
 
 WAIT_S: Final = 1.0
-"""Seconds that another thread waits for the event loop of a client."""
+"""Seconds that another thread waits for the event loops of all clients."""
 
 KINDS: Final = {
     PointKind.SUM: "counter",
@@ -94,6 +95,7 @@ class ClientSeries:
         self._ended: dict[tuple[str, Labels], float] = {}
         """The sums of objects that were measured before, and have ended."""
         self._last: list[Series] = []
+        self._taking = threading.Lock()  # After the end of the loop, any thread takes them.
         client._observe_with(self._found)
 
     @property
@@ -110,22 +112,27 @@ class ClientSeries:
     def client_id(self) -> str:
         return self._client_id
 
-    def read(self) -> list[Series]:
-        """Return the series, without their labels for the client. Never raises."""
+    @property
+    def last(self) -> list[Series]:
+        """The series that were taken last, without their labels for the client."""
+        return self._last
+
+    def take(self) -> threading.Event | None:
+        """Take the series. If another thread must do it, return an event to wait for."""
         client = self._client()
         loop = None if client is None else client._loop
         if client is None or loop is None:
-            return self._last
+            return None
         if _get_running_loop() is loop:
             self._take(in_loop=True)
         elif loop.is_running() and threading.get_ident() != client._thread:
-            self._take_in(loop)
+            return self._take_in(loop)
         elif threading.get_ident() == client._thread or loop.is_closed():
             self._take(in_loop=False)
-        return self._last
+        return None
 
-    def _take_in(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Let the event loop take the series, and wait for it."""
+    def _take_in(self, loop: asyncio.AbstractEventLoop) -> threading.Event | None:
+        """Let the event loop take the series."""
         taken = threading.Event()
 
         def take() -> None:
@@ -137,12 +144,14 @@ class ClientSeries:
         try:
             loop.call_soon_threadsafe(take)
         except RuntimeError:
-            return  # The loop was closed in the meantime.
-        taken.wait(WAIT_S)
+            return None  # The loop was closed in the meantime.
+        return taken
 
     def _take(self, *, in_loop: bool) -> None:
         try:
-            if self._cluster is not None:
+            with self._taking:
+                if self._cluster is None:
+                    return
                 self._last = self._current(*self._cluster, in_loop=in_loop)
         except Exception:  # A client that is failing or closing may not be able to measure.
             return
@@ -246,12 +255,15 @@ class SeriesOfClients:
     def read(self) -> dict[str, list[Series]]:
         """Return the series by name. A client that was dropped is read once more."""
         with self._lock:
-            clients = list(self._clients)
+            clients = {client: client.is_gone for client in self._clients}
+        until = time.monotonic() + WAIT_S
+        for taken in [client.take() for client in clients]:
+            if taken is not None:
+                taken.wait(max(until - time.monotonic(), 0.0))
         found: dict[str, list[Series]] = {}
         seen: dict[int, None] = {}
-        for client in clients:
-            is_gone = client.is_gone
-            read = client.read()
+        for client, is_gone in clients.items():
+            read = client.last
             if read and id(client.source) not in seen:
                 seen[id(client.source)] = None
                 label = (CLIENT_ID, self._name(client))

@@ -39,8 +39,10 @@ class MetricBridge:
     def __init__(self, provider: MeterProvider) -> None:
         self._meter = provider.get_meter(SCOPE)
         self._series = SeriesOfClients()
-        self._lock = threading.Lock()
+        self._making = threading.Lock()
         self._made: set[str] = set()
+        # Not the same lock: a thread that holds this one may wait for the event loop.
+        self._reading = threading.Lock()
         self._snapshot: dict[str, list[Series]] = {}
         self._answered: set[str] | None = None
         """The instruments that have got the snapshot. None means that there is no snapshot."""
@@ -54,7 +56,7 @@ class MetricBridge:
 
     def make(self, name: str, description: Description) -> None:
         """Make the instruments of a metric unless they exist."""
-        with self._lock:
+        with self._making:
             if name in self._made:
                 return
             self._made.add(name)
@@ -78,7 +80,7 @@ class MetricBridge:
     def _observe(
         self, instrument: str, name: str, part: Part, options: CallbackOptions
     ) -> Iterable[Observation]:
-        with self._lock:
+        with self._reading:
             if self._answered is None or instrument in self._answered:
                 self._snapshot, self._answered = self._series.read(), set()
             self._answered.add(instrument)
