@@ -445,6 +445,30 @@ async def test_leaving_transform_leaves_no_context(
     assert failed is (how == "raise")
 
 
+async def test_headers_carry_the_context_between_clients(
+    cluster_servers: Any, traces: Traces
+) -> None:
+    topic = await cluster_servers.new_topic(1)
+    servers = cluster_servers.bootstrap
+    async with Producer(bootstrap_servers=servers) as producer:
+        with traces.of(producer), traces.tracer.start_as_current_span("order") as order:
+            await producer.send(topic, b"x")
+    async with Consumer(
+        topic, bootstrap_servers=servers, group_id=f"g-{topic}", auto_offset_reset="earliest"
+    ) as consumer:
+        with traces.of(consumer):
+            async for record in consumer:
+                await consumer.commit(record)
+                break
+    send, commit = traces.one(f"send {topic}"), traces.one(f"commit {topic}")
+    process = traces.one(f"process {topic}")
+    trace_id = order.get_span_context().trace_id
+    assert {ids(span)[0] for span in (send, process, commit)} == {trace_id}
+    assert parent(process) == ids(send)
+    assert parent(commit) == ids(process)
+    assert carried(record) == ids(send)
+
+
 # -- the instrumentation
 
 
