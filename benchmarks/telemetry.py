@@ -29,7 +29,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from kafka_harness import KAFKA, KafkaCluster
 from measuring import options, read_back
 from measuring.brokers import JVM, Brokers, raise_open_files
 from measuring.comparison import Found
@@ -60,6 +59,8 @@ NOTES = (
 @contextlib.contextmanager
 def receiving() -> Iterator[Brokers]:
     """Provide a new Kafka that receives the metrics of clients whose id is SUBSCRIBED."""
+    from kafka_harness import KAFKA, KafkaCluster
+
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         raise_open_files()
         with KafkaCluster(KAFKA, jvm=JVM, telemetry=TOPIC) as kafka:
