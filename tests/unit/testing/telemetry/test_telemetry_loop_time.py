@@ -6,6 +6,7 @@ import asyncio
 import uuid
 from typing import Any
 
+import pytest
 from loop_time import LIMIT_S, held_times
 
 from aiokclient.codecs import Compression
@@ -13,21 +14,21 @@ from aiokclient.protocol import messages
 from aiokclient.record.compression import compress
 from aiokclient.testing import EmbeddedCluster, TopicTelemetryReceiver
 
-CONNECTIONS, CLIENTS = 50, 20
 
-
-async def test_a_thousand_clients_push_without_holding_the_loop(telemetry_place: Any) -> None:
+@pytest.mark.parametrize(("connections", "instances"), [(1_000, 1), (50, 20)])
+async def test_a_thousand_clients_push_without_holding_the_loop(
+    connections: int, instances: int, telemetry_place: Any
+) -> None:
     metrics = b"".join(b"org.apache.kafka.producer.metric.%d" % number for number in range(2000))
     packed = {codec: bytes(compress(codec, metrics)) for codec in Compression}
 
-    def push(place: Any) -> list[int]:
-        """Push once from each client, all at the same time, and return the error codes."""
-        codes = []
-        clients = [place.client(f"client-{number}") for number in range(CONNECTIONS)]
-        for number, client in enumerate(clients):
-            codec = Compression(number % len(Compression))
+    def subscribed(place: Any) -> list[tuple[Any, list[Any]]]:
+        """Return the clients of each connection, and their pushes."""
+        found = []
+        for number in range(connections):
+            client, codec = place.client(f"client-{number}"), Compression(number % len(Compression))
             requests = []
-            for _ in range(CLIENTS):
+            for _ in range(instances):
                 answer = client.ask(identity := uuid.uuid4())
                 requests.append(
                     messages.PushTelemetryRequest(
@@ -37,17 +38,24 @@ async def test_a_thousand_clients_push_without_holding_the_loop(telemetry_place:
                         metrics=packed[codec],
                     )
                 )
+            found.append((client, requests))
+        return found
+
+    def push(clients: list[tuple[Any, list[Any]]]) -> list[int]:
+        """Push once from each client, all at the same time, and return the error codes."""
+        for client, requests in clients:
             client.connection.send_all(*requests)
-        for client in clients:
-            codes += [client.connection.receive().error_code for _ in range(CLIENTS)]
-        return codes
+        return [
+            client.connection.receive().error_code for client, requests in clients for _ in requests
+        ]
 
     async with EmbeddedCluster(telemetry=TopicTelemetryReceiver("metrics")) as cluster:
         place = await asyncio.to_thread(telemetry_place, cluster.address(1))
         await asyncio.to_thread(place.subscribe, "all", metrics="*")
         with held_times(collecting=False) as times:
-            codes = await asyncio.to_thread(push, place)
+            clients = await asyncio.to_thread(subscribed, place)
+            codes = await asyncio.to_thread(push, clients)
             longest = max(times)
-        assert codes == [0] * CONNECTIONS * CLIENTS
-        assert len(cluster.records("metrics", 0)) == CONNECTIONS * CLIENTS
+        assert codes == [0] * connections * instances
+        assert len(cluster.records("metrics", 0)) == connections * instances
     assert longest < LIMIT_S
