@@ -115,7 +115,6 @@ class Engine:
         self.transactions = None if status is None else self._make_transactions(status, accept)
         self._ends: list[Callable[[], None]] = []
         self._end_measures = self._measure(measures)
-        self._flushing = measures.quantity("flush.seconds")
 
     def _measure(self, measures: Measures) -> Callable[[], None]:
         measures.present("in.flight", lambda: sum(s.in_flight for s in self.senders.values()))
@@ -205,7 +204,7 @@ class Engine:
                 await settled(batch)
             await self.failures.reported()
         finally:
-            self._flushing.value += time() - began
+            self.accumulator.meters.flushing.value += time() - began
 
     def _sender_of(self, node_id: int) -> Sender:
         sender = self.senders.get(node_id)

@@ -51,6 +51,7 @@ class ProducerMeters:
         self.requests = own.quantity("produce.requests")
         self.exhausted = own.quantity("exhausted")
         self.splits = own.quantity("splits")
+        self.flushing = own.quantity("flush.seconds")
         self._own_records = own.quantity("records")
         self._own_failed = own.quantity("failed")
         self._own_retried = own.quantity("retried")
