@@ -281,9 +281,19 @@ class FetchBuffer:
         yield from self._paused
 
     def add(self, fetch: PartitionFetch) -> None:
-        """Add a part. A part of a paused partition is set aside."""
+        """Add a part. A part of a paused partition is set aside.
+
+        The partition may have been paused or resumed since `sort_out` was called last, so that its
+        earlier parts are not yet where the new one belongs. It must not come before them.
+        """
+        state = fetch.state
+        if state.flowing:
+            self._restore([part for part in self._paused if part.state is state])
+            self._queue[fetch] = None
+            return
+        follows = any(part.state is state for part in self._queue)
         self._queue[fetch] = None
-        if not fetch.state.flowing:
+        if not follows:  # Otherwise, `sort_out` sets all of them aside in their order.
             self._set_aside(fetch)
 
     def next(self) -> PartitionFetch | None:
@@ -326,7 +336,10 @@ class FetchBuffer:
         for fetch in [fetch for fetch in self._queue if not fetch.state.flowing]:
             if fetch in self._queue:  # An earlier iteration of this loop may have removed it.
                 self._set_aside(fetch)
-        for fetch in [fetch for fetch in self._paused if fetch.state.flowing]:
+        self._restore([fetch for fetch in self._paused if fetch.state.flowing])
+
+    def _restore(self, fetches: Iterable[PartitionFetch]) -> None:
+        for fetch in fetches:
             del self._paused[fetch]
             self._queue[fetch] = None
 

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from aiokclient import TopicPartition
 from aiokclient.background import Callbacks
@@ -246,3 +248,63 @@ def unpacked(data: bytes) -> Chunk:
     chunk = unpacker(buffer).step()
     assert chunk is not None
     return chunk
+
+
+def part(state: PartitionState, first: int) -> PartitionFetch:
+    """Return a part with two records from this offset on."""
+    found = walk(memoryview(with_offset(batches(2), first, 0)))
+    return PartitionFetch(state, first, found, [True], None)
+
+
+def test_a_part_that_comes_when_its_partition_was_resumed_follows_those_set_aside() -> None:
+    buffer, state = FetchBuffer(1 << 20), flowing()
+    first, second = part(state, 0), part(state, 2)
+    state.pause(True)
+    buffer.add(first)
+    state.pause(False)
+    buffer.add(second)  # The reader has not sorted the buffer out yet.
+    buffer.sort_out()
+    assert list(buffer) == [first, second]
+    steps = unpacker(buffer)
+    assert [*offsets(steps.step()), *offsets(steps.step())] == [0, 1, 2, 3]
+
+
+def test_a_part_that_comes_when_its_partition_was_paused_follows_those_in_the_queue() -> None:
+    buffer, state = FetchBuffer(1 << 20), flowing()
+    first, second = part(state, 0), part(state, 2)
+    buffer.add(first)
+    state.pause(True)
+    buffer.add(second)
+    buffer.sort_out()
+    assert list(buffer) == [first, second]
+    state.pause(False)
+    buffer.sort_out()
+    assert list(buffer) == [first, second]
+    steps = unpacker(buffer)
+    assert [*offsets(steps.step()), *offsets(steps.step())] == [0, 1, 2, 3]
+
+
+@given(st.lists(st.sampled_from(["pause", "resume", "other", "add", "sort out", "read"])))
+def test_parts_of_a_partition_are_read_in_order_whatever_is_paused(events: list[str]) -> None:
+    buffer, state, other = FetchBuffer(1 << 20), flowing(), flowing(T1)
+    added, read = 0, 0
+    for event in [*events, "resume", "sort out", *["read"] * len(events)]:
+        if event in ("pause", "resume"):
+            state.pause(event == "pause")
+        elif event == "other":
+            buffer.add(part(other, 0))
+        elif event == "add":
+            buffer.add(part(state, 2 * added))
+            added += 1
+        elif event == "sort out":
+            buffer.sort_out()
+        else:
+            buffer.sort_out()  # The reader does that after each change.
+            fetch = buffer.next()
+            if fetch is not None:
+                if fetch.state is state:
+                    assert fetch.first == 2 * read
+                    state.delivered_to(fetch.next_offset, 0)
+                    read += 1
+                buffer.remove(fetch)
+    assert read == added
