@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import csv
 import math
+import os
 import sys
 from collections import Counter as Count
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import loops
 import pytest
 
 from aiokclient import (
@@ -36,6 +38,11 @@ TYPES = {
     ("gauge", "double"): PointKind.GAUGE,
     ("gauge", "int"): PointKind.GAUGE_INT,
 }
+
+
+def is_measured(time: float) -> bool:
+    """Return whether a time was measured. The clock of uvloop has a resolution of a millisecond."""
+    return time > 0 or (time == 0 and os.environ.get(loops.VARIABLE) == "uvloop")
 
 
 class Leases:
@@ -122,14 +129,14 @@ async def test_a_producer_pushes_what_it_has_sent(cluster: EmbeddedCluster) -> N
         assert pushed.value("producer.record.retry.total") == 0
         assert 0 < pushed.value("producer.compression.rate.avg") < 1
         assert pushed.value("producer.buffer.available.bytes") == producer._config.buffer_memory
-        assert pushed.value("producer.flush.time.ns.total") > 0
+        assert is_measured(pushed.value("producer.flush.time.ns.total"))
         metrics = producer.metrics()
         for topic in ("orders", "payments"):
             total = pushed.value("producer.topic.byte.total", topic=topic)
             assert total == metrics[f"producer.topic.bytes{{topic={topic}}}"]
         produced = sum(r.api is ApiKey.PRODUCE for r in cluster.requests)
         assert pushed.value("producer.records.per.request.avg") == 100 / produced
-        assert pushed.value("producer.request.latency.max") > 0
+        assert is_measured(pushed.value("producer.request.latency.max"))
 
 
 async def test_requests_are_counted_for_each_broker(cluster: EmbeddedCluster) -> None:
@@ -201,7 +208,7 @@ async def test_a_transactional_producer_pushes_its_transactions(cluster: Embedde
         assert pushed.value(own, outcome="aborted") == 1
         assert pushed.resources("producer.record") == {(("transactional_id", "tx"),)}
         for what in ("init", "commit", "abort"):
-            assert pushed.value(f"producer.txn.{what}.time.ns.total") > 0
+            assert is_measured(pushed.value(f"producer.txn.{what}.time.ns.total"))
 
 
 @pytest.mark.parametrize("membership", ["assigned", "classic", "consumer"])
@@ -256,8 +263,8 @@ async def test_a_consumer_pushes_what_it_has_read(
         assert pushed.value("consumer.coordinator.rebalance.total") == 1
         assert pushed.value("consumer.coordinator.failed.rebalance.total") == 0
         assert pushed.value("consumer.coordinator.heartbeat.total") >= 0
-        assert pushed.value("consumer.commit.sync.time.ns.total") > 0
-        assert pushed.value("consumer.committed.time.ns.total") > 0
+        assert is_measured(pushed.value("consumer.commit.sync.time.ns.total"))
+        assert is_measured(pushed.value("consumer.committed.time.ns.total"))
         if membership == "classic":
             assert pushed.value("consumer.coordinator.join.total") == 1
             assert pushed.value("consumer.coordinator.sync.total") == 1
@@ -362,7 +369,7 @@ async def test_authentications_are_counted() -> None:
             total = pushed.value(f"admin.client.successful.authentication{name}.total")
             assert total == opened >= 1
         assert pushed.value("admin.client.successful.reauthentication.total") >= 1
-        assert pushed.value("admin.client.reauthentication.latency.max") > 0
+        assert is_measured(pushed.value("admin.client.reauthentication.latency.max"))
         assert pushed.value("admin.client.failed.authentication.total") == 0
 
 

@@ -14,6 +14,7 @@ from aiokclient.protocol import ApiKey
 from aiokclient.telemetry.reporter import Reporter
 
 THROTTLING_QUOTA_EXCEEDED = 89
+UNKNOWN_SUBSCRIPTION_ID = 117
 
 
 async def searching(reports: Reports) -> None:
@@ -51,6 +52,13 @@ async def postponed(reports: Reports) -> None:
     await asyncio.sleep(1)
 
 
+async def asking_again(reports: Reports) -> None:
+    await reports.until(1, PUSH)
+    reports.world.cluster.fail(PUSH, UNKNOWN_SUBSCRIPTION_ID, times=1)
+    reports.world.cluster.delay(ASK, 0.3, times=1)
+    await reports.until(2, ASK)
+
+
 async def ended(reports: Reports) -> None:
     reports.world.cluster.fail(PUSH, 87, times=1)
     await reports.until(1, PUSH)
@@ -65,6 +73,7 @@ STATES = {
     ready: ("ready", True),
     pushing: ("pushing", True),
     postponed: ("resting", True),
+    asking_again: ("asking again", True),
     ended: ("ended", False),
 }
 """How a reporter comes into each state, the state, and whether closing then pushes metrics."""

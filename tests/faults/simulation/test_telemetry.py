@@ -239,7 +239,11 @@ def test_throttle_times_postpone_the_next_push(monkeypatch: pytest.MonkeyPatch) 
 # -- the subscription
 
 
-def test_intervals_are_kept_and_the_id_is_requested_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_intervals_are_kept_and_the_id_is_requested_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "aiokclient.telemetry")
+
     async def scenario(reports: Reports) -> None:
         async with Client(**reports.options()):
             began = reports.world.now
@@ -256,6 +260,8 @@ def test_intervals_are_kept_and_the_id_is_requested_once(monkeypatch: pytest.Mon
         assert reports.fake.restarted == 10
 
     simulate_reports(monkeypatch, scenario)
+    logged = [each for each in caplog.records if getattr(each, "event", "") == "telemetry_id"]
+    assert len(logged) == 1
 
 
 def test_first_pushes_of_a_thousand_clients_are_spread_over_the_interval(
