@@ -39,8 +39,8 @@ from measuring.runner import Job, Measurement, Run, RunFailedError, rounds, run_
 from measuring.spec import Spec
 from subjects.pushing import BYTECODES, CONSUMERS, PASSES, PRODUCERS, SUBSCRIBED
 
-COUNT = 2_000_000
-CONSUMED = 8
+COUNT = 4_000_000
+CONSUMED = 4
 """Messages to consume for each one to produce."""
 COUNTED = 10
 """The part of the messages with which bytecodes are counted is 1 / COUNTED."""
