@@ -314,7 +314,7 @@ async def test_a_cluster_with_new_addresses_is_found_by_its_bootstrap_servers(
 ) -> None:
     script(broker, 0)
     port = broker.brokers[1]
-    client = await open_client(metadata_recovery_rebootstrap_trigger_ms=10)
+    client = await open_client(metadata_recovery_rebootstrap_trigger_ms=300)
     broker.brokers[1] = unused_tcp_port
     await client.updater.refresh(timeout=5)
     assert client.metadata.brokers[1].port == unused_tcp_port
