@@ -207,9 +207,7 @@ _MODULES = ("errors", "protocol")
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
-        from aiokclient.hints import import_hint
-
-        hint = import_hint(name)
+        hint = _class_hint(name)
         if hint is None:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         # `from aiokclient import ...` would hide the text of an AttributeError. All other callers,
@@ -225,6 +223,15 @@ def __getattr__(name: str) -> Any:
     value = getattr(import_module(f"{__name__}.{_PLACES.get(name, 'types')}"), name)
     globals()[name] = value
     return value
+
+
+def _class_hint(name: str) -> str | None:
+    """Return a hint about a class of another client, or None. Modules have lowercase names."""
+    if name.islower():
+        return None
+    from aiokclient.hints import import_hint
+
+    return import_hint(name)
 
 
 def __dir__() -> list[str]:

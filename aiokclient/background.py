@@ -7,7 +7,8 @@ to the owner of the client's background work (`Supervisor.fail`). No callback ca
 outside of a task anyio does not know which event loop is running.
 
 Newer versions of anyio import their modules when they are first used. That would block the event
-loop for about 20 ms when the first client of a process starts, so this module imports them.
+loop for about 20 ms when the first client of a process starts. So its start awaits `load_anyio`,
+which imports them in a thread.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import math
+import threading
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from functools import partial
@@ -25,16 +27,28 @@ import anyio
 
 from aiokclient import threads
 
-__all__ = ["Callbacks", "ended", "loop_ends", "new_task"]
+__all__ = ["Callbacks", "ended", "import_anyio", "load_anyio", "loop_ends", "new_task"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-# Reading a name imports its module.
-_USED = (anyio.CancelScope, anyio.create_task_group, anyio.move_on_after, anyio.sleep)
-with suppress(ImportError):  # It has no public name.
-    import_module("anyio._backends._asyncio")
+_anyio_imported = threading.Event()
+
+
+def import_anyio() -> None:
+    """Import the modules of anyio that it would import when they are first used. Synchronous."""
+    for name in ("CancelScope", "create_task_group", "move_on_after", "sleep"):
+        getattr(anyio, name)
+    with suppress(ImportError):  # It has no public name.
+        import_module("anyio._backends._asyncio")
+    _anyio_imported.set()
+
+
+async def load_anyio() -> None:
+    """Import the modules of anyio in a thread, unless that was done before in this process."""
+    if not _anyio_imported.is_set():
+        await threads.run_blocking(import_anyio)
 
 
 class LibraryTask(asyncio.Task[T]):

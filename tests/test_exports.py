@@ -35,20 +35,38 @@ def test_a_name_that_there_is_not() -> None:
         aiokclient.Prodcuer
 
 
-def test_a_start_imports_no_module_of_anyio() -> None:
-    """Newer versions of anyio import modules on demand, which would hold the event loop."""
-    before = modules_after("from aiokclient import Client")
-    after = modules_after(
-        "import asyncio, contextlib\n"
-        "from aiokclient import Client\n"
-        "from aiokclient.errors import BootstrapError\n"
-        "async def main():\n"
-        "    client = Client(bootstrap_servers='127.0.0.1:1', default_api_timeout_ms=300)\n"
-        "    with contextlib.suppress(BootstrapError):\n"
-        "        await client.start()\n"
-        "asyncio.run(main())"
-    )
-    assert [name for name in after - before if name.startswith("anyio")] == []
+STARTS = """
+import asyncio, contextlib, json, sys, threading
+from aiokclient import Client
+from aiokclient.errors import BootstrapError
+
+imports = {True: [], False: []}
+
+class Recorder:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "anyio":
+            imports[threading.current_thread() is threading.main_thread()].append(name)
+
+async def start():
+    client = Client(bootstrap_servers="127.0.0.1:1", default_api_timeout_ms=300)
+    with contextlib.suppress(BootstrapError):
+        await client.start()
+
+async def main():
+    await asyncio.gather(start(), start())
+
+sys.meta_path.insert(0, Recorder())
+asyncio.run(main())
+print(json.dumps([imports[True], imports[False]]))
+"""
+
+
+def test_a_start_imports_the_modules_of_anyio_in_a_thread() -> None:
+    """They are imported on demand, which would hold the event loop for long."""
+    done = subprocess.run([sys.executable, "-c", STARTS], capture_output=True, check=True)
+    by_the_loop, by_threads = json.loads(done.stdout)
+    assert by_the_loop == []
+    assert "anyio._backends._asyncio" in by_threads
 
 
 def test_importing_it_is_light() -> None:

@@ -15,11 +15,11 @@ import uuid
 from collections.abc import Callable, Generator, Mapping
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self, cast
 
 import anyio
 
-from aiokclient.background import ended, new_task
+from aiokclient.background import ended, load_anyio, new_task
 from aiokclient.clock import SystemClock
 from aiokclient.cluster.callers import wrong_caller
 from aiokclient.cluster.client import ClusterClient
@@ -43,7 +43,6 @@ from aiokclient.errors import (
     IllegalStateError,
 )
 from aiokclient.event_hub import EventHub, EventReader, EventSource
-from aiokclient.hints.names import missing_attribute
 from aiokclient.log import ClientLog
 from aiokclient.telemetry.reporter import LAST_PUSH_S
 from aiokclient.types import State, seconds
@@ -91,7 +90,11 @@ class Lifecycle:
         return made
 
     if not TYPE_CHECKING:
-        __getattr__ = missing_attribute
+
+        def __getattr__(self, name: str) -> NoReturn:
+            from aiokclient.hints.names import missing_attribute
+
+            missing_attribute(self, name)
 
     def __init__(self, config: ClientConfig, client: ClientLike | None = None) -> None:
         self._anchor = Anchor(self)
@@ -434,6 +437,7 @@ class Lifecycle:
             await self._supervisor.start()
             deadline = asyncio.get_running_loop().time() + self._seconds(None)
             if self._client is None:
+                await load_anyio()
                 self._own_cluster = ClusterClient(for_background(self._config), self._hub)
                 await self._own_cluster.start(wait)
             else:

@@ -9,7 +9,7 @@ import os
 import re
 import ssl
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from aiokclient.clock import Clock
 from aiokclient.config.kinds import (
@@ -33,10 +33,12 @@ from aiokclient.config.problems import Problems, together, unknown
 from aiokclient.config.properties import hidden_properties
 from aiokclient.config.rules import order_backoffs, settle
 from aiokclient.config.secret import Secret, hide_secrets
-from aiokclient.config.security import Plaintext, Security
-from aiokclient.config.security.fold import fold_security
+from aiokclient.config.security import Plaintext, settle_security
 from aiokclient.config.security.tls_limits import CIPHER_SUITES, PROTOCOL_NAME, PROTOCOL_NAMES
 from aiokclient.errors import ConfigError
+
+if TYPE_CHECKING:
+    from aiokclient.config.security.sasl import Security
 
 __all__ = ["ClientConfig", "ClientOptions"]
 
@@ -367,7 +369,7 @@ class ClientConfig(LoginConfig):
         self._check_together()
 
     def _check_together(self) -> None:
-        together(self, fold_security, order_backoffs)
+        together(self, settle_security, order_backoffs)
 
     @classmethod
     def kind(cls) -> str:
@@ -415,9 +417,8 @@ class ClientConfig(LoginConfig):
         source = cls.hide_properties(source, options)
         if isinstance(source, Exception):
             raise source
-        fields = {name.replace("_", "."): field for name, field in _fields(cls).items()}
-        problems = Problems()
-        known = _fields(cls)
+        known, problems = _fields(cls), Problems()
+        fields = {name.replace("_", "."): field for name, field in known.items()}
         for name, value in options.items():
             if name not in known:
                 problems.add(unknown(name, known, cls.kind()))

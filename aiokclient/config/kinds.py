@@ -6,7 +6,6 @@ ValueError. Its text has complete sentences if more must be said than what the k
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import re
 from collections.abc import Sequence
@@ -59,13 +58,15 @@ class Kind(Protocol):
         ...
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
 class Integer:
     """An int within inclusive bounds."""
 
-    least: int = 0
-    most: int = 2**31 - 1
-    optional: bool = False
+    __slots__ = ("least", "most", "optional")
+
+    def __init__(self, least: int = 0, most: int = 2**31 - 1, optional: bool = False) -> None:
+        self.least = least
+        self.most = most
+        self.optional = optional
 
     @property
     def allowed(self) -> str:
@@ -90,12 +91,14 @@ class Integer:
             raise ValueError from None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
 class Number:
     """A float within inclusive bounds."""
 
-    least: float
-    most: float
+    __slots__ = ("least", "most")
+
+    def __init__(self, least: float, most: float) -> None:
+        self.least = least
+        self.most = most
 
     @property
     def allowed(self) -> str:
@@ -115,11 +118,13 @@ class Number:
             raise ValueError from None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
 class Choice(Generic[T]):
     """One of several values, each with the texts or other values that are converted to it."""
 
-    meanings: tuple[tuple[T, tuple[Any, ...]], ...]
+    __slots__ = ("meanings",)
+
+    def __init__(self, meanings: tuple[tuple[T, tuple[Any, ...]], ...]) -> None:
+        self.meanings = meanings
 
     @classmethod
     def of(cls, *values: str) -> Choice[str]:
@@ -144,11 +149,13 @@ class Choice(Generic[T]):
         return self.check(text)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
 class Boolean:
     """True or False. The texts are `true` and `false`."""
 
-    optional: bool = False
+    __slots__ = ("optional",)
+
+    def __init__(self, optional: bool = False) -> None:
+        self.optional = optional
 
     @property
     def allowed(self) -> str:
@@ -163,11 +170,13 @@ class Boolean:
         return Choice(((True, ("true",)), (False, ("false",)))).check(text)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
 class Text:
     """A string. If it is optional, it may be None, and an empty text means None."""
 
-    optional: bool = False
+    __slots__ = ("optional",)
+
+    def __init__(self, optional: bool = False) -> None:
+        self.optional = optional
 
     @property
     def allowed(self) -> str:
@@ -184,7 +193,6 @@ class Text:
         return self.check(text or None if self.optional else text)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
 class SecretText:
     """A string that is wrapped in a `Secret`, or None. An empty text means None."""
 
@@ -211,7 +219,6 @@ STRATEGIES = {
 """The short names of the built-in assignors, by the names of Kafka's classes."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
 class AssignmentStrategies:
     """A tuple of assignors in order of preference. In a text, commas separate their names.
 
@@ -252,18 +259,26 @@ class AssignmentStrategies:
         return self.check(text)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
 class Given:
     """An object that only a program can pass, or None.
 
     It has `method`, or is a function where there is no method to name.
     """
 
-    what: str
-    method: str = "__call__"
-    or_function: bool = False
-    synchronous: bool = False
-    """Whether the object is called without await."""
+    __slots__ = ("method", "or_function", "synchronous", "what")
+
+    def __init__(
+        self,
+        what: str,
+        method: str = "__call__",
+        or_function: bool = False,
+        synchronous: bool = False,
+    ) -> None:
+        self.what = what
+        self.method = method
+        self.or_function = or_function
+        self.synchronous = synchronous
+        """Whether the object is called without await."""
 
     @property
     def allowed(self) -> str:
@@ -293,7 +308,6 @@ class Given:
             raise ValueError(f"It must be {self.what}. {hint}")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
 class Addresses:
     """Pairs of host and port. In a text, commas separate them. IPv6 has the form `[::1]:9092`."""
 
@@ -351,7 +365,6 @@ def written(address: tuple[str, int]) -> str:
     return f"{bracketed(host)}:{port}"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
 class OffsetReset:
     """An offset reset: a name, or `by_duration:` with an ISO 8601 duration."""
 

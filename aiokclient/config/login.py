@@ -22,9 +22,12 @@ from aiokclient.config.secret import Secret
 __all__ = ["LoginConfig", "LoginOptions"]
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, init=False, repr=False, eq=False)
 class LoginConfig:
-    """The options of logins. Most of them become part of the `security` object."""
+    """The options of logins, a base of `ClientConfig`.
+
+    Most of them become part of the `security` object.
+    """
 
     sasl_login_callback_handler_class: str | None = option(
         OPTIONAL_TEXT,

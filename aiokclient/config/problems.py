@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Collection
 from types import TracebackType
 from typing import Any
 
 from aiokclient.errors import ConfigError
-from aiokclient.hints import option_hint
 
 __all__ = ["Problems", "refuse_positional", "suggest", "together", "unknown"]
 
@@ -88,6 +86,8 @@ def unknown(name: str, known: Collection[str], kind: str) -> str:
         )
     if plain.replace("_", ".") in known:
         return f"{name} is not an option. Did you mean {plain.replace('_', '.')}?"
+    from aiokclient.hints import option_hint
+
     hint = option_hint(name, dotted=dotted)
     if hint is not None:
         return hint
@@ -104,6 +104,8 @@ def _guess(name: str, known: Collection[str], separator: str) -> str | None:
     for spelling in (snake.replace("_", separator), snake.replace(".", "_")):
         if spelling in known:
             return spelling
+    import difflib
+
     nearest = difflib.get_close_matches(name, known, n=1, cutoff=CLOSE)
     if nearest:
         return nearest[0]

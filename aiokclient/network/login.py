@@ -1,18 +1,23 @@
-"""The SASL logins of one client: its mechanism, its credentials, and its token."""
+"""The SASL logins of one client: its mechanism, its credentials, and its token.
+
+The mechanisms are imported when a client logs in, because many clients do not use SASL.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aiokclient.clock import Clock
 from aiokclient.config.client import ClientConfig
-from aiokclient.config.security import OAuthToken, SaslOAuthBearer, Security
 from aiokclient.errors import KafkaError
 from aiokclient.event_hub import EventHub
 from aiokclient.log import ClientLog
-from aiokclient.network.sasl import Login
-from aiokclient.network.sasl.tokens import Refreshing, Spawn, TokenSource
 from aiokclient.policy import Backoff
+
+if TYPE_CHECKING:
+    from aiokclient.config.security import OAuthToken, Security
+    from aiokclient.network.sasl import Login
+    from aiokclient.network.sasl.tokens import Spawn, TokenSource
 
 __all__ = ["Sasl", "token_source"]
 
@@ -57,6 +62,8 @@ class Sasl:
         TokenRefusedError if the token provider is refused.
         """
         token = None if self._tokens is None else await self._tokens.get(timeout_s)
+        from aiokclient.network.sasl import Login
+
         return Login(self._credentials, host, token)
 
     @property
@@ -81,9 +88,11 @@ def token_source(
     config: ClientConfig, clock: Clock, spawn: Spawn, log: ClientLog, events: EventHub | None = None
 ) -> TokenSource | None:
     """Return the source of tokens for the client with these options, or None without tokens."""
-    security = config.security
-    if not isinstance(security, SaslOAuthBearer):
+    security: Any = config.security
+    if security.sasl_mechanism != "OAUTHBEARER":
         return None
+    from aiokclient.network.sasl.tokens import Refreshing, TokenSource
+
     return TokenSource(
         security.token_provider,
         refreshing=Refreshing(

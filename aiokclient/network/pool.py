@@ -34,7 +34,6 @@ from aiokclient.errors import (
 from aiokclient.event_hub import EventKind
 from aiokclient.kept_errors import bare
 from aiokclient.log import ClientLog
-from aiokclient.network.authentication import authenticate_again
 from aiokclient.network.connection import BrokerConnection
 from aiokclient.network.login import Sasl
 from aiokclient.network.setup import ConnectionSettings, open_connection
@@ -424,6 +423,8 @@ class ConnectionPool:
             return
         timeout_s = self._setup.delay(0, self._rng)
         begun = loop.time()
+        from aiokclient.network.authentication import authenticate_again
+
         await authenticate_again(connection, sasl, login, timeout_s)
         self._renewed(connection, loop.time() - begun)
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from enum import Enum
 from struct import Struct
 from struct import error as StructError
+from typing import TYPE_CHECKING
 
 import aiokclient.network.diagnosis as diagnosis
 from aiokclient.config.kinds import bare, bracketed, written
@@ -31,7 +32,6 @@ from aiokclient.errors import (
     error_for,
 )
 from aiokclient.event_hub import EventHub
-from aiokclient.network.authentication import authenticate, find_mechanisms
 from aiokclient.network.cluster_check import (
     CHECKED_FROM,
     ClusterCheck,
@@ -40,17 +40,18 @@ from aiokclient.network.cluster_check import (
     identifying_request,
 )
 from aiokclient.network.connection import BrokerConnection
-from aiokclient.network.login import Sasl
-from aiokclient.network.probe import find_mismatch
 from aiokclient.network.race import AddressRace
 from aiokclient.network.resolution import resolve
-from aiokclient.network.sasl import Login
 from aiokclient.network.tls import TlsContexts, server_name
 from aiokclient.network.traffic import Traffic, size_of
 from aiokclient.network.transport import Address, Connector
 from aiokclient.protocol.api import ApiKey, negotiate
 from aiokclient.protocol.framing import ClientPipeline
 from aiokclient.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+
+if TYPE_CHECKING:
+    from aiokclient.network.login import Sasl
+    from aiokclient.network.sasl import Login
 
 __all__ = ["RUNGS", "ConnectionSettings", "open_connection"]
 
@@ -158,6 +159,8 @@ async def open_connection(
     # A bootstrap server may be misconfigured. A broker from the metadata is just unreachable.
     if closed is not None and node_id < 0:
         address, cause = closed
+        from aiokclient.network.probe import find_mismatch
+
         tls = settings.tls is not None
         mismatch = await find_mismatch(
             settings.connector, address, name, tls=tls, timeout_s=timeout_s
@@ -211,6 +214,8 @@ async def _authenticate(
     timeout_s: float,
 ) -> int:
     """Authenticate, and count the outcome."""
+    from aiokclient.network.authentication import authenticate
+
     try:
         lifetime_ms = await authenticate(connection, pipeline, versions, sasl, login, timeout_s)
     except KafkaError:
@@ -232,6 +237,8 @@ async def _check_without_sasl(
     A bootstrap server that closes this connection, too, counts as such a listener. A broker of the
     metadata may just be shutting down.
     """
+    from aiokclient.network.authentication import find_mechanisms
+
     broker, tls = connection.broker, settings.tls is not None
     try:
         mechanisms = await find_mechanisms(connection, pipeline, versions, timeout_s)

@@ -15,12 +15,14 @@ import math
 import os
 import ssl
 from collections.abc import Iterable
-from typing import NamedTuple, Self, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Self, TypeAlias
 
 from aiokclient import threads
-from aiokclient.config.security import Security, Tls
 from aiokclient.errors import ConfigError
 from aiokclient.log import ClientLog
+
+if TYPE_CHECKING:
+    from aiokclient.config.security import Security, Tls
 
 __all__ = ["TlsContexts", "server_name"]
 
@@ -56,6 +58,10 @@ class TlsContexts:
     @classmethod
     def of(cls, security: Security, log: ClientLog) -> Self | None:
         """Return the contexts for these security options, or None without TLS."""
+        from aiokclient.config.security import Plaintext, Tls
+
+        if isinstance(security, Plaintext):
+            return None
         tls = security if isinstance(security, Tls) else security.tls
         return None if tls is None else cls(tls, log)
 

@@ -1,17 +1,25 @@
-"""The security of connections: encryption by TLS, and authentication by TLS or SASL."""
+"""The security of connections: encryption by TLS, and authentication by TLS or SASL.
+
+Names are imported when they are first used, because many programs use none of them.
+"""
 
 from __future__ import annotations
 
-from typing import TypeAlias
+import dataclasses
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from aiokclient.config.security.sasl import (
-    OAuthToken,
-    SaslGssapi,
-    SaslOAuthBearer,
-    SaslPlain,
-    SaslScram,
-)
-from aiokclient.config.security.tls import Plaintext, Tls
+if TYPE_CHECKING:
+    from aiokclient.config.security.plaintext import Plaintext
+    from aiokclient.config.security.sasl import (
+        OAuthToken,
+        SaslGssapi,
+        SaslOAuthBearer,
+        SaslPlain,
+        SaslScram,
+        Security,
+    )
+    from aiokclient.config.security.tls import Tls
 
 __all__ = [
     "OAuthToken",
@@ -22,6 +30,23 @@ __all__ = [
     "SaslScram",
     "Security",
     "Tls",
+    "settle_security",
 ]
 
-Security: TypeAlias = Plaintext | Tls | SaslPlain | SaslScram | SaslOAuthBearer | SaslGssapi
+
+def settle_security(config: Any) -> None:
+    """Convert Kafka's security options to one `security` object, if there are any."""
+    for field in dataclasses.fields(config):
+        ours = field.name.startswith(("security", "ssl_", "sasl_"))
+        if ours and getattr(config, field.name) != field.default:
+            from aiokclient.config.security.fold import fold_security
+
+            return fold_security(config)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = {"Plaintext": "plaintext", "Tls": "tls"}.get(name, "sasl")
+    globals()[name] = value = getattr(import_module(f"{__name__}.{module}"), name)
+    return value

@@ -9,8 +9,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aiokclient.config.rules import settle
 from aiokclient.config.secret import Secret
-from aiokclient.config.security import Plaintext, Security, Tls
-from aiokclient.config.security.sasl import SaslGssapi, SaslOAuthBearer, SaslPlain, SaslScram
+from aiokclient.config.security.plaintext import Plaintext
+from aiokclient.config.security.sasl import (
+    SaslGssapi,
+    SaslOAuthBearer,
+    SaslPlain,
+    SaslScram,
+    Security,
+)
+from aiokclient.config.security.tls import Tls
 from aiokclient.config.security.tls_limits import TlsLimits
 from aiokclient.errors import ConfigError
 

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Final, TypeAlias
 
 from aiokclient.config.secret import Secret
+from aiokclient.config.security.plaintext import Plaintext
 from aiokclient.config.security.scram_keys import ScramKeyCache
 from aiokclient.config.security.tls import Tls
 from aiokclient.errors import ConfigError
@@ -23,6 +24,7 @@ __all__ = [
     "SaslOAuthBearer",
     "SaslPlain",
     "SaslScram",
+    "Security",
     "TokenProvider",
 ]
 
@@ -273,6 +275,10 @@ class SaslGssapi(_Sasl):
     def scrub(self, text: str) -> str:
         """Return the text: this object has no secrets."""
         return text
+
+
+Security: TypeAlias = Plaintext | Tls | SaslPlain | SaslScram | SaslOAuthBearer | SaslGssapi
+"""The security of connections, with or without SASL."""
 
 
 def _tls(owner: str, given: object) -> Tls | None:

@@ -1,4 +1,4 @@
-"""Connections without SASL: plaintext or TLS."""
+"""Connections with TLS."""
 
 from __future__ import annotations
 
@@ -14,26 +14,7 @@ from aiokclient.config.secret import Secret
 from aiokclient.config.security.tls_limits import TlsLimits
 from aiokclient.errors import ConfigError
 
-__all__ = ["Plaintext", "Tls"]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Plaintext:
-    """No encryption and no authentication."""
-
-    sasl_mechanism: ClassVar[str | None] = None
-    """The SASL mechanism, for which this object has the credentials, or None."""
-    sasl_identity: ClassVar[str | None] = None
-    """The name of the user in error texts, or None without SASL or if it is not known."""
-    tls: ClassVar[None] = None
-    """There is no TLS."""
-
-    def ssl_context(self) -> None:
-        """Return None: connections are not encrypted."""
-
-    def scrub(self, text: str) -> str:
-        """Return a text of a broker without the secrets of this object."""
-        return text
+__all__ = ["Tls"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, init=False)

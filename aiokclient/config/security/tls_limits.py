@@ -8,7 +8,6 @@ chose another suite is refused before anything is sent.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import re
 import ssl
 from collections.abc import Collection, Mapping, Sequence
@@ -83,16 +82,18 @@ _NAMES: Final = {
 """OpenSSL's names by all names."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
 class _Names:
     """A tuple of names out of a set, which are not case-sensitive. In a text, commas separate them.
 
     The tuple has the names in the form of `known`. Other separators are those of librdkafka.
     """
 
-    what: str
-    known: Collection[str]
-    example: str
+    __slots__ = ("example", "known", "what")
+
+    def __init__(self, what: str, known: Collection[str], example: str) -> None:
+        self.what = what
+        self.known = known
+        self.example = example
 
     @property
     def allowed(self) -> str:
@@ -112,6 +113,8 @@ class _Names:
         found = spellings.get(name.lower())
         if found is not None:
             return found
+        import difflib
+
         near = difflib.get_close_matches(name.lower(), spellings, n=3)
         meant = " or ".join(spellings[one] for one in near)
         hint = f"Did you mean {meant}?" if meant else f"It must be {self.allowed}."
@@ -127,7 +130,6 @@ PROTOCOL_NAMES: Final = _Names(
 CIPHER_SUITES: Final = _Names("a list of cipher suites", tuple(_NAMES), "'TLS_AES_256_GCM_SHA384'")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
 class ProtocolName:
     """The highest version of TLS by Java's name, or `TLS` for any."""
 

@@ -21,6 +21,7 @@ import random
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
+from aiokclient.background import import_anyio
 from aiokclient.errors import IllegalStateError
 from aiokclient.testing.cluster import EmbeddedCluster
 from aiokclient.testing.simulation.loop import VirtualLoop
@@ -86,6 +87,7 @@ class Simulation:
         if asyncio._get_running_loop() is not None:
             text = "a simulation has a loop of its own: run it where no event loop runs"
             raise IllegalStateError(text)
+        import_anyio()  # Otherwise the first start in a process would wait for a thread.
         try:
             with asyncio.Runner(loop_factory=self._make_loop) as runner:
                 return runner.run(self._main(main))

@@ -1,0 +1,27 @@
+"""Connections without encryption and authentication."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import ClassVar
+
+__all__ = ["Plaintext"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Plaintext:
+    """No encryption and no authentication."""
+
+    sasl_mechanism: ClassVar[str | None] = None
+    """The SASL mechanism, for which this object has the credentials, or None."""
+    sasl_identity: ClassVar[str | None] = None
+    """The name of the user in error texts, or None without SASL or if it is not known."""
+    tls: ClassVar[None] = None
+    """There is no TLS."""
+
+    def ssl_context(self) -> None:
+        """Return None: connections are not encrypted."""
+
+    def scrub(self, text: str) -> str:
+        """Return a text of a broker without the secrets of this object."""
+        return text
