@@ -129,3 +129,36 @@ def test_every_native_module_is_listed_once() -> None:
 def test_using_it_needs_no_arrow() -> None:
     modules = modules_after("from aiokclient import Admin, Client, Consumer, Producer")
     assert modules & {"pyarrow", "pyspark", "numpy", "opentelemetry"} == set()
+
+
+UNUSED = {
+    "aiokclient.cli",
+    "aiokclient.config.security.oidc",
+    "aiokclient.config.security.sasl",
+    "aiokclient.config.security.tls",
+    "aiokclient.hints",
+    "aiokclient.network.authentication",
+    "aiokclient.network.probe",
+    "aiokclient.network.sasl",
+    "aiokclient.patterns",
+    "aiokclient.telemetry.collector",
+    "aiokclient.testing",
+    "anyio._backends._asyncio",
+    "opentelemetry",
+    "prometheus_client",
+    "typer",
+}
+"""What a client without SASL and TLS does not use, or only after its start."""
+
+
+@pytest.mark.parametrize(
+    ("name", "others"),
+    [
+        ("Producer", {"aiokclient.admin", "aiokclient.consumer", "aiokclient.group.member"}),
+        ("Consumer", {"aiokclient.admin", "aiokclient.producer"}),
+        ("Client", {"aiokclient.admin", "aiokclient.consumer", "aiokclient.producer"}),
+    ],
+)
+def test_a_client_imports_only_what_it_uses(name: str, others: set[str]) -> None:
+    modules = modules_after(f"from aiokclient import {name}")
+    assert modules & (UNUSED | others) == set()
