@@ -1,4 +1,4 @@
-"""What a producer, a consumer, an admin, or the connections of a client have measured.
+"""The measures of a producer, a consumer, an admin, or the connections of a client.
 
 `metrics` has the numbers that a program reads, which all objects with the same client share. The
 measures here belong to one object, and are read only when they are pushed (KIP-714). They are
@@ -183,7 +183,7 @@ class ApplicationMetric(NamedTuple):
 
 
 class Sample:
-    """What one object had measured at one moment. It can be read in any thread."""
+    """The measures of one object at one moment. They can be read in any thread."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What a cluster knows of its clients by the metrics that they push (KIP-714).
+"""The state of clients, as the metrics that they push show it to a cluster (KIP-714).
 
 `Fleet` is a receiver for the embedded cluster. It sees clients of all languages in the same way:
 by the names of Kafka's metrics in OTLP payloads. From these alone it finds out which client is
@@ -40,14 +40,14 @@ class Push(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """What is wrong with a client, and since when."""
+    """A problem of a client, and the time since which it exists."""
 
     what: str
     since: float
 
 
 class PushedClient:
-    """What one client has pushed."""
+    """The metrics that one client has pushed."""
 
     def __init__(self, context: ClientTelemetryContext) -> None:
         self.name = context.client_id

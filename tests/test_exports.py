@@ -148,7 +148,7 @@ UNUSED = {
     "prometheus_client",
     "typer",
 }
-"""What a client without SASL and TLS does not use, or only after its start."""
+"""The modules that a client without SASL and TLS uses only after its start, or never."""
 
 
 @pytest.mark.parametrize(

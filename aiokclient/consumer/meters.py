@@ -199,7 +199,7 @@ class ConsumerGauges:
 
 
 class _PartitionRow(NamedTuple):
-    """What was measured of one partition at one moment. Unknown offsets are negative."""
+    """The measured numbers of one partition at one moment. Unknown offsets are negative."""
 
     tp: TopicPartition
     position: int
@@ -210,7 +210,7 @@ class _PartitionRow(NamedTuple):
 
 
 class _PartitionRows:
-    """What was measured of all partitions at one moment. It is read in a thread."""
+    """The measured numbers of all partitions at one moment. They are read in a thread."""
 
     def __init__(self, rows: Sequence[_PartitionRow]) -> None:
         self._rows = rows

@@ -1,4 +1,4 @@
-"""What a member of a group measures about its membership."""
+"""The measures of a group member: rebalances, heartbeats, joins, and syncs."""
 
 from __future__ import annotations
 

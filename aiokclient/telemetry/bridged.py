@@ -33,7 +33,7 @@ RECORD: Final = "{record}"
 
 
 class Description(NamedTuple):
-    """What tools show of a metric. `kind` is "counter", "gauge", or "histogram"."""
+    """The description of a metric in a tool. `kind` is "counter", "gauge", or "histogram"."""
 
     kind: str
     unit: str
@@ -155,7 +155,7 @@ PUSHED: Final[Mapping[str, tuple[Row, ...]]] = MappingProxyType(
         "admin": (),
     }
 )
-"""What only pushes have, by the kind of object that it belongs to; "" is the connections."""
+"""The rows that only pushes have, by the kind of their object; "" is the connections."""
 
 
 def _described(rows: Iterable[Row]) -> Iterable[tuple[str, Description]]:

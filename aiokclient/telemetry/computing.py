@@ -1,4 +1,4 @@
-"""How the value of a metric is computed from two readings, and the time span between them."""
+"""The computation of the value of a metric from two readings, and the time span between them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HOUR_S = 3600.0
 
 
 class Change(NamedTuple):
-    """What was observed in total (`now`), and in the present time span."""
+    """The observations in total (`now`), and those in the present time span."""
 
     now: Reading
     number: float

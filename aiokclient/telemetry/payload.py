@@ -24,7 +24,7 @@ COMPRESSED_BYTES: Final = 1_000
 
 
 class Payload(NamedTuple):
-    """What one push contains."""
+    """The content of one push."""
 
     data: bytes
     codec: Compression

@@ -1,4 +1,4 @@
-"""What collectors give to the reporter: the values of metrics at one moment."""
+"""The values of metrics at one moment, which collectors give to the reporter."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Collected", "Collector", "HistogramValue", "Point", "PointKind"]
 
 
 class PointKind(Enum):
-    """How a value is pushed."""
+    """The form in which a value is pushed."""
 
     SUM = "sum"
     """A monotonic sum, as double."""

@@ -1,4 +1,4 @@
-"""What the pushes of one client contain: metrics, differences, and how much fits into a push."""
+"""The content of the pushes of one client: metrics, differences, and parts that fit into a push."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ CONSEQUENCES: Final[Mapping[ReporterEvent, str]] = {
     ReporterEvent.FORBIDDEN: "Client metrics are pushed again after half an hour.",
     ReporterEvent.REFUSED: "No more client metrics are pushed.",
 }
-"""What follows from a refusal, for the log."""
+"""The consequences of a refusal, for the log."""
 
 
 class ReportConnections(Protocol):

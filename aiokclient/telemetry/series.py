@@ -105,7 +105,7 @@ class ClientSeries:
 
     @property
     def source(self) -> object:
-        """What is measured: the same for all objects that share it. None before a start."""
+        """The source of the series: the same for all objects that share it. None before a start."""
         return self._cluster and self._cluster[0]
 
     @property

@@ -1,4 +1,4 @@
-"""What a broker wants to know of this client: the subscription in one of its responses.
+"""The subscription in a response: the metrics of this client that a broker wants.
 
 Nothing in a response is taken on trust. Its numbers are brought into usable limits, and only as
 many prefixes are kept as any operator would configure.

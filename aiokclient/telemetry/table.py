@@ -40,7 +40,7 @@ NS = 1e9
 
 
 class Way(Enum):
-    """How a value is computed from what was measured.
+    """The way in which a value is computed from measures.
 
     TOTAL and SUM are cumulative. All others except GAUGE and INT concern the present time span.
     """

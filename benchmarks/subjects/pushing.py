@@ -20,7 +20,7 @@ PUSHES = "client.request.seconds{api=PushTelemetry"
 PREPARE_S = 2.5
 """Seconds of work before the measured part. The first push imports the package that encodes it."""
 PASSES = 4
-"""How often a consumer reads the topic."""
+"""The number of times that a consumer reads the topic."""
 CHUNK = 10_000
 BYTECODES = "bytecodes"
 """The mode in which executed bytecodes are counted, which is slow, and not the CPU time."""

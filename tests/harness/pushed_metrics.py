@@ -1,4 +1,4 @@
-"""What clients have pushed: the form of each metric, its sums, and a comparison of two clients."""
+"""The pushes of clients: the form of each metric, its sums, and a comparison of two clients."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DOCS = REPOSITORY / "docs" / "telemetry-metrics.md"
 
 
 class Form(NamedTuple):
-    """How a client pushes one metric. `labels` and `attributes` are names, separated by spaces."""
+    """The form of one pushed metric. `labels` and `attributes` are names, separated by spaces."""
 
     kind: str
     """Such as "monotonic sum, delta, as_double, since"."""
@@ -126,7 +126,7 @@ class Totals:
 
 
 class Comparison(NamedTuple):
-    """What differs between the metrics of a client of this library and of Kafka's."""
+    """The differences between the metrics of a client of this library and of Kafka's."""
 
     missing: list[str]
     extra: list[str]

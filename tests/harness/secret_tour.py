@@ -53,7 +53,7 @@ RECORDS = {
     "record value": "Hy3-value of\"the\\récord' <&6Cq",
     "record header": "Wd9-header-of~the-record-4Tn",
 }
-"""What records contain, by name. It is searched for only in what telemetry shows."""
+"""The contents of records, by name. They are searched for only in what telemetry shows."""
 TELEMETRY = {"prometheus", "pushed", "spans"}
 """The channels of telemetry."""
 

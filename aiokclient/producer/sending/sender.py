@@ -308,7 +308,8 @@ class TransactionalSender(Sender):
 
     def pump(self) -> None:
         """Send ready batches, but not before the markers of the last transaction are written."""
-        left_s = self._pause.left(self._clock.monotonic())
+        pause = self._pause
+        left_s = 0.0 if pause.is_over else pause.left(self._clock.monotonic())
         if left_s < LEAST_PAUSE_S:
             super().pump()
         elif self._pausing is None:

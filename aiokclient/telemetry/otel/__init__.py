@@ -50,7 +50,7 @@ Method = Callable[..., Any]
 
 
 class Instrumentation:
-    """What `instrument` has done to an object, until `uninstrument`. Also a context manager."""
+    """The instrumentation of an object, which `uninstrument` ends. Also a context manager."""
 
     def __init__(self, *undo: Callable[[], None]) -> None:
         self._undo = list(undo)

@@ -62,7 +62,7 @@ class TracedConsumer(Protocol):
 
 
 class Read(NamedTuple):
-    """What a request has returned, for the spans of the request and of its processing."""
+    """The content of a response, for the spans of the request and of its processing."""
 
     topics: list[str]
     attributes: dict[str, Any]

@@ -33,7 +33,7 @@ MOST_OBJECTS: Final = 20_000
 
 
 class Left:
-    """How a body was left: with an error or not. An error of None is not known."""
+    """The way in which a body was left: with an error or not. An error of None is not known."""
 
     __slots__ = ("error", "failed")
 

@@ -72,7 +72,7 @@ class CountingProxy(MetadataProxy):
         self._mode = mode
         self._topics: dict[UUID, str] = {}
         self.refusals: Counter[str] = Counter()
-        """How many batches are still to be refused, by client id."""
+        """The number of batches that are still to be refused, by client id."""
         self.records: Counter[tuple[str, str]] = Counter()
         """The records in all Produce requests, by client id and topic."""
         self.bytes: Counter[tuple[str, str]] = Counter()
@@ -347,7 +347,7 @@ async def java_pushes(java: JavaClients, site: Site, everyone: list[Identity]) -
 
 
 class Run(NamedTuple):
-    """What all clients have pushed, and the requests of this library's clients."""
+    """The pushes of all clients, and the requests of this library's clients."""
 
     pushes: dict[Identity, list[Pushed]]
     exchanged: dict[Identity, Exchanged]

@@ -76,7 +76,7 @@ STATES = {
     asking_again: ("asking again", True),
     ended: ("ended", False),
 }
-"""How a reporter comes into each state, the state, and whether closing then pushes metrics."""
+"""The way into each state of a reporter, the state, and whether closing then pushes metrics."""
 
 
 def assigned(consumer: Consumer[Any, Any]) -> Consumer[Any, Any]:

@@ -12,7 +12,7 @@ from pushed_metrics import DOCS, left_out
 from aiokclient.telemetry.table import PREFIX, ROWS, SHARED_ROWS, Row, Way
 
 FACTS = Path(__file__).with_name("kafka_metrics.csv")
-"""What Kafka's Java clients 4.4.0 push to a broker, by kind of client."""
+"""The metrics that Kafka's Java clients 4.4.0 push to a broker, by kind of client."""
 
 LEFT_OUT = (
     "*.io.*",

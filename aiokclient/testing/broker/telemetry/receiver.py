@@ -1,4 +1,4 @@
-"""What a broker does with the metrics that clients push: it passes them to a receiver."""
+"""The receiver to which a broker passes the metrics that clients push."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ class MetricsSubscription(NamedTuple):
 
 
 class MergedSubscription(NamedTuple):
-    """What a client is subscribed to by all subscriptions that it matches."""
+    """The merged content of all subscriptions that match a client."""
 
     subscription_id: int
     metrics: tuple[str, ...]
