@@ -1,9 +1,10 @@
 # Two commands do everything on a fresh machine: `make demo` and `make test`. `make help` lists all.
-.PHONY: help demo quick test test-all lint native docs kafka fuzz sim eos soak secrets bench clean
+.PHONY: help demo quick test test-all lint native docs kafka fuzz sim eos soak secrets spark bench bench-spark clean
 .DEFAULT_GOAL := test
 
 PY := .venv/bin/python
 PY311 := .venv-3.11/bin/python
+PYSPARK := .venv-spark/bin/python
 PIP := -m pip install --disable-pip-version-check --quiet
 LOUD_PIP := -m pip install --disable-pip-version-check
 # What an environment is made from; when it changes, packages are installed again.
@@ -29,17 +30,21 @@ ifdef T
 test: .venv/.test .venv/.native
 	$(PY) -m pytest -q $(T)
 else
-test: .venv/.test .venv/.native .venv-3.11/.native kafka ## all checks and all tests, with a real Kafka
+test: .venv/.test .venv/.native .venv-3.11/.native .venv-spark/.native kafka ## all checks and all tests, with a real Kafka
 ## T=path runs the tests there alone, T="path -k name" those of the name
 	$(PY) .ci/test.py
 endif
 
-test-all: .venv/.test .venv/.native .venv-3.11/.all .venv-3.11/.native kafka ## takes hours: all tests also
+test-all: .venv/.test .venv/.native .venv-3.11/.all .venv-3.11/.native .venv-spark/.native kafka ## takes hours: all tests also
 ## on Python 3.11, in pure Python, in every kind of event loop, and a wheel in a bare environment
 	AIOKCLIENT_EXPLORE=1 $(PY) .ci/test.py --all
 
 lint: .venv/.test ## ruff, mypy, and the import contracts (make quick runs them too)
 	$(PY) .ci/test.py --only lint
+
+spark: .venv-spark/.native kafka ## all tests of the Spark source and sink, the long ones included
+## T="tests/spark/test_batch.py -k name" runs those alone
+	$(PYSPARK) -m pytest -q $(or $(T),tests/spark)
 
 native: .venv/.native .venv-3.11/.native ## compile the native modules that have changed, without pip
 
@@ -79,13 +84,19 @@ bench: .venv/.bench .venv/.native kafka ## benchmarks beside other clients; RUNS
 	$(PY) benchmarks/memory.py
 	$(PY) benchmarks/transactions_memory.py
 
+bench-spark: .venv-spark/.native kafka ## the Spark source and sink beside Spark's own Kafka connector; RUNS=n of each
+	$(PYSPARK) benchmarks/spark.py --runs $(or $(RUNS),5)
+
 clean: ## remove everything that was installed, compiled or downloaded
-	rm -rf .venv .venv-3.11 .kafka .pytest_cache .mypy_cache .ruff_cache .hypothesis build *.egg-info
+	rm -rf .venv .venv-3.11 .venv-spark .kafka .pytest_cache .mypy_cache .ruff_cache .hypothesis build *.egg-info
 	find aiokclient -name '*.so' -delete
 
 .venv/bin/python:
 	@echo "setup: creating a virtual environment in .venv"
 	"$$(.ci/find-python newest)" -m venv .venv
+
+.venv-spark/bin/python:
+	"$$(.ci/find-python newest)" -m venv .venv-spark
 
 .venv-3.11/bin/python:
 	"$$(.ci/find-python 3.11)" -m venv .venv-3.11
@@ -133,4 +144,15 @@ clean: ## remove everything that was installed, compiled or downloaded
 
 .venv-3.11/.all: .venv-3.11/.test | .venv-3.11/.native
 	$(PY311) $(PIP) --group lint --group examples --constraint .venv-3.11/lowest.txt
+	touch $@
+
+# Spark, a download of 456 MB, has an environment of its own. Spark finds data sources in the folders
+# of sys.path, and the compatible mode of an editable installation is one.
+.venv-spark/.test: $(PROJECT) | .venv-spark/bin/python .venv/.test
+	$(PYSPARK) $(PIP) --upgrade pip
+	AIOKCLIENT_PURE=1 $(PYSPARK) $(PIP) --editable ".[spark]" --config-settings editable_mode=compat --group native --group spark
+	touch $@
+
+.venv-spark/.native: .venv-spark/.test $(NATIVE) | .venv/.native
+	$(PYSPARK) setup.py --quiet build_ext --inplace --parallel=2
 	touch $@

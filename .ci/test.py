@@ -28,6 +28,7 @@ from typing import IO
 ROOT = Path(__file__).resolve().parent.parent
 NEWEST = ".venv/bin/python"
 OLDEST = ".venv-3.11/bin/python"
+SPARK = ".venv-spark/bin/python"
 # Tests that run on Python 3.11 in pure mode. Of `behavior`, only those without a real Kafka run.
 PURE = ["tests/unit/record", "tests/unit/producer", "tests/unit/consumer", "tests/behavior"]
 # Tests that run on Python 3.11 in native mode, because `await` works differently before 3.12.
@@ -186,6 +187,10 @@ def lanes(everything: bool, workers: int) -> Lanes:
         suites.add_some("tests, eager", NEWEST, {LOOP: "eager"}, LIVES)
         suites.add_some("tests, 3.11", OLDEST, {}, AWAITING)
     suites.add_some("tests, 3.11 pure", OLDEST, pure, PURE)
+    # One process: each would start a Java virtual machine for Spark and one for Kafka.
+    chosen = [] if everything else ["-m", "not long"]
+    spark = [SPARK, *PYTEST, *chosen, "tests/spark"]
+    suites.brokers.append(Step("tests, Spark", [spark], junit=True))
     return [suites.brokers, suites.others]
 
 

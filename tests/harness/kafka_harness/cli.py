@@ -7,6 +7,7 @@ import threading
 import time
 
 from .cluster import KafkaCluster
+from .connector import connector_jars
 from .distribution import KAFKA, OLD, TOOLS, Distribution
 from .java import MissingToolError
 from .token_server import jars
@@ -21,6 +22,9 @@ def fetch() -> None:
     begin = time.monotonic()
     jars()
     say(f"Token server: ready ({time.monotonic() - begin:.1f} s)")
+    begin = time.monotonic()
+    connector_jars()
+    say(f"Spark's Kafka connector: ready ({time.monotonic() - begin:.1f} s)")
 
 
 def start(version: str, brokers: int, port: int, jvm: list[str]) -> None:

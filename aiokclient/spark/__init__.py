@@ -1,0 +1,23 @@
+"""Kafka as a source and a sink of Spark, without a connector for the Java virtual machine.
+
+`spark.read`, `spark.readStream`, `df.write`, and `df.writeStream` have it as the format
+`aiokclient`, with the options of Spark's Kafka connector. Spark finds it when the package is
+installed; `spark.dataSource.register(KafkaDataSource)` registers it where Spark does not.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from aiokclient.spark.source import KafkaDataSource
+
+__all__ = ["KafkaDataSource"]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "KafkaDataSource":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from aiokclient.spark.source import KafkaDataSource
+
+    return KafkaDataSource

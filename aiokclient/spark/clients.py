@@ -1,0 +1,261 @@
+"""Clients that the threads of a Spark worker share, in one event loop for each process.
+
+The loop runs in a daemon thread, which starts with the first call. Clients are pooled by their
+options: tasks that run in the same process, one after the other or at the same time, use the same
+connections. A client that nobody uses for 30 seconds is closed. A process that is forked gets a
+loop and clients of its own, and one that exits waits at most a second for the clients to close.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import os
+import queue
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from concurrent.futures import Future
+from typing import Any, Final, TypeVar, cast
+
+from aiokclient import Client, State
+from aiokclient.spark.option_reader import Properties
+
+__all__ = ["run", "stream", "submit"]
+
+R = TypeVar("R")
+T = TypeVar("T")
+
+IDLE_S = 30.0
+"""The time without a user after which a client is closed."""
+EXIT_S = 1.0
+"""The time that an exiting process has for closing its clients."""
+AHEAD = 4
+"""The number of items that `stream` has ready for its reader."""
+UNUSABLE = (State.FAILED, State.CLOSED)
+
+
+def submit(properties: Properties, function: Callable[[Client], Awaitable[R]]) -> Future[R]:
+    """Run `await function(client)` in the loop of this process, and return its future.
+
+    The client, which has these options, is in use until the coroutine ends. Cancelling the future
+    cancels the coroutine.
+    """
+    thread = _current()
+
+    async def use() -> R:
+        async with thread.lease(properties) as client:
+            return await function(client)
+
+    return asyncio.run_coroutine_threadsafe(use(), thread.loop)
+
+
+def run(
+    properties: Properties,
+    function: Callable[[Client], Awaitable[R]],
+    *,
+    timeout: float | None = None,
+) -> R:
+    """Return the result of `await function(client)`, which runs in the loop of this process.
+
+    `timeout` is in seconds, and TimeoutError is raised after it. Without one, the deadlines of the
+    client's calls apply. An error is raised without its cause, whose text is a note of it.
+    """
+    future = submit(properties, function)
+    try:
+        return _result(future, timeout)
+    finally:
+        future.cancel()
+
+
+def stream(
+    properties: Properties,
+    function: Callable[[Client], AsyncIterator[T]],
+    *,
+    ahead: int = AHEAD,
+) -> Iterator[T]:
+    """Yield the items of `function(client)`, which runs in the loop of this process.
+
+    The loop has at most `ahead` items ready. Closing the iterator cancels the function. Errors are
+    raised as by `run`.
+    """
+    ready: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    room = asyncio.Semaphore(ahead)
+    end = object()
+
+    async def fill(client: Client) -> None:
+        items = function(client)
+        try:
+            async for item in items:
+                await room.acquire()
+                ready.put(item)
+        finally:
+            close = getattr(items, "aclose", None)
+            if close is not None:
+                await close()
+
+    loop = _current().loop
+    future = submit(properties, fill)
+    future.add_done_callback(lambda _: ready.put(end))
+    try:
+        while (item := ready.get()) is not end:
+            loop.call_soon_threadsafe(room.release)
+            yield cast(T, item)
+            # Not kept while the next item is awaited.
+            del item
+        _result(future, None)
+    finally:
+        future.cancel()
+
+
+def _result(future: Future[R], timeout: float | None) -> R:
+    try:
+        return future.result(timeout)
+    except Exception as error:
+        failure = error
+    # Spark shows a traceback as text. The frames of the loop and a chain of causes would hide what
+    # went wrong.
+    cause = failure.__cause__
+    if cause is not None and str(cause) not in str(failure):
+        failure.add_note(f"The cause is {type(cause).__name__}: {cause}")
+    failure.__cause__ = None
+    raise failure.with_traceback(None) from None
+
+
+class _PooledClient:
+    """A client and its users. It belongs to the loop."""
+
+    def __init__(self, properties: Properties) -> None:
+        self._client = Client.from_properties(dict(properties))
+        self._starting: asyncio.Task[Any] | None = None
+        self.users = 0
+        self.idle: asyncio.TimerHandle | None = None
+
+    @property
+    def usable(self) -> bool:
+        if self._starting is not None and self._starting.done() and not self._started:
+            return False
+        return self._client.state not in UNUSABLE
+
+    @property
+    def _started(self) -> bool:
+        task = self._starting
+        return task is not None and not task.cancelled() and task.exception() is None
+
+    async def start(self) -> Client:
+        """Return the client once it has started, for any number of tasks at the same time."""
+        if self._starting is None:
+            self._starting = asyncio.create_task(self._client.start())
+        # If one of the tasks is cancelled, the others still wait for the start.
+        await asyncio.shield(self._starting)
+        return self._client
+
+    def keep(self) -> None:
+        """Keep the client open."""
+        if self.idle is not None:
+            self.idle.cancel()
+            self.idle = None
+
+    async def close(self) -> None:
+        self.keep()
+        if self._starting is not None and not self._starting.done():
+            self._starting.cancel()
+        with contextlib.suppress(Exception):
+            await self._client.close()
+
+
+class _ClientThread:
+    """The thread of the loop, and the pool of its clients."""
+
+    def __init__(self) -> None:
+        self.loop: Final = asyncio.new_event_loop()
+        self._pool: dict[Properties, _PooledClient] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+        self._thread = threading.Thread(target=self._main, name="aiokclient-spark", daemon=True)
+        self._thread.start()
+
+    @contextlib.asynccontextmanager
+    async def lease(self, properties: Properties) -> AsyncIterator[Client]:
+        """Return a client that stays open while the context lasts."""
+        pooled = self._pool.get(properties)
+        if pooled is None or not pooled.usable:
+            pooled = self._pool[properties] = _PooledClient(properties)
+        pooled.users += 1
+        pooled.keep()
+        try:
+            yield await pooled.start()
+        finally:
+            pooled.users -= 1
+            if not pooled.users:
+                self._release(properties, pooled)
+
+    def _release(self, properties: Properties, pooled: _PooledClient) -> None:
+        if pooled.usable and self._pool.get(properties) is pooled:
+            pooled.idle = self.loop.call_later(IDLE_S, self._drop, properties, pooled)
+        else:
+            self._drop(properties, pooled)
+
+    def _drop(self, properties: Properties, pooled: _PooledClient) -> None:
+        if self._pool.get(properties) is pooled:
+            del self._pool[properties]
+        task = self.loop.create_task(pooled.close())
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+    def _main(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        self.loop.run_forever()
+
+    def stop(self) -> None:
+        """Close the clients and end the thread, within `EXIT_S`."""
+
+        async def close() -> None:
+            try:
+                for properties, pooled in list(self._pool.items()):
+                    self._drop(properties, pooled)
+                if self._closing:
+                    await asyncio.wait(self._closing)
+            finally:
+                self.loop.stop()
+
+        future = asyncio.run_coroutine_threadsafe(close(), self.loop)
+        self._thread.join(EXIT_S)
+        future.cancel()
+
+
+class _ThisProcess:
+    """The loop thread of this process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._thread: _ClientThread | None = None
+        self._of_parents: list[_ClientThread] = []
+
+    def thread(self) -> _ClientThread:
+        with self._lock:
+            if self._thread is None:
+                self._thread = _ClientThread()
+            return self._thread
+
+    def forget(self) -> None:
+        """Forget the thread after a fork, which has copied the objects but not the thread.
+
+        They are kept, because a loop that is collected would change the selector that it shares
+        with the one in the parent process.
+        """
+        self._lock = threading.Lock()
+        if self._thread is not None:
+            self._of_parents.append(self._thread)
+            self._thread = None
+
+    def stop(self) -> None:
+        """End the thread before the process exits."""
+        if self._thread is not None:
+            self._thread.stop()
+
+
+_process = _ThisProcess()
+_current = _process.thread
+atexit.register(_process.stop)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_process.forget)

@@ -1,0 +1,203 @@
+"""Reading the options of a Spark source or sink, whose names are not case-sensitive.
+
+All mistakes are raised as one ConfigError. Its first line has the first mistake: the option, its
+value, and what is allowed.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, NoReturn, TypeAlias
+
+from aiokclient.errors import ConfigError
+
+__all__ = ["OptionReader", "Properties", "bad_value"]
+
+Properties: TypeAlias = tuple[tuple[str, str], ...]
+"""Options of Kafka, sorted by name: what `Client.from_properties` takes, but hashable."""
+
+PREFIX = "kafka."
+SHOWN = 120
+"""The number of characters of a value that an error shows."""
+CLOSE = 0.6
+"""The similarity of two names, from 0 to 1, at which one is suggested for the other."""
+DURATION = re.compile(r"(\d+)\s*(us|ms|s|m|min|h|d)?")
+UNITS_MS = {"us": 0.001, "ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000}
+UNITS_MS["d"] = 24 * UNITS_MS["h"]
+
+
+def bad_value(name: str, value: str, reason: str) -> str:
+    """Return the text of an error about the value of an option."""
+    shown = value if len(value) <= SHOWN else f"{value[:SHOWN]}..."
+    return f"{name}: {shown!r} is not allowed. {reason}"
+
+
+class OptionReader:
+    """The options that a program gave to a source or a sink (`kind`).
+
+    `known` are all names that it may have, without those that begin with `kafka.`. `others` are the
+    names of other kinds, for which an error names the kind. Mistakes are collected, and `finish`
+    raises them.
+    """
+
+    def __init__(
+        self,
+        given: Mapping[str, str],
+        known: Collection[str],
+        kind: str,
+        others: Mapping[str, Collection[str]] | None = None,
+    ) -> None:
+        self._given = {name.lower(): str(given[name]) for name in given}
+        self._problems: dict[str, None] = {}
+        spelled = {name.lower(): name for name in known}
+        for name in self._given:
+            if not name.startswith(PREFIX) and name not in spelled:
+                self.problem(_unknown(name, known, kind, others or {}))
+
+    def problem(self, text: str) -> None:
+        """Add a mistake."""
+        self._problems[text] = None
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """The texts of the mistakes that were found so far."""
+        return tuple(self._problems)
+
+    def finish(self) -> None:
+        """Raise ConfigError if there are mistakes."""
+        if self._problems:
+            error = ConfigError("\n".join(self._problems))
+            error.problems = self.problems
+            raise error
+
+    def has(self, name: str) -> bool:
+        """Return whether the option was given."""
+        return name.lower() in self._given
+
+    def text(self, name: str, default: str | None = None) -> str | None:
+        """Return the text of an option as it was given."""
+        return self._given.get(name.lower(), default)
+
+    def choice(self, name: str, allowed: Collection[str], default: str) -> str:
+        """Return one of the allowed words, which are not case-sensitive."""
+        value = self.text(name)
+        if value is None:
+            return default
+        for word in allowed:
+            if value.strip().lower() == word.lower():
+                return word
+        self.problem(bad_value(name, value, f"It must be {' or '.join(allowed)}."))
+        return default
+
+    def flag(self, name: str, default: bool) -> bool:
+        """Return a bool."""
+        return self.choice(name, ("true", "false"), str(default).lower()) == "true"
+
+    def integer(self, name: str, default: int | None = None, *, least: int = 1) -> int | None:
+        """Return an integer of 64 bits."""
+        value = self.text(name)
+        if value is None:
+            return default
+        text = value.strip()
+        if re.fullmatch(r"[+-]?\d{1,19}", text) and least <= int(text) < 1 << 63:
+            return int(text)
+        self.problem(bad_value(name, value, f"It must be an integer of at least {least}."))
+        return default
+
+    def duration_ms(self, name: str, default: int) -> int:
+        """Return the milliseconds of a duration such as 500ms or 15m; without a unit, they are."""
+        value = self.text(name)
+        if value is None:
+            return default
+        match = DURATION.fullmatch(value.strip().lower())
+        if match:
+            return int(int(match[1]) * UNITS_MS[match[2] or "ms"])
+        units = ", ".join(UNITS_MS)
+        self.problem(
+            bad_value(name, value, f"It must be an integer with a unit ({units}), such as 15m.")
+        )
+        return default
+
+    def json(self, name: str, example: str) -> Any:
+        """Return the value of a JSON text, or None if the option is absent or wrong."""
+        value = self.text(name)
+        if value is None:
+            return None
+        try:
+            return json.loads(value, parse_constant=_refuse_constant)
+        except json.JSONDecodeError as error:
+            reason = (
+                f"It is not valid JSON: {error.msg} at line {error.lineno}, column {error.colno}. "
+                f"It must have the form {example}."
+            )
+            self.problem(bad_value(name, value, reason))
+        except (ValueError, RecursionError):
+            self.problem(bad_value(name, value, f"It must have the form {example}."))
+        return None
+
+    def properties(
+        self, refused: Mapping[str, str], check: Callable[[dict[str, str]], object]
+    ) -> Properties:
+        """Return the options of Kafka, without their prefix.
+
+        `refused` has the reason for each option that is not allowed. `check` raises ConfigError for
+        properties that are wrong.
+        """
+        found = {
+            name.removeprefix(PREFIX): value
+            for name, value in self._given.items()
+            if name.startswith(PREFIX)
+        }
+        for name in sorted(found):
+            if name in refused:
+                self.problem(f"{PREFIX}{name} is not allowed. {refused[name]}")
+        kept = {name: value for name, value in found.items() if name not in refused}
+        if not kept.get("bootstrap.servers", "").strip():
+            self.problem(
+                "kafka.bootstrap.servers is missing. It must be the addresses of one or more "
+                "brokers, as host:port separated by commas."
+            )
+            kept["bootstrap.servers"] = "localhost:9092"
+        try:
+            check(kept)
+        except ConfigError as error:
+            for text in error.problems or (error.message,):
+                self.problem(_prefixed(text, found))
+        return tuple(sorted(found.items()))
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(name)
+
+
+def _unknown(
+    name: str, known: Collection[str], kind: str, others: Mapping[str, Collection[str]]
+) -> str:
+    text = f"{name} is not an option of the {kind}."
+    for other, names in others.items():
+        for each in names:
+            if each.lower() == name:
+                return f"{each} is not an option of the {kind}, but of the {other}."
+    if "." in name or name == "bootstrap_servers":
+        dotted = {one.lower(): one for one in known if "." in one}
+        near = difflib.get_close_matches(name, dotted, n=1, cutoff=CLOSE)
+        if near:
+            return f"{text} Did you mean {dotted[near[0]]}?"
+        return f"{text} Did you mean {PREFIX}{name.replace('_', '.')}?"
+    spelled = {one.lower(): one for one in known}
+    near = difflib.get_close_matches(name, spelled, n=1, cutoff=CLOSE)
+    if near:
+        return f"{text} Did you mean {spelled[near[0]]}?"
+    return f"{text} It must be one of {', '.join(known)}, or begin with {PREFIX}."
+
+
+def _prefixed(text: str, names: Collection[str]) -> str:
+    """Return an error about Kafka's options with their names as the program has given them."""
+    if not names:
+        return text
+    longest_first = sorted(names, key=len, reverse=True)
+    pattern = "|".join(re.escape(name) for name in longest_first)
+    return re.sub(rf"(?<![\w.])({pattern})(?![\w])", rf"{PREFIX}\1", text)

@@ -1,0 +1,57 @@
+"""The data source that Spark knows as the format `aiokclient`."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSource
+
+from aiokclient.spark.options import SourceOptions
+from aiokclient.spark.schema import check_schema, ddl
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+    from aiokclient.spark.batch import BatchReader
+
+__all__ = ["KafkaDataSource"]
+
+
+class KafkaDataSource(DataSource):
+    """Kafka as a source and a sink: the format `aiokclient`.
+
+        spark.read.format("aiokclient").option("kafka.bootstrap.servers", "localhost:9092")
+            .option("subscribe", "orders").load()
+
+    It has the options, the defaults, and the columns of Spark's Kafka connector.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name of the format."""
+        return "aiokclient"
+
+    def schema(self) -> str:
+        """Return the columns of the source, in Spark's notation."""
+        return ddl(SourceOptions.check(self.options))
+
+    def reader(self, schema: StructType) -> BatchReader:
+        """Return the reader of a batch query."""
+        from aiokclient.spark.batch import BatchReader
+
+        options = SourceOptions.parse(self.options, streaming=False)
+        check_schema(schema, options.include_headers)
+        return BatchReader(options, schema)
+
+    def streamReader(self, schema: StructType) -> Any:
+        """Return the reader of a stream."""
+        return import_module("aiokclient.spark.stream").stream_reader(self.options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> Any:
+        """Return the writer of a batch query."""
+        return import_module("aiokclient.spark.sink").batch_writer(self.options, schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> Any:
+        """Return the writer of a stream."""
+        return import_module("aiokclient.spark.sink").stream_writer(self.options, schema, overwrite)

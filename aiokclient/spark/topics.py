@@ -1,0 +1,163 @@
+"""The partitions that a source reads, and the offsets at which it starts and ends."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from aiokclient import Admin, Client, Consumer, KafkaError, TopicPartition
+from aiokclient.errors import ConfigError
+from aiokclient.spark.options import EARLIEST, LATEST, Bound, SourceOptions
+
+__all__ = ["Topic", "bytes_per_offset", "earliest", "find", "latest", "resolve"]
+
+Offsets = dict[TopicPartition, int]
+SHOWN = 20
+"""The number of partitions that an error names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic that exists, and those of its partitions that are read."""
+
+    topic_id: str | None
+    partitions: tuple[int, ...]
+
+
+async def find(client: Client, options: SourceOptions) -> dict[str, Topic]:
+    """Return the topics and partitions that the options select and that exist."""
+    assigned = dict[str, list[int]]()
+    for topic, partition in options.partitions:
+        assigned.setdefault(topic, []).append(partition)
+    async with Admin(client=client) as admin:
+        if options.pattern is None:
+            names: Iterable[str] = options.topics or assigned
+        else:
+            pattern = re.compile(options.pattern)
+            names = [name for name in await admin.list_topics() if pattern.fullmatch(name)]
+        described = await admin.describe_topics(names)
+        if described.errors:
+            # An error about a topic that does not exist is left to the caller, others are not.
+            existing = await admin.list_topics(internal=True)
+            for item, error in described.errors.items():
+                if item in existing:
+                    raise error
+    found = {}
+    for description in sorted(described.succeeded.values(), key=lambda topic: topic.name):
+        numbers = tuple(partition.index for partition in description.partitions)
+        if assigned:
+            numbers = tuple(number for number in numbers if number in assigned[description.name])
+        topic_id = None if description.topic_id is None else str(description.topic_id)
+        found[description.name] = Topic(topic_id, numbers)
+    return found
+
+
+async def earliest(client: Client, partitions: Iterable[TopicPartition]) -> Offsets:
+    """Return the first offset of each partition."""
+    return await _ask(client, "read_uncommitted", lambda c: c.beginning_offsets(list(partitions)))
+
+
+async def latest(
+    client: Client, partitions: Iterable[TopicPartition], isolation_level: str
+) -> Offsets:
+    """Return the end offset of each partition."""
+    return await _ask(client, isolation_level, lambda c: c.end_offsets(list(partitions)))
+
+
+async def _ask(
+    client: Client, isolation_level: str, call: Callable[[Consumer[Any, Any]], Awaitable[Offsets]]
+) -> Offsets:
+    async with Consumer(client=client, isolation_level=isolation_level) as consumer:
+        return await call(consumer)
+
+
+async def resolve(
+    client: Client, options: SourceOptions, bound: Bound, partitions: Iterable[TopicPartition]
+) -> Offsets:
+    """Return the offset of a start or an end in each partition.
+
+    Offsets that the program has named are returned as they are, wherever the log begins and ends.
+    Raises ConfigError if the program has not named all partitions or has named others, and for a
+    starting timestamp without a record, unless `starting_strategy` is `latest`.
+    """
+    wanted = list(partitions)
+    values = dict(bound.values)
+    if bound.kind in ("offsets", "timestamps"):
+        _require_same(bound.option, values, wanted)
+    if bound.kind in ("timestamp", "timestamps"):
+        times = {tp: values.get(tp, bound.timestamp or 0) for tp in wanted}
+        return await _at_times(client, options, bound, times)
+    word = {"earliest": EARLIEST, "latest": LATEST}.get(bound.kind)
+    offsets = {tp: values[tp] if word is None else word for tp in wanted}
+    first = [tp for tp, offset in offsets.items() if offset == EARLIEST]
+    last = [tp for tp, offset in offsets.items() if offset == LATEST]
+    if first:
+        offsets |= await earliest(client, first)
+    if last:
+        offsets |= await latest(client, last, options.isolation_level)
+    return offsets
+
+
+def _require_same(
+    option: str, named: Mapping[TopicPartition, int], wanted: Iterable[TopicPartition]
+) -> None:
+    missing = sorted(set(wanted) - set(named))
+    if missing:
+        raise ConfigError(
+            f"{option} does not name {_listed(missing)}. It must name all partitions that are read."
+        )
+    others = sorted(set(named) - set(wanted))
+    if others:
+        raise ConfigError(
+            f"{option} names {_listed(others)}, which the source does not read. It must name the "
+            "partitions of the selected topics that exist."
+        )
+
+
+def _listed(partitions: list[TopicPartition]) -> str:
+    more = f" and {len(partitions) - SHOWN} more" if len(partitions) > SHOWN else ""
+    return ", ".join(f"{tp.topic}-{tp.partition}" for tp in partitions[:SHOWN]) + more
+
+
+async def _at_times(
+    client: Client, options: SourceOptions, bound: Bound, times: Mapping[TopicPartition, int]
+) -> Offsets:
+    async with Consumer(client=client, isolation_level=options.isolation_level) as consumer:
+        found = await consumer.offsets_for_times(times)
+    offsets = {tp: at.offset for tp, at in found.items() if at is not None}
+    without = sorted(set(times) - set(offsets))
+    if without and bound.option.startswith("starting") and options.starting_strategy == "error":
+        tp = without[0]
+        raise ConfigError(
+            f"{bound.option}: {_listed(without)} has no record with the timestamp {times[tp]} or a "
+            "later one. Set startingOffsetsByTimestampStrategy to latest to start at the end."
+        )
+    if without:
+        offsets |= await latest(client, without, options.isolation_level)
+    return offsets
+
+
+async def bytes_per_offset(
+    client: Client, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, float]:
+    """Return the mean size of the records of each partition, as far as the brokers tell it."""
+    wanted = set(partitions)
+    async with Admin(client=client) as admin:
+        call = getattr(admin, "describe_log_dirs", None)
+        if call is None:
+            return {}
+        try:
+            sizes = cast("Mapping[TopicPartition, int]", await call(wanted))
+        except KafkaError:
+            # The user may lack the permission to describe the cluster. Ranges are then split by
+            # their offsets.
+            return {}
+    first = await earliest(client, wanted)
+    last = await latest(client, wanted, "read_uncommitted")
+    return {
+        tp: sizes[tp] / (last[tp] - first[tp])
+        for tp in wanted
+        if sizes.get(tp) and last[tp] > first[tp]
+    }

@@ -1,0 +1,29 @@
+"""Fixtures for tests with Spark, which only an environment with pyspark collects (`make spark`).
+
+One Spark session serves all tests. It has Spark's own Kafka connector, with which results are
+compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+if find_spec("pyspark") is None:
+    collect_ignore_glob = ["test_*.py"]
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory, java: str) -> Iterator[SparkSession]:
+    """A session with two threads, Spark's Kafka connector, and this checkout's data source."""
+    from spark_session import create
+
+    session = create(tmp_path_factory.mktemp("spark"))
+    yield session
+    session.stop()
