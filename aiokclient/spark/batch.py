@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader
 
+from aiokclient import Client, KafkaError, TopicPartition
+from aiokclient.errors import ConfigError
+from aiokclient.spark import clients, topics
+from aiokclient.spark.filters import Pushed
 from aiokclient.spark.options import SourceOptions
+from aiokclient.spark.planning import RangePartition, split
 from aiokclient.spark.reading import Split, read
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-__all__ = ["BatchReader"]
+__all__ = ["BatchReader", "batch_reader"]
+
+PUSHING = "pyspark.sql.worker.data_source_pushdown_filters"
+"""The program of Spark that calls `pushFilters`. It runs in processes of its own."""
 
 
 class BatchReader(DataSourceReader):
@@ -23,12 +33,137 @@ class BatchReader(DataSourceReader):
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
         self._schema = schema
+        self._pushed = Pushed()
 
     def partitions(self) -> list[Split]:
         """Return the ranges to read, planned with the offsets that the brokers have now."""
-        raise NotImplementedError
+        options, pushed = self._options, self._pushed
+
+        async def plan(client: Client) -> list[RangePartition]:
+            return await _plan(client, options, pushed)
+
+        return [Split(one) for one in clients.run(options.properties, plan)]
 
     def read(self, partition: Split) -> Iterator[pa.RecordBatch]:
         """Yield the records of one range."""
+        # Spark calls this with no range if there are none.
         if partition.value is not None:
             yield from read(self._options, self._schema, partition.value)
+
+
+class FilteringReader(BatchReader):
+    """A reader to which Spark pushes filters."""
+
+    def pushFilters(self, filters: list[Any]) -> Iterable[Any]:
+        """Yield the filters that Spark must check again."""
+        for each in filters:
+            if not self._pushed.push(each):
+                yield each
+
+
+def batch_reader(options: SourceOptions, schema: StructType) -> BatchReader:
+    """Return the reader of a batch query.
+
+    Spark refuses a reader with `pushFilters` where spark.sql.python.filterPushdown.enabled is
+    false. It is true in a process that runs the program which calls that method.
+    """
+    main = getattr(sys.modules.get("__main__"), "__spec__", None)
+    pushes = PUSHING in sys.modules or getattr(main, "name", None) == PUSHING
+    return (FilteringReader if pushes else BatchReader)(options, schema)
+
+
+async def _plan(client: Client, options: SourceOptions, pushed: Pushed) -> list[RangePartition]:
+    found = await topics.find(client, options)
+    _require_topics(options, found)
+    partitions = [
+        TopicPartition(name, number) for name, topic in found.items() for number in topic.partitions
+    ]
+    starts = await topics.resolve(client, options, options.starting, partitions)
+    ends = await topics.resolve(client, options, options.ending, partitions)
+    if "offsets" in (options.starting.kind, options.ending.kind):
+        await _check_log(client, options, starts, ends)
+    _check_order(options, starts, ends)
+    ranges = pushed.cut(
+        RangePartition(tp.topic, found[tp.topic].topic_id, tp.partition, starts[tp], ends[tp])
+        for tp in partitions
+    )
+    ranges = [one for one in ranges if one.size]
+    if pushed.timestamp is not None:
+        ranges = await _not_before(client, pushed.timestamp, ranges)
+    wanted = options.min_partitions
+    known: Mapping[TopicPartition, float] = {}
+    if wanted is not None and len(ranges) > 1 and wanted > len(ranges):
+        known = await topics.bytes_per_offset(client, [one.tp for one in ranges])
+    return split(
+        ranges,
+        min_partitions=wanted,
+        max_records=options.max_records_per_partition,
+        bytes_per_offset=known,
+    )
+
+
+def _require_topics(options: SourceOptions, found: Mapping[str, topics.Topic]) -> None:
+    missing = [name for name in options.topics if name not in found]
+    if missing:
+        raise ConfigError(
+            f"subscribe: the topic {missing[0]} does not exist. It must have names of topics that "
+            "exist."
+        )
+    for tp in options.partitions:
+        if tp.topic not in found or tp.partition not in found[tp.topic].partitions:
+            raise ConfigError(
+                f"assign: the partition {tp.topic}-{tp.partition} does not exist. It must be "
+                "partitions that exist."
+            )
+
+
+async def _check_log(
+    client: Client,
+    options: SourceOptions,
+    starts: dict[TopicPartition, int],
+    ends: dict[TopicPartition, int],
+) -> None:
+    """Compare offsets that the program has named with the logs.
+
+    What is missing is an error, or with failOnDataLoss=false, is left out.
+    """
+    first = await topics.earliest(client, starts)
+    last = await topics.latest(client, starts, "read_uncommitted")
+    for tp in starts:
+        start, end = starts[tp], ends[tp]
+        if first[tp] <= start <= last[tp] and end <= last[tp]:
+            continue
+        if options.fail_on_data_loss:
+            raise KafkaError(
+                f"The offsets {start} to {end} of {tp.topic}-{tp.partition} cannot all be read. "
+                f"Its log has the offsets {first[tp]} to {last[tp]}. Correct startingOffsets or "
+                "endingOffsets, or set failOnDataLoss to false to read what is left."
+            )
+        starts[tp] = min(max(start, first[tp]), last[tp])
+        ends[tp] = max(min(end, last[tp]), starts[tp])
+
+
+def _check_order(
+    options: SourceOptions,
+    starts: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+) -> None:
+    """Raise ConfigError where the end, as the program has given it, is before the start."""
+    kinds = {options.starting.kind, options.ending.kind}
+    if kinds != {"offsets"} and not kinds <= {"timestamp", "timestamps"}:
+        return
+    for tp in starts:
+        if starts[tp] > ends[tp]:
+            raise ConfigError(
+                f"{options.ending.option}: the end of {tp.topic}-{tp.partition} is the offset "
+                f"{ends[tp]}, before its start at {starts[tp]} ({options.starting.option}). It "
+                "must not be before the start."
+            )
+
+
+async def _not_before(
+    client: Client, timestamp: int, ranges: list[RangePartition]
+) -> list[RangePartition]:
+    """Leave out the records before the first one with this timestamp or a later one."""
+    found = await topics.at_times(client, {one.tp: timestamp for one in ranges})
+    return [replace(one, start=max(one.start, found[one.tp])) for one in ranges if one.tp in found]

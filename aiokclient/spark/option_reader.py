@@ -24,6 +24,8 @@ SHOWN = 120
 """The number of characters of a value that an error shows."""
 CLOSE = 0.6
 """The similarity of two names, from 0 to 1, at which one is suggested for the other."""
+DOTTED = re.compile(r"""(?<![\w.:/'"-])(?!org\.|kafka\.)[a-z]+(?:\.[a-z0-9]+)+(?![\w:/'"-])""")
+"""The name of an option of Kafka in a text, unless it is a part of a value."""
 DURATION = re.compile(r"(\d+)\s*(us|ms|s|m|min|h|d)?")
 UNITS_MS = {"us": 0.001, "ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000}
 UNITS_MS["d"] = 24 * UNITS_MS["h"]
@@ -165,7 +167,7 @@ class OptionReader:
             check(kept)
         except ConfigError as error:
             for text in error.problems or (error.message,):
-                self.problem(_prefixed(text, found))
+                self.problem(_prefixed(text))
         return tuple(sorted(found.items()))
 
 
@@ -194,10 +196,6 @@ def _unknown(
     return f"{text} It must be one of {', '.join(known)}, or begin with {PREFIX}."
 
 
-def _prefixed(text: str, names: Collection[str]) -> str:
-    """Return an error about Kafka's options with their names as the program has given them."""
-    if not names:
-        return text
-    longest_first = sorted(names, key=len, reverse=True)
-    pattern = "|".join(re.escape(name) for name in longest_first)
-    return re.sub(rf"(?<![\w.])({pattern})(?![\w])", rf"{PREFIX}\1", text)
+def _prefixed(text: str) -> str:
+    """Return an error about Kafka's options with their names as a program gives them to Spark."""
+    return DOTTED.sub(rf"{PREFIX}\g<0>", text)

@@ -38,11 +38,11 @@ class KafkaDataSource(DataSource):
 
     def reader(self, schema: StructType) -> BatchReader:
         """Return the reader of a batch query."""
-        from aiokclient.spark.batch import BatchReader
+        from aiokclient.spark.batch import batch_reader
 
         options = SourceOptions.parse(self.options, streaming=False)
         check_schema(schema, options.include_headers)
-        return BatchReader(options, schema)
+        return batch_reader(options, schema)
 
     def streamReader(self, schema: StructType) -> Any:
         """Return the reader of a stream."""

@@ -11,7 +11,7 @@ from aiokclient import Admin, Client, Consumer, KafkaError, TopicPartition
 from aiokclient.errors import ConfigError
 from aiokclient.spark.options import EARLIEST, LATEST, Bound, SourceOptions
 
-__all__ = ["Topic", "bytes_per_offset", "earliest", "find", "latest", "resolve"]
+__all__ = ["Topic", "at_times", "bytes_per_offset", "earliest", "find", "latest", "resolve"]
 
 Offsets = dict[TopicPartition, int]
 SHOWN = 20
@@ -121,12 +121,17 @@ def _listed(partitions: list[TopicPartition]) -> str:
     return ", ".join(f"{tp.topic}-{tp.partition}" for tp in partitions[:SHOWN]) + more
 
 
+async def at_times(client: Client, times: Mapping[TopicPartition, int]) -> Offsets:
+    """Return the offset of the first record at or after a time, for partitions that have one."""
+    async with Consumer(client=client) as consumer:
+        found = await consumer.offsets_for_times(times)
+    return {tp: at.offset for tp, at in found.items() if at is not None}
+
+
 async def _at_times(
     client: Client, options: SourceOptions, bound: Bound, times: Mapping[TopicPartition, int]
 ) -> Offsets:
-    async with Consumer(client=client, isolation_level=options.isolation_level) as consumer:
-        found = await consumer.offsets_for_times(times)
-    offsets = {tp: at.offset for tp, at in found.items() if at is not None}
+    offsets = await at_times(client, times)
     without = sorted(set(times) - set(offsets))
     if without and bound.option.startswith("starting") and options.starting_strategy == "error":
         tp = without[0]
