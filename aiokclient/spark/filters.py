@@ -92,7 +92,7 @@ class Pushed:
                 self.end = min(self.end, high + 1)
             case "EqualTo" | "EqualNullSafe" | "In":
                 self.first, self.end = max(self.first, low), min(self.end, high + 1)
-                return high - low < len(set(values))
+                return bool(high - low < len(set(values)))
             case _:
                 return False
         return True

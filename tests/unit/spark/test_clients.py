@@ -15,6 +15,7 @@ from aiokclient.errors import BootstrapError, ClosedError
 from aiokclient.protocol import messages
 from aiokclient.spark import clients
 from aiokclient.spark.clients import run, stream, submit
+from aiokclient.spark.option_reader import Properties
 from aiokclient.testing import EmbeddedCluster
 
 
@@ -25,7 +26,7 @@ def cluster() -> Iterator[EmbeddedCluster]:
 
 
 @pytest.fixture
-def properties(cluster: EmbeddedCluster) -> clients.Properties:
+def properties(cluster: EmbeddedCluster) -> Properties:
     return (("bootstrap.servers", cluster.bootstrap_servers), ("enable.metrics.push", "false"))
 
 
@@ -42,7 +43,7 @@ async def numbers(count: int) -> AsyncIterator[int]:
         yield number
 
 
-def test_run_returns_the_result_and_keeps_the_client(properties: clients.Properties) -> None:
+def test_run_returns_the_result_and_keeps_the_client(properties: Properties) -> None:
     assert run(properties, broker_count) == 1
     first = run(properties, itself)
     assert run(properties, itself) is first
@@ -50,7 +51,7 @@ def test_run_returns_the_result_and_keeps_the_client(properties: clients.Propert
     assert run(other, itself) is not first
 
 
-def test_threads_share_a_client(properties: clients.Properties) -> None:
+def test_threads_share_a_client(properties: Properties) -> None:
     mine = (*properties, ("client.id", "threads"))
     found = set[Client]()
     threads = [threading.Thread(target=lambda: found.add(run(mine, itself))) for _ in range(8)]
@@ -62,7 +63,7 @@ def test_threads_share_a_client(properties: clients.Properties) -> None:
 
 
 def test_client_is_closed_when_it_is_idle_and_not_before(
-    cluster: EmbeddedCluster, properties: clients.Properties, monkeypatch: pytest.MonkeyPatch
+    cluster: EmbeddedCluster, properties: Properties, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(clients, "IDLE_S", 0.0)
     mine = (*properties, ("client.id", "idle"))
@@ -84,7 +85,7 @@ def test_client_is_closed_when_it_is_idle_and_not_before(
 
 
 def test_stream_yields_in_order_and_reads_ahead_by_a_bounded_number(
-    properties: clients.Properties,
+    properties: Properties,
 ) -> None:
     made = []
 
@@ -101,7 +102,7 @@ def test_stream_yields_in_order_and_reads_ahead_by_a_bounded_number(
     assert list(items) == []
 
 
-def test_closing_a_stream_ends_its_function(properties: clients.Properties) -> None:
+def test_closing_a_stream_ends_its_function(properties: Properties) -> None:
     ended = threading.Event()
 
     async def endless(client: Client) -> AsyncIterator[int]:
@@ -117,7 +118,7 @@ def test_closing_a_stream_ends_its_function(properties: clients.Properties) -> N
     assert ended.wait(30)
 
 
-def test_errors_have_no_chain(properties: clients.Properties) -> None:
+def test_errors_have_no_chain(properties: Properties) -> None:
     async def fail(client: Client) -> None:
         try:
             raise KeyError("inner")
@@ -144,7 +145,7 @@ def test_unreachable_broker_is_an_error_and_the_next_call_tries_again() -> None:
             run(nowhere, itself)
 
 
-def test_timeout_cancels_the_function(properties: clients.Properties) -> None:
+def test_timeout_cancels_the_function(properties: Properties) -> None:
     cancelled = threading.Event()
 
     async def forever(client: Client) -> None:

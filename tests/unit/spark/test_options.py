@@ -125,7 +125,7 @@ def test_passwords_are_not_shown() -> None:
     )
     assert "hunter2" not in text
     text = refusal({**GIVEN, "kafka.sasl.jaas.config": jaas})
-    assert text.startswith("kafka.sasl.mechanism: It is absent, which means GSSAPI.")
+    assert text.startswith("kafka.sasl.jaas.config needs kafka.security.protocol=SASL_SSL")
     assert "hunter2" not in text
 
 
@@ -153,9 +153,9 @@ def test_passwords_are_not_shown() -> None:
             'assign: \'{"a": 0}\' is not allowed. It must have the form {"topic": [0, 1]}.',
         ),
         (
-            {"subscribe": "a", "startingOffsets": '{"a": {"0": 1,}}'},
-            'startingOffsets: \'{"a": {"0": 1,}}\' is not allowed. It is not valid JSON: Illegal '
-            "trailing comma before end of object at line 1, column 14. It must have the form "
+            {"subscribe": "a", "startingOffsets": '{"a": {"0" 1}}'},
+            'startingOffsets: \'{"a": {"0" 1}}\' is not allowed. It is not valid JSON: Expecting '
+            "':' delimiter at line 1, column 12. It must have the form "
             '{"topic": {"0": 23, "1": -2}}.',
         ),
         (
