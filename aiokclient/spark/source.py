@@ -46,7 +46,9 @@ class KafkaDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> Any:
         """Return the reader of a stream."""
-        return import_module("aiokclient.spark.stream").stream_reader(self.options, schema)
+        from aiokclient.spark.stream import stream_reader
+
+        return stream_reader(self.options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> Any:
         """Return the writer of a batch query."""

@@ -1,0 +1,299 @@
+"""Convert the checkpoint of a query that used Spark's Kafka connector.
+
+    python -m aiokclient.spark.convert CHECKPOINT
+
+The offset log is written again for this source, in a folder beside the old one. Only when it is
+complete, the two are exchanged:
+
+    CHECKPOINT/offsets              the converted offset log
+    CHECKPOINT/offsets.connector    the log as it was: to go back, rename it to "offsets"
+
+Nothing else in the checkpoint changes. A folder `offsets.converting` is a conversion that was
+interrupted; the next run removes or completes it. Whatever is not understood is refused, and then
+nothing has changed. Stop the query first.
+
+The connector stores no topic ids. The query takes them from the cluster in its first batch, so a
+topic that was created again before that is not recognized by its id.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import sys
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from aiokclient import TopicPartition
+from aiokclient.errors import ConfigError
+from aiokclient.spark.offsets import StreamOffsets, connector_offsets, load, parse
+
+__all__ = ["Converted", "convert", "main"]
+
+LOG_VERSION = "v1"
+UNUSED = "-"
+"""What Spark writes for a source that has no offset in a batch."""
+REFUSED = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Converted:
+    """What a conversion has done."""
+
+    batches: tuple[int, ...]
+    """The batches in the offset log. It is empty if the log was converted before."""
+    sources: tuple[int, ...]
+    """The positions of the connector's sources in the query."""
+    backup: Path
+    """The folder with the offset log as it was."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """A file of Spark's offset log: a version, metadata, and a line for each source."""
+
+    number: int
+    lines: tuple[str, ...]
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        return self.lines[2:]
+
+    def where(self, source: int) -> str:
+        return f"The line {source + 3} of offsets/{self.number}"
+
+    def replaced(self, sources: Sequence[str]) -> str:
+        return "\n".join((*self.lines[:2], *sources))
+
+
+def convert(checkpoint: str | Path, sources: Collection[int] = ()) -> Converted:
+    """Convert a checkpoint, and return what was done.
+
+    `sources` are the positions of the connector's sources in a query that has others, too. Raises
+    ConfigError if something is not understood; then nothing has changed.
+    """
+    log = _Log(_folder(checkpoint))
+    if log.complete_exchange():
+        return Converted((), (), log.backup)
+    batches = [log.read(number) for number in log.numbers()]
+    if not batches:
+        raise ConfigError(f"{log.offsets} has no batches, so there is nothing to convert.")
+    if log.backup.exists():
+        if all(_is_converted(batch) for batch in batches):
+            return Converted((), (), log.backup)
+        raise ConfigError(
+            f"{log.backup} exists from a conversion before, but {log.offsets} is not converted. "
+            "Move one of them away."
+        )
+    chosen = tuple(sorted(sources)) or tuple(range(len(batches[0].sources)))
+    written = {batch.number: _converted(batch, chosen, log) for batch in batches}
+    log.replace(written, batches)
+    return Converted(tuple(written), chosen, log.backup)
+
+
+class _Log:
+    """The offset log of a checkpoint, and its folders before and after the conversion."""
+
+    def __init__(self, checkpoint: Path) -> None:
+        self.checkpoint = checkpoint
+        self.offsets = checkpoint / "offsets"
+        self.backup = checkpoint / "offsets.connector"
+        self.converting = checkpoint / "offsets.converting"
+
+    def complete_exchange(self) -> bool:
+        """Complete an interrupted exchange of the folders. Return whether there was one."""
+        if self.offsets.exists() or not (self.backup.exists() and self.converting.exists()):
+            if not self.offsets.is_dir():
+                raise ConfigError(
+                    f"{self.checkpoint} is not the checkpoint of a query: it has no folder offsets."
+                )
+            return False
+        self.converting.rename(self.offsets)
+        return True
+
+    def numbers(self) -> list[int]:
+        """Return the numbers of the batches, in order."""
+        found = []
+        for path in self.offsets.iterdir():
+            if path.name.startswith("."):
+                continue  # A checksum of Hadoop's local file system.
+            if not path.name.isdigit() or not path.is_file():
+                raise ConfigError(
+                    f"{path} is not a batch of an offset log. Remove it if it is not part of the "
+                    "checkpoint."
+                )
+            found.append(int(path.name))
+        return sorted(found)
+
+    def read(self, number: int) -> _Batch:
+        """Return a batch of the log."""
+        path = self.offsets / str(number)
+        lines = tuple(_text(path).removesuffix("\n").split("\n"))
+        if lines[0] != LOG_VERSION:
+            raise ConfigError(
+                f"{path} begins with {lines[0]!r}. Only offset logs of the version {LOG_VERSION} "
+                "can be converted."
+            )
+        if len(lines) < 3:
+            raise ConfigError(f"{path} ends after {len(lines)} lines. It has no offsets.")
+        load(lines[1], f"The line 2 of {path}")
+        return _Batch(number, lines)
+
+    def starts(self, source: int) -> dict[TopicPartition, int] | None:
+        """Return the offsets at which a source of the connector started; None if not stored."""
+        path = self.checkpoint / "sources" / str(source) / "0"
+        if not path.is_file():
+            return None
+        # The connector writes a zero byte first, for Spark 2.1.
+        version, _, document = _text(path).lstrip("\0").partition("\n")
+        found = connector_offsets(load(document, f"The second line of {path}"))
+        if version != LOG_VERSION or found is None:
+            raise ConfigError(f"{path} does not have the starting offsets of Spark's connector.")
+        return found
+
+    def committed(self, number: int) -> bool:
+        """Return whether a batch was committed."""
+        return (self.checkpoint / "commits" / str(number)).is_file()
+
+    def replace(self, written: dict[int, str], batches: Sequence[_Batch]) -> None:
+        """Write the converted log aside, check it, and exchange it with the old one."""
+        if self.converting.exists():
+            shutil.rmtree(self.converting)
+        self.converting.mkdir()
+        for number, text in written.items():
+            with open(self.converting / str(number), "w", encoding="utf-8", newline="") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+        _sync(self.converting)
+        if [self.read(number) for number in self.numbers()] != list(batches):
+            shutil.rmtree(self.converting)
+            raise ConfigError(
+                f"{self.offsets} has changed during the conversion. Stop the query, and run the "
+                "conversion again."
+            )
+        self.offsets.rename(self.backup)
+        self.converting.rename(self.offsets)
+        _sync(self.checkpoint)
+
+
+def _converted(batch: _Batch, chosen: Sequence[int], log: _Log) -> str:
+    lines = list(batch.sources)
+    for source in chosen:
+        if source >= len(lines):
+            raise ConfigError(
+                f"offsets/{batch.number} has {len(lines)} sources, and none has the position "
+                f"{source}. The first position is 0."
+            )
+        if lines[source] == UNUSED:
+            continue
+        where = batch.where(source)
+        ends = connector_offsets(load(lines[source], where))
+        if ends is None:
+            raise ConfigError(
+                f"{where} does not have offsets of Spark's Kafka connector. If the query has other "
+                "sources, name the positions of the connector's with --source."
+            )
+        lines[source] = _line(ends, _first_starts(batch, source, log))
+    return batch.replaced(lines)
+
+
+def _first_starts(batch: _Batch, source: int, log: _Log) -> dict[TopicPartition, int]:
+    """Return the starts of the first batch, which Spark does not store in the offset log."""
+    if batch.number != 0:
+        return {}
+    starts = log.starts(source)
+    if starts is None and not log.committed(0):
+        raise ConfigError(
+            f"The batch 0 is not committed, and {log.checkpoint}/sources/{source}/0, which has its "
+            "starting offsets, is missing."
+        )
+    return starts or {}
+
+
+def _line(ends: dict[TopicPartition, int], starts: dict[TopicPartition, int]) -> str:
+    ids: dict[str, str | None] = dict.fromkeys((tp.topic for tp in ends), None)
+    starts = {tp: offset for tp, offset in starts.items() if tp in ends}
+    document = StreamOffsets(ids, ends, starts).as_json()
+    parse(document)
+    return json.dumps(document)
+
+
+def _is_converted(batch: _Batch) -> bool:
+    return not any(connector_offsets(load(line, "")) for line in batch.sources if line != UNUSED)
+
+
+def _folder(checkpoint: str | Path) -> Path:
+    text = str(checkpoint)
+    scheme, separator, rest = text.partition("://")
+    if separator and scheme != "file":
+        raise ConfigError(
+            f"{text} is not a local folder. Copy the checkpoint to a local folder, convert it, and "
+            "copy its folder offsets back."
+        )
+    folder = Path(rest if separator else text.removeprefix("file:"))
+    if not folder.is_dir():
+        raise ConfigError(f"{folder} is not a folder.")
+    return folder
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        problem = f"{path} is not text in UTF-8: its byte {error.start} is wrong."
+    raise ConfigError(problem)
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _lines(done: Converted) -> Iterator[str]:
+    if not done.batches:
+        yield "The checkpoint is converted already. The offset log as it was is in:"
+    else:
+        first, last = done.batches[0], done.batches[-1]
+        sources = ", ".join(map(str, done.sources))
+        yield f"Converted the batches {first} to {last} of the sources {sources}."
+        yield "The offset log as it was is in:"
+    yield f"    {done.backup}"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the conversion, and return the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m aiokclient.spark.convert",
+        description="Convert the checkpoint of Spark's Kafka connector to that of aiokclient.",
+    )
+    parser.add_argument("checkpoint", metavar="CHECKPOINT", help="a local folder")
+    parser.add_argument(
+        "--source",
+        type=int,
+        action="append",
+        default=[],
+        metavar="N",
+        help="position of a source of the connector in a query with other sources; repeatable",
+    )
+    options = parser.parse_args(arguments)
+    try:
+        done = convert(options.checkpoint, options.source)
+    except ConfigError as error:
+        sys.stderr.write(f"aiokclient: {error} Nothing was changed.\n")
+        return REFUSED
+    except OSError as error:
+        sys.stderr.write(f"aiokclient: {error}. Run the conversion again to complete it.\n")
+        return REFUSED
+    sys.stdout.write("\n".join(_lines(done)) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,209 @@
+"""The streaming source: the reader that Spark calls on the driver and in the tasks.
+
+Spark gives a Python source neither the path of the checkpoint nor the id of the query, and repeats
+a planned batch after a crash with a new initial offset. What a repeated batch needs is therefore in
+its offsets (see `offsets`). The decisions are in `stream_batches`; this module connects them with
+Spark on one side and with the cluster on the other.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from aiokclient import Admin, Client, TopicPartition
+from aiokclient.errors import KafkaError
+from aiokclient.spark import clients, topics
+from aiokclient.spark.continuity import DataLossError, Logs, differ, recreated
+from aiokclient.spark.offsets import Positions, StreamOffsets, parse
+from aiokclient.spark.options import SourceOptions
+from aiokclient.spark.planning import RangePartition, split
+from aiokclient.spark.reading import Split, read
+from aiokclient.spark.schema import check_schema
+from aiokclient.spark.stream_batches import StreamBatches
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+__all__ = ["StreamReader", "stream_reader"]
+
+log = logging.getLogger("aiokclient.spark")
+
+
+def stream_reader(options: Mapping[str, str], schema: StructType) -> StreamReader:
+    """Return the reader of a streaming query with these options."""
+    parsed = SourceOptions.parse(options, streaming=True)
+    check_schema(schema, parsed.include_headers)
+    return StreamReader(parsed, schema)
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """The reader of a streaming query. A process on the driver keeps one; tasks use only `read`."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+        self._cluster = StreamCluster(options)
+        self._batches = StreamBatches(options, self._cluster)
+        self._cluster.measure(
+            {
+                "spark.stream.lag.total": self._batches.total_lag,
+                "spark.stream.lag.max": self._batches.highest_lag,
+                "spark.stream.batches": self._batches.planned,
+            }
+        )
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Return what stands for the start of the query; the first plan stores the real offsets."""
+        return StreamOffsets.beginning().as_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Return the limit of the options."""
+        if self._options.max_offsets_per_trigger is not None:
+            return ReadMaxRows(self._options.max_offsets_per_trigger)
+        if self._options.min_offsets_per_trigger is not None:
+            return ReadMinRows(self._options.min_offsets_per_trigger)
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Return the end of the next batch; `start` if there is nothing to read."""
+        begin = parse(start)
+        end = self._batches.next_end(
+            begin,
+            maximum=limit.max_rows if isinstance(limit, ReadMaxRows) else None,
+            bounded=not isinstance(limit, ReadAllAvailable),
+        )
+        return start if end is begin else end.as_json()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """Return the end offsets of the logs, for the query's progress."""
+        latest = self._batches.latest()
+        return None if latest is None else latest.as_json()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Read what exists now, and nothing that is added later."""
+        self._batches.stop_at_present_end()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """Return the parts of a planned batch. It may be repeated after a crash."""
+        ranges = self._batches.ranges(parse(start), parse(end))
+        return [
+            Split(part)
+            for part in split(
+                ranges,
+                min_partitions=self._options.min_partitions,
+                max_records=self._options.max_records_per_partition,
+            )
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Return the records of a part. Runs in a task."""
+        part: RangePartition = partition.value
+        yield from read(self._options, self._schema, part)
+        # A topic id never returns, so all records were those of the topic that was planned.
+        self._cluster.require_same(part)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Commit the end of a batch that Spark has completed, if the options name a group."""
+        if self._options.commit_group is not None:
+            self._cluster.commit(self._options.commit_group, parse(end).offsets)
+
+
+class StreamCluster:
+    """What the cluster has, by requests of this process. Tasks use none of it."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._logs: tuple[float, Logs] | None = None
+        self._gauges: Mapping[str, Callable[[], float]] = {}
+        self._measured: Client | None = None
+
+    def measure(self, gauges: Mapping[str, Callable[[], float]]) -> None:
+        """Push these metrics with those of the client (KIP-714, KIP-1076)."""
+        self._gauges = gauges
+
+    def logs(self, max_age_s: float) -> Logs:
+        """Return the topics and end offsets, of which none is older than `max_age_s`."""
+        now = time.monotonic()
+        if self._logs is None or now - self._logs[0] >= max_age_s:
+            self._logs = now, clients.run(self._options.properties, self._describe)
+        return self._logs[1]
+
+    def earliest(self, partitions: Iterable[TopicPartition]) -> Positions:
+        """Return the first offset of each partition."""
+        wanted = list(partitions)
+
+        async def ask(client: Client) -> Positions:
+            return await topics.earliest(client, wanted)
+
+        return clients.run(self._options.properties, ask)
+
+    def starting(self, partitions: Iterable[TopicPartition]) -> Positions:
+        """Return the offset at which the options let each partition start."""
+        wanted = list(partitions)
+
+        async def ask(client: Client) -> Positions:
+            options = self._options
+            return await topics.resolve(client, options, options.starting, wanted)
+
+        return clients.run(self._options.properties, ask)
+
+    def require_same(self, part: RangePartition) -> None:
+        """Raise DataLossError if a topic was deleted and created again while it was read."""
+
+        async def ask(client: Client) -> str | None:
+            async with Admin(client=client) as admin:
+                described = (await admin.describe_topics([part.topic])).succeeded
+            topic_id = described[part.topic].topic_id if part.topic in described else None
+            return None if topic_id is None else str(topic_id)
+
+        if part.topic_id is None:
+            return
+        now = clients.run(self._options.properties, ask)
+        if differ(part.topic_id, now):
+            reached = {part.tp: part.start}
+            raise DataLossError([recreated(part.topic, part.topic_id, now, reached, {})])
+
+    def commit(self, group: str, offsets: Positions) -> None:
+        """Commit offsets for tools that show lag. A failure is logged: no record needs them."""
+
+        async def ask(client: Client) -> None:
+            async with Admin(client=client) as admin:
+                results = await admin.alter_consumer_group_offsets(group, dict(offsets))
+                results.raise_for_errors()
+
+        try:
+            clients.run(self._options.properties, ask)
+        except KafkaError as error:
+            log.warning(
+                "The offsets of the batch were not committed to the group %s: %s The query "
+                "continues.",
+                group,
+                error,
+            )
+
+    async def _describe(self, client: Client) -> Logs:
+        if client is not self._measured:  # The one before was idle, and was closed.
+            self._measured = client
+            for name, gauge in self._gauges.items():
+                client.register_metric(name, gauge)
+        found = await topics.find(client, self._options)
+        partitions = [
+            TopicPartition(name, partition)
+            for name, topic in found.items()
+            for partition in topic.partitions
+        ]
+        ends = await topics.latest(client, partitions, self._options.isolation_level)
+        return Logs({name: topic.topic_id for name, topic in found.items()}, ends)

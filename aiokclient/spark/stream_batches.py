@@ -1,0 +1,290 @@
+"""Which offsets each batch of a stream covers: the decisions of the stream's reader on the driver.
+
+    next_end   the end of the next batch, from the end of the one before and what the cluster has
+    ranges     the ranges of a planned batch, also of one that is repeated after a crash
+
+Neither trusts that the log is still the one that the offsets were written for. `next_end` compares
+topic ids and end offsets, and `ranges` compares them again for the batch that is to be read, with
+the first offsets. A difference that means lost records raises DataLossError, or is logged if
+`failOnDataLoss` is false.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+from aiokclient import TopicPartition
+from aiokclient.errors import ConfigError
+from aiokclient.spark.continuity import (
+    Comparison,
+    DataLossError,
+    Logs,
+    added_late,
+    beyond,
+    compare,
+    differ,
+    gone,
+    recreated,
+    trimmed,
+    truncated,
+)
+from aiokclient.spark.limits import TriggerDelay, available, prorate
+from aiokclient.spark.offsets import Positions, StreamOffsets
+from aiokclient.spark.options import SourceOptions
+from aiokclient.spark.planning import RangePartition
+
+__all__ = ["Cluster", "StreamBatches"]
+
+log = logging.getLogger("aiokclient.spark")
+
+CONFIRM_S = 1.0
+"""Least time for which an end offset is requested again before a log counts as truncated.
+
+A new leader returns a lower end offset until its followers have told it what they have."""
+
+
+class Cluster(Protocol):
+    """What the decisions need to know of the cluster."""
+
+    def logs(self, max_age_s: float) -> Logs:
+        """Return the topics and end offsets, of which none is older than `max_age_s`."""
+
+    def earliest(self, partitions: Iterable[TopicPartition]) -> Positions:
+        """Return the first offset of each partition that exists."""
+
+    def starting(self, partitions: Iterable[TopicPartition]) -> Positions:
+        """Return the offset at which the options let each partition start."""
+
+
+class StreamBatches:
+    """The batches of one run of a query."""
+
+    def __init__(
+        self,
+        options: SourceOptions,
+        cluster: Cluster,
+        *,
+        cache_s: float = 0.1,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._options = options
+        self._cluster = cluster
+        self._cache_s = cache_s
+        self._clock = clock
+        self._sleep = sleep
+        self._delay: TriggerDelay | None = None
+        if options.min_offsets_per_trigger is not None:
+            self._delay = TriggerDelay(
+                options.min_offsets_per_trigger, options.max_trigger_delay_ms / 1000
+            )
+        self._target: Logs | None = None
+        self._seen: Logs | None = None
+        self._reached: Positions = {}
+        self._planned = 0
+        self._logged: list[str] = []
+
+    def stop_at_present_end(self) -> None:
+        """Let the batches from now on read what exists now, and nothing that is added later."""
+        self._target = self._cluster.logs(0)
+
+    def latest(self) -> StreamOffsets | None:
+        """Return the end offsets that the last decision saw."""
+        if self._seen is None:
+            return None
+        return StreamOffsets(self._seen.ids, self._seen.ends)
+
+    def total_lag(self) -> float:
+        """Return the number of offsets after the last planned batch, in all partitions."""
+        return sum(self._lags())
+
+    def highest_lag(self) -> float:
+        """Return the highest number of offsets after the last planned batch in a partition."""
+        return max(self._lags(), default=0)
+
+    def planned(self) -> float:
+        """Return the number of batches with records that this run has planned."""
+        return self._planned
+
+    def next_end(
+        self, start: StreamOffsets, *, maximum: int | None = None, bounded: bool = True
+    ) -> StreamOffsets:
+        """Return the end of the batch after `start`; `start` itself if there is nothing to read.
+
+        `maximum` limits the number of offsets. If `bounded` is false, everything is read.
+        """
+        logs = self._target or self._cluster.logs(self._cache_s)
+        self._seen = logs
+        self._require_topics(start, logs)
+        if start.initial:
+            return self._first_end(logs, maximum)
+        comparison = compare(start, logs)
+        if comparison.moved:
+            logs, comparison = self._confirmed(start, logs)
+        self._lose(comparison.losses)
+        earliest = self._cluster.earliest(comparison.fresh) if comparison.fresh else {}
+        self._lose(added_late(comparison.added, earliest))
+        fresh = {tp: earliest[tp] for tp in comparison.fresh if tp in earliest}
+        starts = {**comparison.continuing, **comparison.moved, **fresh}
+        ends = {tp: max(logs.ends[tp], offset) for tp, offset in starts.items()}
+        if bounded and self._waits(available(starts, ends)):
+            return start
+        if maximum is not None:
+            ends = prorate(maximum, starts, ends)
+        ids = {topic: logs.ids[topic] for topic in dict.fromkeys(tp.topic for tp in ends)}
+        if ends == start.offsets and ids == start.ids and not fresh and not comparison.moved:
+            return start
+        return StreamOffsets(ids, ends, {**comparison.moved, **fresh})
+
+    def ranges(self, start: StreamOffsets, end: StreamOffsets) -> list[RangePartition]:
+        """Return the ranges of the batch from `start` to `end` that have to be read."""
+        starts = self._starts(start, end)
+        wrong = beyond(starts, end.offsets, "the batch ends at")
+        if wrong:
+            raise DataLossError(wrong, hint="Restart the query with a new checkpoint.")
+        starts = {tp: offset for tp, offset in starts.items() if offset < end.offsets[tp]}
+        if not starts:
+            return []
+        logs = self._present(end, starts)
+        starts = self._unchanged(starts, end, logs)
+        earliest = self._cluster.earliest(starts)
+        self._lose(trimmed(starts, earliest))
+        found = []
+        for tp in sorted(starts):
+            first = max(starts[tp], earliest.get(tp, 0))
+            last = min(end.offsets[tp], logs.ends[tp])
+            if first < last:
+                topic_id = logs.ids[tp.topic]
+                found.append(RangePartition(tp.topic, topic_id, tp.partition, first, last))
+        self._reached = end.offsets
+        self._planned += bool(found)
+        return found
+
+    def _lags(self) -> list[int]:
+        ends = self._seen.ends if self._seen is not None else {}
+        return [max(0, ends[tp] - at) for tp, at in self._reached.items() if tp in ends]
+
+    def _first_end(self, logs: Logs, maximum: int | None) -> StreamOffsets:
+        starts = self._cluster.starting(logs.ends)
+        # The log can have grown since `logs` was read, and then "latest" is above its ends.
+        now = self._cluster.logs(0)
+        wrong = beyond(starts, now.ends, "its log ends at")
+        if wrong:
+            raise ConfigError(
+                f"{self._options.starting.option} is beyond the end of a log. {' '.join(wrong)} "
+                "Records that are written there later would not be those that were meant."
+            )
+        ends = {tp: max(logs.ends[tp], offset) for tp, offset in starts.items()}
+        self._waits(available(starts, ends))
+        if maximum is not None:
+            ends = prorate(maximum, starts, ends)
+        ids = {topic: logs.ids[topic] for topic in dict.fromkeys(tp.topic for tp in ends)}
+        return StreamOffsets(ids, ends, starts)
+
+    def _waits(self, count: int) -> bool:
+        """Return whether a batch waits. With a target, it would wait without an end."""
+        if self._delay is None or self._target is not None:
+            return False
+        return self._delay.waits(count, self._clock())
+
+    def _starts(self, start: StreamOffsets, end: StreamOffsets) -> dict[TopicPartition, int]:
+        """Return where each partition of a batch starts."""
+        starts, unknown = {}, []
+        for tp in end.offsets:
+            known = not differ(start.ids.get(tp.topic), end.ids[tp.topic])
+            if tp in end.starts:
+                starts[tp] = end.starts[tp]
+            elif known and tp in start.offsets:
+                starts[tp] = start.offsets[tp]
+            else:
+                unknown.append(tp)
+        if unknown and start.initial:
+            names = ", ".join(f"{tp.topic}-{tp.partition}" for tp in unknown)
+            raise ConfigError(
+                f"The checkpoint does not have the starting offsets of its first batch for "
+                f"{names}. Restart the query with a new checkpoint."
+            )
+        # In a converted checkpoint, partitions were added without their starts.
+        earliest = self._cluster.earliest(unknown) if unknown else {}
+        return {**starts, **{tp: earliest.get(tp, 0) for tp in unknown}}
+
+    def _present(self, end: StreamOffsets, starts: Positions) -> Logs:
+        """Return the logs as they are now. Wait a little for the ends that the batch needs."""
+        logs = self._cluster.logs(0)
+        for _ in self._attempts():
+            if all(logs.ends.get(tp, 0) >= end.offsets[tp] for tp in starts):
+                break
+            logs = self._cluster.logs(0)
+        return logs
+
+    def _unchanged(
+        self, starts: Positions, end: StreamOffsets, logs: Logs
+    ) -> dict[TopicPartition, int]:
+        """Return the starts in topics that are still those of the plan."""
+        kept: dict[TopicPartition, int] = {}
+        replaced: dict[str, dict[TopicPartition, int]] = {}
+        losses = []
+        for tp, offset in starts.items():
+            if tp not in logs.ends:
+                losses.append(gone(tp, offset))
+            elif differ(end.ids[tp.topic], logs.ids[tp.topic]):
+                replaced.setdefault(tp.topic, {})[tp] = offset
+            else:
+                kept[tp] = offset
+                if logs.ends[tp] < end.offsets[tp]:
+                    losses.append(truncated(tp, end.offsets[tp], logs.ends[tp]))
+        for topic, reached in replaced.items():
+            losses.append(recreated(topic, end.ids[topic], logs.ids[topic], reached, logs.ends))
+        self._lose(losses)
+        return kept
+
+    def _confirmed(self, start: StreamOffsets, logs: Logs) -> tuple[Logs, Comparison]:
+        """Compare until no log is truncated, or this has been so for a while."""
+        comparison = compare(start, logs)
+        for _ in self._attempts():
+            now = self._cluster.logs(0)
+            logs = _raised(self._target, now, start.offsets) if self._target else now
+            comparison = compare(start, logs)
+            if not comparison.moved:
+                break
+        return logs, comparison
+
+    def _attempts(self) -> Iterable[int]:
+        pause = self._options.fetch_offset_retry_interval_ms / 1000
+        deadline = self._clock() + max(CONFIRM_S, pause * self._options.fetch_offset_num_retries)
+        attempt = 0
+        while self._clock() < deadline:
+            yield attempt
+            attempt += 1
+            self._sleep(max(pause, 0.01))
+
+    def _require_topics(self, start: StreamOffsets, logs: Logs) -> None:
+        named = {*self._options.topics, *(tp.topic for tp in self._options.partitions)}
+        missing = sorted(named - set(logs.ids) - set(start.ids))
+        if missing:
+            raise ConfigError(
+                f"The topic {missing[0]}, which the query names, does not exist, or the user may "
+                "not read it. Create it before the query starts."
+            )
+
+    def _lose(self, losses: Sequence[str]) -> None:
+        if not losses:
+            return
+        if self._options.fail_on_data_loss:
+            raise DataLossError(losses)
+        if list(losses) != self._logged:  # An idle query would log it at every trigger.
+            self._logged = list(losses)
+            for loss in losses:
+                log.warning("%s The query continues, as failOnDataLoss is false.", loss)
+
+
+def _raised(target: Logs, now: Logs, offsets: Positions) -> Logs:
+    """Return the target with the ends that the query has passed, if the logs still have them."""
+    ends = {
+        tp: max(end, min(now.ends.get(tp, 0), offsets.get(tp, 0)))
+        for tp, end in target.ends.items()
+    }
+    return Logs(target.ids, ends)

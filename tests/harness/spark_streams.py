@@ -1,0 +1,116 @@
+"""Streaming queries that tests run, stop, crash, and run again with one checkpoint."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+__all__ = ["Rows", "Stream", "StreamFailure"]
+
+WAIT_S = 60.0
+
+
+Rows: TypeAlias = "list[tuple[str, int, int, str]]"
+"""Topic, partition, offset, and value of records, sorted."""
+
+
+class StreamFailure(Exception):
+    """The failure of a query. Its text is what Spark shows of it."""
+
+    @property
+    def first_line(self) -> str:
+        """The line after the frames of the Python worker, which says what went wrong."""
+        lines = [line for line in str(self).splitlines() if line.startswith("aiokclient.")]
+        return lines[0] if lines else ""
+
+
+class Stream:
+    """A query over a source that collects its rows, and its checkpoint."""
+
+    def __init__(self, spark: SparkSession, checkpoint: Path, options: dict[str, str]) -> None:
+        self.checkpoint = checkpoint
+        self.options = {"format": "aiokclient", **options}
+        self._spark = spark
+        self._collected: list[Rows] = []
+
+    def run(self, *, crash: bool = False, **options: str) -> Rows:
+        """Read what exists now, and return it. `crash` fails the first batch after its plan."""
+        return sorted(row for batch in self.batches(crash=crash, **options) for row in batch)
+
+    def batches(self, *, crash: bool = False, **options: str) -> list[Rows]:
+        """Read what exists now, and return the rows of each batch that has any."""
+        query = self._start(options, crash=crash, trigger={"availableNow": True})
+        try:
+            query.awaitTermination(WAIT_S)
+        except Exception as error:
+            raise StreamFailure(str(error)) from None
+        finally:
+            query.stop()
+        return [batch for batch in self._collected if batch]
+
+    @contextmanager
+    def running(self, **options: str) -> Iterator[Stream]:
+        """Run the query until the context ends."""
+        query = self._start(options, crash=False, trigger={"processingTime": "0 seconds"})
+        self._query = query
+        try:
+            yield self
+        finally:
+            query.stop()
+
+    def wait_for(self, rows: Rows) -> None:
+        """Wait until the running query has read exactly these rows."""
+        deadline = time.monotonic() + WAIT_S
+        while (found := sorted(row for batch in self._collected for row in batch)) != rows:
+            if (error := self._query.exception()) is not None:
+                raise StreamFailure(str(error))
+            if time.monotonic() > deadline or len(found) > len(rows):
+                raise AssertionError(f"{found} instead of {rows}")
+            time.sleep(0.05)
+
+    def planned(self) -> list[int]:
+        """Return the batches that were planned."""
+        return self._numbers("offsets")
+
+    def committed(self) -> list[int]:
+        """Return the batches that were committed."""
+        return self._numbers("commits")
+
+    def line(self, batch: int) -> str:
+        """Return the JSON of the source in the offset log."""
+        return (self.checkpoint / "offsets" / str(batch)).read_text().split("\n")[2]
+
+    def edit(self, batch: int, change: Callable[[Any], Any]) -> None:
+        """Change the JSON of the source in the offset log."""
+        path = self.checkpoint / "offsets" / str(batch)
+        lines = path.read_text().split("\n")
+        lines[2] = json.dumps(change(json.loads(lines[2])))
+        path.write_text("\n".join(lines))
+        for checksum in path.parent.glob(f".{batch}.*"):
+            checksum.unlink()
+
+    def _numbers(self, folder: str) -> list[int]:
+        found = (self.checkpoint / folder).glob("*")
+        return sorted(int(path.name) for path in found if path.name.isdigit())
+
+    def _start(self, options: dict[str, str], *, crash: bool, trigger: Any) -> StreamingQuery:
+        collected = self._collected = []
+
+        def keep(frame: DataFrame, batch: int) -> None:
+            if crash:
+                raise RuntimeError("crash")
+            wanted = frame.selectExpr("topic", "partition", "offset", "CAST(value AS STRING)")
+            collected.append(sorted(tuple(row) for row in wanted.collect()))
+
+        chosen = {**self.options, **options}
+        reader = self._spark.readStream.format(chosen.pop("format")).options(**chosen)
+        writer = reader.load().writeStream.foreachBatch(keep)
+        return writer.option("checkpointLocation", str(self.checkpoint)).trigger(**trigger).start()
