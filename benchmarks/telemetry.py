@@ -12,7 +12,11 @@ Bytecodes are counted in runs of their own, in all threads. Unlike the CPU time,
 load of the machine only by the sizes of batches and responses. "Share" is the bytecodes of a push
 per second, divided by all other bytecodes of a second at the measured rate.
 
-    python benchmarks/telemetry.py [--count N] [--runs N] [--cases produce,consume]
+The last table shows for how long pushes hold an event loop: that of a producer with 100 topics of
+100 partitions, which pushes everything ten times per second, and that of the embedded cluster, to
+which 1,000 connections push at the same instant. It shows the CPU time of the loop's thread.
+
+    python benchmarks/telemetry.py [--count N] [--runs N] [--cases produce,consume,loops]
 """
 
 from __future__ import annotations
@@ -30,7 +34,7 @@ from pathlib import Path
 from typing import Any
 
 from measuring import options, read_back
-from measuring.brokers import JVM, Brokers, raise_open_files
+from measuring.brokers import JVM, PROPERTIES, Brokers, raise_open_files
 from measuring.comparison import Found
 from measuring.filling import fill
 from measuring.options import Options
@@ -49,6 +53,7 @@ ROUNDS = 4
 PARTITIONS = 6
 SIZE = 100
 TOPIC = "client-metrics"
+LOOPS = "loops"
 SUBJECTS: dict[str, Sequence[Any]] = {"produce": PRODUCERS, "consume": CONSUMERS}
 NOTES = (
     "More: the median and its interval of 95%, over the rounds.",
@@ -63,7 +68,7 @@ def receiving() -> Iterator[Brokers]:
 
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         raise_open_files()
-        with KafkaCluster(KAFKA, jvm=JVM, telemetry=TOPIC) as kafka:
+        with KafkaCluster(KAFKA, jvm=JVM, telemetry=TOPIC, properties=PROPERTIES) as kafka:
             kafka.create_topic(TOPIC, configs={"max.message.bytes": 1 << 24})
             asyncio.run(subscribe(kafka.bootstrap))
             pids = [node.pid for node in kafka.nodes.values()]
@@ -167,26 +172,47 @@ def filled(spec: Spec, brokers: Brokers) -> Spec:
     return replace(spec, count=count * PASSES, topic=topic)
 
 
+def loops() -> Table:
+    """Measure and tabulate for how long pushes hold a loop."""
+    from subjects import holding
+
+    head = ["pushes", "longest callback, ms", "longest iteration, ms"]
+    table = Table("Client metrics, CPU time for which they hold a loop", head)
+    for name, held in (
+        ("a producer's, of 100 x 100 partitions", holding.producer_pushes),
+        ("of 1,000 connections at once, to the embedded cluster", holding.cluster_receives),
+    ):
+        table.rows.append([name, *(number(seconds * 1e3, 1) for seconds in asyncio.run(held()))])
+    return table
+
+
+def measure_costs(given: Options, brokers: Brokers, report: Report) -> None:
+    all_of = Spec(bootstrap=brokers.bootstrap, size=SIZE, partitions=PARTITIONS)
+    all_of = replace(all_of, payloads=str(brokers.payloads(SIZE)))
+    for case in filter(given.wanted, SUBJECTS):
+        subjects = given.chosen(SUBJECTS[case])
+        work = []
+        for count, mode, runs in (
+            (given.count, case, ROUNDS * given.runs),
+            (given.count // COUNTED, f"{case} {BYTECODES}", given.runs),
+        ):
+            spec = replace(all_of, count=max(count, 1), mode=mode)
+            spec, execute = (
+                (spec, produce) if case == "produce" else (filled(spec, brokers), consume)
+            )
+            jobs = [Job(subject, spec) for subject in subjects]
+            work.append(rounds(jobs, runs, partial(execute, brokers=brokers)))
+        found, counted = work
+        report.add(f"telemetry {case}", found, tabulated(case, found, counted))
+
+
 def measure(given: Options, _: Brokers) -> Report:
     report = Report(__doc__)
-    with receiving() as brokers:
-        all_of = Spec(bootstrap=brokers.bootstrap, size=SIZE, partitions=PARTITIONS)
-        all_of = replace(all_of, payloads=str(brokers.payloads(SIZE)))
-        for case in filter(given.wanted, SUBJECTS):
-            subjects = given.chosen(SUBJECTS[case])
-            work = []
-            for count, mode, runs in (
-                (given.count, case, ROUNDS * given.runs),
-                (given.count // COUNTED, f"{case} {BYTECODES}", given.runs),
-            ):
-                spec = replace(all_of, count=max(count, 1), mode=mode)
-                spec, execute = (
-                    (spec, produce) if case == "produce" else (filled(spec, brokers), consume)
-                )
-                jobs = [Job(subject, spec) for subject in subjects]
-                work.append(rounds(jobs, runs, partial(execute, brokers=brokers)))
-            found, counted = work
-            report.add(f"telemetry {case}", found, tabulated(case, found, counted))
+    if any(map(given.wanted, SUBJECTS)):
+        with receiving() as brokers:
+            measure_costs(given, brokers, report)
+    if given.wanted(LOOPS):
+        report.add(f"telemetry {LOOPS}", {}, loops())
     return report
 
 

@@ -19,6 +19,8 @@ sys.path.append(str(Path(__file__).resolve().parents[2] / "tests" / "harness"))
 from kafka_harness import KAFKA, ExternalKafka, KafkaCluster
 
 JVM = ("-XX:TieredStopAtLevel=4", "-Xmx1g")
+PROPERTIES = {"log.initial.task.delay.ms": 1000}
+"""From then on the broker removes the files of deleted topics, which otherwise fill the disk."""
 """JVM options that replace those of the tests, whose heap is small and whose JIT is limited."""
 STEP = 2_000
 """Largest number of partitions per CreateTopics request; a controller refuses many more."""
@@ -135,7 +137,7 @@ def running(bootstrap: str | None) -> Iterator[Brokers]:
             stack.callback(brokers.delete_all)
         else:
             raise_open_files()
-            cluster = stack.enter_context(KafkaCluster(KAFKA, jvm=JVM))
+            cluster = stack.enter_context(KafkaCluster(KAFKA, jvm=JVM, properties=PROPERTIES))
             pids = [node.pid for node in cluster.nodes.values()]
             brokers = Brokers(cluster, pids, folder, f"Apache Kafka {KAFKA.version}, one node")
         yield brokers

@@ -24,17 +24,30 @@ def held_times(collecting: bool = True) -> Iterator[list[float]]:
     Without `collecting`, the garbage collector is disabled meanwhile. It examines all objects of
     the process, in whichever thread allocates the next one, and a large process has many.
     """
+    with _measured(asyncio.Handle, "_run", collecting) as times:
+        yield times
+
+
+@contextmanager
+def iteration_times(collecting: bool = True) -> Iterator[list[float]]:
+    """Yield such a list of the CPU seconds of each iteration of the loop: all its callbacks."""
+    with _measured(asyncio.BaseEventLoop, "_run_once", collecting) as times:
+        yield times
+
+
+@contextmanager
+def _measured(owner: type, method: str, collecting: bool) -> Iterator[list[float]]:
     if os.environ.get(VARIABLE) in ("uvloop", "debug"):
         pytest.skip("uvloop has no handles to measure, and the debug mode takes time of its own")
     times: list[float] = []
-    run, here = asyncio.Handle._run, threading.get_ident()
+    run, here = getattr(owner, method), threading.get_ident()
 
-    def measured(handle: Any) -> None:
+    def measured(part: Any) -> Any:
         if threading.get_ident() != here:
-            return run(handle)  # The embedded cluster has its own loop in its own thread.
+            return run(part)  # The embedded cluster has its own loop in its own thread.
         began = time.thread_time()
         try:
-            run(handle)
+            run(part)
         finally:
             times.append(time.thread_time() - began)
 
@@ -46,7 +59,7 @@ def held_times(collecting: bool = True) -> Iterator[list[float]]:
         gc.disable()
     try:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(asyncio.Handle, "_run", measured)
+            patch.setattr(owner, method, measured)
             yield times
     finally:
         if enabled:

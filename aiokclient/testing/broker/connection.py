@@ -229,7 +229,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         if self._withheld is not None and not self.broker.paused:
             answer, self._withheld = self._withheld, None
             self._guarded(answer)
-        while self._may_take():
+        while self._may_take() and self._cluster.turns.take(self):
             self._guarded(partial(self._take, self._waiting.popleft()))
         transport = self._transport
         full = len(self._waiting) >= _QUEUED_FRAMES or self._queued + self._current >= _QUEUED_BYTES

@@ -32,6 +32,7 @@ from aiokclient.testing.broker.requests import RequestLog
 from aiokclient.testing.broker.security.state import Security
 from aiokclient.testing.broker.telemetry.subscriptions import MetricsSubscriptions
 from aiokclient.testing.broker.topics import BrokerTopic, Partition
+from aiokclient.testing.broker.turns import Turns
 from aiokclient.testing.broker.versions import BrokerVersions
 from aiokclient.testing.broker.views import ClusterView, HeldCluster
 from aiokclient.testing.runner import Watch
@@ -129,6 +130,7 @@ class ClusterState:
         """The number of changes of topics and their partitions so far."""
         self.faults = Faults(post)
         self.requests = RequestLog()
+        self.turns = Turns()
         self.watch = Watch()
         self.groups = new_groups(self)
         self.transactions = new_transactions(self)

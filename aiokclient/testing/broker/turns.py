@@ -1,0 +1,50 @@
+"""The turns in which the connections of a cluster handle requests.
+
+Many clients may send a request at the same instant. Handling all of them in one iteration of the
+event loop would hold up everything else in it, such as the clients of a test. When an iteration has
+handled requests for `_TURN_S`, the other connections go on in the next iterations, first come,
+first served.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+_TURN_S = 0.005
+
+
+class Connection(Protocol):
+    def pump(self) -> None:
+        """Handle queued requests until one has to wait."""
+
+
+class Turns:
+    """Limits the time for which an iteration of the event loop handles requests."""
+
+    def __init__(self) -> None:
+        self._ends: float | None = None
+        """When the current turn ends, if this iteration has handled a request."""
+        self._waiting: dict[Connection, None] = {}
+
+    def take(self, connection: Connection) -> bool:
+        """Return whether the connection may handle a request in this iteration.
+
+        If not, its `pump` is called in a later one.
+        """
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        if self._ends is None:
+            self._ends = now + _TURN_S
+            loop.call_soon(self._next)
+        if now < self._ends:
+            return True
+        self._waiting[connection] = None
+        return False
+
+    def _next(self) -> None:
+        """Go on with the connections that wait, in the iteration after the turn."""
+        self._ends = None
+        waiting, self._waiting = self._waiting, {}
+        for connection in waiting:
+            connection.pump()
