@@ -29,6 +29,7 @@ PUBLIC = (
     "aiokclient.patterns",
     "aiokclient.protocol",
     "aiokclient.spark",
+    "aiokclient.spark.telemetry",
     "aiokclient.telemetry.otel",
     "aiokclient.telemetry.prometheus",
     "aiokclient.testing",

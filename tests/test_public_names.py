@@ -41,6 +41,7 @@ PLACES = (
     "aiokclient.producer",
     "aiokclient.protocol",
     "aiokclient.record.batch",
+    "aiokclient.spark.telemetry",
     "aiokclient.telemetry.otel",
     "aiokclient.telemetry.prometheus",
     "aiokclient.config.security",

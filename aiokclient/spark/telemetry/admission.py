@@ -1,0 +1,49 @@
+"""The decision about each push of a stream: accepted, late, or a copy of one before.
+
+The state is the identity and the time of all pushes that were accepted and are not older than the
+watermark. A copy of an older one is late, so that nothing else has to be known. Each decision
+depends only on the state, the watermark, and the pushes of the batch in the order of partitions
+and offsets. A batch that is repeated after a crash is therefore decided in the same way.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final
+
+__all__ = ["ACCEPTED", "BROKEN", "DUPLICATE", "LATE", "Admission"]
+
+ACCEPTED: Final = "accepted"
+BROKEN: Final = "broken"
+DUPLICATE: Final = "duplicate"
+LATE: Final = "late"
+ENTRY: Final = Struct(">16sq")
+
+
+class Admission:
+    """Decides about pushes. `state` is what `save` has returned, and all times are microseconds."""
+
+    def __init__(self, state: bytes, watermark: int) -> None:
+        self._watermark = watermark
+        self._seen: dict[bytes, int] = dict(ENTRY.iter_unpack(state))
+
+    def decide(
+        self, digest: bytes, event_us: int | None, problem: str | None
+    ) -> tuple[str, str | None]:
+        """Return the status of a push, and the reason if it is not accepted."""
+        if problem is not None:
+            return BROKEN, problem
+        if event_us is None:
+            return BROKEN, "Neither the record nor a point has a time."
+        if event_us < self._watermark:
+            seconds = (self._watermark - event_us) / 1_000_000
+            return LATE, f"The push is {seconds:.3f} s older than the watermark."
+        if digest in self._seen:
+            return DUPLICATE, "The same push was accepted before."
+        self._seen[digest] = event_us
+        return ACCEPTED, None
+
+    def save(self) -> bytes:
+        """Return the state, without the pushes that are older than the watermark."""
+        kept = ((each, at) for each, at in self._seen.items() if at >= self._watermark)
+        return b"".join(ENTRY.pack(*entry) for entry in kept)

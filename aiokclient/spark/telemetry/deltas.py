@@ -1,0 +1,121 @@
+"""The totals of series: what the pushes of one series say together.
+
+A delta says what has happened between its start and its time. The order in which deltas arrive does
+not matter. Where one ends, the next begins. If it begins later, what lies between them was lost.
+If two begin at the same time, and nothing has begun where the shorter one ends, the client did not
+know that the shorter one was accepted. It then pushed the same differences again with the next
+ones, so that the longer one replaces the shorter one. A delta that begins before the end of another
+one in any other way belongs to a series that has begun again, from zero.
+
+A cumulative value says what has happened since its start. It loses nothing when a push is lost. It
+begins again when its start changes, or when it decreases although it is monotonic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import NamedTuple, TypeAlias
+
+__all__ = ["Amounts", "SeriesTotal", "SeriesValue", "add_cumulative", "add_deltas"]
+
+Amounts: TypeAlias = tuple[float, ...]
+"""The numbers of a point: the value, and for histograms the count and the count of each bucket."""
+
+
+class SeriesValue(NamedTuple):
+    """One point of a series. The times have any unit."""
+
+    start: int
+    time: int
+    amounts: Amounts
+
+
+class SeriesTotal(NamedTuple):
+    """All points of a series together."""
+
+    amounts: Amounts
+    start: int
+    time: int
+    """The end of the last point."""
+    points: int
+    """The number of points that were added up."""
+    gaps: tuple[tuple[int, int], ...]
+    """The beginning and the end of each time of which nothing is known."""
+    restarts: int
+    """The number of times that the series began again."""
+    replaced: int
+    """The number of points that a longer one contains."""
+
+
+def add_deltas(values: Iterable[SeriesValue], continued: Collection[int]) -> SeriesTotal:
+    """Add up the deltas of a series, of which there is at least one.
+
+    `continued` has the starts of all deltas of the client instance, which are the times of the
+    pushes that the client knows to be accepted.
+    """
+    merged, points = _merge(values)
+    longest: dict[int, int] = {}
+    for start, time in merged:
+        longest[start] = max(time, longest.get(start, time))
+    spans = sorted(
+        ((start, time) for start, time in merged if time == longest[start] or time in continued),
+        key=lambda span: (span[1], span[0]),
+    )
+    total: Amounts = merged[spans[0]]
+    first, end = spans[0]
+    gaps: list[tuple[int, int]] = []
+    restarts = 0
+    for start, time in spans[1:]:
+        total = _add(total, merged[start, time])
+        if start > end:
+            gaps.append((end, start))
+        elif start < end:
+            restarts += 1
+        first, end = min(first, start), max(end, time)
+    added = sum(points[span] for span in spans)
+    replaced = sum(points.values()) - added
+    return SeriesTotal(total, first, end, added, tuple(gaps), restarts, replaced)
+
+
+def add_cumulative(values: Iterable[SeriesValue], *, monotonic: bool) -> SeriesTotal:
+    """Return the total of the cumulative values of a series, of which there is at least one."""
+    merged, points = _merge(values)
+    ordered = sorted((time, start) for start, time in merged)
+    time, start = ordered[0]
+    first, last = start, merged[start, time]
+    total = tuple(0.0 for _ in last)
+    restarts = 0
+    for time, began in ordered[1:]:
+        new = merged[began, time]
+        if began != start or (monotonic and _decreased(new, last)):
+            total = _add(total, last)
+            restarts += 1
+        start, last = began, new
+        first = min(first, start)
+    return SeriesTotal(_add(total, last), first, time, sum(points.values()), (), restarts, 0)
+
+
+def _merge(
+    values: Iterable[SeriesValue],
+) -> tuple[dict[tuple[int, int], Amounts], dict[tuple[int, int], int]]:
+    """Return the amounts and the number of points by start and time.
+
+    Objects that share a client push series of the same name at the same time.
+    """
+    merged: dict[tuple[int, int], Amounts] = {}
+    points: dict[tuple[int, int], int] = {}
+    for start, time, amounts in values:
+        span = (start, time)
+        merged[span] = _add(merged[span], amounts) if span in merged else amounts
+        points[span] = points.get(span, 0) + 1
+    return merged, points
+
+
+def _decreased(new: Amounts, old: Amounts) -> bool:
+    # The sum of a histogram decreases with negative observations, its counts cannot.
+    skipped = 1 if len(new) > 1 else 0
+    return any(a < b for a, b in zip(new[skipped:], old[skipped:], strict=True))
+
+
+def _add(first: Amounts, second: Amounts) -> Amounts:
+    return tuple(a + b for a, b in zip(first, second, strict=True))

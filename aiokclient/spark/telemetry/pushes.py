@@ -1,0 +1,102 @@
+"""The records of the topic with pushed metrics: who pushed, when, and what is wrong with a push.
+
+The receivers of the library (`aiokclient.testing.TopicTelemetryReceiver`, and the plugin for
+brokers in its tests) write one record for each push. The key is the client instance id, the value
+is the OTLP payload, and the headers say who pushed it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from hashlib import blake2b
+from typing import Final, NamedTuple
+from zlib import crc32
+
+from aiokclient.spark.telemetry.otlp import BrokenPayloadError, parse, time_of
+
+__all__ = ["BUCKETS", "Push", "read_push"]
+
+BUCKETS: Final = 64
+"""Into so many groups client instances are divided, each with a state of its own."""
+DIGEST_BYTES: Final = 16
+
+
+class Push(NamedTuple):
+    """One push. All times are microseconds since 1970, and None if they are unknown."""
+
+    received_us: int | None
+    """The time of the record, by the clock of the receiver."""
+    time_us: int | None
+    """The newest time of its points, by the clock of the client."""
+    event_us: int | None
+    """The earlier of both, so that a client whose clock is ahead does not make others late."""
+    instance_id: str | None
+    client_id: str | None
+    software: str | None
+    version: str | None
+    address: str | None
+    terminating: bool
+    """Whether the client pushed it when it was closed."""
+    interval_ms: int
+    """The interval of the client's pushes, or 0 if the receiver did not write it."""
+    partition: int
+    offset: int
+    bucket: int
+    digest: bytes
+    """The same for two pushes only if one is a copy of the other."""
+    payload: bytes | None
+    problem: str | None
+    """Why the push is broken, or None."""
+
+
+def read_push(
+    key: bytes | None,
+    value: bytes | None,
+    headers: Iterable[tuple[str, bytes | None]],
+    received_us: int | None,
+    partition: int,
+    offset: int,
+) -> Push:
+    """Return the push in a record. Does not raise; `problem` says what is wrong with it."""
+    texts = {name: (text or b"").decode("utf-8", "replace") for name, text in headers}
+    instance = texts.get("client_instance_id") or (key or b"").decode("utf-8", "replace")
+    time_us, problem = _time(value)
+    if not instance:
+        problem = "The record has no client instance id, neither as key nor as header."
+    times = [each for each in (time_us, received_us) if each is not None]
+    interval = texts.get("push_interval_ms", "")
+    spread = instance.encode() if instance else str(offset).encode()
+    return Push(
+        received_us,
+        time_us,
+        min(times, default=None),
+        instance or None,
+        texts.get("client_id"),
+        texts.get("software_name"),
+        texts.get("software_version"),
+        texts.get("client_address"),
+        texts.get("terminating") == "true",
+        int(interval) if interval.isdecimal() else 0,
+        partition,
+        offset,
+        crc32(spread) % BUCKETS,
+        _digest(instance, value or b""),
+        value,
+        problem,
+    )
+
+
+def _time(payload: bytes | None) -> tuple[int | None, str | None]:
+    """Return the time of a payload, or what is wrong with it."""
+    if not payload:
+        return None, "The record has no payload."
+    try:
+        return time_of(parse(payload)), None
+    except BrokenPayloadError as error:
+        return None, str(error)
+
+
+def _digest(instance: str, payload: bytes) -> bytes:
+    """Return the identity of a push. A client puts the time into each, so that they differ."""
+    person = blake2b(instance.encode(), digest_size=DIGEST_BYTES).digest()
+    return blake2b(payload, digest_size=DIGEST_BYTES, person=person).digest()

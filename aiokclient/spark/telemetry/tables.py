@@ -1,0 +1,110 @@
+"""The tables of the pipeline as Spark sees them: their schemas, and how they are made and read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import pyarrow as pa
+
+from aiokclient.errors import ConfigError
+from aiokclient.spark.telemetry.arrow import (
+    POINTS,
+    PUSHES,
+    TOTALS,
+    points_of_pushes,
+    pushes_of_records,
+    totals_of_points,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["Tables", "ddl", "read_points", "read_pushes", "read_tables", "totals"]
+
+COLUMNS: Final = ("key", "value", "headers", "timestamp", "partition", "offset")
+REJECTED: Final = (
+    "received timestamp, time timestamp, instance_id string, client_id string, software string, "
+    "version string, address string, partition int, offset bigint, status string, reason string, "
+    "payload binary, date date"
+)
+
+
+class Tables(NamedTuple):
+    """The tables that `write_tables` writes."""
+
+    points: DataFrame
+    """The tidy table, with one row for each point of the accepted pushes."""
+    rejected: DataFrame
+    """The pushes that are broken, late, or copies, with the status and the reason."""
+
+
+def ddl(schema: pa.Schema) -> str:
+    """Return a schema in the notation of Spark."""
+    return ", ".join(f"`{field.name}` {_type(field.type)}" for field in schema)
+
+
+def _type(arrow: pa.DataType) -> str:
+    if pa.types.is_timestamp(arrow):
+        return "timestamp"
+    if pa.types.is_map(arrow):
+        return f"map<{_type(arrow.key_type)}, {_type(arrow.item_type)}>"
+    if pa.types.is_list(arrow):
+        return f"array<{_type(arrow.value_type)}>"
+    if pa.types.is_struct(arrow):
+        return f"struct<{', '.join(f'`{each.name}`: {_type(each.type)}' for each in arrow)}>"
+    names = {"bool": "boolean", "date32[day]": "date", "int64": "bigint", "int32": "int"}
+    return names.get(str(arrow), str(arrow))
+
+
+def read_pushes(records: DataFrame) -> DataFrame:
+    """Return one row for each record of the topic: who pushed, and what is wrong with the push.
+
+    `records` has the columns key, value, headers, timestamp, partition, and offset of the source
+    "aiokclient" with the option includeHeaders. It may be a stream. Raises ConfigError if a column
+    is missing.
+    """
+    missing = [name for name in COLUMNS if name not in records.columns]
+    if missing:
+        hint = " Set the source's option includeHeaders to true." if "headers" in missing else ""
+        raise ConfigError(
+            f"The records of client metrics have no column {', '.join(missing)}.{hint}"
+        )
+    # Spark passes the function to the workers by its name, so that they import this package.
+    pushes = records.select(*COLUMNS).mapInArrow(pushes_of_records, ddl(PUSHES))
+    return pushes.selectExpr("timestamp_micros(event_us) AS event_time", "*")
+
+
+def read_points(records: DataFrame) -> DataFrame:
+    """Return the tidy table of records that are not a stream: one row for each point.
+
+    Broken pushes are left out, and copies count once. `records` is that of `read_pushes`.
+    """
+    if records.isStreaming:
+        raise ConfigError("The records are a stream. Write them with write_tables.")
+    correct = read_pushes(records).where("problem IS NULL AND event_us IS NOT NULL")
+    return points_of(correct.dropDuplicates(["digest"]))
+
+
+def points_of(pushes: DataFrame) -> DataFrame:
+    """Return the tidy table of pushes that are not broken."""
+    return pushes.mapInArrow(points_of_pushes, ddl(POINTS))
+
+
+def totals(points: DataFrame) -> DataFrame:
+    """Add up sums and histograms by client instance and series; see `deltas.py` for how.
+
+    The result has the total `value`, for histograms also `count` and `buckets`, the times between
+    which it was counted, the number of points, the `gaps` of which nothing is known because pushes
+    were lost, the number of `restarts` of the series, and that of the points that were `replaced`
+    by a longer one.
+    """
+    sums = points.select(*POINTS.names)
+    sums = sums.where("temporality IS NOT NULL")
+    return sums.groupBy("instance_id").applyInArrow(totals_of_points, ddl(TOTALS))
+
+
+def read_tables(spark: SparkSession, path: str) -> Tables:
+    """Return the tables that `write_tables` has written to a path."""
+    points = spark.read.schema(f"{ddl(POINTS)}, batch string").parquet(f"{path}/points")
+    rejected = spark.read.schema(f"{REJECTED}, batch string").parquet(f"{path}/rejected")
+    return Tables(points, rejected)

@@ -1,0 +1,226 @@
+"""Views of the tidy table: what an operator of a fleet of clients wants to know."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from aiokclient.spark.telemetry.tables import totals
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = [
+    "fleet_by_version",
+    "instances",
+    "latency_by_client",
+    "lost_pushes",
+    "rebalances_by_group",
+    "rejections",
+    "restarts",
+    "silent_clients",
+    "slow_clients",
+    "top_errors",
+]
+
+PREFIX: Final = "org.apache.kafka."
+LATENCIES: Final = (
+    f"{PREFIX}producer.request.latency.avg",
+    f"{PREFIX}consumer.fetch.manager.fetch.latency.avg",
+    f"{PREFIX}consumer.coordinator.commit.latency.avg",
+)
+ERRORS: Final = r"[.](error|failed([.][a-z]+)?)[.]total$"
+REBALANCES: Final = r"[.](failed[.])?rebalance[.]total$"
+
+
+def instances(points: DataFrame) -> DataFrame:
+    """Return one row for each client instance: who it is, and when and how often it pushed.
+
+    The interval is what the receiver wrote, otherwise the median time between two pushes, and for
+    an instance with one push that of all instances.
+    """
+    return _sql(
+        """
+        WITH pushes AS (
+            SELECT instance_id, partition, offset, any_value(client_id) AS client_id,
+                any_value(software) AS software, any_value(version) AS version,
+                any_value(address) AS address, any_value(attributes['group_id']) AS group_id,
+                max(received) AS received, min(start) AS start, max(terminating) AS terminating,
+                max(interval_ms) AS interval_ms
+            FROM {points} GROUP BY instance_id, partition, offset
+        ), spaced AS (
+            SELECT *, unix_millis(received) - lag(unix_millis(received)) OVER (
+                PARTITION BY instance_id ORDER BY received, offset) AS space_ms
+            FROM pushes
+        ), each AS (
+            SELECT instance_id, max(client_id) AS client_id, max(software) AS software,
+                max(version) AS version, max(address) AS address, max(group_id) AS group_id,
+                count(*) AS pushes, min(start) AS start, min(received) AS first,
+                max(received) AS last, max(terminating) AS closed,
+                coalesce(nullif(max(interval_ms), 0), median(space_ms)) AS interval_ms
+            FROM spaced GROUP BY instance_id
+        )
+        SELECT * EXCEPT (interval_ms), coalesce(
+            interval_ms, (SELECT median(interval_ms) FROM each)) AS interval_ms
+        FROM each
+        """,
+        points=points,
+    )
+
+
+def fleet_by_version(points: DataFrame) -> DataFrame:
+    """Return the number of client instances of each software and version."""
+    return _sql(
+        """
+        SELECT software, version, count(*) AS instances, count(DISTINCT client_id) AS clients,
+            count_if(NOT closed) AS not_closed, max(last) AS last
+        FROM {instances} GROUP BY software, version
+        ORDER BY instances DESC, software, version
+        """,
+        instances=instances(points),
+    )
+
+
+def latency_by_client(points: DataFrame, metrics: tuple[str, ...] = LATENCIES) -> DataFrame:
+    """Return percentiles of the latencies that each client pushed, in milliseconds.
+
+    A client pushes the average of the requests since its last push, so that these are percentiles
+    of averages over an interval.
+    """
+    names = ", ".join(f"'{metric}'" for metric in metrics)
+    return _sql(
+        f"""
+        SELECT client_id, metric, count(*) AS pushes, percentile(value, 0.5) AS p50,
+            percentile(value, 0.9) AS p90, percentile(value, 0.99) AS p99, max(value) AS highest
+        FROM {{points}}
+        WHERE metric IN ({names}) AND value IS NOT NULL AND NOT isnan(value)
+        GROUP BY client_id, metric ORDER BY metric, p90 DESC, client_id
+        """,
+        points=points,
+    )
+
+
+def slow_clients(points: DataFrame, *, ratio: float = 4, least_ms: float = 200) -> DataFrame:
+    """Return the clients whose latency is `ratio` times the usual one, and at least `least_ms`.
+
+    What is compared is the 90th percentile, and the usual one is the median of all clients.
+    """
+    return _sql(
+        f"""
+        WITH compared AS (
+            SELECT *, median(p90) OVER (PARTITION BY metric) AS usual FROM {{latencies}}
+        )
+        SELECT client_id, metric, p50, p90, usual FROM compared
+        WHERE p90 >= {float(least_ms)} AND p90 >= {float(ratio)} * usual
+        ORDER BY p90 / usual DESC, client_id
+        """,
+        latencies=latency_by_client(points),
+    )
+
+
+def top_errors(points: DataFrame, count: int = 10) -> DataFrame:
+    """Return the clients with the most errors: refused records, failed logins and rebalances."""
+    # Series with labels are parts of the one without: those of a topic.
+    errors = totals(points.where(f"metric RLIKE '{ERRORS}' AND size(labels) = 0"))
+    return _sql(
+        f"""
+        SELECT client_id, sum(value) AS errors,
+            map_from_entries(array_sort(collect_list(struct(metric, value)))) AS metrics
+        FROM (
+            SELECT client_id, metric, sum(value) AS value FROM {{errors}} GROUP BY client_id, metric
+        )
+        WHERE value > 0 GROUP BY client_id ORDER BY errors DESC, client_id LIMIT {int(count)}
+        """,
+        errors=errors,
+    )
+
+
+def silent_clients(points: DataFrame, now: str | None = None, *, intervals: float = 3) -> DataFrame:
+    """Return the client instances that push no more, and were not closed.
+
+    They have not pushed for so many of their intervals at the time `now`, a timestamp as text,
+    which is that of the newest push if it is None. Clients that end without being closed are
+    among them.
+    """
+    time = "(SELECT max(last) FROM {instances})" if now is None else f"TIMESTAMP '{now}'"
+    return _sql(
+        f"""
+        SELECT client_id, instance_id, last, interval_ms,
+            (unix_millis({time}) - unix_millis(last)) / interval_ms AS missed
+        FROM {{instances}}
+        WHERE NOT closed
+            AND unix_millis({time}) - unix_millis(last) > {float(intervals)} * interval_ms
+        ORDER BY last, client_id
+        """,
+        instances=instances(points),
+    )
+
+
+def rebalances_by_group(points: DataFrame) -> DataFrame:
+    """Return the number of rebalances of each group, as its members counted them together."""
+    return _sql(
+        """
+        SELECT attributes['group_id'] AS group_id, count(DISTINCT instance_id) AS members,
+            coalesce(sum(value) FILTER (WHERE metric NOT LIKE '%.failed.%'), 0) AS rebalances,
+            coalesce(sum(value) FILTER (WHERE metric LIKE '%.failed.%'), 0) AS failed
+        FROM {rebalances} WHERE attributes['group_id'] IS NOT NULL
+        GROUP BY attributes['group_id'] ORDER BY rebalances DESC, group_id
+        """,
+        rebalances=totals(points.where(f"metric RLIKE '{REBALANCES}'")),
+    )
+
+
+def restarts(points: DataFrame) -> DataFrame:
+    """Return the client instances that began after another one of the same client had ended.
+
+    A client is one client id at one address.
+    """
+    return _sql(
+        """
+        SELECT new.client_id, new.instance_id, max_by(old.instance_id, old.last) AS previous,
+            max(old.last) AS ended, any_value(new.first) AS began
+        FROM {instances} AS new JOIN {instances} AS old
+            ON new.client_id = old.client_id AND new.address = old.address
+            AND new.instance_id <> old.instance_id AND old.last <= new.first
+        GROUP BY new.client_id, new.instance_id ORDER BY began, client_id
+        """,
+        instances=instances(points),
+    )
+
+
+def lost_pushes(points: DataFrame) -> DataFrame:
+    """Return the times for which pushes of a client instance are missing between others.
+
+    `pushes` estimates their number by the interval. Pushes that were lost at the end of an
+    instance cannot be recognized.
+    """
+    return _sql(
+        """
+        WITH gaps AS (
+            SELECT instance_id, explode(gaps) AS gap FROM {totals}
+        ), spans AS (
+            SELECT instance_id, gap.start AS start, gap.end AS end, count(*) AS series
+            FROM gaps GROUP BY instance_id, gap.start, gap.end
+        )
+        SELECT client_id, spans.*, greatest(1, round(
+            (unix_millis(spans.end) - unix_millis(spans.start)) / interval_ms)) AS pushes
+        FROM spans JOIN {instances} USING (instance_id) ORDER BY spans.start, instance_id
+        """,
+        totals=totals(points),
+        instances=instances(points),
+    )
+
+
+def rejections(rejected: DataFrame) -> DataFrame:
+    """Return the number of pushes that are broken, late, or copies, by client."""
+    return _sql(
+        """
+        SELECT status, client_id, count(*) AS pushes, max(reason) AS example
+        FROM {rejected} GROUP BY status, client_id ORDER BY status, pushes DESC, client_id
+        """,
+        rejected=rejected,
+    )
+
+
+def _sql(query: str, **frames: Any) -> DataFrame:
+    first: DataFrame = next(iter(frames.values()))
+    return first.sparkSession.sql(query, **frames)

@@ -1,0 +1,261 @@
+"""The pipeline of client metrics: its sums are those of the fleet, whatever is delivered."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import counting_fleet
+import pytest
+import telemetry_query
+from counting_fleet import FAILING, GROUP, SHOPS, SLOW, Counted, Pushed
+from pushed_metrics import values
+from pyspark.sql import DataFrame, SparkSession
+
+from aiokclient.errors import ConfigError
+from aiokclient.spark import telemetry
+from aiokclient.spark.telemetry import query
+
+SENT = "org.apache.kafka.producer.record.send.total"
+ERRORS = "org.apache.kafka.producer.record.error.total"
+LOST, DOUBLED, BROKEN, QUIET = SHOPS
+FILES = 3
+PUSHES = 16
+
+
+class Delivered(NamedTuple):
+    """What the pipeline gets of what the fleet pushed."""
+
+    records: list[Pushed]
+    missing: list[Pushed]
+    """Pushes that the pipeline cannot or must not count."""
+    interior: Counter[str]
+    """The number of those between counted ones, by client."""
+
+
+def client_of(record: Pushed) -> str:
+    return dict(record.headers)["client_id"].decode()
+
+
+def value_of(record: Pushed, metric: str) -> float:
+    """Return what a push says about a metric, decoded by the tests' own code."""
+    return sum(each.number for each in values(record.value) if each.name == metric)
+
+
+def with_value(record: Pushed, value: bytes) -> Pushed:
+    return record._replace(value=value)
+
+
+def disturb(records: Sequence[Pushed]) -> Delivered:
+    """Lose, repeat, break, delay, and reorder pushes, those of each client in one way."""
+    of: dict[str, list[Pushed]] = {}
+    for record in records:
+        of.setdefault(client_of(record), []).append(record)
+    half = len(of[QUIET]) // 2
+    lost = [of[LOST][3], of[LOST][7], *of[QUIET][half:]]
+    broken = [of[BROKEN][2], of[BROKEN][5], of[BROKEN][9]]
+    late = of[FAILING][2]
+    twice = [of[DOUBLED][4], of[DOUBLED][8]]
+    swapped = {id(of[SLOW][5]): of[SLOW][6], id(of[SLOW][6]): of[SLOW][5]}
+    delivered: list[Pushed] = []
+    for record in records:
+        if any(record is each for each in (*lost, late)):
+            continue
+        if any(record is each for each in broken):
+            record = with_value(record, record.value[:-3])
+        record = swapped.get(id(record), record)
+        delivered.append(record)
+        if any(record is each for each in twice):
+            delivered.append(record)
+    garbage = with_value(records[0], b"\xff" * 40)._replace(key=None, headers=[])
+    delivered[10:10] = [garbage]
+    delivered.append(late)
+    interior = Counter({LOST: 2, BROKEN: 3, FAILING: 1})
+    return Delivered(delivered, [*lost, *broken, late], interior)
+
+
+@pytest.fixture(scope="module")
+def counted() -> Counted:
+    """The pushes of a fleet, and what it counted."""
+    return asyncio.run(counting_fleet.run_fleet(PUSHES))
+
+
+@pytest.fixture(scope="module")
+def delivered(counted: Counted) -> Delivered:
+    """The disturbed pushes."""
+    return disturb(counted.records)
+
+
+@pytest.fixture(scope="module")
+def source(delivered: Delivered, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The files with the disturbed pushes."""
+    folder = tmp_path_factory.mktemp("telemetry") / "source"
+    telemetry_query.write_source(delivered.records, folder, FILES)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def tables(spark: SparkSession, source: Path) -> telemetry.Tables:
+    """The tables that the pipeline writes when nothing kills it."""
+    telemetry_query.run(spark, source, source.parent / "whole")
+    return read(spark, source.parent / "whole")
+
+
+def read(spark: SparkSession, out: Path) -> telemetry.Tables:
+    return telemetry.read_tables(spark, str(out / "tables"))
+
+
+def sums(points: DataFrame, metric: str) -> Counter[str]:
+    """Return the total of a metric of each client."""
+    rows = telemetry.totals(points.where(f"metric = '{metric}'")).collect()
+    found = Counter[str]()
+    for row in rows:
+        found[row["client_id"]] += row["value"]
+    return found
+
+
+def expected(counted: dict[str, int], missing: Sequence[Pushed], metric: str) -> Counter[str]:
+    """Return what a client counted, without what was in its missing pushes."""
+    found = Counter[str](counted)
+    for record in missing:
+        if client_of(record) in found:
+            found[client_of(record)] -= value_of(record, metric)
+    return found
+
+
+def rows(frame: DataFrame) -> list[str]:
+    """Return the rows in an order of their own, without the id of the query that wrote them."""
+    plain = frame.selectExpr("* EXCEPT (batch)", "right(batch, 9) AS batch")
+    return sorted(repr(row) for row in plain.collect())
+
+
+def test_sums_of_undisturbed_pushes_are_those_that_the_fleet_counted(
+    spark: SparkSession, counted: Counted, tmp_path: Path
+) -> None:
+    telemetry_query.write_source(counted.records, tmp_path / "all", 1)
+    points = telemetry.read_points(spark.read.parquet(str(tmp_path / "all")))
+    found = sums(points, SENT)
+    assert {name: found[name] for name in (*SHOPS, SLOW)} == {
+        name: counted.sent[name] for name in (*SHOPS, SLOW)
+    }
+    assert min(counted.sent[name] for name in (*SHOPS, SLOW)) > 0
+    assert sums(points, ERRORS)[FAILING] == counted.failed[FAILING] > 0
+    assert telemetry.lost_pushes(points).count() == 0
+
+
+def test_sums_are_those_of_the_fleet_without_what_was_lost(
+    counted: Counted, delivered: Delivered, tables: telemetry.Tables
+) -> None:
+    found = sums(tables.points, SENT)
+    wanted = expected(counted.sent, delivered.missing, SENT)
+    assert {name: found[name] for name in (*SHOPS, SLOW)} == {
+        name: wanted[name] for name in (*SHOPS, SLOW)
+    }
+    assert wanted[LOST] < counted.sent[LOST]
+    assert wanted[DOUBLED] == counted.sent[DOUBLED]
+    failed = expected(counted.failed, delivered.missing, ERRORS)
+    assert sums(tables.points, ERRORS)[FAILING] == failed[FAILING]
+
+
+def test_rejected_pushes_have_a_reason(tables: telemetry.Tables) -> None:
+    found = Counter({(r["status"], r["client_id"]): r["pushes"] for r in views(tables)})
+    assert found == {
+        ("broken", BROKEN): 3,
+        ("broken", None): 1,
+        ("duplicate", DOUBLED): 2,
+        ("late", FAILING): 1,
+    }
+    reasons = {(row["status"], row["client_id"]): row["example"] for row in views(tables)}
+    assert "not OTLP" in reasons["broken", BROKEN]
+    assert "no client instance id" in reasons["broken", None]
+    assert "older than the watermark" in reasons["late", FAILING]
+
+
+def views(tables: telemetry.Tables) -> list[Any]:
+    counts: list[Any] = telemetry.rejections(tables.rejected).collect()
+    return counts
+
+
+def test_lost_pushes_are_recognized(delivered: Delivered, tables: telemetry.Tables) -> None:
+    lost = telemetry.lost_pushes(tables.points).collect()
+    assert Counter(row["client_id"] for row in lost) == delivered.interior
+
+
+def test_dashboard_names_the_slow_and_the_silent_client(
+    tables: telemetry.Tables, tmp_path: Path
+) -> None:
+    dashboard = telemetry.make_dashboard(tables)
+    assert [row["client_id"] for row in dashboard.slow] == [SLOW]
+    assert [row["client_id"] for row in dashboard.silent] == [QUIET]
+    assert dashboard.errors[0]["client_id"] == FAILING
+    assert [row["group_id"] for row in dashboard.rebalances] == [GROUP]
+    assert dashboard.rebalances[0]["members"] == 2
+    assert dashboard.rebalances[0]["rebalances"] >= 2
+    assert sum(row["instances"] for row in dashboard.fleet) == counting_fleet.CLIENTS
+    summary = list(dashboard.summary())
+    assert any(line.startswith(f"slow: {SLOW}, ") for line in summary)
+    assert any(line.startswith(f"silent: {QUIET}, ") for line in summary)
+    dashboard.draw(tmp_path / "dashboard.png")
+    assert (tmp_path / "dashboard.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_parquet_is_partitioned_by_date(tables: telemetry.Tables, source: Path) -> None:
+    folders = [path.name for path in (source.parent / "whole/tables/points").glob("date=*")]
+    dates = {str(row["date"]) for row in tables.points.select("date").distinct().collect()}
+    assert {f"date={date}" for date in dates} == set(folders)
+
+
+def test_killed_and_restarted_pipeline_writes_the_same_parquet(
+    spark: SparkSession,
+    source: Path,
+    tables: telemetry.Tables,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # The second batch has written its points, but not yet what it rejects.
+    program = [sys.executable, telemetry_query.__file__, str(source), str(tmp_path)]
+    log = tmp_path / "log"
+    with log.open("wb") as output:  # Not a pipe: workers of Spark may live a little longer.
+        killed = subprocess.run(
+            [*program, str(tmp_path / "spark"), "3"],
+            start_new_session=True,
+            stdout=output,
+            stderr=output,
+            check=False,
+            timeout=120,
+        )
+    assert killed.returncode == -signal.SIGKILL, log.read_text()
+    assert rows(read(spark, tmp_path).points) != rows(tables.points)
+    # It writes that batch again, and dies before it commits the next one.
+    monkeypatch.setattr(query, "_write", telemetry_query.after_tables(4, lambda: 1 / 0))
+    with pytest.raises(Exception, match="ZeroDivisionError"):
+        telemetry_query.run(spark, source, tmp_path)
+    monkeypatch.undo()
+    telemetry_query.run(spark, source, tmp_path)
+    again = read(spark, tmp_path)
+    assert rows(again.points) == rows(tables.points)
+    assert rows(again.rejected) == rows(tables.rejected)
+
+
+@pytest.mark.long
+def test_new_checkpoint_does_not_replace_what_another_query_wrote(
+    spark: SparkSession, source: Path, tables: telemetry.Tables, tmp_path: Path
+) -> None:
+    before = tables.points.count()
+    (tmp_path / "tables").symlink_to(source.parent / "whole/tables")
+    telemetry_query.run(spark, source, tmp_path)
+    assert read(spark, tmp_path).points.count() == 2 * before
+
+
+def test_records_without_headers_are_refused_with_the_option(spark: SparkSession) -> None:
+    records = spark.createDataFrame([], telemetry_query.COLUMNS).drop("headers")
+    with pytest.raises(ConfigError, match=r"no column headers\. Set the source's option include"):
+        telemetry.read_points(records)
+    with pytest.raises(ConfigError, match="not a stream"):
+        telemetry.write_tables(records, "unused")
