@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Never, TypeVar, Unpack
+from collections.abc import AsyncGenerator, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Never, TypeVar, Unpack
 
 from aiokclient.cluster.parent import Parent
 from aiokclient.cluster.pending import PendingResponse
@@ -11,14 +12,22 @@ from aiokclient.cluster.tracebacks import let_go, lets_go
 from aiokclient.config.client import ClientConfig, ClientOptions
 from aiokclient.config.problems import refuse_positional
 from aiokclient.protocol.schema import Request
-from aiokclient.types import seconds
+from aiokclient.types import TopicPartition, seconds
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
+    import pyarrow as pa
+
+    from aiokclient.consumer.ranges import RangeConnections
     from aiokclient.protocol.schema import Response
 
 __all__ = ["Client"]
 
 R = TypeVar("R", bound="Response")
+
+RANGE_BYTES = 32 * 1024 * 1024
+"""The default of `fetch_max_bytes` of `Client.read_range`."""
 
 
 class Client(Parent):
@@ -39,6 +48,7 @@ class Client(Parent):
         ClientConfig.hide(options)
         refuse_positional("Client", wrong)
         super().__init__(ClientConfig.build(options))
+        self._ranges: RangeConnections | None = None
 
     @lets_go
     async def request(self, message: Request[R], to: Target, *, timeout: float | None = None) -> R:
@@ -71,6 +81,77 @@ class Client(Parent):
             self._check()
             _require(message, to, timeout)
             return self._cluster.send(message, to, timeout=timeout)
+        except BaseException as error:
+            let_go(error, self)
+            del self
+            raise
+
+    def read_range(
+        self,
+        tp: TopicPartition,
+        start: int,
+        end: int,
+        *,
+        columns: Sequence[str] | None = None,
+        isolation_level: Literal["read_uncommitted", "read_committed"] = "read_uncommitted",
+        batch_rows: int = 10_000,
+        fetch_max_bytes: int = RANGE_BYTES,
+        timeout: float | None = None,
+        topic_id: UUID | None = None,
+    ) -> AsyncGenerator[pa.RecordBatch, None]:
+        """Return an iterator over the records of a partition from `start` up to before `end`.
+
+            async for batch in client.read_range(TopicPartition("orders", 0), 0, 1_000): ...
+
+        The `pyarrow.RecordBatch`es have exactly the offsets of the range that exist, in their
+        order, and at most `batch_rows` rows each. No group and no consumer are involved. `columns`
+        selects columns of `Consumer.arrow_batches()`, in their order; the others are not decoded.
+        With `read_committed`, records of aborted transactions are left out. While the application
+        processes a batch, the next records are fetched on connections that ranges have to
+        themselves. What is fetched, and the batches converted from it, take about
+        `fetch_max_bytes` of memory; a single larger record batch of the log is read nevertheless.
+
+        `timeout` is in seconds and limits each wait for progress, by default to
+        `default_api_timeout_ms`. Errors of connections and moved leaders are retried until then.
+        The iterator ends as soon as it has passed the last offset. It also ends if compaction has
+        removed all records up to `end`. If an open transaction holds back the records before
+        `end`, it delivers those before the transaction, waits, and raises ApiTimeoutError, which
+        names the transaction's offset, after `timeout`.
+
+        Arguments are checked immediately: ArgumentTypeError, and ImportError if pyarrow is not
+        installed. The iterator raises
+
+        - OffsetOutOfRangeError if records before `end` do not exist any more, or not yet. It has
+          delivered all records before `missing_start`; the log continues at `missing_end`, or that
+          is the end of the range.
+        - UnknownTopicOrPartitionError; and UnknownTopicIdError if the topic was recreated
+          meanwhile, or has another id than `topic_id`.
+        - CorruptBatchError for a batch that is damaged, also when it is fetched again.
+        - ApiTimeoutError, whose cause is the last error, ClosedError, and other errors that
+          waiting does not correct, such as those of authorization.
+
+        After an error, a cancellation, or `aclose()` the iterator has ended, and the client can
+        still be used.
+        """
+        try:
+            self._check()
+            # Clients without ranges do not import the consumer.
+            from aiokclient.consumer.ranges import RangeConnections, RangeRequest, read
+
+            request = RangeRequest.of(
+                tp,
+                start,
+                end,
+                columns=columns,
+                isolation_level=isolation_level,
+                batch_rows=batch_rows,
+                fetch_max_bytes=fetch_max_bytes,
+                timeout=self._seconds(timeout),
+                topic_id=topic_id,
+            )
+            if self._ranges is None:
+                self._ranges = RangeConnections()
+            return read(self._cluster, self._ranges, request, self._check)
         except BaseException as error:
             let_go(error, self)
             del self

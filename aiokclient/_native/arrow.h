@@ -17,6 +17,16 @@ enum {
     AIOK_CHANGED = -4, /* The bytes have changed while they were read. */
 };
 
+/* The columns that are decoded only if they are wanted. */
+enum {
+    AIOK_TIMESTAMPS = 1,
+    AIOK_KINDS = 2,
+    AIOK_KEYS = 4,
+    AIOK_VALUES = 8,
+    AIOK_HEADERS = 16,
+    AIOK_ALL = 31,
+};
+
 /* Number of bytes that may be read and written after the end of a value. Copies of fixed sizes are
 faster. */
 #define AIOK_SLACK 32
@@ -32,6 +42,7 @@ typedef struct {
 } AiokBinary;
 
 typedef struct {
+    int wanted; /* The wanted columns. The others are left undefined. */
     int64_t *offsets;
     int64_t *timestamps;
     uint8_t *timed;
@@ -163,23 +174,29 @@ aiok_read_brief(const uint8_t **at)
     return AIOK_NOT_BRIEF;
 }
 
+/* The room of a column that is not wanted. */
+#define AIOK_UNLIMITED INT64_MAX
+
 /* The most bytes that the numbers and attributes of a record take, if all numbers are brief. */
 #define AIOK_NUMBERS 16
 
 /* Reads records while they are of the usual kind: without headers, with short numbers, not before
 `start_offset`, and with room for them. Returns how many it has read. `aiok_fill` handles the next
 record, which is of another kind or malformed. The state is in local variables, so that the compiler
-keeps it in registers. */
-static int32_t
+keeps it in registers. The function is compiled once for all columns and once for some, so that a
+table of all columns costs no tests of `wanted`. */
+static AIOK_INLINED int32_t
 aiok_fill_usual(AiokColumns *to, AiokCursor *cursor, int32_t left, int64_t base_offset,
-                int64_t start_offset, int appended, int64_t append_time)
+                int64_t start_offset, int appended, int64_t append_time, const int wanted)
 {
     const uint8_t *at = cursor->at, *end = cursor->end;
     const int64_t last = cursor->last, base_timestamp = cursor->base_timestamp;
     int64_t expected = cursor->expected, row = to->rows, first = row, first_null = row;
     int64_t key_at = to->keys.size, value_at = to->values.size;
-    const int64_t key_room = to->keys.room - AIOK_SLACK;
-    const int64_t value_room = to->values.room - AIOK_SLACK;
+    const int wants_key = wanted & AIOK_KEYS, wants_value = wanted & AIOK_VALUES;
+    const int wants_time = wanted & AIOK_TIMESTAMPS;
+    const int64_t key_room = wants_key ? to->keys.room - AIOK_SLACK : AIOK_UNLIMITED;
+    const int64_t value_room = wants_value ? to->values.room - AIOK_SLACK : AIOK_UNLIMITED;
     int64_t *offsets = to->offsets, *timestamps = to->timestamps;
     int32_t *key_ends = to->keys.ends, *value_ends = to->values.ends;
     uint8_t *keys = to->keys.content, *values = to->values.content, *keyed = to->keys.valid;
@@ -228,26 +245,38 @@ aiok_fill_usual(AiokColumns *to, AiokCursor *cursor, int32_t left, int64_t base_
             || p + value_size + 1 - start != size >> 1) {
             break;
         }
-        if (has_key) {
-            aiok_clear_bits(keyed, first_null, row);
-            to->keys.nulls += row - first_null;
-            first_null = row + 1;
-            aiok_copy(keys + key_at, key, key_size, end);
-            key_at += key_size;
+        if (wants_key) {
+            if (has_key) {
+                aiok_clear_bits(keyed, first_null, row);
+                to->keys.nulls += row - first_null;
+                first_null = row + 1;
+                aiok_copy(keys + key_at, key, key_size, end);
+                key_at += key_size;
+            }
+            key_ends[row + 1] = (int32_t)key_at;
         }
-        aiok_copy(values + value_at, p, value_size, end);
-        value_at += value_size;
+        if (wants_value) {
+            aiok_copy(values + value_at, p, value_size, end);
+            value_at += value_size;
+            value_ends[row + 1] = (int32_t)value_at;
+        }
+        if (wants_time) {
+            timestamps[row] = timestamp;
+        }
         offsets[row] = offset;
-        timestamps[row] = timestamp;
-        key_ends[row + 1] = (int32_t)key_at;
-        value_ends[row + 1] = (int32_t)value_at;
         expected = delta + 1;
         at = p + value_size + 1;
     }
-    aiok_clear_bits(keyed, first_null, row);
-    to->keys.nulls += row - first_null;
-    aiok_repeat(to->kinds + first, row - first, appended);
-    aiok_repeat(to->header_ends + first + 1, row - first, (int32_t)to->header_keys.count);
+    if (wants_key) {
+        aiok_clear_bits(keyed, first_null, row);
+        to->keys.nulls += row - first_null;
+    }
+    if (wanted & AIOK_KINDS) {
+        aiok_repeat(to->kinds + first, row - first, appended);
+    }
+    if (wanted & AIOK_HEADERS) {
+        aiok_repeat(to->header_ends + first + 1, row - first, (int32_t)to->header_keys.count);
+    }
     to->rows = to->keys.count = to->values.count = row;
     to->keys.size = key_at;
     to->values.size = value_at;
@@ -256,14 +285,31 @@ aiok_fill_usual(AiokColumns *to, AiokCursor *cursor, int32_t left, int64_t base_
     return (int32_t)(row - first);
 }
 
+static int32_t
+aiok_fill_all(AiokColumns *to, AiokCursor *cursor, int32_t left, int64_t base_offset,
+              int64_t start_offset, int appended, int64_t append_time)
+{
+    return aiok_fill_usual(to, cursor, left, base_offset, start_offset, appended, append_time,
+                           AIOK_ALL);
+}
+
+static int32_t
+aiok_fill_some(AiokColumns *to, AiokCursor *cursor, int32_t left, int64_t base_offset,
+               int64_t start_offset, int appended, int64_t append_time)
+{
+    return aiok_fill_usual(to, cursor, left, base_offset, start_offset, appended, append_time,
+                           to->wanted);
+}
+
 /* Reads up to `*left` records, and decreases it. Records before `start_offset` are not added. */
 static int
 aiok_fill(AiokColumns *to, AiokCursor *cursor, AiokFields *fields, int32_t *left,
           int64_t base_offset, int64_t start_offset, int appended, int64_t append_time)
 {
+    const int wanted = to->wanted;
     for (; *left > 0; (*left)--) {
-        *left -= aiok_fill_usual(to, cursor, *left, base_offset, start_offset, appended,
-                                 append_time);
+        *left -= (wanted == AIOK_ALL ? aiok_fill_all : aiok_fill_some)(
+            to, cursor, *left, base_offset, start_offset, appended, append_time);
         if (*left == 0) {
             break;
         }
@@ -276,11 +322,11 @@ aiok_fill(AiokColumns *to, AiokCursor *cursor, AiokFields *fields, int32_t *left
         if (offset < start_offset) {
             continue;
         }
-        if (!aiok_fits(&to->values, fields->value_size)) {
+        if (wanted & AIOK_VALUES && !aiok_fits(&to->values, fields->value_size)) {
             failed = AIOK_MORE_VALUES;
-        } else if (!aiok_fits(&to->keys, fields->key_size)) {
+        } else if (wanted & AIOK_KEYS && !aiok_fits(&to->keys, fields->key_size)) {
             failed = AIOK_MORE_KEYS;
-        } else if (fields->header_count) {
+        } else if (wanted & AIOK_HEADERS && fields->header_count) {
             failed = aiok_add_headers(to, fields, cursor->at, cursor->end);
         }
         if (failed) {
@@ -295,11 +341,35 @@ aiok_fill(AiokColumns *to, AiokCursor *cursor, AiokFields *fields, int32_t *left
             to->untimed++;
         }
         to->kinds[row] = appended;
-        aiok_add_bytes(&to->keys, fields->key, fields->key_size, cursor->end);
-        aiok_add_bytes(&to->values, fields->value, fields->value_size, cursor->end);
+        if (wanted & AIOK_KEYS) {
+            aiok_add_bytes(&to->keys, fields->key, fields->key_size, cursor->end);
+        } else {
+            to->keys.count++;
+        }
+        if (wanted & AIOK_VALUES) {
+            aiok_add_bytes(&to->values, fields->value, fields->value_size, cursor->end);
+        } else {
+            to->values.count++;
+        }
         to->header_ends[row + 1] = (int32_t)to->header_keys.count;
     }
     return AIOK_OK;
+}
+
+/* Returns the number of rows before the first one whose offset is at least `end`. */
+static int64_t
+aiok_rows_before(const AiokColumns *columns, int64_t end)
+{
+    int64_t low = 0, high = columns->rows;
+    while (low < high) {
+        int64_t middle = low + (high - low) / 2;
+        if (columns->offsets[middle] < end) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
 }
 
 static int

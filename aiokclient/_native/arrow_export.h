@@ -24,7 +24,7 @@ struct ArrowArray {
 };
 #endif
 
-/* The table, its eight columns, the structs of the headers, and the two columns of these. */
+/* The table, its at most eight columns, the structs of the headers, and the two columns of these. */
 #define AIOK_ARRAYS 12
 
 typedef struct {
@@ -33,6 +33,7 @@ typedef struct {
     int count;
     struct ArrowArray arrays[AIOK_ARRAYS];
     struct ArrowArray *children[AIOK_ARRAYS]; /* Pointers to `arrays`. */
+    struct ArrowArray *fields[AIOK_ARRAYS]; /* The columns of the table, in their order. */
     const void *buffers[AIOK_ARRAYS][3];
 } AiokExport;
 
@@ -99,12 +100,38 @@ aiok_binary_array(AiokExport *table, const AiokBinary *column)
                      column->ends, content);
 }
 
-/* Returns a table of the columns and of the given columns of topics and partitions. It keeps a
-reference to the owner. Returns NULL with an exception if there is no memory. The caller must call
-`aiok_drop` afterwards. */
+/* The columns of a table, in the order of `arrow_schema`. */
+enum {
+    AIOK_TOPIC,
+    AIOK_PARTITION,
+    AIOK_OFFSET,
+    AIOK_TIMESTAMP,
+    AIOK_TIMESTAMP_TYPE,
+    AIOK_KEY,
+    AIOK_VALUE,
+    AIOK_HEADER_LIST,
+    AIOK_COLUMN_COUNT,
+};
+
+static void
+aiok_headers_array(AiokExport *table, const AiokColumns *columns)
+{
+    struct ArrowArray *lists =
+        aiok_array(table, columns->rows, 0, 2, NULL, columns->header_ends, NULL);
+    aiok_has_children(table, lists, 1);
+    struct ArrowArray *headers =
+        aiok_array(table, columns->header_keys.count, 0, 1, NULL, NULL, NULL);
+    aiok_has_children(table, headers, 2);
+    aiok_binary_array(table, &columns->header_keys);
+    aiok_binary_array(table, &columns->header_values);
+}
+
+/* Returns a table of `count` columns, whose numbers are in `fields`: those of the records, and the
+given columns of topics and partitions. It keeps a reference to the owner. Returns NULL with an
+exception if there is no memory. The caller must call `aiok_drop` afterwards. */
 static AiokExport *
 aiok_export(const AiokColumns *columns, PyObject *owner, const void *topic_ends,
-            const void *topics, const int32_t *partitions)
+            const void *topics, const int32_t *partitions, const int8_t *fields, int count)
 {
     AiokExport *table = (AiokExport *)PyMem_RawMalloc(sizeof(AiokExport));
     if (table == NULL) {
@@ -115,22 +142,39 @@ aiok_export(const AiokColumns *columns, PyObject *owner, const void *topic_ends,
     table->owner = Py_NewRef(owner);
     table->held = 1;
     table->count = 0;
-    aiok_has_children(table, aiok_array(table, rows, 0, 1, NULL, NULL, NULL), 8);
-    (void)aiok_array(table, rows, 0, 3, NULL, topic_ends, topics);
-    (void)aiok_array(table, rows, 0, 2, NULL, partitions, NULL);
-    (void)aiok_array(table, rows, 0, 2, NULL, columns->offsets, NULL);
-    (void)aiok_array(table, rows, columns->untimed, 2, columns->untimed ? columns->timed : NULL,
-                     columns->timestamps, NULL);
-    (void)aiok_array(table, rows, 0, 2, NULL, columns->kinds, NULL);
-    aiok_binary_array(table, &columns->keys);
-    aiok_binary_array(table, &columns->values);
-    struct ArrowArray *lists = aiok_array(table, rows, 0, 2, NULL, columns->header_ends, NULL);
-    aiok_has_children(table, lists, 1);
-    struct ArrowArray *headers =
-        aiok_array(table, columns->header_keys.count, 0, 1, NULL, NULL, NULL);
-    aiok_has_children(table, headers, 2);
-    aiok_binary_array(table, &columns->header_keys);
-    aiok_binary_array(table, &columns->header_values);
+    struct ArrowArray *whole = aiok_array(table, rows, 0, 1, NULL, NULL, NULL);
+    struct ArrowArray **children = table->fields;
+    for (int i = 0; i < count; i++) {
+        children[i] = &table->arrays[table->count];
+        switch (fields[i]) {
+        case AIOK_TOPIC:
+            (void)aiok_array(table, rows, 0, 3, NULL, topic_ends, topics);
+            break;
+        case AIOK_PARTITION:
+            (void)aiok_array(table, rows, 0, 2, NULL, partitions, NULL);
+            break;
+        case AIOK_OFFSET:
+            (void)aiok_array(table, rows, 0, 2, NULL, columns->offsets, NULL);
+            break;
+        case AIOK_TIMESTAMP:
+            (void)aiok_array(table, rows, columns->untimed, 2,
+                             columns->untimed ? columns->timed : NULL, columns->timestamps, NULL);
+            break;
+        case AIOK_TIMESTAMP_TYPE:
+            (void)aiok_array(table, rows, 0, 2, NULL, columns->kinds, NULL);
+            break;
+        case AIOK_KEY:
+            aiok_binary_array(table, &columns->keys);
+            break;
+        case AIOK_VALUE:
+            aiok_binary_array(table, &columns->values);
+            break;
+        default:
+            aiok_headers_array(table, columns);
+        }
+    }
+    whole->n_children = count;
+    whole->children = children;
     return table;
 }
 

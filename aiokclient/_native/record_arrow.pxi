@@ -7,7 +7,7 @@ for the values, and as many again for headers, once a record has some. A block t
 copied into a larger one.
 """
 
-from libc.stdint cimport INT32_MAX, uintptr_t
+from libc.stdint cimport INT32_MAX, int8_t, uintptr_t
 
 
 cdef extern from "arrow.h":
@@ -17,6 +17,12 @@ cdef extern from "arrow.h":
         AIOK_MORE_HEADERS
         AIOK_CHANGED
         AIOK_SLACK
+        AIOK_TIMESTAMPS
+        AIOK_KINDS
+        AIOK_KEYS
+        AIOK_VALUES
+        AIOK_HEADERS
+        AIOK_ALL
 
     ctypedef struct AiokBinary:
         uint8_t *content
@@ -28,6 +34,7 @@ cdef extern from "arrow.h":
         int64_t nulls
 
     ctypedef struct AiokColumns:
+        int wanted
         int64_t *offsets
         int64_t *timestamps
         uint8_t *timed
@@ -52,10 +59,15 @@ cdef extern from "arrow.h":
         int appended,
         int64_t append_time,
     ) nogil
+    int64_t aiok_rows_before(const AiokColumns *columns, int64_t end) nogil
     bint aiok_is_ascii(const uint8_t *at, int64_t size) nogil
     void aiok_repeat(int32_t *at, int64_t count, int32_t number) nogil
 
 cdef extern from "arrow_export.h":
+    enum:
+        AIOK_PARTITION
+        AIOK_COLUMN_COUNT
+
     struct ArrowArray:
         pass
 
@@ -68,11 +80,20 @@ cdef extern from "arrow_export.h":
         const void *topic_ends,
         const void *topics,
         const int32_t *partitions,
+        const int8_t *fields,
+        int count,
     ) except NULL
     void aiok_drop(AiokExport *table)
 
 cdef enum:
     LARGEST_GUESS = 64 * 1024 * 1024
+    FIELDS = 8
+
+# The columns of records that each field of a table needs, in the order of `arrow_schema`. Topics
+# and partitions are not in the records, and offsets are always decoded.
+cdef int[FIELDS] WANTED = [
+    0, 0, 0, AIOK_TIMESTAMPS, AIOK_KINDS, AIOK_KEYS, AIOK_VALUES, AIOK_HEADERS
+]
 
 
 @cython.final
@@ -117,7 +138,8 @@ cdef class Columns:
 
     `largest` is the largest size of one column in bytes. `pool` is a `BufferPool`. `rows` and
     `size` are the expected numbers of records and bytes. Beyond `most` bytes, a column grows only
-    as its records require.
+    as its records require. `fields` has the numbers of the table's columns in `arrow_schema`. The
+    other columns are not decoded.
     """
 
     cdef object _pool
@@ -128,6 +150,8 @@ cdef class Columns:
     cdef int64_t _expected
     cdef Py_ssize_t _row_room
     cdef Py_ssize_t _guess
+    cdef int8_t[FIELDS] _fields
+    cdef int _field_count
     cdef Block _rows
     cdef Block _headers
     cdef Block _keys
@@ -136,19 +160,40 @@ cdef class Columns:
     cdef Block _header_values
 
     def __cinit__(
-        self, Py_ssize_t largest, pool, Py_ssize_t rows=0, Py_ssize_t size=0, most=None
+        self,
+        Py_ssize_t largest,
+        pool,
+        Py_ssize_t rows=0,
+        Py_ssize_t size=0,
+        most=None,
+        fields=range(FIELDS),
     ):
         self._pool = pool
         self._largest = min(largest, <Py_ssize_t>INT32_MAX)
         self._most = self._largest if most is None else min(most, self._largest)
         self._guess = min(size, self._most)
+        self._choose(fields)
         self._need_rows(max(rows, 1))
         self._need_headers(0)
+
+    cdef int _choose(self, fields) except -1:
+        cdef int field
+        for field in fields:
+            if not 0 <= field < FIELDS or self._field_count == FIELDS:
+                raise ValueError(f"{fields!r} are not the numbers of columns.")
+            self._fields[self._field_count] = field
+            self._field_count += 1
+            self._to.wanted |= WANTED[field]
+        return 0
 
     @property
     def count(self):
         """The number of rows."""
         return self._to.rows
+
+    def before(self, int64_t end):
+        """Return the number of rows with offsets below `end`."""
+        return aiok_rows_before(&self._to, end)
 
     # -- the table at the end
 
@@ -160,12 +205,23 @@ cdef class Columns:
         """
         cdef int32_t *partitions = <int32_t *>self._rows.at
         cdef AiokExport *made
-        aiok_repeat(partitions, self._to.rows, partition)
+        cdef int i
+        for i in range(self._field_count):
+            if self._fields[i] == AIOK_PARTITION:
+                aiok_repeat(partitions, self._to.rows, partition)
         if self._header_keys is not None:
             if not aiok_is_ascii(self._to.header_keys.content, self._to.header_keys.size):
                 self._mend_header_keys()
         self._topics = topics
-        made = aiok_export(&self._to, self, <void *>ends, <void *>text, partitions)
+        made = aiok_export(
+            &self._to,
+            self,
+            <void *>ends,
+            <void *>text,
+            partitions,
+            self._fields,
+            self._field_count,
+        )
         try:
             return take(<uintptr_t>made.arrays, schema)
         finally:

@@ -9,8 +9,10 @@ records of a v2 batch. Every read is checked against the end of the buffer first
 
 #if defined(__GNUC__) || defined(__clang__)
 #define AIOK_LIKELY(condition) __builtin_expect(!!(condition), 1)
+#define AIOK_INLINED inline __attribute__((always_inline))
 #else
 #define AIOK_LIKELY(condition) (condition)
+#define AIOK_INLINED __forceinline
 #endif
 
 /* The ways in which records can be malformed. The messages are in record_decode.pxi. */

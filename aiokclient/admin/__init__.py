@@ -28,6 +28,7 @@ from aiokclient.admin.group_descriptions import (
     GroupListing,
     GroupMemberDescription,
 )
+from aiokclient.admin.log_dirs import LogDirDescription, ReplicaLog
 from aiokclient.admin.partitions import NewPartitions
 from aiokclient.admin.results import Results
 from aiokclient.admin.scram_credentials import (
@@ -76,10 +77,12 @@ __all__ = [
     "GroupListing",
     "GroupMemberDescription",
     "HangingTransaction",
+    "LogDirDescription",
     "NewPartitions",
     "NewTopic",
     "PartitionDescription",
     "PatternType",
+    "ReplicaLog",
     "ResourcePattern",
     "ResourcePatternFilter",
     "ResourceType",

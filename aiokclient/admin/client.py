@@ -21,6 +21,7 @@ from aiokclient.admin.group_descriptions import GroupDescription, GroupListing
 from aiokclient.admin.group_offsets import GroupOffsetCalls
 from aiokclient.admin.groups import GroupCalls
 from aiokclient.admin.hanging_transactions import HangingTransactionCalls
+from aiokclient.admin.log_dirs import LogDirCalls, LogDirDescription
 from aiokclient.admin.partitions import NewPartitions, PartitionCalls
 from aiokclient.admin.producers import ProducerCalls
 from aiokclient.admin.records import RecordCalls
@@ -87,6 +88,7 @@ class Admin(Lifecycle):
         self._partitions = PartitionCalls(requests)
         self._records = RecordCalls(requests)
         self._cluster_calls = ClusterCalls(requests)
+        self._log_dirs = LogDirCalls(requests)
         self._configs = ConfigCalls(requests)
         self._groups = GroupCalls(requests)
         self._group_offsets = GroupOffsetCalls(requests)
@@ -427,6 +429,24 @@ class Admin(Lifecycle):
         TransactionalIdAuthorizationError.
         """
         return await self._transactions.describe_transactions(transactional_ids, timeout=timeout)
+
+    @lets_go
+    async def describe_log_dirs(
+        self,
+        brokers: Iterable[int] | None = None,
+        topics: Iterable[str] | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> Results[int, tuple[LogDirDescription, ...]]:
+        """Return the log directories of each broker, with the sizes of the replicas in them.
+
+        Without `brokers`, all brokers are described; with `topics`, only the replicas of these.
+        Each broker answers for itself. Usual errors: ClusterAuthorizationError (brokers before 3.2
+        describe no directories instead), and ApiTimeoutError for a broker that does not respond or
+        does not exist. A directory that is offline has an error of its own. Raises
+        UnknownTopicOrPartitionError for a topic that does not exist.
+        """
+        return await self._log_dirs.describe_log_dirs(brokers, topics, timeout=timeout)
 
     @lets_go
     async def describe_producers(

@@ -57,6 +57,11 @@ class UnknownServerError(KafkaError, code=-1, name="UNKNOWN_SERVER_ERROR"):
 
 
 class OffsetOutOfRangeError(InvalidOffsetError, code=1, name="OFFSET_OUT_OF_RANGE"):
+    missing_start: int | None = None
+    """The first offset of a range that the log does not contain, if `read_range` raises it."""
+    missing_end: int | None = None
+    """The offset after the missing ones: where the log continues, or the end of the range."""
+
     what = (
         "The partition has no record at this offset: retention deleted it, or it was never written."
     )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from aiokclient._native import twin
@@ -14,7 +15,26 @@ from aiokclient.record.stream import Piece
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["TableBuilder", "append_arrow", "arrow_schema", "empty_arrow", "to_arrow"]
+__all__ = [
+    "COLUMNS",
+    "TableBuilder",
+    "append_arrow",
+    "arrow_schema",
+    "empty_arrow",
+    "to_arrow",
+]
+
+COLUMNS = (
+    "topic",
+    "partition",
+    "offset",
+    "timestamp",
+    "timestamp_type",
+    "key",
+    "value",
+    "headers",
+)
+"""The names of all columns, in the order of `arrow_schema`."""
 
 LARGEST_COLUMN = (1 << 31) - 1
 """Largest size in bytes of the keys or values in one column, because its offsets have 32 bits."""
@@ -27,23 +47,26 @@ REPEATED = 1 << 20
 
 
 @twin("record")
-def Columns(largest: int, pool: BufferPool, rows: int, size: int, most: int | None) -> Any:
+def Columns(
+    largest: int, pool: BufferPool, rows: int, size: int, most: int | None, fields: Sequence[int]
+) -> Any:
     """Return native memory for columns, or None: in Python, rows are collected as objects."""
     return None
 
 
-def arrow_schema() -> pa.Schema:
+def arrow_schema(columns: Sequence[str] = COLUMNS) -> pa.Schema:
     """Return the schema of `to_arrow`: the fields of a ConsumerRecord without the leader epoch.
 
     `timestamp` is in milliseconds, UTC, and null for a record without one. `timestamp_type` is 0
-    for the producer's time and 1 for the broker's. Raises ImportError if pyarrow is not installed.
+    for the producer's time and 1 for the broker's. `columns` selects columns, in their order.
+    Raises ImportError if pyarrow is not installed.
     """
-    return _schema()
+    return _schema(tuple(columns))
 
 
-def empty_arrow() -> pa.RecordBatch:
+def empty_arrow(columns: Sequence[str] = COLUMNS) -> pa.RecordBatch:
     """Return a record batch without rows."""
-    schema = arrow_schema()
+    schema = arrow_schema(columns)
     arrays = [_array([], field.type) for field in schema]
     return _pyarrow().RecordBatch.from_arrays(arrays, schema=schema)
 
@@ -82,7 +105,8 @@ class TableBuilder:
 
     `native` allows native code, which does not read formats v0 and v1. `rows` and `size` are the
     expected numbers of records and bytes. Beyond `most` bytes, a column grows only as its records
-    require.
+    require. `columns` has the names of the table's columns in their order. Others are not decoded.
+    Records from `end_offset` on may be added, but the table does not contain them.
     """
 
     def __init__(
@@ -96,7 +120,11 @@ class TableBuilder:
         most: int | None = None,
         check_crcs: bool = True,
         pool: BufferPool | None = None,
+        columns: Sequence[str] = COLUMNS,
+        end_offset: int | None = None,
     ) -> None:
+        self._names = tuple(columns)
+        self._end_offset = end_offset
         self._topic = topic
         self._partition = partition
         self._check_crcs = check_crcs
@@ -104,7 +132,8 @@ class TableBuilder:
         self._kinds: list[int] = []
         self._columns: Any = None
         if native:
-            self._columns = Columns(LARGEST_COLUMN, pool or BufferPool(0), rows, size, most)
+            fields = [COLUMNS.index(name) for name in self._names]
+            self._columns = Columns(LARGEST_COLUMN, pool or BufferPool(0), rows, size, most, fields)
 
     @property
     def count(self) -> int:
@@ -138,15 +167,26 @@ class TableBuilder:
 
     def table(self) -> pa.RecordBatch:
         """Return the added rows. Raises ValueError if a column has 2 GiB or more."""
-        count = self.count
-        if not count:
-            return empty_arrow()
+        count, kept = self.count, self._rows_kept()
+        if not kept:
+            return empty_arrow(self._names)
         if self._columns is None:
-            return _table_py(self._topic, self._partition, self._rows, self._kinds)
+            rows, kinds = self._rows[:kept], self._kinds[:kept]
+            return _table_py(self._topic, self._partition, rows, kinds, self._names)
         take = _pyarrow().RecordBatch._import_from_c
         topics = _repeated(self._topic, count)
-        made: pa.RecordBatch = self._columns.table(take, _schema(), self._partition, *topics)
-        return made
+        schema = _schema(self._names)
+        made: pa.RecordBatch = self._columns.table(take, schema, self._partition, *topics)
+        return made if kept == count else made.slice(0, kept)
+
+    def _rows_kept(self) -> int:
+        """Return the number of rows before the end offset."""
+        end = self._end_offset
+        if end is None:
+            return self.count
+        if self._columns is None:
+            return bisect_left(self._rows, end, key=lambda row: row[0])
+        return int(self._columns.before(end))
 
 
 def _repeated(topic: str, count: int) -> tuple[pa.Array, int, int]:
@@ -200,7 +240,7 @@ def append_arrow(
 
 
 def _table_py(
-    topic: str, partition: int, rows: Sequence[Row], kinds: Sequence[int]
+    topic: str, partition: int, rows: Sequence[Row], kinds: Sequence[int], names: Sequence[str]
 ) -> pa.RecordBatch:
     offsets, timestamps, keys, values, headers = zip(*rows, strict=True)
     columns: dict[str, Sequence[object]] = {
@@ -213,8 +253,8 @@ def _table_py(
         "value": values,
         "headers": headers,
     }
-    schema = arrow_schema()
-    arrays = [_array(column, schema.field(name).type) for name, column in columns.items()]
+    schema = arrow_schema(names)
+    arrays = [_array(columns[name], schema.field(name).type) for name in names]
     return _pyarrow().RecordBatch.from_arrays(arrays, schema=schema)
 
 
@@ -237,19 +277,19 @@ def _pyarrow() -> Any:
     return pyarrow
 
 
-@cache
-def _schema() -> pa.Schema:
+@lru_cache(maxsize=64)
+def _schema(columns: tuple[str, ...]) -> pa.Schema:
     pyarrow = _pyarrow()
     header = pyarrow.struct([("key", pyarrow.string()), ("value", pyarrow.binary())])
-    return pyarrow.schema(
-        [
-            ("topic", pyarrow.string()),
-            ("partition", pyarrow.int32()),
-            ("offset", pyarrow.int64()),
-            ("timestamp", pyarrow.timestamp("ms", tz="UTC")),
-            ("timestamp_type", pyarrow.int32()),
-            ("key", pyarrow.binary()),
-            ("value", pyarrow.binary()),
-            ("headers", pyarrow.list_(header)),
-        ]
+    types = (
+        pyarrow.string(),
+        pyarrow.int32(),
+        pyarrow.int64(),
+        pyarrow.timestamp("ms", tz="UTC"),
+        pyarrow.int32(),
+        pyarrow.binary(),
+        pyarrow.binary(),
+        pyarrow.list_(header),
     )
+    of = dict(zip(COLUMNS, types, strict=True))
+    return pyarrow.schema([(name, of[name]) for name in columns])

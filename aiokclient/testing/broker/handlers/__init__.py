@@ -48,6 +48,7 @@ _MODULES: Mapping[ApiKey, str] = {
     ApiKey.DESCRIBE_CONFIGS: "describe_configs",
     ApiKey.ALTER_CONFIGS: "alter_configs",
     ApiKey.CREATE_PARTITIONS: "create_partitions",
+    ApiKey.DESCRIBE_LOG_DIRS: "describe_log_dirs",
     ApiKey.SASL_AUTHENTICATE: "sasl_authenticate",
     ApiKey.CREATE_DELEGATION_TOKEN: "create_delegation_token",
     ApiKey.RENEW_DELEGATION_TOKEN: "renew_delegation_token",

@@ -1,0 +1,138 @@
+"""The admin call that describes the log directories of brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from aiokclient.admin.arguments import as_name, require_integer
+from aiokclient.admin.requests import AdminRequests, Answers, ask_targets, failure
+from aiokclient.admin.results import Results
+from aiokclient.cluster.targets import Broker
+from aiokclient.errors import KafkaError, UnknownTopicOrPartitionError
+from aiokclient.errors.local import ArgumentTypeError
+from aiokclient.protocol.messages.describe_log_dirs import (
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResult,
+)
+from aiokclient.types import TopicPartition
+
+__all__ = ["LogDirCalls", "LogDirDescription", "ReplicaLog"]
+
+API = "DescribeLogDirs"
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaLog:
+    """The log of one replica in a log directory.
+
+    `size` is in bytes. `offset_lag` is the number of offsets by which the log ends before the high
+    watermark, or before the current log if `is_future`: a log that is being moved to this
+    directory and replaces the current one when it has caught up.
+    """
+
+    size: int
+    offset_lag: int
+    is_future: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirDescription:
+    """A log directory of a broker.
+
+    `error` is the reason why the directory is offline, or None. The sizes of its volume are in
+    bytes; they are None before Kafka 3.3. A cordoned directory gets no new replicas (Kafka 4.3).
+    """
+
+    path: str
+    replicas: Mapping[TopicPartition, ReplicaLog]
+    total_bytes: int | None = None
+    usable_bytes: int | None = None
+    is_cordoned: bool = False
+    error: KafkaError | None = None
+
+
+class LogDirCalls:
+    """The admin calls about log directories."""
+
+    def __init__(self, requests: AdminRequests) -> None:
+        self._requests = requests
+
+    async def describe_log_dirs(
+        self,
+        brokers: Iterable[int] | None,
+        topics: Iterable[str] | None,
+        *,
+        timeout: float | None,
+    ) -> Results[int, tuple[LogDirDescription, ...]]:
+        """See `Admin.describe_log_dirs`."""
+        nodes = None if brokers is None else _several(brokers, "broker ids")
+        for node in nodes or ():
+            require_integer(node, "the id of a broker")
+        names = None if topics is None else _several(topics, "topics")
+        for name in names or ():
+            as_name(name, "topic")
+        self._requests.check()
+        cluster, until = self._requests.cluster, self._requests.deadline(timeout)
+
+        def left() -> float:
+            return max(until - cluster.clock.monotonic(), 0.0)
+
+        snapshot = await cluster.updater.refresh(names, timeout=left(), at_once=True)
+        wanted: list[DescribableLogDirTopic] | None = None
+        if names is not None:
+            wanted = []
+            for name in names:
+                info = snapshot.topic(name)
+                code = 0 if info is None else info.error
+                error = failure(code, None, API, f"topic {name}")
+                if error is not None or info is None:
+                    raise error or UnknownTopicOrPartitionError(api=API, resource=f"topic {name}")
+                indexes = [part.index for part in info.partitions]
+                wanted.append(DescribableLogDirTopic(topic=name, partitions=indexes))
+        request = DescribeLogDirsRequest(topics=wanted)
+
+        async def ask(
+            items: dict[int, None], remaining: float
+        ) -> Answers[int, tuple[LogDirDescription, ...]]:
+            bound = min(remaining, self._requests.patience_s)
+
+            async def ask_one(some: dict[int, None], to: Broker) -> Answers[int, Any]:
+                response = await self._requests.send(request, to, bound)
+                described = tuple(_described(result, to.node_id) for result in response.results)
+                return dict.fromkeys(some, described)
+
+            return await ask_targets({Broker(node): {node: None} for node in items}, ask_one)
+
+        chosen = sorted(snapshot.brokers) if nodes is None else nodes
+        return await self._requests.each(dict.fromkeys(chosen), ask, left())
+
+
+def _several(given: Any, what: str) -> list[Any]:
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        raise ArgumentTypeError(f"{given!r} is not a collection of {what}. Pass a list.")
+    return list(dict.fromkeys(given))
+
+
+def _described(result: DescribeLogDirsResult, node_id: int) -> LogDirDescription:
+    error = failure(result.error_code, None, API, f"log directory {result.log_dir}")
+    if error is not None:
+        error.broker = node_id
+    replicas = {
+        TopicPartition(topic.name, part.partition_index): ReplicaLog(
+            part.partition_size, part.offset_lag, part.is_future_key
+        )
+        for topic in result.topics
+        for part in topic.partitions
+    }
+    return LogDirDescription(
+        result.log_dir,
+        MappingProxyType(replicas),
+        None if result.total_bytes < 0 else result.total_bytes,
+        None if result.usable_bytes < 0 else result.usable_bytes,
+        result.is_cordoned,
+        error,
+    )

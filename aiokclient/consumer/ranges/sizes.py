@@ -1,0 +1,43 @@
+"""The sizes of the fetches of one range. Sans-IO.
+
+Few records after the range are fetched in vain, because the size of what is left is estimated from
+what was fetched.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["FetchSizes"]
+
+PARTS: Final = 4
+"""The number of parts into which the memory is divided.
+
+There is one in flight, two wait for the reader, and one is converted.
+"""
+FIRST: Final = 1024 * 1024
+"""The size of the first fetch, when nothing is known about the records."""
+SPARE: Final = 64 * 1024
+"""Bytes that are added to an estimate."""
+
+
+class FetchSizes:
+    """The sizes of the next fetches, in bytes. All that is fetched takes at most about `most`."""
+
+    def __init__(self, most: int) -> None:
+        self.largest = max(most // PARTS, 1)
+        """The largest size of one fetch. A single larger batch is fetched as a whole."""
+        self._offsets = 0
+        self._bytes = 0
+
+    def fetched(self, offsets: int, size: int) -> None:
+        """Record the number of offsets and the bytes of a response."""
+        self._offsets += offsets
+        self._bytes += size
+
+    def next(self, offsets: int) -> int:
+        """Return the size of a fetch of which at most this number of offsets is needed."""
+        if not self._offsets:
+            return min(FIRST, self.largest)
+        estimate = offsets * self._bytes // self._offsets
+        return min(estimate + estimate // 8 + SPARE, self.largest)

@@ -1,0 +1,72 @@
+"""DescribeLogDirs 1 to 5: the log directory of a broker, with the sizes of its replicas.
+
+* Each broker has one directory. Its volume has 1 TiB, of which the logs use their sizes.
+* Without topics, all replicas are described. Those that the broker does not have are left out.
+* A follower's size is that of the part of the log that it has, and its lag the distance to the high
+  watermark. Partitions of `__consumer_offsets` have no log here.
+* Without the permission to describe the cluster, the response has CLUSTER_AUTHORIZATION_FAILED;
+  before version 3, which has no error code, it is only empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from aiokclient.protocol.messages import DescribeLogDirsRequest, DescribeLogDirsResponse
+from aiokclient.protocol.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+from aiokclient.testing.broker.call import Answer, Call
+from aiokclient.testing.broker.topics import Partition
+
+_VOLUME = 1 << 40
+_ALL = 1 << 62
+
+
+async def handle(call: Call) -> Answer:
+    request: DescribeLogDirsRequest = call.request
+    code = call.refused() or call.unauthorized_on_cluster()
+    if code:
+        return DescribeLogDirsResponse(error_code=code)
+    node_id = call.broker.node_id
+    topics: dict[str, DescribeLogDirsTopic] = {}
+    used = sum(_size(partition, node_id) for partition in _replicas(call))
+    async for partition in call.each(_wanted(call, request)):
+        name = partition.topic.name
+        topic = topics.setdefault(name, DescribeLogDirsTopic(name=name))
+        end = partition.replica_end(node_id)
+        topic.partitions.append(
+            DescribeLogDirsPartition(
+                partition_index=partition.index,
+                partition_size=_size(partition, node_id),
+                offset_lag=max(partition.high_watermark - end, 0),
+            )
+        )
+    directory = DescribeLogDirsResult(
+        log_dir=f"/embedded/broker-{node_id}",
+        topics=list(topics.values()),
+        total_bytes=_VOLUME,
+        usable_bytes=max(_VOLUME - used, 0),
+    )
+    return DescribeLogDirsResponse(results=[directory])
+
+
+def _replicas(call: Call) -> Iterator[Partition]:
+    for topic in call.cluster.topics.values():
+        for partition in topic.partitions:
+            if call.broker.node_id in partition.replicas:
+                yield partition
+
+
+def _wanted(call: Call, request: DescribeLogDirsRequest) -> list[Partition]:
+    if request.topics is None:
+        return list(_replicas(call))
+    wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
+    return [each for each in _replicas(call) if (each.topic.name, each.index) in wanted]
+
+
+def _size(partition: Partition, node_id: int) -> int:
+    log, end = partition.log, partition.replica_end(node_id)
+    return log.size if end >= log.end_offset else log.bytes_from(log.start_offset, end, _ALL)

@@ -1,0 +1,467 @@
+"""Ranges that are read while leaders move, records are deleted, and transactions are open."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from world import World, simulate
+
+from aiokclient import Client, TopicPartition
+from aiokclient.errors import (
+    ApiTimeoutError,
+    ClosedError,
+    CorruptBatchError,
+    OffsetOutOfRangeError,
+    UnknownTopicIdError,
+    UnknownTopicOrPartitionError,
+)
+from aiokclient.protocol import ApiKey
+
+pytest.importorskip("pyarrow")
+
+TP = TopicPartition("t", 0)
+SMALL = {"fetch_max_bytes": 8_000, "columns": ["offset", "value"]}
+"""Options with which a range takes many fetches."""
+
+
+def fill(world: World, count: int, batch: int = 10, **options: Any) -> None:
+    start = world.cluster.offsets("t")[1]
+    for first in range(start, start + count, batch):
+        last = min(first + batch, start + count)
+        world.cluster.produce("t", [b"%d" % n for n in range(first, last)], **options)
+
+
+async def read_into(
+    found: list[int],
+    client: Client,
+    start: int,
+    end: int,
+    then: Callable[[], object] = lambda: None,
+    **options: Any,
+) -> None:
+    """Collect the offsets of a range, whose values must be the offsets.
+
+    `then` is called after each batch.
+    """
+    async for batch in client.read_range(TP, start, end, **{**SMALL, **options}):
+        rows = batch.to_pydict()
+        assert rows["value"] == [b"%d" % offset for offset in rows["offset"]]
+        found += rows["offset"]
+        then()
+
+
+async def read(client: Client, start: int, end: int, **options: Any) -> list[int]:
+    found: list[int] = []
+    await read_into(found, client, start, end, **options)
+    return found
+
+
+def fetches(world: World) -> int:
+    return len(world.requests(ApiKey.FETCH))
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip", "lz4"])
+@pytest.mark.parametrize(("start", "end"), [(0, 1000), (3, 997), (500, 501), (0, 1), (7, 7)])
+def test_a_range_has_exactly_its_offsets(start: int, end: int, compression: str) -> None:
+    async def scenario(world: World) -> None:
+        fill(world, 1000, compression=compression)
+        async with world.client() as client:
+            assert await read(client, start, end) == list(range(start, end))
+
+    simulate(scenario)
+
+
+def test_rows_of_a_batch_are_limited() -> None:
+    async def scenario(world: World) -> None:
+        fill(world, 250)
+        async with world.client() as client:
+            whole = client.read_range(TP, 5, 245, batch_rows=100)
+            sizes = [batch.num_rows async for batch in whole]
+            assert sizes == [100, 100, 40]
+            assert await read(client, 5, 245, batch_rows=1) == list(range(5, 245))
+
+    simulate(scenario)
+
+
+def test_the_next_fetch_is_sent_before_a_batch_is_processed() -> None:
+    async def scenario(world: World) -> None:
+        fill(world, 1000)
+        async with world.client() as client:
+            batches = client.read_range(TP, 0, 1000, **SMALL)
+            await anext(batches)
+            before = fetches(world)
+            await asyncio.sleep(5)
+            assert before < fetches(world) <= before + 3
+            await batches.aclose()
+
+    simulate(scenario)
+
+
+def test_ranges_that_follow_one_another_use_one_connection() -> None:
+    async def scenario(world: World) -> None:
+        fill(world, 100)
+        async with world.client() as client:
+            await read(client, 0, 100)
+            count = world.cluster.connections()
+            for start in range(10):
+                await read(client, start, 100)
+            assert world.cluster.connections() == count
+
+    simulate(scenario)
+
+
+def test_a_range_survives_moves_of_its_leader_and_lost_connections() -> None:
+    async def scenario(world: World) -> None:
+        fill(world, 2000)
+        async with world.client(retry_backoff_ms=10) as client:
+            found: list[int] = []
+            async for batch in client.read_range(TP, 0, 2000, **SMALL):
+                found += batch["offset"].to_pylist()
+                if len(found) % 3 == 0:
+                    world.cluster.move_leader("t")
+                elif len(found) % 3 == 1:
+                    world.cluster.disconnect()
+            assert found == list(range(2000))
+
+    simulate(scenario, brokers=3)
+
+
+def test_a_fetch_that_a_broker_refuses_is_repeated() -> None:
+    async def scenario(world: World) -> None:
+        fill(world, 500)
+        for code in (6, 74, 75, 56, -1, 9, 5):
+            world.cluster.fail(ApiKey.FETCH, code, times=2)
+            async with world.client(retry_backoff_ms=10) as client:
+                assert await read(client, 0, 500) == list(range(500))
+
+    simulate(scenario)
+
+
+def test_missing_offsets_at_the_start_raise_immediately() -> None:
+    async def scenario(world: World) -> None:
+        fill(world, 100)
+        world.cluster.delete_records("t", before=40)
+        async with world.client() as client:
+            begun = world.now
+            with pytest.raises(OffsetOutOfRangeError, match=r"t-0.*Offsets 10 to 39 are miss") as e:
+                await read(client, 10, 100)
+            assert (e.value.missing_start, e.value.missing_end) == (10, 40)
+            assert world.now - begun < 1
+            with pytest.raises(OffsetOutOfRangeError) as e:
+                await read(client, 10, 20)
+            assert (e.value.missing_start, e.value.missing_end) == (10, 20)
+            assert await read(client, 40, 100) == list(range(40, 100))
+
+    simulate(scenario)
+
+
+@pytest.mark.parametrize("start", [0, 100, 150])
+def test_offsets_after_the_end_of_the_log_raise_after_those_before_it(start: int) -> None:
+    async def scenario(world: World) -> None:
+        fill(world, 100)
+        async with world.client() as client:
+            found: list[int] = []
+            begun = world.now
+            with pytest.raises(OffsetOutOfRangeError, match="The log ends at offset 100") as raised:
+                await read_into(found, client, start, 200)
+            assert found == list(range(start, 100))
+            missing = (raised.value.missing_start, raised.value.missing_end)
+            assert missing == (max(start, 100), 200)
+            assert world.now - begun < 5
+
+    simulate(scenario)
+
+
+def test_retention_that_overtakes_a_range_raises_the_lost_offsets() -> None:
+    async def scenario(world: World) -> None:
+        fill(world, 3000)
+
+        def lose() -> None:
+            world.cluster.delete_records("t", before=2500)
+
+        async with world.client() as client:
+            found: list[int] = []
+            with pytest.raises(OffsetOutOfRangeError, match="The log starts at offset 2500") as e:
+                await read_into(found, client, 0, 3000, lose)
+            assert found == list(range(len(found)))
+            assert 0 < len(found) < 2500
+            assert (e.value.missing_start, e.value.missing_end) == (len(found), 2500)
+
+    simulate(scenario)
+
+
+def transactional(world: World, count: int, **options: Any) -> None:
+    start = world.cluster.offsets("t")[1]
+    values = [b"%d" % n for n in range(start, start + count)]
+    world.cluster.produce("t", values, producer_id=7, transactional=True, **options)
+
+
+def test_an_open_transaction_holds_a_committed_range_until_the_timeout() -> None:
+    async def scenario(world: World) -> None:
+        fill(world, 50)
+        transactional(world, 10)
+        fill(world, 40)
+        async with world.client(default_api_timeout_ms=20_000) as client:
+            found: list[int] = []
+            begun = world.now
+            with pytest.raises(ApiTimeoutError, match=r"open transaction .* from offset 50 on"):
+                await read_into(found, client, 0, 100, isolation_level="read_committed")
+            assert found == list(range(50))
+            assert 19 < world.now - begun < 23
+            assert await read(client, 0, 100) == list(range(100))
+            begun = world.now
+            with pytest.raises(ApiTimeoutError):
+                await read(client, 50, 100, isolation_level="read_committed", timeout=3)
+            assert world.now - begun < 4
+
+    simulate(scenario)
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_committed_range_continues_when_the_transaction_ends(commit: bool) -> None:
+    async def scenario(world: World) -> None:
+        fill(world, 50)
+        transactional(world, 10)
+        fill(world, 40)
+
+        async def end() -> None:
+            await asyncio.sleep(8)
+            world.cluster.end_transaction("t", producer_id=7, commit=commit)
+
+        async with world.client() as client:
+            ending = asyncio.create_task(end())
+            found = await read(client, 45, 100, isolation_level="read_committed")
+            await ending
+            first = 50 if commit else 60
+            assert found == [*range(45, 50), *range(first, 100)]
+            # The marker is at offset 100.
+            found = await read(client, 98, 101, isolation_level="read_committed")
+            assert found == [98, 99]
+            assert await read(client, 0, 101) == list(range(100))
+
+    simulate(scenario)
+
+
+class Compacted:
+    """A broker that has no records from an offset on, although its log ends later."""
+
+    def __init__(self, after: int) -> None:
+        self._after = after
+        self.answers = 0
+
+    def __call__(self, request: Any, response: Any) -> Any:
+        data = response.responses[0].partitions[0]
+        records = b"".join(map(bytes, _pieces(data.records or b"")))
+        if request.topics[0].partitions[0].fetch_offset >= self._after:
+            records = b""
+            self.answers += 1
+        data.records = records.partition(self._after.to_bytes(8, "big"))[0]
+        return response
+
+
+def test_a_range_ends_when_no_record_is_left_below_its_end() -> None:
+    async def scenario(world: World) -> None:
+        fill(world, 100)
+        async with world.client() as client:
+            compacted = Compacted(50)
+            world.cluster.alter(ApiKey.FETCH, compacted, times=None)
+            begun = world.now
+            assert await read(client, 0, 100) == list(range(50))
+            assert compacted.answers >= 3
+            assert world.now - begun < 10
+
+    simulate(scenario)
+
+
+def test_a_topic_that_is_recreated_while_it_is_read_raises() -> None:
+    async def scenario(world: World) -> None:
+        fill(world, 2000)
+
+        def recreate() -> None:
+            if world.cluster.offsets("t")[1] == 2000:
+                world.cluster.delete_topic("t")
+                world.cluster.create_topic("t", 1)
+                fill(world, 3000)
+
+        async with world.client(retry_backoff_ms=10) as client:
+            begun = world.now
+            with pytest.raises(UnknownTopicIdError, match=r"t-0.*created again"):
+                await read_into([], client, 0, 2000, recreate)
+            assert world.now - begun < 20
+            new = world.cluster.topic_id("t")
+            assert await read(client, 0, 10, topic_id=new) == list(range(10))
+
+    simulate(scenario)
+
+
+def test_a_topic_that_is_deleted_while_it_is_read_raises() -> None:
+    async def scenario(world: World) -> None:
+        fill(world, 2000)
+
+        def delete() -> None:
+            if "t" in world.cluster.topics:
+                world.cluster.delete_topic("t")
+
+        async with world.client(retry_backoff_ms=10) as client:
+            begun = world.now
+            with pytest.raises(UnknownTopicOrPartitionError, match="deleted while it was read"):
+                await read_into([], client, 0, 2000, delete)
+            assert world.now - begun < 20
+
+    simulate(scenario)
+
+
+def test_a_topic_with_another_id_than_expected_is_not_read() -> None:
+    async def scenario(world: World) -> None:
+        fill(world, 10)
+        old = world.cluster.topic_id("t")
+        async with world.client() as client:
+            assert await read(client, 0, 10, topic_id=old) == list(range(10))
+            world.cluster.delete_topic("t")
+            world.cluster.create_topic("t", 1)
+            fill(world, 20)
+            with pytest.raises(UnknownTopicIdError):
+                await read(client, 0, 10, topic_id=old)
+            new = world.cluster.topic_id("t")
+            assert await read(client, 0, 20, topic_id=new) == list(range(20))
+            with pytest.raises(UnknownTopicIdError, match="not the one to be read"):
+                await read(client, 0, 10, topic_id=old)
+
+    simulate(scenario)
+
+
+def test_a_partition_that_does_not_exist_raises() -> None:
+    async def scenario(world: World) -> None:
+        async with world.client() as client:
+            for tp in (TopicPartition("t", 9), TopicPartition("nothing", 0)):
+                with pytest.raises(UnknownTopicOrPartitionError):
+                    await anext(client.read_range(tp, 0, 10))
+
+    simulate(scenario)
+
+
+class Damaged:
+    """A broker that changes a byte of the batch at an offset, `times` times."""
+
+    def __init__(self, offset: int, times: int) -> None:
+        self._offset, self._left = offset, times
+
+    def __call__(self, request: Any, response: Any) -> Any:
+        if request.topics[0].partitions[0].fetch_offset <= self._offset and self._left:
+            data = response.responses[0].partitions[0]
+            records = bytearray(b"".join(map(bytes, _pieces(data.records))))
+            at = records.find(self._offset.to_bytes(8, "big"))
+            if at >= 0:
+                self._left -= 1
+                records[at + 62] ^= 0xFF
+                data.records = bytes(records)
+        return response
+
+
+def _pieces(records: Any) -> Any:
+    return records if isinstance(records, list | tuple) else [records]
+
+
+@pytest.mark.parametrize("times", [1, 5])
+def test_a_damaged_batch_is_fetched_again_once(times: int) -> None:
+    async def scenario(world: World) -> None:
+        fill(world, 100)
+        async with world.client() as client:
+            world.cluster.alter(ApiKey.FETCH, Damaged(30, times), times=None)
+            found: list[int] = []
+            if times == 1:
+                await read_into(found, client, 0, 100)
+                assert found == list(range(100))
+            else:
+                with pytest.raises(CorruptBatchError, match="offsets 30 to 39"):
+                    await read_into(found, client, 0, 100)
+                assert found == list(range(30))
+
+    simulate(scenario)
+
+
+def test_a_range_of_a_closed_client_raises() -> None:
+    async def scenario(world: World) -> None:
+        fill(world, 2000)
+        client = world.client()
+        async with client:
+            batches = client.read_range(TP, 0, 2000, **SMALL)
+            await anext(batches)
+            late = client.read_range(TP, 0, 2000, **SMALL)
+        for each in (batches, late):
+            with pytest.raises(ClosedError):
+                await anext(each)
+        with pytest.raises(ClosedError):
+            client.read_range(TP, 0, 1)
+
+    simulate(scenario)
+
+
+def test_a_cancellation_at_any_moment_leaves_the_client_usable() -> None:
+    """Cancel a range a little later each time, until it ends before."""
+
+    async def scenario(world: World) -> None:
+        fill(world, 100)
+        async with world.client() as client:
+            attempts = 0
+            while True:
+                reading = asyncio.create_task(read(client, 0, 100, fetch_max_bytes=3_000))
+                await asyncio.sleep(attempts * 0.000_3)
+                attempts += 1
+                if not reading.cancel():
+                    break
+                with pytest.raises(asyncio.CancelledError):
+                    await reading
+                assert await read(client, 0, 20) == list(range(20))
+            assert attempts > 10
+            assert reading.result() == list(range(100))
+
+    simulate(scenario)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_a_range_that_is_closed_early_releases_its_connections(count: int) -> None:
+    async def scenario(world: World) -> None:
+        fill(world, 1000)
+        async with world.client() as client:
+            await read(client, 0, 1)
+            connections = world.cluster.connections()
+            for _ in range(20):
+                batches = client.read_range(TP, 0, 1000, **SMALL)
+                for _ in range(count):
+                    await anext(batches)
+                await batches.aclose()
+                with pytest.raises(StopAsyncIteration):
+                    await anext(batches)
+            await world.cluster.until(lambda: world.cluster.connections() <= connections)
+
+    simulate(scenario)
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"tp": "t"}, "not a partition"),
+        ({"start": -1}, "start must be an offset"),
+        ({"end": 1.5}, "end must be an offset"),
+        ({"start": 11}, "after its end"),
+        ({"columns": []}, "not a collection of different columns"),
+        ({"columns": "value"}, "not a collection"),
+        ({"columns": ["value", "value"]}, "different columns"),
+        ({"columns": ["offsets"]}, "The columns are topic, partition"),
+        ({"isolation_level": "serializable"}, "isolation_level must be one of"),
+        ({"batch_rows": 0}, "batch_rows must be at least 1"),
+        ({"fetch_max_bytes": 0}, "fetch_max_bytes must be at least 1"),
+        ({"timeout": "1"}, "not a number of seconds"),
+        ({"topic_id": "x"}, "topic_id must be"),
+    ],
+)
+def test_wrong_arguments_raise_immediately(change: dict[str, Any], text: str) -> None:
+    async def scenario(world: World) -> None:
+        async with world.client() as client:
+            made: Callable[..., Any] = client.read_range
+            with pytest.raises(TypeError, match=text):
+                made(**{"tp": TP, "start": 0, "end": 10, **change})
+
+    simulate(scenario)
