@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from aiokclient.group.member import GroupMember
     from aiokclient.patterns import single_writer, work_pool
     from aiokclient.producer import Delivery, Producer
+    from aiokclient.producer.transaction.detached import DetachedTransaction
     from aiokclient.producer.transaction.status import TransactionOutcome
     from aiokclient.producer.transaction.transaction import Transaction
     from aiokclient.types import (
@@ -99,6 +100,7 @@ __all__ = [
     "Controller",
     "Coordinator",
     "Delivery",
+    "DetachedTransaction",
     "GroupMember",
     "GroupMetadata",
     "GroupProtocol",
@@ -169,6 +171,7 @@ _PLACES = {
     "Controller": "cluster.targets",
     "Coordinator": "cluster.targets",
     "Delivery": "producer",
+    "DetachedTransaction": "producer.transaction.detached",
     "GroupMember": "group.member",
     "GroupProtocol": "group.generation_mailbox",
     "KafkaError": "errors",

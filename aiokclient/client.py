@@ -11,6 +11,7 @@ from aiokclient.cluster.targets import TARGETS, Target
 from aiokclient.cluster.tracebacks import let_go, lets_go
 from aiokclient.config.client import ClientConfig, ClientOptions
 from aiokclient.config.problems import refuse_positional
+from aiokclient.errors.local import ArgumentTypeError
 from aiokclient.protocol.schema import Request
 from aiokclient.types import TopicPartition, seconds
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from aiokclient.consumer.ranges import RangeConnections
+    from aiokclient.producer.transaction.detached import DetachedTransaction
+    from aiokclient.producer.transaction.status import TransactionOutcome
     from aiokclient.protocol.schema import Response
 
 __all__ = ["Client"]
@@ -68,6 +71,40 @@ class Client(Parent):
         self._check()
         _require(message, to, timeout)
         return await self._cluster.request(message, to, timeout=timeout)
+
+    @lets_go
+    async def end_transaction(
+        self, transaction: DetachedTransaction, commit: bool = True, timeout: float | None = None
+    ) -> TransactionOutcome:
+        """Commit or abort a transaction that its producer has left by `Transaction.detach`.
+
+        Return what really happened: COMMITTED or ABORTED. A commit of a transaction that was
+        aborted, by another call or by the coordinator after its timeout, returns ABORTED, and an
+        abort of a committed one returns COMMITTED. The call may be repeated by any process; a
+        repetition returns the outcome of the first one. `timeout` is in seconds (by default
+        `default_api_timeout_ms`).
+
+        Raises ApiTimeoutError if the coordinator has not answered in time, and a configuration
+        error for a lack of permission; call it again then. Raises an ApplicationRecoverableError
+        if a newer producer with this transactional id has started: the transaction has ended, and
+        was aborted unless a call has committed it before, but the coordinator does not know which
+        any more. With `transaction.version` below 2 (before Kafka 4.0), the same error is raised
+        after the transaction's timeout. After a cancellation, the transaction may be ended or not;
+        call it again.
+        """
+        self._check()
+        # Few programs use it, so that this is not imported with the client.
+        from aiokclient.producer.transaction.detached import DetachedTransaction, end_detached
+
+        if not isinstance(transaction, DetachedTransaction):
+            raise ArgumentTypeError(
+                f"{transaction!r} is not a DetachedTransaction. Pass what tx.detach() returned."
+            )
+        if not isinstance(commit, bool):
+            raise ArgumentTypeError(f"commit={commit!r} is not a bool.")
+        default_s = self._config.default_api_timeout_ms / 1000
+        timeout_s = default_s if timeout is None else seconds(timeout)
+        return await end_detached(self._cluster, transaction, commit=commit, timeout=timeout_s)
 
     def send(
         self, message: Request[R], to: Target, *, timeout: float | None = None

@@ -51,7 +51,7 @@ PLACES = (
 
 PLAIN: dict[type, str] = {
     Client: "send events health metrics from_properties",
-    Producer: "send send_many send_threadsafe events health metrics from_properties",
+    Producer: "send send_many send_arrow send_threadsafe events health metrics from_properties",
     Delivery: "done result exception add_done_callback",
     PendingResponse: "done result exception add_done_callback",
     Consumer: "subscribe unsubscribe assign assignment seek seek_to_beginning seek_to_end pause "
@@ -65,7 +65,7 @@ PLAIN: dict[type, str] = {
     Simulation: "run cluster",
 }
 COROUTINES: dict[type, str] = {
-    Client: "start close request client_instance_id",
+    Client: "start close request end_transaction client_instance_id",
     Producer: "start close send_and_wait send_all gather flush drain prepare client_instance_id",
     Consumer: "start close poll get commit committed position beginning_offsets end_offsets "
     "offsets_for_times lag partitions_for list_topics client_instance_id",

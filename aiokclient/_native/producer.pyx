@@ -25,6 +25,7 @@ __all__ = [
     "SendPath",
     "TopicState",
     "Waiter",
+    "send_columns",
 ]
 
 cdef extern from "Python.h":
@@ -40,3 +41,4 @@ include "producer_state.pxi"
 include "producer_delivery.pxi"
 include "producer_gather.pxi"
 include "producer_send.pxi"
+include "producer_arrow.pxi"

@@ -21,6 +21,7 @@ from aiokclient.producer.batching.accumulator import BATCH_OVERHEAD
 from aiokclient.producer.batching.queue import PartitionQueue
 from aiokclient.producer.delivery.deliveries import Deliveries
 from aiokclient.producer.delivery.delivery import Delivery
+from aiokclient.producer.send_arrow import ArrowRecords, ArrowRow, send_columns
 from aiokclient.producer.sending.leaders import record_size
 from aiokclient.producer.serializers import bound
 from aiokclient.types import Headers, ProducerRecord, TopicPartition, is_integer, is_topic_name
@@ -234,6 +235,19 @@ class Sends(SendPath[K, V], Generic[K, V]):
                 self._require(target, partition)
         except (TypeError, AttributeError, ValueError) as error:
             raise self._unfit(topic, error, headers) from error
+        return self._placed(target, key, value, partition, timestamp, headers, size)
+
+    def _placed(
+        self,
+        target: Topic,
+        key: bytes | None,
+        value: bytes | None,
+        partition: int | None,
+        timestamp: int | None,
+        headers: Headers,
+        size: int,
+    ) -> bulk.Prepared:
+        """Choose the partition and the time of a record that was checked, unless it has them."""
         queue: PartitionQueue = target.undesignated
         if target.known:
             partitioner = self._required_engine().leaders.partitioner
@@ -245,3 +259,70 @@ class Sends(SendPath[K, V], Generic[K, V]):
             timestamp = self._clock.time_ms()
         at = -1 if partition is None else partition
         return bulk.Prepared(queue, timestamp, key, value, headers, at, size)
+
+    # -- columns
+
+    @lets_go
+    def send_arrow(self, topic: str | None, batch: Any) -> Sequence[Delivery]:
+        """Send all rows of a `pyarrow.RecordBatch` or none, and return their deliveries in order.
+
+        The columns are `value` and `key` (strings or binary), `headers` (lists of
+        struct<key: string, value: binary>), `partition` (integers; null lets the producer choose),
+        `timestamp` (timestamps of any unit, or int64 for milliseconds; null means now), and, if
+        the argument `topic` is None, `topic`. Only `value` is required. Serializers are not
+        applied. Synchronous; the rows are encoded from the buffers of the columns.
+
+        Raises the errors of `send`, which name the column and the row. Raises RecordTypeError for
+        any other column or type, ArgumentTypeError for anything but a record batch, and
+        BufferExhaustedError if there is not enough room for all rows: await `drain()` or `flush()`,
+        or send the batch in slices. In a loop, use `if producer.full: await producer.drain()`.
+        """
+        self._check()
+        engine = self._required_engine()
+        if topic is not None:
+            self._topic(topic)
+        records = ArrowRecords(topic, batch)
+        targets = [self._topic(name) for name in records.topics]
+        if not records.count:
+            return []
+        deliveries = None
+        if self._chooses and all(target.known for target in targets):
+            reserve = partial(bulk.require_room, engine.accumulator, advice=bulk.SLICES)
+            refuse = partial(self._row_size, targets, records)
+            deliveries = send_columns(self, targets, records, refuse, reserve)
+        if deliveries is None:
+            prepared = [self._placed_row(targets, records, row) for row in records.rows()]
+            deliveries = bulk.send_prepared(prepared, engine.accumulator, advice=bulk.SLICES)
+        self._last = deliveries[-1]
+        return deliveries
+
+    def _placed_row(
+        self, targets: Sequence[Topic], records: ArrowRecords, row: ArrowRow
+    ) -> bulk.Prepared:
+        """Check a row, and choose its partition and its time, unless it has them."""
+        size = self._row_size(targets, records, row.row, row)
+        _, target, key, value, partition, timestamp, headers = row
+        return self._placed(targets[target], key, value, partition, timestamp, headers, size)
+
+    def _row_size(
+        self,
+        targets: Sequence[Topic],
+        records: ArrowRecords,
+        index: int,
+        row: ArrowRow | None = None,
+    ) -> int:
+        """Return an upper bound of the size of a row. Raise its error, if it has one."""
+        _, number, key, value, partition, _, headers = row or records.row(index)
+        target = targets[number]
+        size = record_size(key, value, headers)
+        if size > self._largest:
+            bulk.require_small(self._limit, f"{target.name}, row {index}", key, value, headers)
+        count = len(target.queues)
+        if partition is not None and not 0 <= partition < (count if target.known else 1 << 31):
+            there = f"The topic has {count} partitions," if target.known else "Partitions are"
+            raise UnknownTopicOrPartitionError(
+                f"Column 'partition' has {partition} in row {index}. {there} numbered from 0; null "
+                "lets the producer choose.",
+                topic_partition=TopicPartition(target.name, partition),
+            )
+        return size

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from aiokclient.producer.batching.topic import Topic
 
 __all__ = [
+    "SLICES",
     "Prepared",
     "are_plain",
     "as_record",
@@ -34,6 +35,13 @@ __all__ = [
     "send_values",
     "total_size",
 ]
+
+MANY = "The records of send_many()", "Use send_all(), which waits for room."
+SLICES = (
+    "The rows of send_arrow()",
+    "Await drain() or flush(), or send the batch in slices (batch.slice).",
+)
+"""What does not fit, and what to do then, for an error text."""
 
 PLAIN = ({bytes}, {bytes, type(None)}, {type(None)})
 
@@ -146,16 +154,19 @@ def send_values(
     return deliveries
 
 
-def send_prepared(records: Sequence[Prepared], accumulator: Accumulator) -> Deliveries:
+def send_prepared(
+    records: Sequence[Prepared], accumulator: Accumulator, advice: tuple[str, str] = MANY
+) -> Deliveries:
     """Append prepared records.
 
-    Raises BufferExhaustedError if there is not enough room. Nothing is appended then.
+    Raises BufferExhaustedError, with `advice`, if there is not enough room. Nothing is appended
+    then.
     """
     needs: dict[PartitionQueue, tuple[int, int]] = {}
     for record in records:
         size, count = needs.get(record.queue, (0, 0))
         needs[record.queue] = size + record.size, count + 1
-    require_room(accumulator, needs)
+    require_room(accumulator, needs, advice)
     deliveries = Deliveries()
     append: Callable[..., Any] = accumulator.append
     for queue, timestamp, key, value, headers, partition, size in records:
@@ -166,7 +177,11 @@ def send_prepared(records: Sequence[Prepared], accumulator: Accumulator) -> Deli
     return deliveries
 
 
-def require_room(accumulator: Accumulator, needs: Mapping[PartitionQueue, tuple[int, int]]) -> None:
+def require_room(
+    accumulator: Accumulator,
+    needs: Mapping[PartitionQueue, tuple[int, int]],
+    advice: tuple[str, str] = MANY,
+) -> None:
     """Raise BufferExhaustedError unless each queue has room for the bytes that it needs.
 
     `needs` has, for each queue, the total size in bytes and the number of the records.
@@ -180,13 +195,13 @@ def require_room(accumulator: Accumulator, needs: Mapping[PartitionQueue, tuple[
         total += size
         shared += size if queue.unsendable else 0
         if size > memory.room(queue):
-            raise _too_much(size)
+            raise _too_much(size, advice)
     if (shared and shared > memory.shared_room()) or total > memory.sendable_room():
-        raise _too_much(total)
+        raise _too_much(total, advice)
 
 
-def _too_much(size: int) -> BufferExhaustedError:
+def _too_much(size: int, advice: tuple[str, str]) -> BufferExhaustedError:
+    what, instead = advice
     return BufferExhaustedError(
-        f"The records of send_many() take about {size} bytes, more than there is room for. Nothing "
-        "was sent. Use send_all(), which waits for room."
+        f"{what} take about {size} bytes, more than there is room for. Nothing was sent. {instead}"
     )

@@ -28,6 +28,7 @@ from aiokclient.errors import (
     TransactionFailedError,
 )
 from aiokclient.policy import Decision, Scope, as_transaction_error, classify
+from aiokclient.producer.transaction.detached import DetachedTransaction, detach
 from aiokclient.producer.transaction.direct_commit import Commit, DirectCommit, LastOffsets
 from aiokclient.producer.transaction.drain import Drain
 from aiokclient.producer.transaction.identities import TransactionalIds
@@ -72,7 +73,7 @@ ELSEWHERE = (
 )
 
 _S, _E = TransactionState, TransactionEvent
-OPEN = frozenset({_S.IN_TRANSACTION, _S.COMMITTING, _S.ABORTING, _S.ABORTABLE_ERROR})
+OPEN = frozenset({_S.IN_TRANSACTION, _S.COMMITTING, _S.DETACHING, _S.ABORTING, _S.ABORTABLE_ERROR})
 """The states in which a coordinator may have a part of a transaction."""
 
 
@@ -450,6 +451,17 @@ class TransactionManager:
         if self.status.fatal is not None:
             raise repeated(self.status.fatal)
 
+    # -- leaving it to another process
+
+    async def detach(self, timeout: float | None) -> DetachedTransaction:
+        """Flush the open transaction, and leave its end to others; see `Transaction.detach`."""
+        if self.status.state in BROKEN:
+            self._retrieve()
+        current, now = self.status.current, self._clock.monotonic()
+        # The wait for the records, and its errors, are those of a commit.
+        wait = partial(self._flush_by, Commit(current, now, timeout, self._flush_s, None))
+        return await detach(self.status, wait, partial(self._raise_failure, current))
+
     # -- abort
 
     async def abort(self, timeout: float | None = None, *, accept_commit: bool = False) -> None:
@@ -628,7 +640,7 @@ class TransactionManager:
     # -- closing
 
     async def close(self, timeout: float) -> None:
-        """Abort the open transaction, because the producer is being closed.
+        """Abort the open transaction, because the producer is being closed, unless it is detached.
 
         If the client has failed, the coordinator does that at the transaction's timeout.
         """
@@ -637,6 +649,8 @@ class TransactionManager:
         deadline = self._clock.monotonic() + timeout
         if self.status.state in (_S.COMMITTING, _S.ABORTING):
             await self._required_ending().wait(timeout)
+        if self.status.state is _S.DETACHING:
+            self.status.step(_E.NOT_DETACHED)
         if self.status.state in (_S.IN_TRANSACTION, _S.ABORTABLE_ERROR):
             await self.abort(self._left(deadline), accept_commit=True)
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from aiokclient.cluster.targets import Coordinator
 from aiokclient.errors import (
@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from aiokclient.cluster.client import ClusterClient
-    from aiokclient.config.producer import ProducerConfig
     from aiokclient.network.connection import BrokerConnection
     from aiokclient.protocol.schema import Request, Response
 
@@ -144,10 +143,29 @@ class Patience:
             ) from error
 
 
+class TransactionOptions(Protocol):
+    """The options on which the requests depend."""
+
+    @property
+    def transactional_id(self) -> str | None: ...
+    @property
+    def transaction_timeout_ms(self) -> int: ...
+    @property
+    def request_timeout_ms(self) -> int: ...
+    @property
+    def default_api_timeout_ms(self) -> int: ...
+
+
 class TransactionRequests:
     """The requests of a transactional producer to its coordinator."""
 
-    def __init__(self, config: ProducerConfig, cluster: ClusterClient) -> None:
+    def __init__(
+        self,
+        config: TransactionOptions,
+        cluster: ClusterClient,
+        purpose: Purpose = Purpose.TRANSACTION,
+    ) -> None:
+        """With the purpose CONTROL, the requests use a connection that others use, too."""
         assert config.transactional_id is not None
         self._id = config.transactional_id
         self._timeout_ms = config.transaction_timeout_ms
@@ -156,6 +174,8 @@ class TransactionRequests:
         self._patience_s = longest_ms / 1000
         self._cluster = cluster
         self._target = Coordinator("transaction", self._id)
+        self._purpose = purpose
+        self._owner = self if purpose is Purpose.TRANSACTION else None
         self._latest: BrokerConnection | None = None
         """The connection on which the last commit was sent, unless that failed."""
         self._features: Mapping[str, int] | None = None
@@ -210,6 +230,10 @@ class TransactionRequests:
                     {each.name: each.max_version_level for each in response.finalized_features}
                 )
 
+    async def read_level(self, timeout: float) -> None:
+        """Connect to the coordinator, which announces the level, within `timeout` seconds."""
+        await self._send(identifying_request(), Scope.TRANSACTION, timeout)
+
     def forget_coordinator(self) -> None:
         """Look up the coordinator again before the next request."""
         self._latest = None
@@ -219,7 +243,7 @@ class TransactionRequests:
         node_id = self._cluster.coordinators.cached("transaction", self._id)
         if node_id is None:
             return None
-        return self._cluster.connected(node_id, Purpose.TRANSACTION, self)
+        return self._cluster.connected(node_id, self._purpose, self._owner)
 
     # -- the requests
 
@@ -447,8 +471,8 @@ class TransactionRequests:
             self._target,
             timeout=timeout,
             scope=scope,
-            purpose=Purpose.TRANSACTION,
-            owner=self,
+            purpose=self._purpose,
+            owner=self._owner,
             highest=highest,
             **options,
         )

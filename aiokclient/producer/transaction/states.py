@@ -1,6 +1,7 @@
 """The states of a transactional producer, as a table. Sans-IO (KIP-98, KIP-360, KIP-890, KIP-1050).
 
-Theory of operation. A transactional producer is in one of eight states:
+Theory of operation. A transactional producer is in one of ten states, of which these are the usual
+ones:
 
     UNINITIALIZED ──▶ INITIALIZING ──▶ READY ──begin──▶ IN_TRANSACTION ──commit──▶ COMMITTING
          ▲                 │             ▲                  │      │                 │    │
@@ -20,6 +21,10 @@ Theory of operation. A transactional producer is in one of eight states:
   sent. An abort that is not answered in time continues in the background, in this state.
 - ABORTABLE_ERROR: the transaction cannot be committed any more. Only an abort or a restart leads
   out of this state. A commit whose outcome is unknown ends here, too: the abort finds it out.
+- DETACHING: as COMMITTING, but no EndTxn follows: another process will end the transaction. A
+  cancellation returns to IN_TRANSACTION.
+- DETACHED: all records of the transaction are written, and its handle was returned. The producer
+  can only be closed, which leaves the transaction open, or restarted, which aborts it.
 - FATAL_ERROR: the coordinator has another producer in this producer's place, or the state of the
   transaction is unknown for good. Only a restart leads out of this state.
 
@@ -66,6 +71,8 @@ class TransactionState(Enum):
     IN_TRANSACTION = "in a transaction"
     COMMITTING = "committing"
     ABORTING = "aborting"
+    DETACHING = "being detached from its transaction"
+    DETACHED = "detached from its transaction"
     ABORTABLE_ERROR = "in a transaction that must be aborted"
     FATAL_ERROR = "unusable after a fatal error"
 
@@ -84,6 +91,11 @@ class TransactionEvent(Enum):
     BEGIN = "begin"
     COMMIT = "commit"
     ABORT = "abort"
+    DETACH = "detach"
+    DETACHED = "detached"
+    """All records have their outcome, and another process may end the transaction."""
+    NOT_DETACHED = "not detached"
+    """The call that detaches was cancelled."""
     COMMITTED = "committed"
     """The coordinator has the commit, or there was nothing to commit."""
     ABORTED = "aborted"
@@ -113,6 +125,10 @@ TABLE: Mapping[tuple[TransactionState, TransactionEvent], TransactionState] = {
     (_S.ABORTING, _E.ABORTED): _S.READY,
     # The abort found that the commit before it was applied.
     (_S.ABORTING, _E.COMMITTED): _S.READY,
+    # The transaction is left to another process.
+    (_S.IN_TRANSACTION, _E.DETACH): _S.DETACHING,
+    (_S.DETACHING, _E.DETACHED): _S.DETACHED,
+    (_S.DETACHING, _E.NOT_DETACHED): _S.IN_TRANSACTION,
     # Errors of the open transaction.
     (_S.IN_TRANSACTION, _E.FAILED_ABORTABLE): _S.ABORTABLE_ERROR,
     (_S.IN_TRANSACTION, _E.FAILED_REFUSED): _S.ABORTABLE_ERROR,
@@ -120,6 +136,9 @@ TABLE: Mapping[tuple[TransactionState, TransactionEvent], TransactionState] = {
     (_S.COMMITTING, _E.FAILED_ABORTABLE): _S.ABORTABLE_ERROR,
     (_S.COMMITTING, _E.FAILED_REFUSED): _S.ABORTABLE_ERROR,
     (_S.COMMITTING, _E.FAILED_FATAL): _S.FATAL_ERROR,
+    (_S.DETACHING, _E.FAILED_ABORTABLE): _S.ABORTABLE_ERROR,
+    (_S.DETACHING, _E.FAILED_REFUSED): _S.ABORTABLE_ERROR,
+    (_S.DETACHING, _E.FAILED_FATAL): _S.FATAL_ERROR,
     (_S.ABORTABLE_ERROR, _E.FAILED_ABORTABLE): _S.ABORTABLE_ERROR,
     (_S.ABORTABLE_ERROR, _E.FAILED_REFUSED): _S.ABORTABLE_ERROR,
     (_S.ABORTABLE_ERROR, _E.FAILED_FATAL): _S.FATAL_ERROR,
@@ -138,6 +157,8 @@ TABLE: Mapping[tuple[TransactionState, TransactionEvent], TransactionState] = {
     (_S.IN_TRANSACTION, _E.INITIALIZE): _S.INITIALIZING,
     (_S.COMMITTING, _E.INITIALIZE): _S.INITIALIZING,
     (_S.ABORTING, _E.INITIALIZE): _S.INITIALIZING,
+    (_S.DETACHING, _E.INITIALIZE): _S.INITIALIZING,
+    (_S.DETACHED, _E.INITIALIZE): _S.INITIALIZING,
     (_S.ABORTABLE_ERROR, _E.INITIALIZE): _S.INITIALIZING,
     (_S.FATAL_ERROR, _E.INITIALIZE): _S.INITIALIZING,
     (_S.INITIALIZING, _E.FAILED_ABORTABLE): _S.INITIALIZING,
@@ -173,10 +194,13 @@ CALLS: Mapping[TransactionState, tuple[str, ...]] = {
         "send_offsets_to_transaction()",
         "commit_transaction()",
         "abort_transaction()",
+        "detach()",
         "restart()",
         "close()",
     ),
     _S.COMMITTING: ("restart()", "close()"),
+    _S.DETACHING: ("restart()", "close()"),
+    _S.DETACHED: ("restart()", "close()"),
     _S.ABORTING: ("abort_transaction()", "begin_transaction()", "restart()", "close()"),
     _S.ABORTABLE_ERROR: ("abort_transaction()", "restart()", "close()"),
     _S.FATAL_ERROR: ("restart()", "close()"),

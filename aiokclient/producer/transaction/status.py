@@ -53,7 +53,13 @@ class TransactionOutcome(Enum):
 
 
 _OPEN = frozenset({None, TransactionOutcome.UNKNOWN})
-SENDING = frozenset({TransactionState.IN_TRANSACTION, TransactionState.COMMITTING})
+SENDING = frozenset(
+    {
+        TransactionState.IN_TRANSACTION,
+        TransactionState.COMMITTING,
+        TransactionState.DETACHING,
+    }
+)
 """The states in which batches are sent."""
 
 
@@ -101,7 +107,8 @@ class CurrentTransaction:
         self.added = False
         """Whether the coordinator is known to have a part of it (levels 0 and 1)."""
         self.undecided = False
-        """Whether a commit was sent and neither confirmed nor refused."""
+        """Whether a commit was sent, or may be sent by another process, and neither confirmed nor
+        refused."""
 
     @property
     def is_open(self) -> bool:
@@ -119,6 +126,10 @@ class CurrentTransaction:
     def note_undecided(self) -> None:
         """Store that a commit is about to be sent, so that the transaction may be committed."""
         self.undecided = True
+
+    def note_detached(self) -> None:
+        """Store that another process may commit the transaction, if the brokers have it."""
+        self.undecided = self.written
 
     def note_decided(self) -> None:
         """Store that the coordinator refused the commit, or answered it."""

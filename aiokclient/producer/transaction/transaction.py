@@ -14,10 +14,13 @@ from aiokclient.errors import ClosedError, IllegalStateError, KafkaError
 from aiokclient.producer.transaction.offsets import Offsets
 from aiokclient.producer.transaction.states import TransactionState
 from aiokclient.producer.transaction.status import CurrentTransaction, TransactionOutcome
-from aiokclient.types import GroupMetadata, Headers
+from aiokclient.types import GroupMetadata, Headers, seconds
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from aiokclient.producer._pure.delivery import Delivery
+    from aiokclient.producer.transaction.detached import DetachedTransaction
     from aiokclient.producer.transaction.direct_commit import LastOffsets
     from aiokclient.producer.transaction.manager import TransactionManager
 
@@ -33,6 +36,10 @@ ABORTED_FROM = frozenset(
         TransactionState.ABORTING,
     }
 )
+
+
+LEFT_AS_IT_IS = frozenset({TransactionState.READY, TransactionState.DETACHED})
+"""The states in which the end of `async with` does not commit."""
 
 
 class ConsumerReads(Protocol):
@@ -79,6 +86,9 @@ class TransactionOwner(Protocol):
     ) -> Delivery:
         """Send a record."""
 
+    def send_arrow(self, topic: str | None, batch: Any) -> Sequence[Delivery]:
+        """Send all rows of an Arrow record batch, or none."""
+
     def _began(self, transaction: Transaction) -> None:
         """Store the transaction that has just begun."""
 
@@ -121,6 +131,15 @@ class Transaction:
         self._require_open("send()")
         return self._producer.send(topic, value, key, partition, timestamp, headers)
 
+    def send_arrow(self, topic: str | None, batch: Any) -> Sequence[Delivery]:
+        """Send all rows of an Arrow record batch in this transaction, or none. Synchronous.
+
+        The same as `Producer.send_arrow`. Raises IllegalStateError after the end of the
+        transaction.
+        """
+        self._require_open("send_arrow()")
+        return self._producer.send_arrow(topic, batch)
+
     @property
     def _producer(self) -> TransactionOwner:
         producer = self._owner()
@@ -151,6 +170,32 @@ class Transaction:
         producer: Any = self._producer
         await producer.send_offsets_to_transaction(offsets, group_metadata, timeout)
 
+    @lets_go
+    async def detach(self, timeout: float | None = None) -> DetachedTransaction:
+        """Leave the open transaction to another process, and return its handle.
+
+            handle = await tx.detach()  # Can be pickled.
+            outcome = await client.end_transaction(handle)  # In any process.
+
+        It waits for the outcome of every record, within the limits of a commit, and raises what
+        the commit would raise. The transaction stays open until `Client.end_transaction` ends it,
+        or until the coordinator aborts it, `transaction_timeout_ms` after its first record.
+        `outcome` stays None. Afterwards, the producer can only be closed, which leaves the
+        transaction open, or restarted, which aborts it unless it has ended; then `outcome` has
+        what happened. The end of `async with` does nothing more.
+
+        Raises IllegalStateError if consumers were added with `add()`, because only the process that
+        ends the transaction knows what becomes of their offsets; use `send_offsets()`. `timeout` is
+        in seconds. If `detach` is cancelled, the transaction is open as before.
+        """
+        self._require_open("detach()")
+        if self._consumers:
+            raise IllegalStateError(
+                "detach() is not possible for a transaction with consumers that were added by "
+                "add(). Use send_offsets() instead of add()."
+            )
+        return await self._manager.detach(None if timeout is None else seconds(timeout))
+
     # These two do what `lets_go` does without another coroutine, because each transaction has them.
 
     async def __aenter__(self) -> Self:
@@ -171,7 +216,7 @@ class Transaction:
         try:
             if error is not None:
                 await self.abandon()
-            elif self._is_current and self._manager.status.state is not TransactionState.READY:
+            elif self._is_current and self._manager.status.state not in LEFT_AS_IT_IS:
                 try:
                     await self._manager.commit(None, self._last_offsets)
                 except KafkaError:

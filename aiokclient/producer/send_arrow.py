@@ -1,0 +1,336 @@
+"""The implementation of `send_arrow`, which sends all rows of an Arrow record batch or none.
+
+`ArrowRecords` checks the schema of a batch. `send_columns` then sends its rows from the buffers of
+the columns, without an object for each row: it chooses the partition of each row, adds up what each
+partition needs, and encodes the rows only if there is room for all. If a row may be wrong, it asks
+`ArrowRecords.row` and the producer for the error, so that native code and Python refuse the same
+rows with the same texts. In Python, and for a topic whose partitions are not known, rows become
+objects, and take the same way as the records of `send_many`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice, repeat
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from aiokclient._native import twin
+from aiokclient.errors import InvalidTopicError, SerializationError
+from aiokclient.errors.local import ArgumentTypeError, RecordTypeError, TopicTypeError
+from aiokclient.types import Headers, is_topic_name
+
+if TYPE_CHECKING:
+    from aiokclient.producer._pure.send import SendPath
+    from aiokclient.producer.batching.topic import Topic
+    from aiokclient.producer.delivery.deliveries import Deliveries
+
+__all__ = ["ArrowRecords", "ArrowRow", "send_columns"]
+
+CONVERTED = 1024
+"""Number of rows that are converted to objects at a time."""
+LARGEST_TIME = (1 << 63) - 1
+
+TIMES = {"s": (1000, 1), "ms": (1, 1), "us": (1, 1000), "ns": (1, 1_000_000)}
+"""For each unit of timestamps, the factor and the divisor that make it milliseconds."""
+
+COLUMNS = {
+    "topic": "strings",
+    "partition": "integers",
+    "timestamp": "timestamps, or int64 for milliseconds since the epoch",
+    "key": "strings or binary",
+    "value": "strings or binary",
+    "headers": "lists of struct<key: string, value: binary>",
+}
+"""The columns that a batch may have, and the types that they may have."""
+
+Buffers = tuple[int, int, int, Any, Any, Any]
+"""An array for native code: the bytes of each offset (0 for a column of int64), the length of the
+array, its own offset in its buffers, and its buffers with the validity, the offsets, and the
+data."""
+
+
+@twin("producer")
+def send_columns(
+    producer: SendPath[Any, Any],
+    targets: Sequence[Topic],
+    records: ArrowRecords,
+    refuse: Callable[[int], object],
+    reserve: Callable[[Any], None],
+) -> Deliveries | None:
+    """Send all rows to known topics. Return None, without any change, if Python must do it.
+
+    `refuse(row)` raises the error of a row that cannot be sent, if it has one. `reserve(needs)`
+    raises an error if there is no room.
+    """
+    return None
+
+
+class ArrowRow(NamedTuple):
+    """One row, as the objects that `send` takes. `target` is the index of its topic."""
+
+    row: int
+    target: int
+    key: bytes | None
+    value: bytes | None
+    partition: int | None
+    timestamp: int | None
+    headers: Headers
+
+
+class ArrowRecords:
+    """The rows of an Arrow record batch, with a checked schema."""
+
+    def __init__(self, topic: str | None, batch: Any) -> None:
+        """Raise RecordTypeError for a column that is not allowed, or ArgumentTypeError."""
+        self._pyarrow = pyarrow = _pyarrow()
+        if not isinstance(batch, pyarrow.RecordBatch):
+            raise ArgumentTypeError(
+                f"send_arrow() takes a pyarrow.RecordBatch, not {type(batch).__name__}. Call it "
+                "for each batch of table.to_batches()."
+            )
+        self.count = batch.num_rows
+        columns = self._columns(topic, batch)
+        self._key = self._content("key", columns.get("key"))
+        self._value = self._content("value", columns["value"])
+        self._partition = self._partitions(columns.get("partition"))
+        self.factor, self.divisor = 1, 1
+        self._timestamp = self._times(columns.get("timestamp"))
+        self._headers = self._header_lists(columns.get("headers"))
+        self._which: Any = None
+        self.topics: list[str] = [] if topic is None else [topic]
+        """The topics of the rows, each once."""
+        if topic is None:
+            self._find_topics(columns["topic"])
+
+    # -- the schema
+
+    def _columns(self, topic: str | None, batch: Any) -> dict[str, Any]:
+        allowed = [name for name in COLUMNS if topic is None or name != "topic"]
+        names = batch.schema.names
+        for name in names:
+            if name not in allowed:
+                why = ""
+                if name == "topic":
+                    why = " The topic is an argument already; pass None to use the column."
+                raise RecordTypeError(
+                    f"Column {name!r} is not allowed.{why} The columns of a batch are "
+                    f"{', '.join(allowed)}."
+                )
+            if names.count(name) > 1:
+                raise RecordTypeError(f"Column {name!r} occurs {names.count(name)} times.")
+        if "value" not in names:
+            raise RecordTypeError(
+                "Column 'value' is missing. To send records without a value, add it with nulls."
+            )
+        if topic is None and "topic" not in names:
+            raise RecordTypeError("Column 'topic' is missing, and the argument topic is None.")
+        return dict(zip(names, batch.columns, strict=True))
+
+    def _wrong(self, name: str, kind: object) -> RecordTypeError:
+        return RecordTypeError(f"Column {name!r} has the type {kind}. Allowed are {COLUMNS[name]}.")
+
+    def _is_content(self, kind: Any) -> bool:
+        return str(kind) in ("string", "large_string", "binary", "large_binary")
+
+    def _is_null(self, column: Any) -> bool:
+        return column is None or self._pyarrow.types.is_null(column.type)
+
+    def _content(self, name: str, column: Any) -> Any:
+        if self._is_null(column):
+            return None
+        if not self._is_content(column.type):
+            raise self._wrong(name, column.type)
+        return column
+
+    def _partitions(self, column: Any) -> Any:
+        if self._is_null(column):
+            return None
+        if not self._pyarrow.types.is_integer(column.type):
+            raise self._wrong("partition", column.type)
+        try:
+            return column.cast(self._pyarrow.int64())
+        except self._pyarrow.ArrowInvalid as error:
+            raise SerializationError(
+                "Column 'partition' has numbers beyond 64 bits. Partitions are numbered from 0."
+            ) from error
+
+    def _times(self, column: Any) -> Any:
+        if self._is_null(column):
+            return None
+        if self._pyarrow.types.is_timestamp(column.type):
+            self.factor, self.divisor = TIMES[column.type.unit]
+        elif not self._pyarrow.types.is_int64(column.type):
+            raise self._wrong("timestamp", column.type)
+        return column.cast(self._pyarrow.int64())
+
+    def _header_lists(self, column: Any) -> Any:
+        if self._is_null(column):
+            return None
+        types, kind = self._pyarrow.types, column.type
+        if types.is_list(kind) or types.is_large_list(kind):
+            if types.is_null(kind.value_type) and not len(column.flatten()):
+                return None
+            pair = kind.value_type
+            if types.is_struct(pair) and sorted(field.name for field in pair) == ["key", "value"]:
+                name, content = pair.field("key").type, pair.field("value").type
+                fits = self._is_content(content) or types.is_null(content)
+                if fits and (types.is_string(name) or types.is_large_string(name)):
+                    return column
+        raise self._wrong("headers", kind)
+
+    def _find_topics(self, column: Any) -> None:
+        types = self._pyarrow.types
+        is_text = types.is_string(column.type) or types.is_large_string(column.type)
+        if not (is_text or types.is_null(column.type)):
+            raise self._wrong("topic", column.type)
+        if column.null_count:
+            row = column.is_null().index(True).as_py()
+            raise TopicTypeError(
+                f"Column 'topic' is null in row {row}. Each row needs the name of a topic."
+            )
+        found = column.dictionary_encode()
+        self.topics = found.dictionary.to_pylist()
+        self._which = found.indices.cast(self._pyarrow.int64())
+        for number, name in enumerate(self.topics):
+            if not is_topic_name(name):
+                row = self._which.index(number).as_py()
+                raise InvalidTopicError(
+                    f"Column 'topic' has {name!r} in row {row}. A topic name has 1 to 249 letters, "
+                    "digits, '.', '_', and '-'."
+                )
+
+    # -- for native code
+
+    def buffers(self) -> tuple[Buffers | None, ...]:
+        """Return the columns: indices of topics, keys, values, partitions, times, and headers.
+
+        The last four are about headers: the lists, the validity of their items (as a column of
+        integers, of which only the validity counts), names, and contents.
+        """
+        return (
+            _integers(self._which),
+            _contents(self._key),
+            _contents(self._value),
+            _integers(self._partition),
+            _integers(self._timestamp),
+            *self._header_buffers(),
+        )
+
+    def _header_buffers(self) -> tuple[Buffers | None, ...]:
+        lists = self._headers
+        if lists is None:
+            return None, None, None, None
+        width = 8 if self._pyarrow.types.is_large_list(lists.type) else 4
+        validity, ends = lists.buffers()[:2]
+        pairs = lists.values
+        names, contents = self._fields(pairs)
+        return (
+            (width, len(lists), lists.offset, validity, ends, None),
+            (0, len(pairs), pairs.offset, pairs.buffers()[0], None, None),
+            _contents(names),
+            _contents(None if self._is_null(contents) else contents),
+        )
+
+    def _fields(self, pairs: Any) -> tuple[Any, Any]:
+        at = pairs.type.get_field_index("key")
+        return pairs.field(at), pairs.field(1 - at)
+
+    # -- for Python
+
+    def rows(self, start: int = 0, stop: int | None = None) -> Iterator[ArrowRow]:
+        """Yield the rows as objects. Raise the error of a row whose headers or time are wrong."""
+        stop = self.count if stop is None else stop
+        for first in range(start, stop, CONVERTED):
+            count = min(CONVERTED, stop - first)
+            columns = zip(
+                range(first, first + count),
+                _objects(self._which, first, count, 0),
+                self._bytes(self._key, first, count),
+                self._bytes(self._value, first, count),
+                _objects(self._partition, first, count),
+                _objects(self._timestamp, first, count),
+                self._pairs(first, count),
+                strict=False,
+            )
+            for row, target, key, value, partition, timestamp, headers in columns:
+                time = None if timestamp is None else self._time(row, timestamp)
+                yield ArrowRow(row, target, key, value, partition, time, headers)
+
+    def row(self, index: int) -> ArrowRow:
+        """Return one row as objects. Raise its error if its headers or its time are wrong."""
+        return next(self.rows(index, index + 1))
+
+    def _bytes(self, column: Any, first: int, count: int) -> Any:
+        if column is None:
+            return repeat(None)
+        return column.slice(first, count).cast(self._pyarrow.large_binary()).to_pylist()
+
+    def _time(self, row: int, timestamp: int) -> int:
+        time = timestamp * self.factor // self.divisor
+        if timestamp < 0 or time > LARGEST_TIME:
+            raise SerializationError(
+                f"Column 'timestamp' has {timestamp} in row {row}. A timestamp is not before 1970, "
+                "and its milliseconds fit into 64 bits; null means now."
+            )
+        return time
+
+    def _pairs(self, first: int, count: int) -> Iterator[Headers]:
+        if self._headers is None:
+            yield from repeat((), count)
+            return
+        lists = self._headers.slice(first, count)
+        pairs = lists.flatten()
+        names, contents = self._fields(pairs)
+        found = zip(
+            pairs.is_valid().to_pylist(),
+            self._bytes(names, 0, len(pairs)),
+            self._bytes(None if self._is_null(contents) else contents, 0, len(pairs)),
+            strict=False,
+        )
+        for row, length in enumerate(lists.value_lengths().to_pylist(), first):
+            yield [self._header(row, *pair) for pair in islice(found, length or 0)]
+
+    def _header(
+        self, row: int, valid: bool, name: bytes | None, content: bytes | None
+    ) -> tuple[str, bytes | None]:
+        if not valid or name is None:
+            raise RecordTypeError(
+                f"Column 'headers' has a header without a name in row {row}. Only the value of a "
+                "header may be null."
+            )
+        try:
+            return name.decode(), content
+        except UnicodeDecodeError as error:
+            raise SerializationError(
+                f"Column 'headers' has the name {name!r} in row {row}, which is not UTF-8."
+            ) from error
+
+
+def _objects(column: Any, first: int, count: int, default: Any = None) -> Any:
+    return repeat(default) if column is None else column.slice(first, count).to_pylist()
+
+
+def _integers(column: Any) -> Buffers | None:
+    if column is None:
+        return None
+    validity, data = column.buffers()
+    return 0, len(column), column.offset, validity, None, data
+
+
+def _contents(column: Any) -> Buffers | None:
+    if column is None:
+        return None
+    validity, ends, data = column.buffers()
+    width = 8 if str(column.type).startswith("large") else 4
+    return width, len(column), column.offset, validity, ends, data
+
+
+def _pyarrow() -> Any:
+    try:
+        import pyarrow
+    except ImportError as error:
+        raise ImportError(
+            "send_arrow() needs pyarrow, which is not installed. Run pip install "
+            "'aiokclient[arrow]'."
+        ) from error
+    return pyarrow

@@ -1,0 +1,171 @@
+"""A transaction that one process has written, and that another process ends.
+
+Theory of operation. The coordinator identifies a transaction by its transactional id, producer id,
+and epoch, so that any client that knows these can send EndTxn. Nobody else writes in that epoch
+once the producer is detached. An EndTxn that is sent again therefore has one of these answers:
+
+- success: the transaction has the requested outcome, from this request or from an earlier one.
+- INVALID_TXN_STATE: it has the other outcome. EndTxn for that outcome is then sent, too; if it
+  succeeds, this is certain. It changes nothing, because a transaction that is open would not have
+  refused the first one.
+- a code that says that the producer id or the epoch is not the current one any more: a newer
+  producer has started, or at levels 0 and 1, the coordinator has aborted the transaction after its
+  timeout. The coordinator does not know the outcome any more.
+
+At level 2 of transaction.version (KIP-890), EndTxn increases the epoch, and a request with the
+epoch before it repeats the last end. At levels 0 and 1 it keeps the epoch. The version of EndTxn
+decides that, so all requests for one transaction have the version of its level.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from aiokclient.errors import InvalidTxnStateError, KafkaError
+from aiokclient.network.pool import Purpose
+from aiokclient.policy import Decision, Scope, as_transaction_error, classify
+from aiokclient.producer.transaction.requests import TransactionRequests
+from aiokclient.producer.transaction.states import BROKEN, TransactionEvent, TransactionState
+from aiokclient.producer.transaction.status import (
+    CurrentTransaction,
+    ProducerIdentity,
+    TransactionOutcome,
+    TransactionStatus,
+    abortable,
+)
+
+if TYPE_CHECKING:
+    from aiokclient.cluster.client import ClusterClient
+
+__all__ = ["DetachedTransaction", "detach", "end_detached"]
+
+OTHER_OUTCOME = frozenset({InvalidTxnStateError.code})
+"""The codes by which the coordinator refuses an outcome other than that of the transaction."""
+
+HINTS = {
+    Decision.RETRY: "Call end_transaction() again, which finds out what happened.",
+    Decision.REFRESH_AND_RETRY: "Call end_transaction() again, which finds out what happened.",
+    Decision.ABORT: "Call end_transaction() with commit=False.",
+    Decision.RECOVER: (
+        "A newer producer with this transactional id has started, or the transaction took longer "
+        "than its timeout. If it was open then, it was aborted. If it was ended before, the "
+        "coordinator does not know its outcome any more."
+    ),
+}
+"""The advice for an error of `end_transaction`, by the decision of the policy."""
+
+
+@dataclass(frozen=True, slots=True)
+class DetachedTransaction:
+    """A transaction that is open, and whose producer will not write any more.
+
+    `Transaction.detach` returns it, and `Client.end_transaction` ends it. It can be pickled.
+    """
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+    level: int | None = None
+    """The level of transaction.version of its requests. None means that of the coordinator."""
+    is_empty: bool = False
+    """Whether nothing was written in it, so that the brokers do not know it."""
+
+
+async def detach(
+    status: TransactionStatus, flush: Callable[[], Awaitable[None]], check: Callable[[], None]
+) -> DetachedTransaction:
+    """Leave the open transaction of a producer, once `flush()` has waited for its records.
+
+    `check()` raises the most severe error of the transaction, if it has one.
+    """
+    status.require(TransactionState.IN_TRANSACTION, call="detach()")
+    current = status.current
+    status.step(TransactionEvent.DETACH)
+    try:
+        await flush()
+    except asyncio.CancelledError:
+        if status.state is TransactionState.DETACHING:
+            status.step(TransactionEvent.NOT_DETACHED)
+        raise
+    if status.state is not TransactionState.DETACHING and status.state not in BROKEN:
+        raise abortable("The producer was restarted or closed before the transaction was detached.")
+    check()
+    status.step(TransactionEvent.DETACHED)
+    current.note_detached()
+    return DetachedTransaction(
+        status.transactional_id, *status.identity, current.level, not current.written
+    )
+
+
+class EndOptions(NamedTuple):
+    """The options for the requests about one transactional id; see `TransactionOptions`."""
+
+    transactional_id: str | None
+    transaction_timeout_ms: int
+    request_timeout_ms: int
+    default_api_timeout_ms: int
+
+
+async def end_detached(
+    cluster: ClusterClient, transaction: DetachedTransaction, *, commit: bool, timeout: float
+) -> TransactionOutcome:
+    """End a transaction, or find out its outcome, within `timeout` seconds.
+
+    See `Client.end_transaction` for its errors. After a cancellation, it can be called again.
+    """
+    if transaction.is_empty:
+        return _outcome(commit)
+    clock, config = cluster.clock, cluster.config
+    deadline = clock.monotonic() + timeout
+    requests = TransactionRequests(
+        EndOptions(
+            transaction.transactional_id,
+            0,
+            config.request_timeout_ms,
+            config.default_api_timeout_ms,
+        ),
+        cluster,
+        Purpose.CONTROL,
+    )
+    identity = ProducerIdentity(transaction.producer_id, transaction.epoch)
+    current = CurrentTransaction(await _level(requests, transaction, timeout), None)
+
+    async def end(committed: bool) -> TransactionOutcome:
+        left = max(deadline - clock.monotonic(), 0.0)
+        await requests.end(current, identity, commit=committed, timeout=left)
+        return _outcome(committed)
+
+    try:
+        try:
+            return await end(commit)
+        except KafkaError as error:
+            if error.code not in OTHER_OUTCOME:
+                raise
+        return await end(not commit)
+    except KafkaError as error:
+        raised = _explained(error)
+        raise raised from raised.__cause__
+
+
+async def _level(
+    requests: TransactionRequests, transaction: DetachedTransaction, timeout: float
+) -> int:
+    if transaction.level is not None:
+        return transaction.level
+    await requests.read_level(timeout)
+    return requests.level
+
+
+def _outcome(committed: bool) -> TransactionOutcome:
+    return TransactionOutcome.COMMITTED if committed else TransactionOutcome.ABORTED
+
+
+def _explained(error: KafkaError) -> KafkaError:
+    decision = classify(error, Scope.TRANSACTION)
+    if decision is Decision.RECOVER:
+        error = as_transaction_error(error, Scope.TRANSACTION)
+    error.hint = HINTS.get(decision, error.hint)
+    return error

@@ -1,0 +1,209 @@
+"""Transactions that another client ends, while responses are lost and coordinators move."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+import pytest
+from world import World, simulate
+
+from aiokclient import DetachedTransaction, GroupMetadata, TopicPartition, TransactionOutcome
+from aiokclient.errors import ApiTimeoutError, ApplicationRecoverableError
+from aiokclient.protocol import ApiKey
+
+COMMITTED, ABORTED = TransactionOutcome.COMMITTED, TransactionOutcome.ABORTED
+PARTITION = TopicPartition("t", 0)
+OPTIONS = {
+    "default_api_timeout_ms": 3000,
+    "request_timeout_ms": 1000,
+    "retry_backoff_ms": 20,
+    "retry_backoff_max_ms": 200,
+}
+LEVELS = pytest.mark.parametrize("level", [2, 1, 0])
+COMMITS = pytest.mark.parametrize("commit", [True, False], ids=["commit", "abort"])
+
+
+async def written(world: World, **options: Any) -> DetachedTransaction:
+    """Return the handle of a transaction with a record and an offset."""
+    async with (
+        world.producer(transactional_id="t-1", **{**OPTIONS, **options}) as producer,
+        producer.transaction() as tx,
+    ):
+        tx.send("t", b"v")
+        await tx.send_offsets({PARTITION: 7}, GroupMetadata("g"))
+        return await tx.detach()
+
+
+async def check_readers(world: World, outcome: TransactionOutcome) -> None:
+    options = {"isolation_level": "read_committed", "group_id": "g"}
+    async with world.consumer(**options) as consumer:
+        stored = (await consumer.committed([PARTITION]))[PARTITION]
+        consumer.assign([PARTITION])
+        consumer.seek_to_beginning([PARTITION])
+        values = [record.value async for record in consumer.until_end()]
+    is_committed = outcome is COMMITTED
+    assert values == ([b"v"] if is_committed else [])
+    assert (stored is not None and stored.offset == 7) is is_committed
+
+
+@LEVELS
+@COMMITS
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("times", [1, 1000], ids=["once", "until the timeout"])
+def test_end_transaction_finds_out_what_a_lost_response_said(
+    level: int, commit: bool, when: str, times: int
+) -> None:
+    async def scenario(world: World) -> None:
+        outcome = COMMITTED if commit else ABORTED
+        handle = await written(world)
+        async with world.client(**OPTIONS) as client:
+            with world.cluster.drop(ApiKey.END_TXN, when=when, times=times) as fault:
+                if times == 1:
+                    assert await client.end_transaction(handle, commit) is outcome
+                else:
+                    with pytest.raises(ApiTimeoutError, match="Call end_transaction"):
+                        await client.end_transaction(handle, commit)
+            assert fault.hits
+            assert await client.end_transaction(handle, commit) is outcome
+            assert await client.end_transaction(handle, not commit) is outcome
+        await check_readers(world, outcome)
+
+    simulate(scenario, transaction_version=level)
+
+
+@LEVELS
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_the_opposite_end_after_a_lost_response_tells_what_happened(level: int, when: str) -> None:
+    """A driver that gave up a commit may abort, and learns whether the commit was applied."""
+
+    async def scenario(world: World) -> None:
+        handle = await written(world)
+        async with world.client(**OPTIONS) as client:
+            with world.cluster.drop(ApiKey.END_TXN, when=when), pytest.raises(ApiTimeoutError):
+                await client.end_transaction(handle, timeout=2.5)
+            outcome = await client.end_transaction(handle, commit=False)
+        assert outcome is (COMMITTED if when == "after" else ABORTED)
+        await check_readers(world, outcome)
+
+    simulate(scenario, transaction_version=level)
+
+
+@LEVELS
+@COMMITS
+def test_end_transaction_waits_for_the_markers_of_the_first_end(level: int, commit: bool) -> None:
+    async def scenario(world: World) -> None:
+        outcome = COMMITTED if commit else ABORTED
+        handle = await written(world)
+        async with world.client(**OPTIONS) as client:
+            with world.cluster.hold_markers("t-1"):
+                assert await client.end_transaction(handle, commit) is outcome
+                again = asyncio.create_task(client.end_transaction(handle, not commit))
+                await asyncio.sleep(1.0)
+                assert not again.done()
+            assert await again is outcome
+
+    simulate(scenario, transaction_version=level)
+
+
+@LEVELS
+def test_end_transaction_after_the_coordinator_has_moved(level: int) -> None:
+    async def scenario(world: World) -> None:
+        handle = await written(world)
+        async with world.client(**OPTIONS) as client:
+            for _ in range(3):
+                world.cluster.move_coordinator("t-1")
+                assert await client.end_transaction(handle) is COMMITTED
+        await check_readers(world, COMMITTED)
+
+    simulate(scenario, brokers=3, transaction_version=level)
+
+
+@LEVELS
+@COMMITS
+def test_end_transaction_after_the_timeout_of_the_transaction(level: int, commit: bool) -> None:
+    async def scenario(world: World) -> None:
+        handle = await written(world)
+        world.cluster.time_out_transaction("t-1")
+        async with world.client(**OPTIONS) as client:
+            if level == 2:
+                assert await client.end_transaction(handle, commit) is ABORTED
+            else:
+                with pytest.raises(ApplicationRecoverableError, match="longer than its timeout"):
+                    await client.end_transaction(handle, commit)
+        await check_readers(world, ABORTED)
+
+    simulate(scenario, transaction_version=level)
+
+
+@LEVELS
+@pytest.mark.parametrize("seed", range(12))
+def test_a_cancelled_end_can_be_repeated(level: int, seed: int) -> None:
+    async def scenario(world: World) -> None:
+        handle = await written(world)
+        async with world.client(**OPTIONS) as client:
+            with world.cluster.delay(ApiKey.END_TXN, 0.05, times=2):
+                task = asyncio.create_task(client.end_transaction(handle))
+                await asyncio.sleep(random.Random(seed).uniform(0.0, 0.12))
+                task.cancel()
+                await asyncio.wait([task])
+            assert await client.end_transaction(handle) is COMMITTED
+        await check_readers(world, COMMITTED)
+
+    simulate(scenario, transaction_version=level, seed=seed)
+
+
+@LEVELS
+@COMMITS
+def test_two_processes_that_disagree_get_the_same_outcome(level: int, commit: bool) -> None:
+    async def scenario(world: World) -> None:
+        handle = await written(world)
+        async with world.client(**OPTIONS) as one, world.client(**OPTIONS) as other:
+            found = await asyncio.gather(
+                one.end_transaction(handle, commit), other.end_transaction(handle, not commit)
+            )
+        assert len({*found}) == 1
+        await check_readers(world, found[0])
+
+    simulate(scenario, transaction_version=level)
+
+
+@LEVELS
+def test_a_cancelled_detach_leaves_the_transaction_open(level: int) -> None:
+    async def scenario(world: World) -> None:
+        async with world.producer(transactional_id="t-1", **OPTIONS) as producer:
+            async with producer.transaction() as tx:
+                with world.cluster.delay(ApiKey.PRODUCE, 0.5, times=1):
+                    tx.send("t", b"v")
+                    task = asyncio.create_task(tx.detach())
+                    await asyncio.sleep(0.1)
+                    task.cancel()
+                    await asyncio.wait([task])
+                assert task.cancelled()
+                tx.send("t", b"w")
+            assert tx.outcome is COMMITTED
+        assert [record.value for record in world.cluster.records("t")] == [b"v", b"w"]
+
+    simulate(scenario, transaction_version=level)
+
+
+@LEVELS
+@pytest.mark.parametrize("how", ["restart", "close"])
+def test_a_detach_ends_when_the_producer_is_restarted_or_closed(level: int, how: str) -> None:
+    async def scenario(world: World) -> None:
+        async with world.producer(transactional_id="t-1", **OPTIONS) as producer:
+            await producer.begin_transaction()
+            tx = producer.last_transaction
+            assert tx is not None
+            with world.cluster.delay(ApiKey.PRODUCE, 0.5, times=1):
+                tx.send("t", b"v")
+                task = asyncio.create_task(tx.detach())
+                await asyncio.sleep(0.1)
+                await getattr(producer, how)()
+                with pytest.raises(Exception, match=r"restarted|closed|aborted"):
+                    await task
+            assert tx.outcome is ABORTED
+        await check_readers(world, ABORTED)
+
+    simulate(scenario, transaction_version=level)
