@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from pyspark.sql.datasource import InputPartition
 
@@ -49,6 +50,7 @@ async def _remaining(
     client: Client, options: SourceOptions, partition: RangePartition, columns: list[str]
 ) -> AsyncIterator[pa.RecordBatch]:
     start, end = partition.start, partition.end
+    topic_id = None if partition.topic_id is None else UUID(partition.topic_id)
     reader: Any = client
     while start < end:
         batches = reader.read_range(
@@ -58,6 +60,7 @@ async def _remaining(
             columns=columns,
             isolation_level=options.isolation_level,
             fetch_max_bytes=options.fetch_max_bytes,
+            topic_id=topic_id,
         )
         try:
             async for batch in batches:

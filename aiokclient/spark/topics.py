@@ -136,7 +136,7 @@ async def _at_times(
     if without and bound.option.startswith("starting") and options.starting_strategy == "error":
         tp = without[0]
         raise ConfigError(
-            f"{bound.option}: {_listed(without)} has no record with the timestamp {times[tp]} or a "
+            f"{bound.option}: no record of {_listed(without)} has the timestamp {times[tp]} or a "
             "later one. Set startingOffsetsByTimestampStrategy to latest to start at the end."
         )
     if without:

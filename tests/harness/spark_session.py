@@ -22,8 +22,12 @@ def create(folder: Path, *, master: str = "local[2]", **configs: object) -> Spar
     from pyspark.sql import SparkSession
 
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    # Workers find the data source on their path, and run the same Python.
-    paths = [str(ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    # Workers find the data source and the harness on their path, and run the same Python.
+    paths = [
+        str(ROOT),
+        str(ROOT / "tests" / "harness"),
+        *os.environ.get("PYTHONPATH", "").split(os.pathsep),
+    ]
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(filter(None, paths)))
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     settings: dict[str, object] = {

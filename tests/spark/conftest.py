@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from kafka_harness import KafkaCluster
     from pyspark.sql import SparkSession
 
 if find_spec("pyspark") is None:
@@ -27,3 +28,13 @@ def spark(tmp_path_factory: pytest.TempPathFactory, java: str) -> Iterator[Spark
     session = create(tmp_path_factory.mktemp("spark"))
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def spark_kafka(java: str) -> Iterator[KafkaCluster]:
+    """One real broker that compacts and deletes soon."""
+    from kafka_harness import KAFKA, KafkaCluster
+
+    properties = {"log.cleaner.backoff.ms": 100, "log.retention.check.interval.ms": 200}
+    with KafkaCluster(KAFKA, properties=properties) as cluster:
+        yield cluster

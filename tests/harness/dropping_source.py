@@ -1,0 +1,29 @@
+"""A source that drops one row, so that tests which compare rows can show that they notice it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from aiokclient.spark import KafkaDataSource
+from aiokclient.spark.batch import BatchReader
+from aiokclient.spark.options import SourceOptions
+
+__all__ = ["DroppingSource"]
+
+
+class DroppingReader(BatchReader):
+    def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
+        for batch in super().read(partition):
+            yield batch.slice(0, batch.num_rows - 1)
+
+
+class DroppingSource(KafkaDataSource):
+    @classmethod
+    def name(cls) -> str:
+        return "aiokclient_dropping"
+
+    def reader(self, schema: Any) -> DroppingReader:
+        return DroppingReader(SourceOptions.parse(self.options, streaming=False), schema)
