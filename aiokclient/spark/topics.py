@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
-from aiokclient import Admin, Client, Consumer, KafkaError, TopicPartition
+from aiokclient import Admin, Client, Consumer, TopicPartition
 from aiokclient.errors import ConfigError
 from aiokclient.spark.options import EARLIEST, LATEST, Bound, SourceOptions
 
@@ -147,18 +147,18 @@ async def _at_times(
 async def bytes_per_offset(
     client: Client, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, float]:
-    """Return the mean size of the records of each partition, as far as the brokers tell it."""
+    """Return the mean size of the records of each partition, as far as the brokers tell it.
+
+    The user may lack the permission to describe the brokers, so that nothing is returned.
+    """
     wanted = set(partitions)
+    sizes = dict[TopicPartition, int]()
     async with Admin(client=client) as admin:
-        call = getattr(admin, "describe_log_dirs", None)
-        if call is None:
-            return {}
-        try:
-            sizes = cast("Mapping[TopicPartition, int]", await call(wanted))
-        except KafkaError:
-            # The user may lack the permission to describe the cluster. Ranges are then split by
-            # their offsets.
-            return {}
+        described = await admin.describe_log_dirs(topics={tp.topic for tp in wanted})
+        for folders in described.succeeded.values():
+            for folder in folders:
+                for tp, replica in folder.replicas.items():
+                    sizes[tp] = max(replica.size, sizes.get(tp, 0))
     first = await earliest(client, wanted)
     last = await latest(client, wanted, "read_uncommitted")
     return {

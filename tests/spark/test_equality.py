@@ -176,7 +176,8 @@ def test_programs_read_the_same_in_each_way_to_select_records(
 
 
 def cast(spark: SparkSession, source: str, options: Options) -> DataFrame:
-    frame = whole(spark, source, options).selectExpr("CAST(key AS INT) k", "value", "timestamp")
+    frame = whole(spark, source, options)
+    frame = frame.selectExpr("CAST(CAST(key AS STRING) AS INT) k", "value", "timestamp")
     return frame.where("k > 5").groupBy(f.window("timestamp", "10 seconds")).agg(f.sum("k"))
 
 

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 from kafka_harness import KafkaCluster
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from secret_search import SecretSearch
 from spark_topics import Sent, Step, fill, trimmed
+
+from aiokclient.testing import BrokerListener, EmbeddedCluster
 
 Options = dict[str, Any]
 
+HARNESS = Path(__file__).resolve().parents[1] / "harness"
 NOWHERE = "127.0.0.1:1"
 TRACEBACK = "Traceback (most recent call last):"
 
@@ -198,3 +206,31 @@ def test_unreachable_broker_is_one_error_after_the_timeout(spark: SparkSession) 
     assert NOWHERE in refusal(spark, given)
     # A retry of Spark would take the time again.
     assert time.monotonic() - began > 0.5
+
+
+def test_password_is_nowhere_in_what_spark_wrote(tmp_path: Path) -> None:
+    password = "Zebra-quark-hunter2-8841"
+    search = SecretSearch()
+    search.add("password", password)
+    search.add("wrong password", password[::-1])
+    listener = BrokerListener(mechanisms=("PLAIN",), users={"alice": password})
+    with EmbeddedCluster(listeners={"SASL_PLAINTEXT": listener}, topics={"orders": 1}) as cluster:
+        cluster.produce("orders", [b"1", b"2"])
+        done = subprocess.run(
+            [
+                sys.executable,
+                str(HARNESS / "spark_secrets.py"),
+                str(tmp_path),
+                cluster.bootstrap_servers_for("SASL_PLAINTEXT"),
+            ],
+            env={**os.environ, "SPARK_SECRET": password},
+            capture_output=True,
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr[-3000:].decode()
+    assert b"rows 2" in done.stdout
+    written = {str(path): path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    assert any("events" in name for name in written)
+    for name, data in {**written, "stdout": done.stdout, "stderr": done.stderr}.items():
+        assert list(search.leaks(data)) == [], name
+    assert list(search.leaks(b"log: " + password.encode()))
