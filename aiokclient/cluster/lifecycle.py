@@ -34,7 +34,7 @@ from aiokclient.cluster.lifecycle_states import (
     LifecyclePhase,
 )
 from aiokclient.cluster.ownership import Anchor, dropped, for_background, retrieve
-from aiokclient.cluster.shared_client import ClientLike
+from aiokclient.cluster.shared_client import ClientLike, config_of
 from aiokclient.cluster.supervisor import STOP_S, Supervisor
 from aiokclient.cluster.tracebacks import let_go, lets_go
 from aiokclient.config.client import ClientConfig
@@ -76,17 +76,24 @@ class Lifecycle:
 
     @classmethod
     def from_properties(
-        cls, source: Mapping[str, Any] | str | os.PathLike[str], **options: Any
+        cls,
+        source: Mapping[str, Any] | str | os.PathLike[str],
+        *,
+        client: ClientLike | None = None,
+        **options: Any,
     ) -> Self:
         """Create an object from a mapping of Kafka's dotted names to texts, or a properties file.
 
         `options` are additional keyword options, such as functions, which a text cannot express.
-        Raises ConfigError, which lists all mistakes.
+        With `client`, the object shares the connections of that client, and has only options of its
+        own. Raises ConfigError, which lists all mistakes.
         """
         hidden = cls.config_type.hide_properties(source, options)
         del source
-        config = cls.config_type.from_properties(hidden, **options)
-        made: Self = cast(Any, cls)(**config.given())
+        shared = config_of(client)
+        config = cls.config_type.from_properties(hidden, client=shared, **options)
+        given = config.given(shared)
+        made: Self = cast(Any, cls)(**given if client is None else {**given, "client": client})
         return made
 
     if not TYPE_CHECKING:

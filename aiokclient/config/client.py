@@ -9,7 +9,7 @@ import os
 import re
 import ssl
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from aiokclient.clock import Clock
 from aiokclient.config.kinds import (
@@ -41,6 +41,9 @@ if TYPE_CHECKING:
     from aiokclient.config.security.sasl import Security
 
 __all__ = ["ClientConfig", "ClientOptions"]
+
+Source: TypeAlias = Mapping[str, Any] | str | os.PathLike[str] | Exception
+"""A mapping of properties, the path of a properties file, or the error of reading them."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -406,13 +409,13 @@ class ClientConfig(LoginConfig):
 
     @classmethod
     def from_properties(
-        cls, source: Mapping[str, Any] | str | os.PathLike[str] | Exception, **options: Any
+        cls, source: Source, *, client: ClientConfig | None = None, **options: Any
     ) -> Self:
         """Return the configuration of options with Kafka's dotted names and texts as values.
 
         `source` is a mapping, or the path of a properties file. `options` are additional keyword
-        options, such as functions. Both may be what `hide_properties` returns. Raises ConfigError,
-        which lists all unknown names and texts that are not allowed.
+        options, such as functions. Both may be what `hide_properties` returns. `client` is as in
+        `build`. Raises ConfigError, which lists all unknown names and texts that are not allowed.
         """
         source = cls.hide_properties(source, options)
         if isinstance(source, Exception):
@@ -434,7 +437,7 @@ class ClientConfig(LoginConfig):
                 options.setdefault(field.name, _checked(field, text, name, reading=True))
         problems.raise_any()
         try:
-            return cls.build(options)
+            return cls.build(options, client=client)
         except ConfigError as error:
             # Errors about combinations use the dotted names of the properties.
             names = re.compile(rf"\b({'|'.join(known)})\b")
@@ -452,11 +455,7 @@ class ClientConfig(LoginConfig):
         hide_secrets(options, *_names(cls, *others))
 
     @classmethod
-    def hide_properties(
-        cls,
-        source: Mapping[str, Any] | str | os.PathLike[str] | Exception,
-        options: dict[str, Any],
-    ) -> dict[str, Any] | Exception:
+    def hide_properties(cls, source: Source, options: dict[str, Any]) -> dict[str, Any] | Exception:
         """Return the properties without visible secrets, and hide those of `options` in place.
 
         If the properties cannot be read, the error is returned instead, so that the caller can
@@ -465,12 +464,13 @@ class ClientConfig(LoginConfig):
         cls.hide(options)
         return source if isinstance(source, Exception) else hidden_properties(source, *_names(cls))
 
-    def given(self) -> dict[str, Any]:
-        """Return the options that differ from their defaults."""
+    def given(self, client: ClientConfig | None = None) -> dict[str, Any]:
+        """Return the options that differ from their defaults, and are not those of `client`."""
         return {
             field.name: value
             for field in dataclasses.fields(self)
             if (value := getattr(self, field.name)) != field.default
+            and (client is None or value != getattr(client, field.name, None))
         }
 
     def __repr__(self) -> str:

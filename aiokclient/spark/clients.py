@@ -21,7 +21,7 @@ from typing import Any, Final, TypeVar, cast
 from aiokclient import Client, State
 from aiokclient.spark.option_reader import Properties
 
-__all__ = ["run", "stream", "submit"]
+__all__ = ["result", "run", "stream", "submit"]
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -63,7 +63,7 @@ def run(
     """
     future = submit(properties, function)
     try:
-        return _result(future, timeout)
+        return result(future, timeout)
     finally:
         future.cancel()
 
@@ -103,12 +103,13 @@ def stream(
             yield cast(T, item)
             # Not kept while the next item is awaited.
             del item
-        _result(future, None)
+        result(future, None)
     finally:
         future.cancel()
 
 
-def _result(future: Future[R], timeout: float | None) -> R:
+def result(future: Future[R], timeout: float | None = None) -> R:
+    """Return the result of a future of `submit`, and raise its error as `run` does."""
     try:
         return future.result(timeout)
     except Exception as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource
@@ -14,6 +13,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from aiokclient.spark.batch import BatchReader
+    from aiokclient.spark.sink import BatchWriter, StreamWriter
 
 __all__ = ["KafkaDataSource"]
 
@@ -50,10 +50,14 @@ class KafkaDataSource(DataSource):
 
         return stream_reader(self.options, schema)
 
-    def writer(self, schema: StructType, overwrite: bool) -> Any:
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """Return the writer of a batch query."""
-        return import_module("aiokclient.spark.sink").batch_writer(self.options, schema, overwrite)
+        from aiokclient.spark.sink import batch_writer
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> Any:
+        return batch_writer(self.options, schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
         """Return the writer of a stream."""
-        return import_module("aiokclient.spark.sink").stream_writer(self.options, schema, overwrite)
+        from aiokclient.spark.sink import stream_writer
+
+        return stream_writer(self.options, schema, overwrite)

@@ -1,0 +1,78 @@
+"""Sending record batches of Spark, with backpressure."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING, Any
+
+from aiokclient.errors import BufferExhaustedError, KafkaError
+from aiokclient.spark.sink_columns import selected
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from aiokclient import Delivery, Producer
+
+__all__ = ["ArrowSends"]
+
+SLICE_BYTES = 2_097_152
+"""The size up to which rows are sent at a time. Sending them blocks the loop."""
+
+
+class ArrowSends:
+    """The rows that one task sends, and their first failure.
+
+    `on_delivery_error` is the producer's option of that name.
+    """
+
+    def __init__(self, topic: str | None) -> None:
+        self._topic = topic
+        self._failure: KafkaError | None = None
+
+    def on_delivery_error(self, delivery: Delivery) -> None:
+        """Keep the first failure."""
+        error = delivery.exception()
+        if self._failure is None and isinstance(error, KafkaError):
+            self._failure = error
+
+    def check(self) -> None:
+        """Raise the first failure."""
+        if self._failure is not None:
+            raise self._failure
+
+    async def send_all(
+        self,
+        producer: Producer[Any, Any],
+        batches: AsyncIterator[pa.RecordBatch],
+        seen: Callable[[pa.RecordBatch], None] | None = None,
+    ) -> int:
+        """Send the rows of all batches, and return their number. `seen` gets each batch first."""
+        count = 0
+        async for batch in batches:
+            rows = selected(batch, self._topic)
+            if seen is not None:
+                seen(rows)
+            size = max(1, rows.num_rows * SLICE_BYTES // max(rows.nbytes, 1))
+            for start in range(0, rows.num_rows, size):
+                await self._send(producer, rows.slice(start, size))
+                self.check()
+            count += rows.num_rows
+        return count
+
+    async def _send(self, producer: Producer[Any, Any], rows: pa.RecordBatch) -> None:
+        for waited in (False, True):
+            try:
+                producer.send_arrow(self._topic, rows)
+            except BufferExhaustedError:
+                if waited and rows.num_rows == 1:
+                    raise
+                # Other tasks may use the same memory of a worker, so that one wait may not do.
+                await producer.flush()
+                self.check()
+                continue
+            if producer.full:
+                await producer.drain()
+            return
+        half = rows.num_rows // 2
+        for part in (rows.slice(0, half), rows.slice(half)):
+            await self._send(producer, part)

@@ -1,0 +1,260 @@
+"""Writing the rows of a Spark task exactly once, in a transaction that carries a marker.
+
+Theory of operation. A task writes its rows and a marker, which is an offset of a group, in one
+transaction. Spark repeats a batch that is not in its commit log: after the end of a task, an
+executor, or the driver. The repeated task first starts a producer with the same transactional id,
+which fences older attempts and aborts what they left open. Then it reads the marker. If that is of
+this batch, the rows are committed, and the task only compares them with the digest; otherwise it
+writes them.
+
+With `commitScope=batch`, tasks leave their transactions open, and the driver ends them once all
+tasks are done. With `task`, each task commits its own. Either way, the rows of one task are atomic,
+those of a batch are not: a reader may see some of its tasks before the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from aiokclient import (
+    Admin,
+    Client,
+    Consumer,
+    DetachedTransaction,
+    GroupMetadata,
+    Producer,
+    TopicPartition,
+    TransactionOutcome,
+)
+from aiokclient.errors import KafkaError
+from aiokclient.spark.arrow_sends import ArrowSends
+from aiokclient.spark.batch_feed import BatchFeed
+from aiokclient.spark.digest import RowDigest
+from aiokclient.spark.kill_points import is_armed, reach
+from aiokclient.spark.markers import (
+    Marker,
+    Position,
+    Step,
+    difference,
+    newest,
+    next_step,
+    refusal,
+    unreadable,
+)
+from aiokclient.spark.sink_columns import selected
+from aiokclient.spark.sink_options import SinkOptions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["ExactlyOnce", "WrittenPart", "abort", "commit"]
+
+AT_A_TIME = 16
+"""The number of transactions that the driver ends at the same time."""
+MARKED_PARTITION = 0
+"""The partition of the topic for which the marker is an offset. Every topic has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenPart:
+    """A transaction that a task has written, and that the driver ends."""
+
+    position: Position
+    transaction: DetachedTransaction
+    begun: float
+    """The time at which it was begun, in seconds since the epoch."""
+
+
+class ExactlyOnce:
+    """The write of one task."""
+
+    def __init__(self, options: SinkOptions, position: Position) -> None:
+        self._options = options
+        self._position = position
+        self._digest = RowDigest()
+
+    async def write(self, feed: BatchFeed, client: Client) -> WrittenPart | None:
+        """Write the rows, or compare them if they are committed.
+
+        Return the transaction that the driver must end, if there is one. Raises KafkaError
+        if the rows are not those that are committed, or a later batch is.
+        """
+        await self._reach("after-log")
+        batches = feed.batches()
+        first = await _first(batches)
+        topic = self._options.topic
+        if first is None:
+            # Without rows there is nothing to fence.
+            await self._compared(await self._marker(client, topic), batches)
+            return None
+        if topic is None:
+            topic = str(selected(first, None).column("topic")[0].as_py())
+        batches = _chained(first, batches)
+        sends = ArrowSends(self._options.topic)
+        producer: Producer[Any, Any] = Producer.from_properties(
+            {**dict(self._options.producer), "transactional.id": self._position.transactional_id},
+            client=client,
+            on_delivery_error=sends.on_delivery_error,
+        )
+        async with producer:
+            await producer.prepare(topic)
+            marker = await self._marker(client, topic)
+            if await self._compared(marker, batches):
+                return None
+            part = await self._written(producer, sends, topic, batches)
+        await self._reach("before-handoff")
+        return part
+
+    async def _compared(
+        self, marker: Marker | None, batches: AsyncIterator[pa.RecordBatch]
+    ) -> bool:
+        """Return whether the rows are committed. Raise KafkaError if others are."""
+        step = next_step(marker, self._position)
+        if marker is None or step is Step.WRITE:
+            return False
+        if step is Step.REFUSE:
+            raise KafkaError(refusal(marker, self._position))
+        async for batch in batches:
+            self._digest.update(selected(batch, self._options.topic))
+        text = difference(marker, self._written_marker(), self._position)
+        if text is not None:
+            raise KafkaError(text)
+        return True
+
+    async def _written(
+        self,
+        producer: Producer[Any, Any],
+        sends: ArrowSends,
+        topic: str,
+        batches: AsyncIterator[pa.RecordBatch],
+    ) -> WrittenPart | None:
+        begun, part = time.time(), None
+        try:
+            async with producer.transaction() as transaction:
+                await sends.send_all(producer, batches, self._digest.update)
+                offset = {TopicPartition(topic, MARKED_PARTITION): self._written_marker().encode()}
+                await transaction.send_offsets(offset, GroupMetadata(self._position.group))
+                await self._reach("before-flush")
+                await producer.flush()
+                if self._options.commit_scope == "batch":
+                    part = WrittenPart(self._position, await transaction.detach(), begun)
+                else:
+                    await self._reach("between-commits")
+        except KafkaError as error:
+            # After a fatal error, the transaction is not open any more.
+            if not error.fatal:
+                raise
+            raise _aborted(self._options, self._position, begun) from error
+        return part
+
+    def _written_marker(self) -> Marker:
+        return Marker(self._position.batch, self._digest.rows, self._digest.hexdigest())
+
+    async def _marker(self, client: Client, topic: str | None) -> Marker | None:
+        """Return the newest marker of this Spark partition.
+
+        `topic` is the topic of the first row. With the option `topic` it is that of all rows.
+        Otherwise, earlier batches may have begun with another topic.
+        """
+        group, found = self._position.group, {}
+        if topic is not None:
+            tp = TopicPartition(topic, MARKED_PARTITION)
+            async with Consumer(
+                client=client, group_id=group, enable_auto_commit=False
+            ) as consumer:
+                # It waits for the end of a transaction that has committed the marker.
+                found = await consumer.committed([tp])
+        if self._options.topic is None:
+            async with Admin(client=client) as admin:
+                listed = await admin.list_consumer_group_offsets([group], require_stable=True)
+                listed.raise_for_errors()
+                found = {**found, **listed.succeeded[group]}
+        markers = {}
+        for tp, committed in found.items():
+            if committed is not None:
+                try:
+                    markers[tp] = Marker.decode(committed)
+                except ValueError:
+                    text = unreadable(committed, self._position)
+                    raise KafkaError(text) from None
+        return newest(markers)
+
+    async def _reach(self, point: str) -> None:
+        position = self._position
+        await reach(self._options.test_points, point, position.batch, position.partition)
+
+
+async def commit(
+    options: SinkOptions, parts: Sequence[WrittenPart], batch: int, client: Client
+) -> None:
+    """Commit the transactions of all tasks. It may be repeated.
+
+    Raises KafkaError if one of them was aborted. Those that were not committed are
+    written again when Spark repeats the batch.
+    """
+    points = options.test_points
+    several = asyncio.Semaphore(1 if is_armed(points, "between-commits", batch) else AT_A_TIME)
+    ended = 0
+
+    async def end(part: WrittenPart) -> None:
+        nonlocal ended
+        async with several:
+            if ended:
+                await reach(points, "between-commits", batch)
+            try:
+                outcome = await client.end_transaction(part.transaction, commit=True)
+            except KafkaError as error:
+                if not error.fatal:
+                    raise
+                raise _aborted(options, part.position, part.begun) from error
+            if outcome is not TransactionOutcome.COMMITTED:
+                raise _aborted(options, part.position, part.begun)
+            ended += 1
+
+    results = await asyncio.gather(*map(end, parts), return_exceptions=True)
+    for result in results:
+        if result is not None:
+            raise result
+    await reach(points, "after-commit", batch)
+
+
+async def abort(parts: Sequence[WrittenPart], client: Client) -> None:
+    """Abort the transactions that are open. One that is committed stays committed."""
+    calls = [client.end_transaction(part.transaction, commit=False) for part in parts]
+    # What could not be aborted is aborted by the next attempt, or by the coordinator.
+    await asyncio.gather(*calls, return_exceptions=True)
+
+
+def _aborted(options: SinkOptions, position: Position, begun: float) -> KafkaError:
+    took_ms, limit_ms = int((time.time() - begun) * 1000), options.transaction_timeout_ms
+    if took_ms >= limit_ms:
+        why = (
+            f"It was open for {took_ms} ms, longer than kafka.transaction.timeout.ms ({limit_ms}). "
+            "Set that above the time of the longest batch, or make batches smaller."
+        )
+    else:
+        why = "Another attempt or another run of the query has started and has fenced it."
+    what = "Start the query again: it" if position.streaming else "Repeat the write: it"
+    return KafkaError(
+        f"The transaction of {position} was aborted before it was committed. {why} {what} skips "
+        "what is committed and writes the rest."
+    )
+
+
+async def _first(batches: AsyncIterator[pa.RecordBatch]) -> pa.RecordBatch | None:
+    async for batch in batches:
+        if batch.num_rows:
+            return batch
+    return None
+
+
+async def _chained(
+    first: pa.RecordBatch, rest: AsyncIterator[pa.RecordBatch]
+) -> AsyncIterator[pa.RecordBatch]:
+    yield first
+    async for batch in rest:
+        yield batch

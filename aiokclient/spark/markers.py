@@ -1,0 +1,160 @@
+"""The markers of what an exactly-once sink has committed, and what follows from them. Without IO.
+
+A marker is a committed offset: the number of the batch plus one, with a digest of the task's rows
+as its metadata. It is committed in the transaction of the rows, so that it exists exactly if they
+do.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Self
+
+from aiokclient import OffsetAndMetadata, TopicPartition
+
+__all__ = ["Marker", "Position", "Step", "committed_state", "difference", "next_step"]
+
+PREFIX = "aiokclient-spark"
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """The part of a query that one task writes: the Spark partition of one batch."""
+
+    name: str
+    """The id of the query, or the `writeId` of a batch write."""
+    partition: int
+    """The number of the Spark partition."""
+    batch: int
+    """The number of the batch. That of a batch write is 0."""
+    streaming: bool = True
+
+    @property
+    def transactional_id(self) -> str:
+        """The same for each attempt and each batch: a newer producer fences an older one."""
+        return f"{PREFIX}-{self.name}-{self.partition}"
+
+    @property
+    def group(self) -> str:
+        """The group in which the marker is an offset.
+
+        Each Spark partition has a group of its own, because a broker accepts only offsets of
+        partitions that exist, and a query may have more partitions than its topic.
+        """
+        return f"{PREFIX}-{self.name}-{self.partition}"
+
+    def __str__(self) -> str:
+        if self.streaming:
+            return f"Spark partition {self.partition} of batch {self.batch}, query {self.name}"
+        return f"Spark partition {self.partition} of the write {self.name!r}"
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """What one task has committed."""
+
+    batch: int
+    rows: int
+    digest: str
+
+    def encode(self) -> OffsetAndMetadata:
+        """Return the offset to commit."""
+        text = {"version": VERSION, "rows": self.rows, "digest": self.digest}
+        return OffsetAndMetadata(self.batch + 1, json.dumps(text, separators=(",", ":")))
+
+    @classmethod
+    def decode(cls, committed: OffsetAndMetadata) -> Self:
+        """Return the marker that a committed offset is. Raises ValueError for another offset."""
+        found: Any = json.loads(committed.metadata)
+        if not isinstance(found, dict) or found.get("version") != VERSION:
+            raise ValueError(f"{committed.metadata!r} is not a marker of version {VERSION}")
+        rows, digest = found.get("rows"), found.get("digest")
+        if type(rows) is not int or not isinstance(digest, str):
+            raise ValueError(f"{committed.metadata!r} is not a marker")
+        return cls(committed.offset - 1, rows, digest)
+
+
+class Step(Enum):
+    """What a task does with its rows."""
+
+    WRITE = "write"
+    """Write them: they are not committed."""
+    VERIFY = "verify"
+    """Compare them with the digest of the marker: they are committed."""
+    REFUSE = "refuse"
+    """Fail: a later batch is committed."""
+
+
+class CommittedState(Enum):
+    """How far the marker of a Spark partition is, seen from the batch that a task writes."""
+
+    NOTHING = "nothing"
+    EARLIER = "earlier"
+    SAME = "same"
+    LATER = "later"
+
+
+STEPS = {
+    CommittedState.NOTHING: Step.WRITE,
+    CommittedState.EARLIER: Step.WRITE,
+    CommittedState.SAME: Step.VERIFY,
+    CommittedState.LATER: Step.REFUSE,
+}
+
+
+def committed_state(marker: Marker | None, position: Position) -> CommittedState:
+    """Compare the batch of a marker with the one of a task."""
+    if marker is None:
+        return CommittedState.NOTHING
+    if marker.batch == position.batch:
+        return CommittedState.SAME
+    if marker.batch < position.batch:
+        return CommittedState.EARLIER
+    return CommittedState.LATER
+
+
+def next_step(marker: Marker | None, position: Position) -> Step:
+    """Return what a task at `position` does when this marker is committed."""
+    return STEPS[committed_state(marker, position)]
+
+
+def newest(markers: dict[TopicPartition, Marker]) -> Marker | None:
+    """Return the marker of the latest batch.
+
+    A Spark partition has a marker for each topic to which its first rows went, if the topics are
+    in a column.
+    """
+    return max(markers.values(), key=lambda marker: marker.batch, default=None)
+
+
+def difference(marker: Marker, repeated: Marker, position: Position) -> str | None:
+    """Return the error text if the rows of a repeated task are not those that it has committed."""
+    if marker.rows == repeated.rows and marker.digest == repeated.digest:
+        return None
+    return (
+        f"{position} is committed with {marker.rows} rows (digest {marker.digest}), but repeated "
+        f"with {repeated.rows} rows (digest {repeated.digest}). A repeated task must get the same "
+        "rows: remove what is random or depends on the time from the query, and keep the number "
+        "of its partitions. Nothing was written."
+    )
+
+
+def refusal(marker: Marker, position: Position) -> str:
+    """Return the error text for a task whose partition has committed a later batch."""
+    return (
+        f"{position} cannot be written: batch {marker.batch} is committed already. The checkpoint "
+        "is older than the output, or another run of the query uses it. Use the newest checkpoint, "
+        "or a new one with a new output topic."
+    )
+
+
+def unreadable(committed: OffsetAndMetadata, position: Position) -> str:
+    """Return the error text for an offset that is not a marker."""
+    return (
+        f"The committed offset {committed.offset} of the group {position.group} has the metadata "
+        f"{committed.metadata[:80]!r}, which is not a marker of this version of the sink. Another "
+        "program has written it. Use a new checkpoint or a new writeId."
+    )

@@ -1,0 +1,192 @@
+"""The sink: writers of a batch query and of a stream, at least once unless asked for more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+
+from aiokclient import Client, Producer
+from aiokclient.errors import ConfigError
+from aiokclient.spark import clients
+from aiokclient.spark.arrow_sends import ArrowSends
+from aiokclient.spark.batch_feed import BatchFeed
+from aiokclient.spark.exactly_once import ExactlyOnce, WrittenPart, abort, commit
+from aiokclient.spark.kill_points import reach
+from aiokclient.spark.markers import Position
+from aiokclient.spark.sink_columns import check_columns
+from aiokclient.spark.sink_options import SinkOptions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+__all__ = ["BatchWriter", "StreamWriter", "batch_writer", "stream_writer"]
+
+BATCH_ID = "streaming.sql.batchId"
+QUERY_ID = "sql.streaming.queryId"
+ADAPTIVE = "spark.sql.adaptive.streaming.stateless.enabled"
+
+
+@dataclass
+class Written(WriterCommitMessage):
+    """What a task reports to the driver."""
+
+    part: WrittenPart | None = None
+    """What it has written exactly once."""
+
+
+def batch_writer(given: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
+    """Return the writer of a batch query. Raises ConfigError for mistakes.
+
+    It connects to the cluster first: an error about a broker is then raised once, before Spark
+    starts tasks and repeats them.
+    """
+    options = _checked(given, schema, overwrite, streaming=False)
+    clients.run(options.client, _connected)
+    return BatchWriter(options)
+
+
+def stream_writer(given: Mapping[str, str], schema: StructType, overwrite: bool) -> StreamWriter:
+    """Return the writer of a stream. Raises ConfigError for mistakes."""
+    return StreamWriter(_checked(given, schema, overwrite, streaming=True))
+
+
+def _checked(
+    given: Mapping[str, str], schema: StructType, overwrite: bool, *, streaming: bool
+) -> SinkOptions:
+    options = SinkOptions.parse(given, streaming=streaming)
+    if overwrite:
+        mode = "complete" if streaming else "overwrite"
+        raise ConfigError(
+            f"The mode {mode} is not allowed, because the records of a topic cannot be replaced. "
+            f"Use {'outputMode' if streaming else 'mode'}('append')."
+        )
+    check_columns(schema, options.topic)
+    return options
+
+
+async def _connected(client: Client) -> None:
+    """Do nothing: the client is started."""
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """The writer of a batch query."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        self._options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """Write the rows of a task. They are acknowledged, or in a transaction, at its end."""
+        name = self._options.write_id or ""
+        return _write(self._options, Position(name, _context().partitionId(), 0, False), iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Commit what the tasks have written, if it was not committed by them."""
+        _commit(self._options, messages, 0)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Abort what the tasks have written and what is not committed."""
+        _abort(self._options, messages)
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """The writer of a stream."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        self._options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """Write the rows of a task. They are acknowledged, or in a transaction, at its end."""
+        context = _context()
+        query, batch = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
+        position = Position(query or "", context.partitionId(), int(batch or 0))
+        if self._options.exactly_once:
+            _check_query(context, query, batch)
+        return _write(self._options, position, iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Commit what the tasks have written, if it was not committed by them."""
+        _commit(self._options, messages, batchId)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Abort what the tasks have written and what is not committed."""
+        _abort(self._options, messages)
+
+
+def _context() -> TaskContext:
+    context = TaskContext.get()
+    if context is None:
+        raise RuntimeError("A writer of Spark was called outside of a task.")
+    return context
+
+
+def _check_query(context: TaskContext, query: str | None, batch: str | None) -> None:
+    if not query or not batch:
+        raise ConfigError(
+            "deliveryGuarantee=exactly-once needs the id of the query and of the batch, and Spark "
+            "has given none to this task. Use at-least-once."
+        )
+    if (context.getLocalProperty(ADAPTIVE) or "").strip().lower() == "true":
+        raise ConfigError(
+            f"{ADAPTIVE}: 'true' is not allowed with deliveryGuarantee=exactly-once. A repeated "
+            "batch must be divided into the same tasks, and adaptive execution may divide it "
+            "differently. Set it to false."
+        )
+
+
+def _write(options: SinkOptions, position: Position, batches: Iterator[pa.RecordBatch]) -> Written:
+    feed = BatchFeed()
+    if options.exactly_once:
+        work = partial(ExactlyOnce(options, position).write, feed)
+        part = clients.result(feed.fill(batches, partial(clients.submit, options.client, work)))
+        return Written(part)
+    once = partial(_write_at_least_once, options, position, feed)
+    clients.result(feed.fill(batches, partial(clients.submit, options.client, once)))
+    return Written()
+
+
+async def _write_at_least_once(
+    options: SinkOptions, position: Position, feed: BatchFeed, client: Client
+) -> None:
+    here = (options.test_points, position.batch, position.partition)
+    await _reach("after-log", here)
+    sends = ArrowSends(options.topic)
+    async with Producer.from_properties(
+        dict(options.producer), client=client, on_delivery_error=sends.on_delivery_error
+    ) as producer:
+        await sends.send_all(producer, feed.batches())
+        await _reach("before-flush", here)
+        await producer.flush()
+        sends.check()
+    await _reach("before-handoff", here)
+
+
+async def _reach(point: str, here: tuple[str | None, int, int]) -> None:
+    folder, batch, partition = here
+    await reach(folder, point, batch, partition)
+
+
+def _parts(messages: list[WriterCommitMessage | None]) -> list[WrittenPart]:
+    # A failed task has no message, and an exactly-once task without rows has no part.
+    return [m.part for m in messages if isinstance(m, Written) and m.part is not None]
+
+
+def _commit(options: SinkOptions, messages: list[WriterCommitMessage | None], batch: int) -> None:
+    if options.exactly_once or options.test_points is not None:
+        work = partial(commit, options, _parts(messages), batch)
+        clients.run(options.client, work)
+
+
+def _abort(options: SinkOptions, messages: list[WriterCommitMessage | None]) -> None:
+    parts = _parts(messages)
+    if parts:
+        clients.run(options.client, partial(abort, parts))

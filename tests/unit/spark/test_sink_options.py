@@ -1,0 +1,160 @@
+"""The options of the Spark sink, and what it refuses."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass
+
+import pytest
+
+from aiokclient import Client, Producer
+from aiokclient.errors import ConfigError
+from aiokclient.spark.sink_columns import HEADERS, check_columns
+from aiokclient.spark.sink_options import SinkOptions
+
+BROKER = {"kafka.bootstrap.servers": "localhost:9092"}
+CHECKPOINT = {"checkpointlocation": "/checkpoint"}
+EXACTLY = {"deliveryguarantee": "exactly-once"}
+
+
+def parse(streaming: bool = False, **options: str) -> SinkOptions:
+    named = {name.replace("__", "."): value for name, value in options.items()}
+    return SinkOptions.parse({**BROKER, **named}, streaming=streaming)
+
+
+def test_defaults_are_those_of_the_connector() -> None:
+    found = parse()
+    assert (found.topic, found.delivery_guarantee, found.exactly_once) == (
+        None,
+        "at-least-once",
+        False,
+    )
+    assert dict(found.client) == {"bootstrap.servers": "localhost:9092"}
+    assert found.producer == ()
+
+
+def test_options_of_kafka_go_to_the_client_or_to_the_producer() -> None:
+    found = parse(
+        kafka__linger__ms="5",
+        kafka__sasl__mechanism="PLAIN",
+        kafka__acks="all",
+        kafka__client__id="me",
+        kafka__security__protocol="SASL_PLAINTEXT",
+        kafka__sasl__jaas__config="org.apache.kafka.common.security.plain.PlainLoginModule required"
+        ' username="a" password="secret";',
+    )
+    assert dict(found.producer) == {"linger.ms": "5", "acks": "all"}
+    client = Client.from_properties(dict(found.client))
+    assert Producer.from_properties(dict(found.producer), client=client) is not None
+    assert "secret" not in repr(found)
+    assert pickle.loads(pickle.dumps(found)) == found
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"topc": "a"}, "topc is not an option of the sink. Did you mean topic?"),
+        ({"subscribe": "a"}, "subscribe is not an option of the sink, but of the source."),
+        ({"topic": "a b"}, "topic: 'a b' is not allowed. It must be the name of a topic: "),
+        ({"deliveryguarantee": "once"}, "deliveryGuarantee: 'once' is not allowed. It must be at-"),
+        ({"writeid": "x"}, "writeId has no effect without deliveryGuarantee=exactly-once. "),
+        ({"commitscope": "task"}, "commitScope has no effect without deliveryGuarantee="),
+        (EXACTLY, "writeId is missing. deliveryGuarantee=exactly-once in a batch write needs"),
+        ({**EXACTLY, "writeid": "a b"}, "writeId: 'a b' is not allowed. It must have 1 to 128 "),
+        (
+            {**EXACTLY, "writeid": "a", "commitscope": "all"},
+            "commitScope: 'all' is not allowed. It must be batch or task.",
+        ),
+        (
+            {**EXACTLY, "writeid": "a", "kafka.acks": "1"},
+            "kafka.acks: '1' is not allowed. deliveryGuarantee=exactly-once needs more.",
+        ),
+        ({"kafka.transactional.id": "t"}, "kafka.transactional.id is not allowed. Set delivery"),
+        ({"kafka.key.serializer": "t"}, "kafka.key.serializer is not allowed. Keys are written as"),
+    ],
+)
+def test_batch_write_refuses_options_and_says_why(options: dict[str, str], text: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        SinkOptions.parse({**BROKER, **options}, streaming=False)
+    assert str(caught.value).startswith(text)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (EXACTLY, "checkpointLocation is missing. deliveryGuarantee=exactly-once recognizes a "),
+        ({**EXACTLY, **CHECKPOINT, "writeid": "x"}, "writeId is only allowed in a batch write. "),
+    ],
+)
+def test_stream_refuses_options_and_says_why(options: dict[str, str], text: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        SinkOptions.parse({**BROKER, **options}, streaming=True)
+    assert str(caught.value).startswith(text)
+
+
+def test_exactly_once_has_the_scope_of_a_batch_by_default() -> None:
+    options = {**BROKER, **EXACTLY, **CHECKPOINT}
+    assert SinkOptions.parse(options, streaming=True).commit_scope == "batch"
+    task = SinkOptions.parse({**options, "commitscope": "TASK"}, streaming=True)
+    assert (task.commit_scope, task.transaction_timeout_ms) == ("task", 60_000)
+
+
+@dataclass
+class Type:
+    """A type of Spark, as the check reads it."""
+
+    name: str
+
+    def simpleString(self) -> str:
+        return self.name
+
+
+@dataclass
+class Field:
+    name: str
+    dataType: Type
+
+
+@dataclass
+class Schema:
+    fields: list[Field]
+
+
+def schema(**columns: str) -> Schema:
+    return Schema([Field(name, Type(kind)) for name, kind in columns.items()])
+
+
+@pytest.mark.parametrize(
+    ("columns", "topic", "text"),
+    [
+        ({"value": "string"}, None, "topic is missing. Set the option topic, or add a column"),
+        ({"key": "string"}, "a", "The column value is missing. The DataFrame has key; value must"),
+        ({"value": "int"}, "a", "The column value has the type int. It must be string or binary."),
+        ({"value": "binary", "partition": "bigint"}, "a", "The column partition has the type big"),
+        ({"value": "binary", "topic": "int"}, None, "The column topic has the type int. It must"),
+        ({"value": "binary", "headers": "map<string,string>"}, "a", "The column headers has the "),
+        ({"value": "binary", "timestamp": "date"}, "a", "The column timestamp has the type date."),
+    ],
+)
+def test_columns_are_refused_with_their_type(
+    columns: dict[str, str], topic: str | None, text: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        check_columns(schema(**columns), topic)
+    assert str(caught.value).startswith(text)
+
+
+def test_columns_of_the_source_are_accepted() -> None:
+    columns = {
+        "key": "binary",
+        "value": "binary",
+        "topic": "string",
+        "partition": "int",
+        "offset": "bigint",
+        "timestamp": "timestamp",
+        "timestampType": "int",
+        "headers": HEADERS,
+    }
+    check_columns(schema(**columns), None)
+    # The option is used then, whatever the column is.
+    check_columns(schema(**{**columns, "topic": "int"}), "orders")
