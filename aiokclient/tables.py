@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 from typing import Any, NamedTuple
 
 __all__ = ["ROWS", "Column", "Table", "shown"]
@@ -34,6 +33,8 @@ class Table(NamedTuple):
 
     def html(self) -> str:
         """Return the table as HTML, escaped, with long cells and further rows cut off."""
+        from html import escape  # It has a large table of entities.
+
         parts = ["<table>"]
         if self.caption:
             parts.append(f'<caption style="text-align:left">{escape(self.caption)}</caption>')
@@ -47,6 +48,8 @@ class Table(NamedTuple):
         return "".join(parts)
 
     def _row(self, row: Sequence[Any]) -> str:
+        from html import escape
+
         cells = []
         for column, value in zip(self.columns, row, strict=True):
             align = "right" if column.numeric else "left"

@@ -9,7 +9,7 @@ from aiokclient.config.client import ClientConfig, ClientOptions
 __all__ = ["AdminConfig", "AdminOptions"]
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, init=False, repr=False, eq=False)
 class AdminConfig(ClientConfig):
     """The options of an admin client: those of every client."""
 

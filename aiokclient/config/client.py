@@ -31,10 +31,11 @@ from aiokclient.config.login import LoginConfig, LoginOptions
 from aiokclient.config.option import ABSENT, REQUIRED, declared, option
 from aiokclient.config.problems import Problems, together, unknown
 from aiokclient.config.properties import hidden_properties
-from aiokclient.config.rules import order_backoffs, settle
+from aiokclient.config.rules import order_backoffs
 from aiokclient.config.secret import Secret, hide_secrets
 from aiokclient.config.security import Plaintext, settle_security
 from aiokclient.config.security.tls_limits import CIPHER_SUITES, PROTOCOL_NAME, PROTOCOL_NAMES
+from aiokclient.config.values import checked
 from aiokclient.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ Source: TypeAlias = Mapping[str, Any] | str | os.PathLike[str] | Exception
 """A mapping of properties, the path of a properties file, or the error of reading them."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, init=False, repr=False, eq=False)
 class ClientConfig(LoginConfig):
     """The options of every client.
 
@@ -363,14 +364,6 @@ class ClientConfig(LoginConfig):
         java=ABSENT,
     )
 
-    def __post_init__(self) -> None:
-        problems = Problems()
-        for field in dataclasses.fields(self):
-            with problems:
-                settle(self, field.name, _checked(field, getattr(self, field.name), field.name))
-        problems.raise_any()
-        self._check_together()
-
     def _check_together(self) -> None:
         together(self, settle_security, order_backoffs)
 
@@ -403,7 +396,7 @@ class ClientConfig(LoginConfig):
                 )
             else:
                 with problems:
-                    good[name] = _checked(known[name], value, name)
+                    good[name] = checked(known[name], value, name)
         problems.raise_any()
         return cls(**{**shared, **good})
 
@@ -427,14 +420,14 @@ class ClientConfig(LoginConfig):
                 problems.add(unknown(name, known, cls.kind()))
                 continue
             with problems:
-                _checked(known[name], value, name)
+                checked(known[name], value, name)
         for name, text in source.items():
             field = fields.get(name)
             if field is None:
                 problems.add(unknown(name, fields, cls.kind()))
                 continue
             with problems:
-                options.setdefault(field.name, _checked(field, text, name, reading=True))
+                options.setdefault(field.name, checked(field, text, name, reading=True))
         problems.raise_any()
         try:
             return cls.build(options, client=client)
@@ -464,23 +457,6 @@ class ClientConfig(LoginConfig):
         cls.hide(options)
         return source if isinstance(source, Exception) else hidden_properties(source, *_names(cls))
 
-    def given(self, client: ClientConfig | None = None) -> dict[str, Any]:
-        """Return the options that differ from their defaults, and are not those of `client`."""
-        return {
-            field.name: value
-            for field in dataclasses.fields(self)
-            if (value := getattr(self, field.name)) != field.default
-            and (client is None or value != getattr(client, field.name, None))
-        }
-
-    def __repr__(self) -> str:
-        shown = (
-            f"{field.name}={'***' if declared(field).secret else repr(value)}"
-            for field in dataclasses.fields(self)
-            if (value := getattr(self, field.name)) != field.default
-        )
-        return f"{type(self).__name__}({', '.join(shown)})"
-
 
 def _fields(cls: type[ClientConfig]) -> dict[str, dataclasses.Field[Any]]:
     return {field.name: field for field in dataclasses.fields(cls)}
@@ -493,20 +469,6 @@ def _names(*kinds: type[ClientConfig]) -> tuple[list[str], list[str]]:
         [name for name, field in fields if declared(field).secret],
         [name for name, field in fields if not declared(field).secret],
     )
-
-
-def _checked(field: dataclasses.Field[Any], value: Any, name: str, *, reading: bool = False) -> Any:
-    declaration = declared(field)
-    try:
-        if reading and isinstance(value, str):
-            return declaration.kind.read(value.strip())
-        if reading and isinstance(value, Secret):
-            value = value.stripped()
-        return declaration.kind.check(value)
-    except ValueError as error:
-        shown = "this value" if declaration.secret else repr(value)
-        reason = str(error) or f"It must be {declaration.kind.allowed}."
-        raise ConfigError(f"{name}: {shown} is not allowed. {reason}") from None
 
 
 class ClientOptions(LoginOptions, total=False):

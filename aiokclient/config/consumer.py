@@ -35,7 +35,7 @@ V = TypeVar("V")
 Strategy: TypeAlias = str | type[AssignorLike] | AssignorLike
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, init=False, repr=False, eq=False)
 class ConsumerConfig(ClientConfig):
     """The options of a consumer, checked."""
 

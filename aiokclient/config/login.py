@@ -18,12 +18,13 @@ from aiokclient.config.kinds import (
 )
 from aiokclient.config.option import option
 from aiokclient.config.secret import Secret
+from aiokclient.config.values import OptionValues
 
 __all__ = ["LoginConfig", "LoginOptions"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, init=False, repr=False, eq=False)
-class LoginConfig:
+class LoginConfig(OptionValues):
     """The options of logins, a base of `ClientConfig`.
 
     Most of them become part of the `security` object.

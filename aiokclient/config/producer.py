@@ -38,7 +38,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, init=False, repr=False, eq=False)
 class ProducerConfig(ClientConfig):
     """The options of a producer, checked. `acks` is -1 for "all"."""
 

@@ -8,7 +8,6 @@ Therefore no function that can raise an error has the text of a secret in a loca
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from hmac import compare_digest
 from typing import Any, Final, Self
 
 __all__ = ["HIDDEN", "Secret", "hide_secrets"]
@@ -74,6 +73,8 @@ class Secret:
         if not isinstance(other, Secret):
             return NotImplemented
         if self.is_text and other.is_text:
+            from hmac import compare_digest  # It loads OpenSSL's hashes.
+
             return compare_digest(self.encode(), other.encode())
         return self._value is other._value
 

@@ -13,7 +13,7 @@ from aiokclient.group.handler import GroupSettings
 __all__ = ["GroupMemberConfig", "GroupMemberOptions"]
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, init=False, repr=False, eq=False)
 class GroupMemberConfig(ClientConfig):
     """The options of a group member."""
 

@@ -8,7 +8,6 @@ into the protocol's buffer.
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import socket
 import ssl
 from collections.abc import Callable
@@ -112,6 +111,8 @@ def _address(host: str, port: int, _flow: int = 0, scope: int = 0) -> Address:
 
 
 def _is_literal(host: str) -> bool:
+    import ipaddress  # It is not needed before the first connection.
+
     try:
         ipaddress.ip_address(host)
     except ValueError:

@@ -41,14 +41,19 @@ class Encoding:
 
 
 class Pushes:
-    """The payloads of pushes. `collect` creates the source of the metrics at the first one."""
+    """The payloads of pushes. `collect` creates the source of the metrics at the first one.
 
-    def __init__(self, clock: Clock, metrics: Metrics, collect: Callable[[], Collector]) -> None:
+    The values of the first push have changed since `since_ms`.
+    """
+
+    def __init__(
+        self, clock: Clock, metrics: Metrics, collect: Callable[[], Collector], *, since_ms: int
+    ) -> None:
         self._clock = clock
         self._metrics = metrics
         self._make_collector = collect
         self._collector: Collector | None = None
-        self._accumulation = Accumulation(clock.time_ms())
+        self._accumulation = Accumulation(since_ms)
         self._payloads: deque[Payload] = deque()
         self._taken_ms = 0
         """The time at which the metrics of all payloads were taken."""

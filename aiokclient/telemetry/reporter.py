@@ -12,7 +12,7 @@ import asyncio
 import contextvars
 import math
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from typing import Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 from uuid import UUID
 
 import anyio
@@ -38,9 +38,6 @@ from aiokclient.protocol.messages.get_telemetry_subscriptions import (
 )
 from aiokclient.protocol.messages.push_telemetry import PushTelemetryRequest
 from aiokclient.protocol.schema import Request, Response
-from aiokclient.telemetry.payload import Payload
-from aiokclient.telemetry.points import Collector
-from aiokclient.telemetry.pushes import Pushes
 from aiokclient.telemetry.states import (
     TABLE,
     ReporterEffect,
@@ -49,6 +46,11 @@ from aiokclient.telemetry.states import (
     event_of,
 )
 from aiokclient.telemetry.subscription import DEFAULT_INTERVAL_S, Subscription, subscription_of
+
+if TYPE_CHECKING:
+    from aiokclient.telemetry.payload import Payload
+    from aiokclient.telemetry.points import Collector
+    from aiokclient.telemetry.pushes import Pushes
 
 __all__ = ["LAST_PUSH_S", "ReportConnections", "Reporter"]
 
@@ -140,7 +142,10 @@ class Reporter:
         self._throttled_until = -math.inf
         self._interval_s = DEFAULT_INTERVAL_S
         self._subscription: Subscription | None = None
-        self._pushes = Pushes(clock, metrics, collect)
+        self._metrics = metrics
+        self._collect = collect
+        self._created_ms = clock.time_ms()
+        self._made_pushes: Pushes | None = None
         self._node_id: int | None = None
         """The broker that has responded last."""
         self._avoided: int | None = None
@@ -334,6 +339,17 @@ class Reporter:
     def _spread(self) -> None:
         self._wait_for(self._interval_s * self._clock.rng.uniform(*SPREAD))
 
+    @property
+    def _pushes(self) -> Pushes:
+        """The content of the pushes. Its modules are imported with the first subscription."""
+        if self._made_pushes is None:
+            from aiokclient.telemetry.pushes import Pushes
+
+            self._made_pushes = Pushes(
+                self._clock, self._metrics, self._collect, since_ms=self._created_ms
+            )
+        return self._made_pushes
+
     # -- what a refusal changes -------------------------------------------------------------
 
     def _avoid(self) -> None:
@@ -347,8 +363,9 @@ class Reporter:
             self._pushes.switch(self._subscription)
 
     def _forget(self) -> None:
-        self._subscription = None
-        self._pushes.discard()
+        if self._subscription is not None:
+            self._subscription = None
+            self._pushes.discard()
 
     # -- the requests -----------------------------------------------------------------------
 

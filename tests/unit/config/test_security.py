@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import hmac
 import json
 import pickle
 import ssl
@@ -30,7 +31,6 @@ from aiokclient import (
     SaslScram,
     Tls,
 )
-from aiokclient.config import secret as secret_module
 from aiokclient.config.client import ClientConfig
 from aiokclient.config.secret import Secret
 from aiokclient.config.security.jaas import parse_jaas
@@ -271,7 +271,7 @@ def test_secrets_are_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) 
         compared.append((one, other))
         return one == other
 
-    monkeypatch.setattr(secret_module, "compare_digest", compare)
+    monkeypatch.setattr(hmac, "compare_digest", compare)
     assert SaslPlain("alice", SECRET) != SaslPlain("alice", "other")
     assert OAuthToken(SECRET, 1) == OAuthToken(SECRET, 1)
     assert compared == [(SECRET.encode(), b"other"), (SECRET.encode(), SECRET.encode())]

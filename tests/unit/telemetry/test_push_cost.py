@@ -155,7 +155,7 @@ class Pushing:
         self.child = Measures("consumer", membership="assigned")
         self.measures.add(self.child)
         self.collector = ClientCollector(self.measures, clock, ClientLog("aiokclient", "c"))
-        self.pushes = Pushes(clock, Metrics(), lambda: self.collector)
+        self.pushes = Pushes(clock, Metrics(), lambda: self.collector, since_ms=clock.time_ms())
         names = NamePrefixes([""])
         self.subscription = Subscription(1, 1.0, names, True, 1 << 24, (Compression.NONE,))
         self.pushes.follow(self.subscription)

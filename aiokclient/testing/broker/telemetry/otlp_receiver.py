@@ -185,7 +185,7 @@ class OtlpHttpTelemetryReceiver:
 
 def _with_client(context: ClientTelemetryContext, data: bytes) -> bytes | None:
     """Return metrics with the client in their resource attributes, or None if they are not OTLP."""
-    from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+    from google.protobuf.message import DecodeError
     from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
     attributes = {
