@@ -141,6 +141,9 @@ class StreamBatches:
 
     def ranges(self, start: StreamOffsets, end: StreamOffsets) -> list[RangePartition]:
         """Return the ranges of the batch from `start` to `end` that have to be read."""
+        if start.offsets == end.offsets and start.ids == end.ids:
+            # The source had nothing new, and `starts` is that of an earlier batch.
+            return []
         starts = self._starts(start, end)
         wrong = beyond(starts, end.offsets, "the batch ends at")
         if wrong:

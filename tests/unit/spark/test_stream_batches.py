@@ -137,6 +137,13 @@ def test_an_idle_stream_returns_the_same_offsets() -> None:
     assert stream.next_end(first) is first
 
 
+def test_a_batch_in_which_the_source_has_nothing_new_repeats_no_records() -> None:
+    stream = batches(FakeCluster(a={0: (0, 10)}))
+    first = stream.next_end(BEGINNING)
+    assert first.starts == {A0: 0}
+    assert spans(stream, first, first) == {}
+
+
 def test_a_batch_continues_where_the_one_before_ended() -> None:
     cluster = FakeCluster(a={0: (0, 10)})
     stream = batches(cluster)
