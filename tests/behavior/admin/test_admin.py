@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 import uuid
 from collections.abc import AsyncIterator
@@ -11,6 +12,7 @@ from uuid import UUID
 
 import pytest
 
+from aiokclient import Producer
 from aiokclient.admin import (
     Admin,
     BrokerDescription,
@@ -19,6 +21,7 @@ from aiokclient.admin import (
     ConfigSource,
     NewPartitions,
     NewTopic,
+    ReplicaLog,
     Results,
     TopicDescription,
 )
@@ -173,6 +176,47 @@ async def test_records_are_deleted(admin: Admin, cluster_servers: Any) -> None:
     only(results, UnknownTopicOrPartitionError)
     error = only(await admin.delete_records({first: 5}), OffsetOutOfRangeError)
     assert f"for partition {first}" in str(error)
+
+
+async def test_log_directories_have_the_sizes_of_replicas(
+    admin: Admin, cluster_servers: Any
+) -> None:
+    topic = await cluster_servers.new_topic(partitions=2)
+    async with Producer(bootstrap_servers=cluster_servers.bootstrap) as producer:
+        await producer.send_and_wait(topic, os.urandom(50_000), partition=1)
+    nodes = [broker.node_id for broker in (await admin.describe_cluster()).brokers]
+    found = (await admin.describe_log_dirs(topics=[topic])).raise_for_errors()
+    assert sorted(found) == sorted(nodes)
+    dirs = [each for described in found.values() for each in described]
+    replicas = {tp: log for each in dirs for tp, log in each.replicas.items()}
+    assert sorted(replicas) == [TopicPartition(topic, 0), TopicPartition(topic, 1)]
+    assert replicas[TopicPartition(topic, 0)] == ReplicaLog(0, 0, is_future=False)
+    assert 50_000 < replicas[TopicPartition(topic, 1)].size < 51_000
+    for each in dirs:
+        assert each.error is None
+        assert not each.is_cordoned
+        assert each.path
+        assert each.total_bytes is not None
+        assert each.usable_bytes is not None
+        assert 0 < each.usable_bytes <= each.total_bytes
+    (node,) = (await admin.describe_log_dirs([nodes[0]])).raise_for_errors()
+    assert node == nodes[0]
+
+
+async def test_log_directories_of_unknown_brokers_and_topics_are_errors(
+    admin: Admin, cluster_servers: Any
+) -> None:
+    topic = await cluster_servers.new_topic()
+    node = (await admin.describe_cluster()).brokers[0].node_id
+    results = await admin.describe_log_dirs([node, 4711], [topic], timeout=3)
+    assert list(results.succeeded) == [node]
+    only(results, ApiTimeoutError)
+    with pytest.raises(UnknownTopicOrPartitionError):
+        await admin.describe_log_dirs(topics=["nothing"])
+    wrong: Any = admin.describe_log_dirs
+    for given in ({"brokers": 1}, {"brokers": ["1"]}, {"topics": "t"}, {"topics": [1]}):
+        with pytest.raises(TypeError, match="is not"):
+            await wrong(**given)
 
 
 async def test_describe_cluster_returns_brokers_and_controller(

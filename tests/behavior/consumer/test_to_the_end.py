@@ -1,17 +1,15 @@
 """`until_end` and `batches(until_end=True)`, which read to the end offsets of their start."""
 
 import asyncio
-import struct
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
+from compacted import hollow
 from world import World, simulate
 
 from aiokclient import Consumer, TopicPartition
 from aiokclient.errors import ConcurrentReadError
-from aiokclient.record.batch import RecordBatchBuilder
-from aiokclient.record.crc import crc32c
 
 Way = Callable[[Consumer[Any, Any]], AsyncIterator[Any]]
 
@@ -28,19 +26,6 @@ WAYS: dict[str, Way] = {"until_end": lambda consumer: consumer.until_end(), "bat
 @pytest.fixture(params=list(WAYS))
 def way(request: pytest.FixtureRequest) -> Way:
     return WAYS[request.param]
-
-
-def hollow(count: int) -> bytes:
-    """Return the empty batch that compaction leaves when it removes all `count` records."""
-    builder = RecordBatchBuilder(limit=1 << 20)
-    for _ in range(count):
-        builder.append(1, b"k", b"v")
-    builder.close()
-    head = bytearray(builder.seal()[:61])
-    struct.pack_into(">i", head, 8, 61 - 12)
-    struct.pack_into(">i", head, 57, 0)
-    struct.pack_into(">I", head, 17, crc32c(bytes(head[21:])))
-    return bytes(head)
 
 
 async def offsets(records: AsyncIterator[Any]) -> list[int]:

@@ -16,6 +16,7 @@ from aiokclient.buffers import BufferPool
 from aiokclient.errors import CorruptRecordError
 from aiokclient.record import arrow
 from aiokclient.record._pure import builder as pure_builder
+from aiokclient.record._pure import walk as pure_walk
 from aiokclient.record.arrow import (
     TableBuilder,
     append_arrow,
@@ -178,6 +179,68 @@ def test_native_columns_equal_the_pure_ones(
             table.validate(full=True)
             results.append([(c.to_pylist(), c.null_count) for c in table.columns])
     assert results[0] == results[1]
+
+
+SUBSETS = st.lists(st.sampled_from(arrow.COLUMNS), min_size=1, unique=True)
+
+
+@given(
+    parts=st.lists(st.tuples(st.lists(FIELDS, min_size=1, max_size=12), st.booleans()), max_size=4),
+    codec=st.sampled_from(Compression),
+    start=st.integers(0, 20),
+    end=st.none() | st.integers(0, 60),
+    columns=SUBSETS,
+    native=st.booleans(),
+)
+def test_some_columns_equal_those_of_the_whole_table(
+    parts: list[Any], codec: int, start: int, end: int | None, columns: list[str], native: bool
+) -> None:
+    data, base = b"", 8
+    for records, appended in parts:
+        made = batch_of(records, base, codec)
+        data += with_append_time(made, 99) if appended else made
+        base += len(records)
+    batches = walk(data)
+    if not native and in_use():
+        batches = pure_walk.walk(data)
+    builder = TableBuilder(
+        "t", 3, native=native, pool=POOL, columns=columns, end_offset=end, size=len(data)
+    )
+    for batch in batches:
+        builder.add(batch, start, 1 << 20)
+    table = builder.table()
+    table.validate(full=True)
+    assert table.schema == arrow_schema(columns)
+    whole = to_arrow("t", 3, walk(data), start)
+    rows = [row for row in whole.to_pylist() if end is None or row["offset"] < end]
+    assert table.num_rows == len(rows)
+    assert table.to_pylist() == [{name: row[name] for name in columns} for row in rows]
+
+
+@pytest.mark.skipif(not in_use(), reason="the native modules are not in use")
+def test_columns_that_are_not_selected_take_no_memory() -> None:
+    class Pool:
+        taken = 0
+
+        def take(self, size: int) -> memoryview:
+            self.taken += size
+            return memoryview(bytearray(size))
+
+    data = batch_of([(1, b"k" * 50_000, b"v" * 100_000, [("h", b"x" * 50_000)])] * 10)
+    for columns, most in ((["offset"], 20_000), (["key"], 2_100_000), (["value"], 2_100_000)):
+        pool: Any = Pool()
+        builder = TableBuilder("t", 0, pool=pool, columns=columns, size=1_000)
+        for batch in walk(data):
+            builder.add(batch, 0, 1 << 24)
+        assert builder.table().num_rows == 10
+        assert pool.taken < most
+
+
+@pytest.mark.skipif(not in_use(), reason="the native modules are not in use")
+@pytest.mark.parametrize("fields", [[8], [-1], [0] * 9])
+def test_native_columns_refuse_numbers_that_are_not_of_columns(fields: list[int]) -> None:
+    with pytest.raises(ValueError, match="not the numbers of columns"):
+        arrow.Columns(100, POOL, 1, 1, None, fields)
 
 
 @pytest.mark.parametrize("keys", [(None,), (b"key",), (None, b"key", b""), (None,) * 21 + (b"k",)])
