@@ -377,7 +377,8 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         """Begin again after an ApplicationRecoverableError: same id and options, a new epoch.
 
         Records without an outcome fail first, and the transaction that may be open is aborted by
-        the brokers. If a commit is unanswered, its outcome is found out if that is possible;
+        the brokers, also one that was detached. If a commit is unanswered, or another process may
+        have ended a detached transaction, its outcome is found out if that is possible;
         `last_transaction.outcome` has it. Allowed in every state except during a start and after a
         close. Takes at most `default_api_timeout_ms`. Raises AbortableError if the coordinator did
         not respond, and InvalidConfigurationError if it refused. After an error or a cancellation,

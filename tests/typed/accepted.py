@@ -11,12 +11,14 @@ from aiokclient import (
     Client,
     Consumer,
     ConsumerRecord,
+    DetachedTransaction,
     GroupMember,
     GroupProtocol,
     NewTopic,
     Producer,
     RecordMetadata,
     TopicPartition,
+    TransactionOutcome,
     single_writer,
     work_pool,
 )
@@ -67,6 +69,15 @@ async def produce(servers: str) -> None:
         assert_type(delivery.offset, int)
         assert_type(delivery.partition, int | None)
         assert_type(producer.full, bool)
+
+
+async def leave_a_transaction(producer: Producer, client: Client) -> None:
+    async with producer.transaction() as tx:
+        tx.send("orders", b"tea")
+        handle = await tx.detach()
+        assert_type(handle, DetachedTransaction)
+    outcome = await client.end_transaction(handle, commit=True, timeout=5.0)
+    assert_type(outcome, TransactionOutcome)
 
 
 async def produce_by_object(client: Client) -> None:

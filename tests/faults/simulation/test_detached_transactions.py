@@ -10,7 +10,18 @@ import pytest
 from world import World, simulate
 
 from aiokclient import DetachedTransaction, GroupMetadata, TopicPartition, TransactionOutcome
-from aiokclient.errors import ApiTimeoutError, ApplicationRecoverableError
+from aiokclient.errors import (
+    AbortableError,
+    ApiTimeoutError,
+    ApplicationRecoverableError,
+    CoordinatorLoadInProgressError,
+    InvalidConfigurationError,
+    KafkaError,
+    NotCoordinatorError,
+    TransactionAbortableError,
+    TransactionalIdAuthorizationError,
+    UnknownServerError,
+)
 from aiokclient.protocol import ApiKey
 
 COMMITTED, ABORTED = TransactionOutcome.COMMITTED, TransactionOutcome.ABORTED
@@ -21,6 +32,7 @@ OPTIONS = {
     "retry_backoff_ms": 20,
     "retry_backoff_max_ms": 200,
 }
+LAST_EPOCH = 32766
 LEVELS = pytest.mark.parametrize("level", [2, 1, 0])
 COMMITS = pytest.mark.parametrize("commit", [True, False], ids=["commit", "abort"])
 
@@ -48,6 +60,7 @@ async def check_readers(world: World, outcome: TransactionOutcome) -> None:
     assert (stored is not None and stored.offset == 7) is is_committed
 
 
+@pytest.mark.fault(50)
 @LEVELS
 @COMMITS
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -108,6 +121,37 @@ def test_end_transaction_waits_for_the_markers_of_the_first_end(level: int, comm
 
 
 @LEVELS
+@pytest.mark.parametrize(
+    ("error", "raised"),
+    [
+        (NotCoordinatorError, None),
+        (CoordinatorLoadInProgressError, None),
+        (TransactionalIdAuthorizationError, InvalidConfigurationError),
+        (TransactionAbortableError, AbortableError),
+        (UnknownServerError, ApplicationRecoverableError),
+    ],
+)
+def test_end_transaction_never_ends_a_transaction_otherwise_than_it_was_asked_to(
+    level: int, error: type[KafkaError], raised: type[KafkaError] | None
+) -> None:
+    async def scenario(world: World) -> None:
+        handle = await written(world)
+        async with world.client(**OPTIONS) as client:
+            with world.cluster.fail(ApiKey.END_TXN, error, times=2):
+                for _ in range(0 if raised is None else 2):
+                    with pytest.raises(raised or Exception):
+                        await client.end_transaction(handle)
+                if raised is None:
+                    assert await client.end_transaction(handle) is COMMITTED
+            assert await client.end_transaction(handle) is COMMITTED
+        sent = [request.message.committed for request in world.requests(ApiKey.END_TXN)]
+        assert sent == [True] * len(sent)
+        await check_readers(world, COMMITTED)
+
+    simulate(scenario, transaction_version=level)
+
+
+@LEVELS
 def test_end_transaction_after_the_coordinator_has_moved(level: int) -> None:
     async def scenario(world: World) -> None:
         handle = await written(world)
@@ -135,6 +179,29 @@ def test_end_transaction_after_the_timeout_of_the_transaction(level: int, commit
         await check_readers(world, ABORTED)
 
     simulate(scenario, transaction_version=level)
+
+
+@COMMITS
+def test_end_transaction_can_be_repeated_after_the_last_epoch_of_a_producer_id(
+    commit: bool,
+) -> None:
+    """The coordinator then gives the next transaction another producer id."""
+
+    async def scenario(world: World) -> None:
+        async with world.producer(transactional_id="t-1", **OPTIONS):
+            pass
+        world.cluster.set_producer_epoch("t-1", LAST_EPOCH - 1)
+        handle = await written(world)
+        assert handle.epoch == LAST_EPOCH
+        outcome = COMMITTED if commit else ABORTED
+        async with world.client(**OPTIONS) as client:
+            for _ in range(2):
+                assert await client.end_transaction(handle, commit) is outcome
+            assert await client.end_transaction(handle, not commit) is outcome
+        assert world.cluster.transactions["t-1"].producer_id != handle.producer_id
+        await check_readers(world, outcome)
+
+    simulate(scenario)
 
 
 @LEVELS

@@ -28,6 +28,7 @@ pa = pytest.importorskip("pyarrow")
 
 TOPICS = ("one", "three")
 NOW = 1_700_000_000_000
+ANY_TIME = {"message.timestamp.after.max.ms": str((1 << 63) - 1)}
 HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
 
 
@@ -179,9 +180,14 @@ async def sent(cluster: EmbeddedCluster, calls: Any, prefix: str, **more: Any) -
 def renamed(topic: str | None, batch: Any, prefix: str) -> Any:
     if topic is not None:
         return prefix + topic, batch
-    names = [prefix + n if n in TOPICS else n for n in batch.column("topic").to_pylist()]
-    at = batch.schema.get_field_index("topic")
-    return None, batch.set_column(at, "topic", pa.array(names, pa.string()))
+    return None, with_topics(batch, {name: prefix + name for name in TOPICS})
+
+
+def with_topics(batch: Any, new: dict[str, str]) -> Any:
+    """Return a batch with other names in its column of topics."""
+    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+    names = [new.get(name, name) for name in columns["topic"].to_pylist()]
+    return pa.RecordBatch.from_pydict({**columns, "topic": pa.array(names, pa.string())})
 
 
 @settings(
@@ -209,19 +215,21 @@ def test_rows_arrive_as_the_same_records_of_send_many(servers: EmbeddedCluster, 
     async def main() -> None:
         prefix = f"m{next(numbers)}-"
         for name, partitions in zip(TOPICS, (1, 3), strict=True):
-            servers.create_topic(prefix + name, partitions)
-            servers.create_topic(prefix + "many-" + name, partitions)
+            for each in (name, "many-" + name):
+                servers.create_topic(prefix + each, partitions, configs=ANY_TIME)
         topic, batch = renamed(*call, prefix)
         async with Producer(**options(servers, batch_size=700)) as producer:
             for name in TOPICS:
                 await producer.prepare(prefix + name)
                 await producer.prepare(prefix + "many-" + name)
             try:
-                await producer.gather(producer.send_arrow(topic, batch))
+                deliveries = producer.send_arrow(topic, batch)
             except KafkaError:
+                await producer.flush()
                 assert [*servers.records(prefix + "one"), *servers.records(prefix + "three")] == []
                 return
-            records = [record_of(topic, row) for row in batch.to_pylist()]
+            await producer.gather(deliveries)
+            records = records_of(topic, batch)
             if records:
                 renewed = [
                     r._replace(topic=r.topic.replace(prefix, prefix + "many-")) for r in records
@@ -237,19 +245,34 @@ def test_rows_arrive_as_the_same_records_of_send_many(servers: EmbeddedCluster, 
     asyncio.run(main())
 
 
-def record_of(topic: str | None, row: dict[str, Any]) -> ProducerRecord:
-    time = row.get("timestamp")
-    if time is not None and not isinstance(time, int):
-        time = pa.scalar(time).cast(pa.timestamp("ns")).value // 1_000_000
-    pairs = [(h["key"], encoded(h["value"])) for h in row.get("headers") or ()]
-    return ProducerRecord(
-        topic or row["topic"],
-        encoded(row["value"]),
-        encoded(row.get("key")),
-        row.get("partition"),
-        time,
-        pairs,
-    )
+MILLISECONDS = {"s": (1000, 1), "ms": (1, 1), "us": (1, 1000), "ns": (1, 1_000_000)}
+
+
+def times_in(batch: Any) -> list[int | None]:
+    """Return the timestamps of a batch in milliseconds, by integers only."""
+    at = batch.schema.get_field_index("timestamp")
+    if at < 0:
+        return [None] * batch.num_rows
+    found = batch.column(at)
+    factor, divisor = MILLISECONDS[getattr(found.type, "unit", "ms")]
+    numbers = found.cast(pa.int64()).to_pylist()
+    return [None if number is None else number * factor // divisor for number in numbers]
+
+
+def records_of(topic: str | None, batch: Any) -> list[ProducerRecord]:
+    """Return the rows of a batch as the records that `send_many` takes."""
+    names = [name for name in batch.schema.names if name != "timestamp"]
+    return [
+        ProducerRecord(
+            topic or row["topic"],
+            encoded(row["value"]),
+            encoded(row.get("key")),
+            row.get("partition"),
+            time,
+            [(pair["key"], encoded(pair["value"])) for pair in row.get("headers") or ()],
+        )
+        for row, time in zip(batch.select(names).to_pylist(), times_in(batch), strict=True)
+    ]
 
 
 def encoded(content: Any) -> Any:
@@ -402,11 +425,8 @@ async def test_send_arrow_names_column_and_row_and_sends_nothing(
         if known:
             await producer.prepare(topic)
         name = topic if target == "t" else target
-        if isinstance(batch, pa.RecordBatch) and target is None and "topic" in batch.schema.names:
-            topics = batch.column(batch.schema.get_field_index("topic")).to_pylist()
-            if "t" in topics:
-                named = pa.array([topic if each == "t" else each for each in topics], pa.string())
-                batch = batch.set_column(batch.schema.get_field_index("topic"), "topic", named)
+        if target is None and "null" not in text and "topic" in batch.schema.names:
+            batch = batch if "int64" in text else with_topics(batch, {"t": topic})
         if text == "has no partition":
             deliveries = producer.send_arrow(name, batch)
             results = await producer.gather(deliveries, return_exceptions=True)
