@@ -88,9 +88,15 @@ async def run(page: Path, servers: str) -> None:
                 await found
 
 
-# tests/test_readme.py runs the blocks of the README, each in a separate process.
+# tests/test_readme.py runs the blocks of the README, each in a separate process, and
+# tests/spark/test_documents.py those of the page about Spark, which needs pyspark.
+ELSEWHERE = (PAGES[0], ROOT / "docs" / "spark.md")
+
+
 @pytest.mark.parametrize(
-    "page", [page for page in PAGES[1:] if programs(page)], ids=lambda page: name_of(page)
+    "page",
+    [page for page in PAGES if programs(page) and page not in ELSEWHERE],
+    ids=lambda page: name_of(page),
 )
 def test_the_programs_of_a_page_run(page: Path) -> None:
     topics = {"orders": 6, "payments": 1, "audit": 1}

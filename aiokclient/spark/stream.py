@@ -25,10 +25,10 @@ from pyspark.sql.streaming.datasource import (
 from aiokclient import Admin, Client, TopicPartition
 from aiokclient.errors import KafkaError
 from aiokclient.spark import clients, topics
-from aiokclient.spark.continuity import DataLossError, Logs, differ, recreated
+from aiokclient.spark.continuity import Logs
 from aiokclient.spark.offsets import Positions, StreamOffsets, parse
 from aiokclient.spark.options import SourceOptions
-from aiokclient.spark.planning import RangePartition, split
+from aiokclient.spark.planning import split
 from aiokclient.spark.reading import Split, read
 from aiokclient.spark.schema import check_schema
 from aiokclient.spark.stream_batches import StreamBatches
@@ -57,6 +57,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._schema = schema
         self._cluster = StreamCluster(options)
         self._batches = StreamBatches(options, self._cluster)
+        self._committed: Positions = {}
         self._cluster.measure(
             {
                 "spark.stream.lag.total": self._batches.total_lag,
@@ -80,6 +81,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Return the end of the next batch; `start` if there is nothing to read."""
         begin = parse(start)
+        # Spark calls this after each batch, but `commit` not after the last batch of availableNow.
+        self._commit(begin)
         end = self._batches.next_end(
             begin,
             maximum=limit.max_rows if isinstance(limit, ReadMaxRows) else None,
@@ -110,15 +113,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Return the records of a part. Runs in a task."""
-        part: RangePartition = partition.value
-        yield from read(self._options, self._schema, part)
-        # A topic id never returns, so all records were those of the topic that was planned.
-        self._cluster.require_same(part)
+        return read(self._options, self._schema, partition.value)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Commit the end of a batch that Spark has completed, if the options name a group."""
-        if self._options.commit_group is not None:
-            self._cluster.commit(self._options.commit_group, parse(end).offsets)
+        self._commit(parse(end))
+
+    def _commit(self, done: StreamOffsets) -> None:
+        group = self._options.commit_group
+        if group is not None and done.offsets and done.offsets != self._committed:
+            self._cluster.commit(group, done.offsets)
+            self._committed = done.offsets
 
 
 class StreamCluster:
@@ -159,22 +164,6 @@ class StreamCluster:
             return await topics.resolve(client, options, options.starting, wanted)
 
         return clients.run(self._options.properties, ask)
-
-    def require_same(self, part: RangePartition) -> None:
-        """Raise DataLossError if a topic was deleted and created again while it was read."""
-
-        async def ask(client: Client) -> str | None:
-            async with Admin(client=client) as admin:
-                described = (await admin.describe_topics([part.topic])).succeeded
-            topic_id = described[part.topic].topic_id if part.topic in described else None
-            return None if topic_id is None else str(topic_id)
-
-        if part.topic_id is None:
-            return
-        now = clients.run(self._options.properties, ask)
-        if differ(part.topic_id, now):
-            reached = {part.tp: part.start}
-            raise DataLossError([recreated(part.topic, part.topic_id, now, reached, {})])
 
     def commit(self, group: str, offsets: Positions) -> None:
         """Commit offsets for tools that show lag. A failure is logged: no record needs them."""

@@ -10,11 +10,18 @@ import pyarrow as pa
 from aiokclient.spark import KafkaDataSource
 from aiokclient.spark.batch import BatchReader
 from aiokclient.spark.options import SourceOptions
+from aiokclient.spark.stream import StreamReader
 
 __all__ = ["DroppingSource"]
 
 
 class DroppingReader(BatchReader):
+    def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
+        for batch in super().read(partition):
+            yield batch.slice(0, batch.num_rows - 1)
+
+
+class DroppingStreamReader(StreamReader):
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         for batch in super().read(partition):
             yield batch.slice(0, batch.num_rows - 1)
@@ -27,3 +34,6 @@ class DroppingSource(KafkaDataSource):
 
     def reader(self, schema: Any) -> DroppingReader:
         return DroppingReader(SourceOptions.parse(self.options, streaming=False), schema)
+
+    def streamReader(self, schema: Any) -> DroppingStreamReader:
+        return DroppingStreamReader(SourceOptions.parse(self.options, streaming=True), schema)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
@@ -47,20 +48,50 @@ class Stream:
 
     def batches(self, *, crash: bool = False, **options: str) -> list[Rows]:
         """Read what exists now, and return the rows of each batch that has any."""
-        query = self._start(options, crash=crash, trigger={"availableNow": True})
+        collected: list[Rows] = []
+
+        def keep(frame: DataFrame, batch: int) -> None:
+            if crash:
+                raise RuntimeError("crash")
+            collected.append(_rows(frame))
+
+        self._finish(self._start(options, keep, availableNow=True))
+        return [batch for batch in collected if batch]
+
+    def table(self, **options: str) -> pa.Table:
+        """Read what exists now, and return the sorted rows with all columns and types."""
+        import pyarrow as pa
+        from spark_results import ORDER
+
+        collected: list[pa.Table] = []
+
+        def keep(frame: DataFrame, batch: int) -> None:
+            collected.append(frame.toArrow())
+
+        self._finish(self._start(options, keep, availableNow=True))
+        # Without a batch there is no schema, and a query that starts has a batch.
+        rows = pa.concat_tables(collected) if collected else pa.table({})
+        return rows.sort_by([(name, "ascending") for name in ORDER]) if collected else rows
+
+    def _finish(self, query: StreamingQuery) -> None:
         try:
-            query.awaitTermination(WAIT_S)
+            ended = query.awaitTermination(WAIT_S)
         except Exception as error:
             raise StreamFailure(str(error)) from None
         finally:
             query.stop()
-        return [batch for batch in self._collected if batch]
+        if not ended:
+            raise AssertionError(f"The query goes on: {query.lastProgress}")
 
     @contextmanager
     def running(self, **options: str) -> Iterator[Stream]:
         """Run the query until the context ends."""
-        query = self._start(options, crash=False, trigger={"processingTime": "0 seconds"})
-        self._query = query
+        self._collected = collected = []
+
+        def keep(frame: DataFrame, batch: int) -> None:
+            collected.append(_rows(frame))
+
+        self._query = query = self._start(options, keep, processingTime="0 seconds")
         try:
             yield self
         finally:
@@ -101,16 +132,15 @@ class Stream:
         found = (self.checkpoint / folder).glob("*")
         return sorted(int(path.name) for path in found if path.name.isdigit())
 
-    def _start(self, options: dict[str, str], *, crash: bool, trigger: Any) -> StreamingQuery:
-        collected = self._collected = []
-
-        def keep(frame: DataFrame, batch: int) -> None:
-            if crash:
-                raise RuntimeError("crash")
-            wanted = frame.selectExpr("topic", "partition", "offset", "CAST(value AS STRING)")
-            collected.append(sorted(tuple(row) for row in wanted.collect()))
-
+    def _start(
+        self, options: dict[str, str], keep: Callable[[DataFrame, int], None], **trigger: Any
+    ) -> StreamingQuery:
         chosen = {**self.options, **options}
         reader = self._spark.readStream.format(chosen.pop("format")).options(**chosen)
         writer = reader.load().writeStream.foreachBatch(keep)
         return writer.option("checkpointLocation", str(self.checkpoint)).trigger(**trigger).start()
+
+
+def _rows(frame: DataFrame) -> Rows:
+    columns = ("topic", "partition", "offset", "CAST(value AS STRING)")
+    return sorted(tuple(row) for row in frame.selectExpr(*columns).collect())

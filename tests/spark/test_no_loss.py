@@ -26,7 +26,8 @@ def brokers() -> Iterator[EmbeddedCluster]:
 
 @pytest.fixture
 def cluster(brokers: EmbeddedCluster) -> EmbeddedCluster:
-    brokers.reset()
+    for name in brokers.topics:
+        brokers.delete_topic(name)
     brokers.create_topic(TOPIC, 2)
     return brokers
 
@@ -69,7 +70,7 @@ def test_a_restarted_stream_reads_each_record_once(
     stream: Stream, cluster: EmbeddedCluster
 ) -> None:
     first = write(cluster, 30) + write(cluster, 20, 1)
-    assert stream.run(maxOffsetsPerTrigger="7") == first
+    assert stream.run(maxOffsetsPerTrigger="20") == first
     second = write(cluster, 10)
     assert stream.run() == second
     assert stream.run() == []
@@ -100,6 +101,7 @@ def test_a_first_batch_with_records_that_crashed_is_repeated_as_planned(
     assert batches == [planned, later]
 
 
+@pytest.mark.long
 def test_a_planned_batch_without_its_starting_offsets_is_an_error(
     stream: Stream, cluster: EmbeddedCluster
 ) -> None:
@@ -121,7 +123,7 @@ def test_a_start_beyond_the_end_of_the_log_is_an_error_and_not_an_empty_batch(
     assert stream.planned() == []
 
 
-@pytest.mark.parametrize("fail", ["true", "false"])
+@pytest.mark.parametrize("fail", ["true", pytest.param("false", marks=pytest.mark.long)])
 def test_retention_that_overtakes_the_query_follows_the_option(
     stream: Stream, cluster: EmbeddedCluster, fail: str
 ) -> None:
@@ -139,8 +141,15 @@ def test_retention_that_overtakes_the_query_follows_the_option(
             stream.run(failOnDataLoss=fail)
 
 
-@pytest.mark.parametrize("length", [5, 500], ids=["shorter", "longer"])
-@pytest.mark.parametrize("fail", ["true", "false"])
+@pytest.mark.parametrize(
+    ("length", "fail"),
+    [
+        (500, "true"),
+        pytest.param(5, "true", marks=pytest.mark.long),
+        pytest.param(500, "false", marks=pytest.mark.long),
+        pytest.param(5, "false", marks=pytest.mark.long),
+    ],
+)
 def test_a_topic_created_again_under_its_name_is_recognized(
     stream: Stream, cluster: EmbeddedCluster, length: int, fail: str
 ) -> None:
@@ -162,6 +171,7 @@ def test_a_topic_created_again_under_its_name_is_recognized(
         assert part in raised.value.first_line
 
 
+@pytest.mark.long
 def test_a_topic_created_again_after_a_batch_was_planned_is_recognized(
     stream: Stream, cluster: EmbeddedCluster
 ) -> None:
@@ -188,6 +198,7 @@ def test_partitions_added_while_the_query_runs_are_read_from_their_first_offset(
     assert stream.run() == more
 
 
+@pytest.mark.long
 def test_partitions_added_between_two_runs_are_read_from_their_first_offset(
     stream: Stream, cluster: EmbeddedCluster
 ) -> None:
@@ -198,6 +209,7 @@ def test_partitions_added_between_two_runs_are_read_from_their_first_offset(
     assert stream.run(startingOffsets="latest") == added
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fail", ["true", "false"])
 def test_offsets_in_the_checkpoint_that_are_ahead_of_the_log_follow_the_option(
     stream: Stream, cluster: EmbeddedCluster, fail: str
@@ -213,9 +225,11 @@ def test_offsets_in_the_checkpoint_that_are_ahead_of_the_log_follow_the_option(
             stream.run()
         return
     assert stream.run(failOnDataLoss="false") == []
-    assert stream.run(failOnDataLoss="false") == write(cluster, 5)
+    later = write(cluster, 5)
+    assert stream.run(failOnDataLoss="false") == later
 
 
+@pytest.mark.long
 def test_a_planned_batch_beyond_the_end_of_the_log_is_an_error(
     stream: Stream, cluster: EmbeddedCluster
 ) -> None:
@@ -231,6 +245,7 @@ def test_a_planned_batch_beyond_the_end_of_the_log_is_an_error(
     assert stream.run(failOnDataLoss="false") == rows
 
 
+@pytest.mark.long
 def test_a_checkpoint_of_another_topic_is_an_error(
     stream: Stream, cluster: EmbeddedCluster
 ) -> None:
@@ -243,6 +258,7 @@ def test_a_checkpoint_of_another_topic_is_an_error(
     assert stream.run(subscribe="other", failOnDataLoss="false") == rows
 
 
+@pytest.mark.long
 def test_a_checkpoint_of_a_newer_version_is_refused(
     stream: Stream, cluster: EmbeddedCluster
 ) -> None:
@@ -271,6 +287,7 @@ def test_a_checkpoint_of_the_connector_is_refused_until_it_is_converted(
     assert stream.run() == []
 
 
+@pytest.mark.long
 def test_a_first_batch_of_the_connector_is_repeated_as_planned_after_the_conversion(
     stream: Stream, cluster: EmbeddedCluster
 ) -> None:
@@ -283,6 +300,7 @@ def test_a_first_batch_of_the_connector_is_repeated_as_planned_after_the_convers
     assert stream.run() == rows[5:]
 
 
+@pytest.mark.long
 def test_the_offsets_in_the_checkpoint_are_readable(
     stream: Stream, cluster: EmbeddedCluster
 ) -> None:
