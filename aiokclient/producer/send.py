@@ -291,18 +291,25 @@ class Sends(SendPath[K, V], Generic[K, V]):
             refuse = partial(self._row_size, targets, records)
             deliveries = send_columns(self, targets, records, refuse, reserve)
         if deliveries is None:
-            prepared = [self._placed_row(targets, records, row) for row in records.rows()]
+            rows = [(row, self._row_size(targets, records, row.row, row)) for row in records.rows()]
+            # As in native code, no partition is chosen before all rows are known to be correct,
+            # and all rows without a time have the same one.
+            now = self._clock.time_ms()
+            prepared = [
+                self._placed(
+                    targets[row.target],
+                    row.key,
+                    row.value,
+                    row.partition,
+                    now if row.timestamp is None else row.timestamp,
+                    row.headers,
+                    size,
+                )
+                for row, size in rows
+            ]
             deliveries = bulk.send_prepared(prepared, engine.accumulator, advice=bulk.SLICES)
         self._last = deliveries[-1]
         return deliveries
-
-    def _placed_row(
-        self, targets: Sequence[Topic], records: ArrowRecords, row: ArrowRow
-    ) -> bulk.Prepared:
-        """Check a row, and choose its partition and its time, unless it has them."""
-        size = self._row_size(targets, records, row.row, row)
-        _, target, key, value, partition, timestamp, headers = row
-        return self._placed(targets[target], key, value, partition, timestamp, headers, size)
 
     def _row_size(
         self,
