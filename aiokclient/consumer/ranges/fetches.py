@@ -151,7 +151,7 @@ class RangeFetches:
 
     async def _fetch(self) -> None:
         """Fetch the position, with retries, until the timeout."""
-        error, self._error = self._error, None
+        earlier, self._error = self._error, None
         generation, offset = self._generation, self.position
         self._in_flight = True
         try:
@@ -160,12 +160,14 @@ class RangeFetches:
                 self._located = True
             self._sent_at = self._now()
             size = self._sizes.next(self._request.end - offset)
-            response = await self._requests.request(offset, size, self._remaining_s, error)
+            response = await self._requests.request(offset, size, self._remaining_s, earlier)
             if generation == self._generation:
                 self._in_flight = False
                 self._take(response)
-        except KafkaError:
+        except KafkaError as error:
             self._in_flight = False
+            if error.topic_partition is None:
+                error.topic_partition = self._request.tp
             raise
 
     def _fetch_ahead(self) -> None:

@@ -1,6 +1,9 @@
 """Ranges that are read while leaders move, records are deleted, and transactions are open."""
 
 import asyncio
+import gc
+import random
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +20,7 @@ from aiokclient.errors import (
     UnknownTopicOrPartitionError,
 )
 from aiokclient.protocol import ApiKey
+from aiokclient.testing.simulation.network import Weather
 
 pytest.importorskip("pyarrow")
 
@@ -381,6 +385,40 @@ def test_a_damaged_batch_is_fetched_again_once(times: int) -> None:
     simulate(scenario)
 
 
+def test_a_broker_that_does_not_respond_raises_after_the_timeout() -> None:
+    async def scenario(world: World) -> None:
+        fill(world, 1000)
+        async with world.client() as client:
+            found: list[int] = []
+            begun = world.now
+            with pytest.raises(ApiTimeoutError, match="t-0"):
+                await read_into(found, client, 0, 1000, lambda: world.cluster.pause(1), timeout=7)
+            assert found == list(range(len(found)))
+            assert 0 < len(found) < 1000
+            assert 6 < world.now - begun < 9
+            world.cluster.resume(1)
+            assert await read(client, 0, 1000) == list(range(1000))
+
+    simulate(scenario)
+
+
+def test_an_error_of_a_range_does_not_keep_the_client_alive() -> None:
+    async def scenario(world: World) -> None:
+        fill(world, 10)
+        client = world.client()
+        async with client:
+            with pytest.raises(OffsetOutOfRangeError) as raised:
+                await anext(client.read_range(TP, 20, 30))
+        alive = weakref.ref(client)
+        del client
+        await asyncio.sleep(1)
+        gc.collect()
+        assert raised.value.missing_start == 20
+        assert alive() is None
+
+    simulate(scenario)
+
+
 def test_a_range_of_a_closed_client_raises() -> None:
     async def scenario(world: World) -> None:
         fill(world, 2000)
@@ -465,3 +503,88 @@ def test_wrong_arguments_raise_immediately(change: dict[str, Any], text: str) ->
                 made(**{"tp": TP, "start": 0, "end": 10, **change})
 
     simulate(scenario)
+
+
+class Overlapping:
+    """A log in which transactions of several producers overlap, compressed in all ways."""
+
+    def __init__(self, world: World, rng: random.Random) -> None:
+        self.committed: list[int] = []
+        self.written: list[int] = []
+        sequences = dict.fromkeys(range(1, 5), 0)
+        open_now: dict[int, list[int]] = {}
+        for _ in range(150):
+            producer = rng.choice([0, *sequences])
+            if producer in open_now and rng.random() < 0.3:
+                self._end(world, producer, open_now.pop(producer), rng.random() < 0.5)
+                continue
+            codec = rng.choice(["none", "gzip", "snappy", "lz4", "zstd"])
+            options: dict[str, Any] = {"compression": codec}
+            if producer:
+                options |= {"producer_id": producer, "base_sequence": sequences[producer]}
+                options["transactional"] = True
+            start = world.cluster.offsets("t")[1]
+            offsets = list(range(start, start + rng.randint(1, 12)))
+            world.cluster.produce("t", [b"%d" % offset for offset in offsets], **options)
+            self.written += offsets
+            if producer:
+                sequences[producer] += len(offsets)
+                open_now.setdefault(producer, []).extend(offsets)
+            else:
+                self.committed += offsets
+        for producer, offsets in open_now.items():
+            self._end(world, producer, offsets, commit=rng.random() < 0.5)
+        self.committed.sort()
+
+    def _end(self, world: World, producer: int, offsets: list[int], commit: bool) -> None:
+        world.cluster.end_transaction("t", producer_id=producer, commit=commit)
+        if commit:
+            self.committed += offsets
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_ranges_are_exact_while_everything_fails(seed: int) -> None:
+    """Ranges of a log with overlapping transactions, read while brokers and connections fail."""
+
+    async def scenario(world: World) -> None:
+        rng = random.Random(seed)
+        log = Overlapping(world, rng)
+        end = world.cluster.offsets("t")[1]
+        over = asyncio.Event()
+
+        async def disturb() -> None:
+            while not over.is_set():
+                await asyncio.sleep(rng.uniform(0.001, 0.05))
+                action = rng.random()
+                if action < 0.3:
+                    world.cluster.move_leader("t")
+                elif action < 0.5:
+                    world.cluster.disconnect()
+                elif action < 0.7:
+                    code = rng.choice([3, 5, 6, 9, 56, 74, 75, 100])
+                    world.cluster.fail(ApiKey.FETCH, code, times=1)
+
+        async with world.client(retry_backoff_ms=5, reconnect_backoff_ms=5) as client:
+            disturbing = asyncio.create_task(disturb())
+
+            async def one() -> None:
+                first, last = sorted(rng.sample(range(end + 1), 2))
+                level = rng.choice(["read_committed", "read_uncommitted"])
+                known = log.committed if level == "read_committed" else log.written
+                found = await read(
+                    client,
+                    first,
+                    last,
+                    isolation_level=level,
+                    fetch_max_bytes=rng.choice([400, 2_000, 20_000, 1 << 20]),
+                    batch_rows=rng.choice([1, 7, 10_000]),
+                )
+                assert found == [offset for offset in known if first <= offset < last]
+
+            for _ in range(5):
+                await asyncio.gather(*(one() for _ in range(3)))
+            over.set()
+            await disturbing
+
+    weather = Weather(loss=0.002, slicing=0.05, refusal=0.01)
+    simulate(scenario, brokers=3, seed=seed, weather=weather)
