@@ -89,13 +89,10 @@ async def run(page: Path, servers: str) -> None:
 
 
 # tests/test_readme.py runs the blocks of the README, each in a separate process, and
-# tests/spark/test_documents.py those of the page about Spark, which needs pyspark.
-ELSEWHERE = (PAGES[0], ROOT / "docs" / "spark.md")
-
-
+# tests/spark/test_documentation.py those that need Spark.
 @pytest.mark.parametrize(
     "page",
-    [page for page in PAGES if programs(page) and page not in ELSEWHERE],
+    [page for page in PAGES[1:] if programs(page) and "spark" not in page.name],
     ids=lambda page: name_of(page),
 )
 def test_the_programs_of_a_page_run(page: Path) -> None:

@@ -1,0 +1,53 @@
+"""The programs in the documentation of Spark run."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aiokclient import Consumer
+from aiokclient.testing import EmbeddedCluster
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*spark*.md"))]
+ADDRESS = "localhost:9092"
+
+
+def programs(page: Path) -> Iterator[tuple[str, str]]:
+    """Yield the heading and the code of each program; of the README, those that use Spark."""
+    heading = ""
+    found = re.finditer(r"^#+ ([^\n]+)$|^```python\n(.*?)^```$", page.read_text(), re.M | re.S)
+    for match in found:
+        heading = match[1] or heading
+        if match[2] is not None and (page.name != "README.md" or "Spark" in heading):
+            yield heading, match[2]
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if list(programs(page))], ids=str)
+def test_the_programs_of_a_page_run(page: Path, spark: Any, tmp_path: Path) -> None:
+    topics = {"orders": 3, "invoices": 3, "totals": 1, "client-metrics": 1}
+    with EmbeddedCluster(brokers=1, topics=topics) as cluster:
+        for partition in range(3):
+            cluster.produce("orders", [b"tea", b"coffee"], partition)
+        names: dict[str, Any] = {"__name__": "__docs__", "spark": spark}
+        for heading, code in programs(page):
+            code = code.replace(ADDRESS, cluster.bootstrap_servers).replace("/tmp/", f"{tmp_path}/")
+            exec(compile(code, f"{page.name}: {heading}", "exec"), names)
+            for query in spark.streams.active:
+                query.processAllAvailable()
+                query.stop()
+        if page.name == "README.md":
+            assert spark.read.parquet(str(tmp_path / "orders")).count() == 6
+            values = asyncio.run(committed(cluster.bootstrap_servers, "invoices"))
+            assert sorted(values) == [b"for coffee"] * 3 + [b"for tea"] * 3
+
+
+async def committed(servers: str, topic: str) -> list[bytes | None]:
+    options: Any = {"auto_offset_reset": "earliest", "isolation_level": "read_committed"}
+    async with Consumer(topic, bootstrap_servers=servers, **options) as consumer:
+        return [record.value async for record in consumer.until_end()]
