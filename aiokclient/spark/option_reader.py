@@ -24,7 +24,7 @@ SHOWN = 120
 """The number of characters of a value that an error shows."""
 CLOSE = 0.6
 """The similarity of two names, from 0 to 1, at which one is suggested for the other."""
-DOTTED = re.compile(r"""(?<![\w.:/'"-])(?!org\.|kafka\.)[a-z]+(?:\.[a-z0-9]+)+(?![\w:/'"-])""")
+DOTTED = re.compile(r"""(?<![\w.:/'"-])(?!org\.|kafka\.)[a-z]+(?:\.[a-z0-9]+)+(?![\w/'"-]|:\d)""")
 """The name of an option of Kafka in a text, unless it is a part of a value."""
 DURATION = re.compile(r"(\d+)\s*(us|ms|s|m|min|h|d)?")
 UNITS_MS = {"us": 0.001, "ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000}

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import MutableMapping
 from typing import TYPE_CHECKING, Any
 
+import pyspark
 from pyspark.sql.datasource import DataSource
 
 from aiokclient.spark.options import SourceOptions
 from aiokclient.spark.schema import check_schema, ddl
+from aiokclient.spark.versions import require_spark
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -31,6 +34,11 @@ class KafkaDataSource(DataSource):
     def name(cls) -> str:
         """Return the name of the format."""
         return "aiokclient"
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        # Not at the import of this module, which every session does in order to find sources.
+        require_spark(pyspark.__version__)
+        super().__init__(options)
 
     def schema(self) -> str:
         """Return the columns of the source, in Spark's notation."""

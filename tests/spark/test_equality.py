@@ -1,8 +1,8 @@
 """The rows of the source equal those of Spark's Kafka connector, with types.
 
 Every program here is written for the connector. Replacing the name of the format is all that
-changes. `make spark SOURCE=aiokclient_dropping` replaces it by that of a source which drops a row,
-so that the tests fail.
+changes. With `AIOKCLIENT_SPARK_SOURCE=aiokclient_dropping` it is replaced by that of a source which
+drops rows, so that the tests fail.
 """
 
 from __future__ import annotations

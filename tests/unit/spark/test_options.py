@@ -203,6 +203,11 @@ def test_passwords_are_not_shown() -> None:
             "source begins.",
         ),
         (
+            {"subscribe": "a", "kafka.request.timeout.ms": "soon"},
+            "kafka.request.timeout.ms: 'soon' is not allowed. It must be an integer from 1 to "
+            "2147483647.",
+        ),
+        (
             {"subscribe": "a", "kafka.isolation.levle": "read_committed"},
             "kafka.isolation.levle is not an option. Did you mean kafka.isolation.level?",
         ),
