@@ -25,7 +25,7 @@ from aiokclient.testing.simulation.network import Weather
 pytest.importorskip("pyarrow")
 
 TP = TopicPartition("t", 0)
-SMALL = {"fetch_max_bytes": 8_000, "columns": ["offset", "value"]}
+SMALL: dict[str, Any] = {"fetch_max_bytes": 8_000, "columns": ["offset", "value"]}
 """Options with which a range takes many fetches."""
 
 
@@ -88,7 +88,7 @@ def test_rows_of_a_batch_are_limited() -> None:
     simulate(scenario)
 
 
-def test_the_next_fetch_is_sent_before_a_batch_is_processed() -> None:
+def test_few_fetches_of_limited_size_are_sent_before_a_batch_is_processed() -> None:
     async def scenario(world: World) -> None:
         fill(world, 1000)
         async with world.client() as client:
@@ -97,7 +97,11 @@ def test_the_next_fetch_is_sent_before_a_batch_is_processed() -> None:
             before = fetches(world)
             await asyncio.sleep(5)
             assert before < fetches(world) <= before + 3
-            await batches.aclose()
+            async for _ in batches:
+                pass
+        sizes = [r.message.topics[0].partitions[0] for r in world.requests(ApiKey.FETCH)]
+        # One is in flight, two wait for the reader, and one is converted.
+        assert all(each.partition_max_bytes <= SMALL["fetch_max_bytes"] / 4 for each in sizes)
 
     simulate(scenario)
 
