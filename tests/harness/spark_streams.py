@@ -98,7 +98,7 @@ class Stream:
             query.stop()
 
     def wait_for(self, rows: Rows) -> None:
-        """Wait until the running query has read exactly these rows."""
+        """Wait until the running query has read exactly these rows, and committed their batches."""
         deadline = time.monotonic() + WAIT_S
         while (found := sorted(row for batch in self._collected for row in batch)) != rows:
             if (error := self._query.exception()) is not None:
@@ -106,6 +106,8 @@ class Stream:
             if time.monotonic() > deadline or len(found) > len(rows):
                 raise AssertionError(f"{found} instead of {rows}")
             time.sleep(0.05)
+        # A query that is stopped before the commit repeats the batch when it starts again.
+        self._query.processAllAvailable()
 
     def planned(self) -> list[int]:
         """Return the batches that were planned."""

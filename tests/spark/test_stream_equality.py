@@ -48,7 +48,9 @@ def pair(spark: SparkSession, spark_kafka: KafkaCluster, tmp_path: Path) -> Call
     return create
 
 
-@pytest.mark.parametrize("level", ["read_uncommitted", "read_committed"])
+@pytest.mark.parametrize(
+    "level", [pytest.param("read_uncommitted", marks=pytest.mark.long), "read_committed"]
+)
 def test_rows_equal_the_connectors_before_and_after_a_restart(
     spark_kafka: KafkaCluster, pair: Callable[..., Pair], level: str
 ) -> None:
