@@ -28,6 +28,7 @@ class ArrowSends:
     def __init__(self, topic: str | None) -> None:
         self._topic = topic
         self._failure: KafkaError | None = None
+        self._prepared: set[str] = set()
 
     def on_delivery_error(self, delivery: Delivery) -> None:
         """Keep the first failure."""
@@ -52,12 +53,23 @@ class ArrowSends:
             rows = selected(batch, self._topic)
             if seen is not None:
                 seen(rows)
+            await self._prepare(producer, rows)
             size = max(1, rows.num_rows * SLICE_BYTES // max(rows.nbytes, 1))
             for start in range(0, rows.num_rows, size):
                 await self._send(producer, rows.slice(start, size))
                 self.check()
             count += rows.num_rows
         return count
+
+    async def _prepare(self, producer: Producer[Any, Any], rows: pa.RecordBatch) -> None:
+        """Fetch the metadata of new topics. Rows for an unknown topic would be sent slowly."""
+        if self._topic is not None:
+            topics = {self._topic}
+        else:
+            topics = set(rows.column("topic").unique().to_pylist())
+        for topic in topics - self._prepared:
+            await producer.prepare(topic)
+        self._prepared |= topics
 
     async def _send(self, producer: Producer[Any, Any], rows: pa.RecordBatch) -> None:
         for waited in (False, True):

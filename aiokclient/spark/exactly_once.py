@@ -101,6 +101,7 @@ class ExactlyOnce:
             on_delivery_error=sends.on_delivery_error,
         )
         async with producer:
+            # A marker of a topic that does not exist cannot be read.
             await producer.prepare(topic)
             marker = await self._marker(client, topic)
             if await self._compared(marker, batches):

@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SCOPES = ("batch", "task")
 VICTIMS = ("worker", "executor", "driver", "broker")
 ROWS_IN_BATCH = 20
-WAIT_S = 240.0
+WAIT_S = 600.0
 POLL_S = 0.05
 BROKERS = 3
 
@@ -149,7 +149,7 @@ class _Runner:
             "master": "local-cluster[1,2,1024]" if executors else "local[2,4]",
             "configs": {"spark__executor__memory": "512m"} if executors else {},
             "folder": str(folder / "spark"),
-            "restarts": len(kills) + 1,
+            "restarts": len(kills) + 3,
         }
         self._starts = 0
         self._process: subprocess.Popen[bytes] | None = None
@@ -176,7 +176,7 @@ class _Runner:
 
     def _started(self) -> subprocess.Popen[bytes]:
         self._starts += 1
-        # Spark takes the arguments of Java's threads from the environment of its parent.
+        # The workers of Spark find the data source by the path that they inherit.
         paths = os.pathsep.join([str(ROOT), str(ROOT / "tests" / "harness")])
         with (self._folder / f"output.{self._starts}").open("wb") as output:
             return subprocess.Popen(
@@ -197,15 +197,23 @@ class _Runner:
                 self._end_process(self._process)
                 self._process = None
             elif kill.victim == "executor":
-                for pid in _executors():
+                for pid in _executors(self._process):
                     os.kill(pid, signal.SIGKILL)
                 (armed / f"{kill.name}.go").touch()
             elif kill.victim == "broker":
-                broker = kill.batch % BROKERS
+                broker = kill.batch % BROKERS + 1
                 self._cluster.stop(broker)
                 (armed / f"{kill.name}.go").touch()
                 time.sleep(1.0)
                 self._cluster.start(broker)
+            elif kill.victim == "late":
+                # The coordinator aborts the transaction, which is open for too long.
+                self._cluster.wait_for(self._aborted, timeout=60.0)
+                (armed / f"{kill.name}.go").touch()
+
+    def _aborted(self) -> bool:
+        states = {each.state for each in self._cluster.transactions.values()}
+        return any("Abort" in str(state) for state in states)
 
     def _end_process(self, process: subprocess.Popen[bytes]) -> None:
         if process.poll() is None:
@@ -227,15 +235,16 @@ class _Runner:
         return path.read_text("utf-8", "replace")[-6000:]
 
 
-def _executors() -> list[int]:
-    """Return the processes of the executors of this machine's local cluster."""
+def _executors(driver: subprocess.Popen[bytes] | None) -> list[int]:
+    """Return the processes of the executors in the session of the driver's process."""
     found = []
     for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal():
+        if driver is not None and entry.name.isdecimal():
             try:
                 command = (entry / "cmdline").read_bytes()
+                session = os.getsid(int(entry.name))
             except OSError:
                 continue
-            if b"CoarseGrainedExecutorBackend" in command and b"--driver-url" in command:
+            if session == driver.pid and b"CoarseGrainedExecutorBackend" in command:
                 found.append(int(entry.name))
     return found
