@@ -18,7 +18,7 @@ from aiokclient.types import TopicPartition, seconds
 if TYPE_CHECKING:
     from uuid import UUID
 
-    import pyarrow as pa
+    from pyarrow import RecordBatch
 
     from aiokclient.consumer.ranges import RangeConnections
     from aiokclient.producer.transaction.detached import DetachedTransaction
@@ -135,7 +135,7 @@ class Client(Parent):
         fetch_max_bytes: int = RANGE_BYTES,
         timeout: float | None = None,
         topic_id: UUID | None = None,
-    ) -> AsyncGenerator[pa.RecordBatch, None]:
+    ) -> AsyncGenerator[RecordBatch, None]:
         """Return an iterator over the records of a partition from `start` up to before `end`.
 
             async for batch in client.read_range(TopicPartition("orders", 0), 0, 1_000): ...
