@@ -7,6 +7,8 @@ PY311 := .venv-3.11/bin/python
 PYSPARK := .venv-spark/bin/python
 PIP := -m pip install --disable-pip-version-check --quiet
 LOUD_PIP := -m pip install --disable-pip-version-check
+# Empty if there is no Java that Spark can use.
+JAVA := $(shell java -version 2>&1 | grep -E 'version "(1[7-9]|[2-9][0-9])')
 # What an environment is made from; when it changes, packages are installed again.
 PROJECT := pyproject.toml setup.py
 # What native modules are made from; when it changes, those that it concerns are compiled again.
@@ -19,8 +21,14 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2} \
 	    /^## / {printf "                %s\n", substr($$0, 4)}' Makefile
 
-demo: .venv/.demo ## a demonstration that checks itself
+demo: .venv/.demo $(if $(JAVA),.venv-spark/.demo) ## a demonstration that checks itself
+## its second half, the metrics of clients on Spark, needs Java 17
 	@$(PY) examples/demo.py
+ifneq ($(JAVA),)
+	@$(PYSPARK) examples/telemetry_pipeline.py
+else
+	@echo "left out: the metrics of clients on Spark (Java 17 or newer is not on the PATH)"
+endif
 
 quick: .venv/.test .venv/.native ## lint, types, and the quick tests: about a minute
 ## leaves out tests that need Kafka or Java or are marked slow, Python 3.11, and other event loops
@@ -153,6 +161,12 @@ clean: ## remove everything that was installed, compiled or downloaded
 	AIOKCLIENT_PURE=1 $(PYSPARK) $(PIP) --editable ".[spark]" --config-settings editable_mode=compat --group native --group spark
 	touch $@
 
+# For the demonstration only; the environment of the tests contains everything of it.
+.venv-spark/.demo: $(PROJECT) $(NATIVE) | .venv-spark/bin/python .venv/.demo
+	@echo "setup of Spark: installing pyspark (a download of 456 MB)"
+	$(PYSPARK) $(LOUD_PIP) --editable ".[spark]" --config-settings editable_mode=compat "matplotlib>=3.8" "rich>=13"
+	@touch $@
+
 .venv-spark/.native: .venv-spark/.test $(NATIVE) | .venv/.native
 	$(PYSPARK) setup.py --quiet build_ext --inplace --parallel=2
-	touch $@
+	touch $@ .venv-spark/.demo

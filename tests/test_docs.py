@@ -168,7 +168,14 @@ def test_the_reference_lists_every_public_name() -> None:
     listed = set(re.findall(r"auto\w+:: (?:[\w.]+\.)?(\w+)", text))
     # Types, constants, modules, and names that are listed in another section.
     others = {"Headers", "SKIP", "native", "errors", "protocol", "ApiKey", "messages"}
-    packages = ("admin", "patterns", "telemetry.otel", "telemetry.prometheus", "testing")
+    packages = (
+        "admin",
+        "patterns",
+        "spark.telemetry",
+        "telemetry.otel",
+        "telemetry.prometheus",
+        "testing",
+    )
     for name in ("aiokclient", *(f"aiokclient.{package}" for package in packages)):
         module = importlib.import_module(name)
         assert sorted(set(module.__all__) - listed - others) == [], name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import signal
 import subprocess
 import sys
@@ -18,10 +19,13 @@ from counting_fleet import FAILING, GROUP, SHOPS, SLOW, Counted, Pushed
 from pushed_metrics import values
 from pyspark.sql import DataFrame, SparkSession
 
+from aiokclient import ProducerRecord
 from aiokclient.errors import ConfigError
 from aiokclient.spark import telemetry
 from aiokclient.spark.telemetry import query
+from aiokclient.testing import EmbeddedCluster
 
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "telemetry-spark.md"
 SENT = "org.apache.kafka.producer.record.send.total"
 ERRORS = "org.apache.kafka.producer.record.error.total"
 LOST, DOUBLED, BROKEN, QUIET = SHOPS
@@ -139,7 +143,7 @@ def test_sums_of_undisturbed_pushes_are_those_that_the_fleet_counted(
     spark: SparkSession, counted: Counted, tmp_path: Path
 ) -> None:
     telemetry_query.write_source(counted.records, tmp_path / "all", 1)
-    points = telemetry.read_points(spark.read.parquet(str(tmp_path / "all")))
+    points = telemetry.read_points(spark.read.parquet(str(tmp_path / "all"))).persist()
     found = sums(points, SENT)
     assert {name: found[name] for name in (*SHOPS, SLOW)} == {
         name: counted.sent[name] for name in (*SHOPS, SLOW)
@@ -253,9 +257,39 @@ def test_new_checkpoint_does_not_replace_what_another_query_wrote(
     assert read(spark, tmp_path).points.count() == 2 * before
 
 
+@pytest.mark.long
+def test_the_program_of_the_page_runs(
+    spark: SparkSession, counted: Counted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (program,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.S)
+    monkeypatch.chdir(tmp_path)
+    with EmbeddedCluster(topics={"client-metrics": 1}) as cluster:
+        pushes = [
+            ProducerRecord("client-metrics", each.value, key=each.key, headers=list(each.headers))
+            for each in counted.records
+        ]
+        cluster.produce("client-metrics", pushes, partition=0)
+        program = program.replace("localhost:9092", cluster.bootstrap_servers)
+        exec(program.replace("/data", str(tmp_path)), {})
+    tables = telemetry.read_tables(spark, str(tmp_path / "client-metrics"))
+    assert tables.points.select("partition", "offset").distinct().count() == len(pushes)
+    assert (tmp_path / "dashboard.png").exists()
+
+
 def test_records_without_headers_are_refused_with_the_option(spark: SparkSession) -> None:
     records = spark.createDataFrame([], telemetry_query.COLUMNS).drop("headers")
     with pytest.raises(ConfigError, match=r"no column headers\. Set the source's option include"):
         telemetry.read_points(records)
     with pytest.raises(ConfigError, match="not a stream"):
         telemetry.write_tables(records, "unused")
+
+
+@pytest.mark.long
+def test_example_names_the_slow_the_silent_and_the_failing_client(tmp_path: Path) -> None:
+    example = PAGE.parents[1] / "examples" / "telemetry_pipeline.py"
+    command = [sys.executable, str(example), "--out", str(tmp_path), "--png", "fleet.png"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for line in ("slow: ledger-2, ", "silent: depot, ", "errors: shop-1, "):
+        assert f"\n{line}" in done.stdout
+    assert (tmp_path / "fleet.png").read_bytes().startswith(b"\x89PNG")

@@ -72,7 +72,7 @@ class Dashboard:
         produce = [row for row in self.latencies if row["metric"] == views.LATENCIES[0]]
         _bars(panels[0][1], "90th percentile of produce latency, ms", produce, "p90", slow)
         versions = [
-            {"client_id": f"{row['software']} {row['version']}", "instances": row["instances"]}
+            {"client_id": f"{row['software']}\n{row['version']}", "instances": row["instances"]}
             for row in self.fleet
         ]
         _bars(panels[0][2], "instances by version", versions, "instances", set())

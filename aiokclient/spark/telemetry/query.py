@@ -10,6 +10,7 @@ new checkpoint therefore never replaces what another one wrote.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
@@ -78,6 +79,8 @@ def decide(key: tuple[int], frames: Iterable[Any], state: Any) -> Iterator[Any]:
     """Yield the pushes of one micro-batch and one bucket with the decision about each."""
     import pandas as pd
 
+    # Spark itself concatenates the result with an empty frame.
+    warnings.filterwarnings("ignore", "The behavior of DataFrame concatenation", FutureWarning)
     frame = pd.concat(list(frames), ignore_index=True)
     frame = frame.sort_values(["partition", "offset"], ignore_index=True)
     watermark_us = state.getCurrentWatermarkMs() * 1_000
