@@ -107,6 +107,7 @@ def test_rows_equal_the_connectors_after_records_were_deleted(
     assert compare(spark, {**options, "subscribe": topic}).num_rows == 5
 
 
+@pytest.mark.long
 def test_rows_equal_the_connectors_for_200_partitions(
     spark: SparkSession, options: Options, new_topic: Callable[..., str]
 ) -> None:
@@ -222,7 +223,7 @@ def test_a_schema_selects_columns_which_the_connector_refuses(
 
 
 @settings(
-    max_examples=4 if os.environ.get("AIOKCLIENT_EXPLORE") is None else 50,
+    max_examples=3 if os.environ.get("AIOKCLIENT_EXPLORE") is None else 50,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(steps(3))

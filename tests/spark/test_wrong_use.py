@@ -208,6 +208,7 @@ def test_unreachable_broker_is_one_error_after_the_timeout(spark: SparkSession) 
     assert time.monotonic() - began > 0.5
 
 
+@pytest.mark.long
 def test_password_is_nowhere_in_what_spark_wrote(tmp_path: Path) -> None:
     password = "Zebra-quark-hunter2-8841"
     search = SecretSearch()
