@@ -1,5 +1,5 @@
 # Two commands do everything on a fresh machine: `make demo` and `make test`. `make help` lists all.
-.PHONY: help demo quick test test-all lint native docs kafka fuzz sim eos soak secrets spark bench bench-spark clean
+.PHONY: help demo quick test test-all lint native docs kafka fuzz sim eos soak secrets spark spark-eos bench bench-spark clean
 .DEFAULT_GOAL := test
 
 PY := .venv/bin/python
@@ -91,6 +91,9 @@ bench: .venv/.bench .venv/.native kafka ## benchmarks beside other clients; RUNS
 	$(PY) benchmarks/run.py --runs $(or $(RUNS),5) --scale $(or $(SCALE),1)
 	$(PY) benchmarks/memory.py
 	$(PY) benchmarks/transactions_memory.py
+
+spark-eos: .venv-spark/.native ## the exactly-once sink of Spark while processes and brokers are killed; RUNS=n
+	AIOKCLIENT_EOS_RUNS=$(or $(RUNS),2) $(PYSPARK) -m pytest -q tests/spark/test_exactly_once.py
 
 bench-spark: .venv-spark/.native kafka ## the Spark source and sink beside Spark's own Kafka connector; RUNS=n of each
 	$(PYSPARK) benchmarks/spark.py --runs $(or $(RUNS),5)

@@ -135,7 +135,8 @@ def _check_query(context: TaskContext, query: str | None, batch: str | None) -> 
             "deliveryGuarantee=exactly-once needs the id of the query and of the batch, and Spark "
             "has given none to this task. Use at-least-once."
         )
-    if (context.getLocalProperty(ADAPTIVE) or "").strip().lower() == "true":
+    # A task sees only the settings of a program, and Spark's default is true.
+    if (context.getLocalProperty(ADAPTIVE) or "true").strip().lower() != "false":
         raise ConfigError(
             f"{ADAPTIVE}: 'true' is not allowed with deliveryGuarantee=exactly-once. A repeated "
             "batch must be divided into the same tasks, and adaptive execution may divide it "
