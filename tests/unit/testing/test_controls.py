@@ -16,6 +16,7 @@ from aiokclient.protocol.messages import (
     offset_fetch,
     write_txn_markers,
 )
+from aiokclient.protocol.schema import Struct
 from aiokclient.testing import EmbeddedCluster
 from aiokclient.testing.broker.handlers import handled
 from aiokclient.types import ProducerRecord
@@ -79,7 +80,8 @@ def sample(api):
         for partitions in ("partitions", "partition_data"):
             if hasattr(item, partitions):
                 inner = next(each for each in item._fields if each.name == partitions)
-                getattr(item, partitions).append(inner.element())
+                made = inner.element()
+                getattr(item, partitions).append(made if isinstance(made, Struct) else 0)
         setattr(request, topics, [item])
     return request
 
