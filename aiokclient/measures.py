@@ -244,7 +244,7 @@ class Measures:
         self.membership = membership
         self._resource = resource
         self._attributes: dict[str, str] = {}
-        self._counters: dict[str, dict[Labels, Counter]] = {}
+        self._quantities: dict[str, dict[Labels, Counter]] = {}
         self._spreads: dict[str, dict[Labels, Spread]] = {}
         self._computed: dict[str, Callable[[], Series]] = {}
         self._sums: dict[str, tuple[str, ...]] = {}
@@ -267,9 +267,9 @@ class Measures:
         """Note the present attributes, some of which are about to end."""
         self._attributes.update(self._resource() or ())
 
-    def counter(self, key: str, **labels: str) -> Counter:
+    def quantity(self, key: str, **labels: str) -> Counter:
         """Return the counter with this key and these labels. A hot path adds to its `value`."""
-        return _get(self._counters.setdefault(key, {}), labels, Counter)
+        return _get(self._quantities.setdefault(key, {}), labels, Counter)
 
     def spread(self, key: str, **labels: str) -> Spread:
         """Return the spread with this key and these labels."""
@@ -277,7 +277,7 @@ class Measures:
 
     def timed(self, key: str, time: Callable[[], float]) -> Timed:
         """Return a context in which the seconds on this clock are added to a counter."""
-        return Timed(self.counter(key), time)
+        return Timed(self.quantity(key), time)
 
     def present(self, key: str, source: Callable[[], float | None]) -> None:
         """Compute a number when it is taken. None leaves it out."""
@@ -332,7 +332,7 @@ class Measures:
         """
         counts = {
             key: [(labels, each.value) for labels, each in counters.items()]
-            for key, counters in self._counters.items()
+            for key, counters in self._quantities.items()
         }
         series: dict[str, Series | Callable[[], Series]] = {
             key: [(labels, each.take(again=again)) for labels, each in spreads.items()]
@@ -352,7 +352,7 @@ class Measures:
         """Forget the series of all topics that do not exist, and return these topics."""
         self.update()
         gone: set[str] = set()
-        every: list[dict[Labels, Any]] = [*self._counters.values(), *self._spreads.values()]
+        every: list[dict[Labels, Any]] = [*self._quantities.values(), *self._spreads.values()]
         for series in every:
             gone |= _keep_topics(series, exists)
         for forget in self._forgetting:

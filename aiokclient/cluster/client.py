@@ -534,7 +534,7 @@ class ClusterClient:
             raise TimeoutError if late else GivenUpError
         name = error.name or type(error).__name__
         self.metrics.counter("client.request.retries", api=call.api, error=name).add()
-        self.measures.connections.counter("retries", error=name).add()
+        self.measures.connections.quantity("retries", error=name).add()
         await call.before_retry(error)
         # The target may have moved away from a broker that does not respond.
         if action.decision is Decision.REFRESH_AND_RETRY or isinstance(error, ApiTimeoutError):

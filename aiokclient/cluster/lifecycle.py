@@ -453,7 +453,7 @@ class Lifecycle:
                     await self._cluster.reach(deadline)
             for observe in self._observers:
                 observe(self._cluster)
-            self._cancelled = self._cluster.measures.connections.counter("cancelled")
+            self._cancelled = self._cluster.measures.connections.quantity("cancelled")
             for supervisor in (self._supervisor, self._cluster.supervisor):
                 self._unsubscribe.append(supervisor.on_failure(self._anchor.call("_fail")))
             await self._cluster.open_by(deadline, partial(self._open, wait))

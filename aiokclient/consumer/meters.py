@@ -38,8 +38,8 @@ class ReadMeters:
         self._records = metrics.counter("consumer.records", unit="{record}")
         self._by_topic = metrics.by_topic("consumer.topic.records", unit="{record}")
         self._own = Measures("consumer") if measures is None else measures
-        self._own_records = self._own.counter("records")
-        self._own_bytes = self._own.counter("bytes")
+        self._own_records = self._own.quantity("records")
+        self._own_bytes = self._own.quantity("bytes")
         self._noted: dict[str, int] = {}
         self._unpacked: dict[str, int] = {}
         self._own.before_reading(self._count)
@@ -64,12 +64,12 @@ class ReadMeters:
         unpacked, self._unpacked = self._unpacked, {}
         for topic, size in unpacked.items():
             self._own_bytes.add(size)
-            self._own.counter("topic.bytes", topic=topic).add(size)
+            self._own.quantity("topic.bytes", topic=topic).add(size)
         for topic, count in noted.items():
             self._records.add(count)
             self._by_topic.of(topic).add(count)
             self._own_records.add(count)
-            self._own.counter("topic.records", topic=topic).add(count)
+            self._own.quantity("topic.records", topic=topic).add(count)
 
     def table(self, topic: str, table: Any, size: int) -> None:
         """Count the records of an Arrow table that was delivered, and the bytes of its batches."""
@@ -89,8 +89,8 @@ class FetchMeters:
         self._sizes = own.spread("fetches")
         self._seconds = own.spread("fetches.seconds")
         self._throttles = own.spread("fetches.throttles")
-        self._requests = own.counter("fetches.requests")
-        self._useful = own.counter("fetches.useful")
+        self._requests = own.quantity("fetches.requests")
+        self._useful = own.quantity("fetches.useful")
         self._lags, self._leads = own.spread("lags.all"), own.spread("leads.all")
         self._noted: list[tuple[Counter, float | None, int, list[FetchedPartition]]] = []
         self._room = NOTED
@@ -283,11 +283,11 @@ def measure(
         since = lock.away_since
         return 0.0 if since is None else max(time() - since, 0.0)
 
-    waited = measures.counter("idle.seconds")
+    waited = measures.quantity("idle.seconds")
     measures.offer(polls)
     measures.offer_partitions(partitions)
     measures.present("poll.age", polled)
     measures.present("assigned", lambda: len(subscription.partitions))
     measures.present("in.progress", lambda: float(in_progress.count()))
     for key in ("commit.seconds", "committed.seconds"):
-        measures.counter(key)
+        measures.quantity(key)

@@ -17,7 +17,7 @@ class GroupMeasures:
         self.joins = measures.spread("joins")
         self.syncs = measures.spread("syncs")
         self._rebalances = measures.spread("rebalances")
-        self._failed = measures.counter("rebalances.failed")
+        self._failed = measures.quantity("rebalances.failed")
         self._time = time
         self._heartbeat_at: float | None = None
         self._rebalanced_at: float | None = None

@@ -207,8 +207,8 @@ class Traffic:
         self._dropped: list[Meter] = []
         """The meters of the last brokers that have left, which may still get responses."""
         self.measures = Measures() if measures is None else measures
-        self._opened = self.measures.counter("connections.opened")
-        self._closed = self.measures.counter("connections.closed")
+        self._opened = self.measures.quantity("connections.opened")
+        self._closed = self.measures.quantity("connections.closed")
         metrics.before_reading(self._update)
         self._offer()
 
@@ -216,8 +216,8 @@ class Traffic:
         """Offer what is computed from the numbers of all brokers."""
         measures = self.measures
         for key in ("authentications", "reauthentications"):
-            measures.counter(key)
-            measures.counter(f"{key}.failed")
+            measures.quantity(key)
+            measures.quantity(f"{key}.failed")
         measures.spread("reauthentications.seconds")
         measures.offer(self._take)
 
@@ -270,14 +270,14 @@ class Traffic:
     def authenticated(self, again_s: float | None) -> None:
         """Count an authentication. `again_s` is how long it took if it repeated an earlier one."""
         if again_s is None:
-            self.measures.counter("authentications").add()
+            self.measures.quantity("authentications").add()
         else:
-            self.measures.counter("reauthentications").add()
+            self.measures.quantity("reauthentications").add()
             self.measures.spread("reauthentications.seconds").observe(again_s)
 
     def authentication_failed(self, *, again: bool) -> None:
         """Count an authentication that failed."""
-        self.measures.counter(f"{'re' if again else ''}authentications.failed").add()
+        self.measures.quantity(f"{'re' if again else ''}authentications.failed").add()
 
     def meter(self, node_id: int) -> Meter:
         """Return the metrics of a broker."""

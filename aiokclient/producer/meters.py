@@ -48,18 +48,18 @@ class ProducerMeters:
         self._batch_bytes = metrics.histogram("producer.batch.bytes", BYTES, unit="By")
         self._noted: list[tuple[str, int, int, float, int]] = []
         self.measures = own = Measures("producer") if measures is None else measures
-        self.requests = own.counter("produce.requests")
-        self.exhausted = own.counter("exhausted")
-        self.splits = own.counter("splits")
-        self.flushing = own.counter("flush.seconds")
-        self._own_records = own.counter("records")
-        self._own_failed = own.counter("failed")
-        self._own_retried = own.counter("retried")
+        self.requests = own.quantity("produce.requests")
+        self.exhausted = own.quantity("exhausted")
+        self.splits = own.quantity("splits")
+        self.flushing = own.quantity("flush.seconds")
+        self._own_records = own.quantity("records")
+        self._own_failed = own.quantity("failed")
+        self._own_retried = own.quantity("retried")
         self._own_queued = own.spread("queued")
         self._own_batches = own.spread("batches")
         self._own_sizes = own.spread("sizes")
-        self._plain = own.counter("plain.bytes")
-        self._own_attempted = own.counter("attempted")
+        self._plain = own.quantity("plain.bytes")
+        self._own_attempted = own.quantity("attempted")
         own.compute("sizes.average", self._average)
         # Like Kafka's clients, these count each attempt to send a record.
         own.add_up("sent", "records", "attempted", "retried")
@@ -100,7 +100,7 @@ class ProducerMeters:
             meters.plain.value += before
 
     def _topic(self, topic: str) -> _TopicMeters:
-        records = self.measures.counter("topic.records", topic=topic)
+        records = self.measures.quantity("topic.records", topic=topic)
         shown = self._records.of(topic), self._bytes.of(topic)
         made = self._topics[topic] = _TopicMeters(*shown, records, *self._sent_to(topic))
         return made
@@ -111,9 +111,9 @@ class ProducerMeters:
         Kafka's clients have all series of such a topic.
         """
         own = self.measures
-        own.counter("topic.failed", topic=topic)
-        own.counter("topic.retried", topic=topic)
-        return own.counter("topic.bytes", topic=topic), own.counter(
+        own.quantity("topic.failed", topic=topic)
+        own.quantity("topic.retried", topic=topic)
+        return own.quantity("topic.bytes", topic=topic), own.quantity(
             "topic.plain.bytes", topic=topic
         )
 
@@ -129,7 +129,7 @@ class ProducerMeters:
         """Count the records of a batch that is sent again."""
         self._attempted(batch)
         self._own_retried.add(batch.count)
-        self.measures.counter("topic.retried", topic=batch.topic).add(batch.count)
+        self.measures.quantity("topic.retried", topic=batch.topic).add(batch.count)
 
     def failed(self, batch: QueuedBatch) -> None:
         """Record a batch that failed, unless it was never sent."""
@@ -139,7 +139,7 @@ class ProducerMeters:
             self._own_queued.observe(batch.first_sent - batch.created)
             self._attempted(batch)
             self._own_attempted.add(batch.count)
-            self.measures.counter("topic.attempted", topic=batch.topic).add(batch.count)
+            self.measures.quantity("topic.attempted", topic=batch.topic).add(batch.count)
 
     def _attempted(self, batch: QueuedBatch) -> None:
         """Count an attempt that has failed, as one that has succeeded."""
@@ -156,7 +156,7 @@ class ProducerMeters:
         self._lost.add(batch.unretrieved)
         self._failed.of(batch.topic).add(batch.unretrieved)
         self._own_failed.add(batch.unretrieved)
-        self.measures.counter("topic.failed", topic=batch.topic).add(batch.unretrieved)
+        self.measures.quantity("topic.failed", topic=batch.topic).add(batch.unretrieved)
 
 
 def _by_topic(topics: Sequence[str], *columns: Sequence[int]) -> dict[str, list[int]]:

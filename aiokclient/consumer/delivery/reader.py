@@ -76,7 +76,7 @@ class Reader:
         self._chunks: deque[Chunk] = deque()
         self._exposed: Chunk | None = None
         self._failed = self._woken = False
-        self._idle = subscription.measures.counter("idle.seconds")
+        self._idle = subscription.measures.quantity("idle.seconds")
         self._yielded = 0.0
         self._looked = 0.0
         """The time at which the last request looked whether to yield, or before."""

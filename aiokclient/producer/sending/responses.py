@@ -276,7 +276,7 @@ class Responses:
         name = error.name or type(error).__name__
         self._metrics.counter("producer.retries", error=name).add()
         meters = self._accumulator.meters
-        meters.measures.counter("retries", error=name).add()
+        meters.measures.quantity("retries", error=name).add()
         meters.retried(batch)
 
     # -- splitting

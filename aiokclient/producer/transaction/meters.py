@@ -30,7 +30,7 @@ class TransactionMeters:
         if counters is None:
             counters = self._counters[outcome] = (
                 self._metrics.counter("producer.transactions", outcome=outcome.value),
-                self._measures.counter("transactions", outcome=outcome.value),
+                self._measures.quantity("transactions", outcome=outcome.value),
             )
         for counter in counters:
             counter.add()
@@ -42,7 +42,7 @@ class TransactionMeters:
             name = f"producer.transaction.{what}.seconds"
             found = self._durations[what] = (
                 self._metrics.histogram(name, unit="s"),
-                self._measures.counter(f"{what}.seconds"),
+                self._measures.quantity(f"{what}.seconds"),
             )
         histogram, sum_s = found
         histogram.observe(seconds)

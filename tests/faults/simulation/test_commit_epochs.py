@@ -114,8 +114,8 @@ def test_arrow_batches_deliver_nothing_when_the_conversion_outlasts_the_session(
         fill(world, 10)
         async with member(world, place="m", max_poll_interval_ms=600_000, **options) as consumer:
             batches = consumer.arrow_batches()
-            tables = batches._tables
-            convert = tables._convert
+            converter = batches._tables._converter
+            convert = converter.next
 
             async def slow(*args: Any, **kwargs: Any) -> Any:
                 converted = await convert(*args, **kwargs)
@@ -123,10 +123,10 @@ def test_arrow_batches_deliver_nothing_when_the_conversion_outlasts_the_session(
                 world.sim.loop.leap(100)
                 return converted
 
-            tables._convert = slow  # type: ignore[method-assign]
+            converter.next = slow  # type: ignore[method-assign]
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(anext(batches), 60)
-            tables._convert = convert  # type: ignore[method-assign]
+            converter.next = convert  # type: ignore[method-assign]
             world.network.heal()
             table = await asyncio.wait_for(anext(batches), 60)
             assert table.num_rows == 10

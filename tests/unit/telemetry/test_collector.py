@@ -58,7 +58,7 @@ async def world() -> Any:
 
 
 async def test_rates_concern_the_time_since_the_last_accepted_push(world: World) -> None:
-    failed = world.child.counter("failed")
+    failed = world.child.quantity("failed")
     failed.add(10)
     world.clock.now += 5
     assert world.value("producer.record.error.rate") == 2
@@ -102,8 +102,8 @@ async def test_averages_without_observations_are_not_a_number(world: World) -> N
 
 
 async def test_a_topic_that_was_deleted_has_no_series(world: World) -> None:
-    world.child.counter("topic.failed", topic="gone").add(3)
-    world.child.counter("topic.failed", topic="kept").add(4)
+    world.child.quantity("topic.failed", topic="gone").add(3)
+    world.child.quantity("topic.failed", topic="kept").add(4)
     world.points()
     world.measures.keep_topics(lambda topic: topic == "kept")
     found = [p for p in world.points() if p.name == f"{P}producer.topic.record.error.total"]
@@ -112,7 +112,7 @@ async def test_a_topic_that_was_deleted_has_no_series(world: World) -> None:
 
 async def test_topics_above_the_limit_share_one_series(world: World) -> None:
     for number in range(1500):
-        world.child.counter("topic.failed", topic=f"t{number}").add(1)
+        world.child.quantity("topic.failed", topic=f"t{number}").add(1)
     found = [p for p in world.points() if p.name == f"{P}producer.topic.record.error.total"]
     assert len(found) == 1001
     assert sum(p.value for p in found) == 1500
@@ -139,7 +139,7 @@ async def test_partitions_are_left_out_above_the_limit_of_series() -> None:
 
 
 async def test_a_closed_child_is_pushed_once_more(world: World) -> None:
-    world.child.counter("failed").add(5)
+    world.child.quantity("failed").add(5)
     world.end()
     assert world.value("producer.record.error.total") == 5
     world.collector.restart()
@@ -147,7 +147,7 @@ async def test_a_closed_child_is_pushed_once_more(world: World) -> None:
 
 
 async def test_a_child_that_is_closed_during_a_push_is_pushed_once_more(world: World) -> None:
-    failed = world.child.counter("failed")
+    failed = world.child.quantity("failed")
     world.points()
     failed.add(5)
     world.end()
@@ -159,18 +159,18 @@ async def test_a_child_that_is_closed_during_a_push_is_pushed_once_more(world: W
 
 async def test_the_first_rates_concern_the_time_since_the_client_began() -> None:
     world = World()
-    world.child.counter("failed").add(10)
+    world.child.quantity("failed").add(10)
     world.clock.now += 5
     assert world.value("producer.record.error.rate") == 2
     world.collector.close()
 
 
 async def test_points_are_those_of_the_moment_when_they_were_taken(world: World) -> None:
-    counter, spread = world.child.counter("failed"), world.child.spread("batches")
-    counter.add(5)
+    quantity, spread = world.child.quantity("failed"), world.child.spread("batches")
+    quantity.add(5)
     spread.observe(5)
     taken = world.collector.take(EVERYTHING)
-    counter.add(1)
+    quantity.add(1)
     spread.observe(6)
     world.clock.now += 5
     values = {p.name: p.value for p in taken.points()}
@@ -186,8 +186,8 @@ async def test_children_with_the_same_attributes_have_sums_of_their_own(world: W
     sums.follow(True)
     found = []
     for number in (100, 10):
-        world.child.counter("failed").add(number)
-        twin.counter("failed").add(1)
+        world.child.quantity("failed").add(number)
+        twin.quantity("failed").add(1)
         points = [p for p in world.points() if p.name == f"{P}producer.record.error.total"]
         found.append([measured.value for measured in sums.measure(points)])
         sums.accept(AcceptedValues(points, 0))
@@ -204,7 +204,7 @@ async def test_a_sum_continues_when_the_attributes_change() -> None:
     found = []
     for member_id, count in (("m1", 10), ("m2", 15)):
         member[0] = member_id
-        consumer.counter("records").add(count)
+        consumer.quantity("records").add(count)
         points = [p for p in world.points() if p.name == name and p.resource[0][1] == member_id]
         found.append([measured.value for measured in sums.measure(points)])
         sums.accept(AcceptedValues(points, 0))
@@ -217,7 +217,7 @@ async def test_a_topic_that_returns_is_counted_from_zero(world: World) -> None:
     sums.follow(True)
     found = []
     for count in (3, 5):
-        world.child.counter("topic.failed", topic="t").add(count)
+        world.child.quantity("topic.failed", topic="t").add(count)
         taken = world.collector.take(lambda name: name == f"{P}producer.topic.record.error.total")
         sums.forget(taken.ended_topics)
         points = taken.points()
@@ -228,7 +228,7 @@ async def test_a_topic_that_returns_is_counted_from_zero(world: World) -> None:
 
 
 async def test_the_number_of_series_is_pushed(world: World) -> None:
-    world.child.counter("topic.failed", topic="a").add(1)
+    world.child.quantity("topic.failed", topic="a").add(1)
     points = world.points()
     (count,) = [p.value for p in points if p.name == f"{P}kafka.count.count"]
     assert count == len(points) - 1

@@ -176,7 +176,7 @@ class Pushing:
         """Push everything, end all topics, and return the number of pushed series."""
         self.turn += 1
         for topic in self.topics():
-            self.child.counter("topic.records", topic=topic).add(1)
+            self.child.quantity("topic.records", topic=topic).add(1)
             self.child.spread("topic.fetches", topic=topic).observe(1)
         payload = self.pushes.encoded(self.pushes.take(self.subscription)())
         if self.accepted:
