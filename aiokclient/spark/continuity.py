@@ -1,4 +1,4 @@
-"""What became of the partitions of a stream since its offsets were written. Pure.
+"""The changes of the partitions of a stream since its offsets were written. Without IO.
 
 `compare` takes the offsets that a query has reached and what the cluster has now, and divides the
 partitions:
@@ -60,7 +60,7 @@ class DataLossError(OffsetOutOfRangeError):
 
 @dataclass(frozen=True, slots=True)
 class Logs:
-    """What the cluster has: the id of each topic, and the end offset of each partition."""
+    """The topics of the cluster: the id of each, and the end offset of each partition."""
 
     ids: Mapping[str, str | None]
     ends: Positions

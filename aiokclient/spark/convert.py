@@ -35,13 +35,13 @@ __all__ = ["Converted", "convert", "main"]
 
 LOG_VERSION = "v1"
 UNUSED = "-"
-"""What Spark writes for a source that has no offset in a batch."""
+"""The text that Spark writes for a source that has no offset in a batch."""
 REFUSED = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Converted:
-    """What a conversion has done."""
+    """The result of a conversion."""
 
     batches: tuple[int, ...]
     """The batches in the offset log. It is empty if the log was converted before."""

@@ -19,7 +19,7 @@ __all__ = ["RowDigest"]
 MASK = (1 << 64) - 1
 SEEDS = {"topic": 1, "partition": 2, "timestamp": 3, "headers": 4, "key": 5, "value": 6}
 ABSENT = 0x9E3779B9
-"""What a null adds to the checksum of its row."""
+"""The number that a null adds to the checksum of its row."""
 
 
 class RowDigest:

@@ -1,4 +1,4 @@
-"""How much a batch of a stream reads. Pure.
+"""The limits of a batch of a stream. Without IO.
 
 The rules are those of Spark's Kafka connector: `maxOffsetsPerTrigger` is divided among the
 partitions by the number of offsets that each has, and `minOffsetsPerTrigger` lets a batch wait

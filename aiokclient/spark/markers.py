@@ -54,7 +54,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """What one task has committed."""
+    """The batch, the number of rows, and the digest of what one task has committed."""
 
     batch: int
     rows: int
@@ -78,7 +78,7 @@ class Marker:
 
 
 class Step(Enum):
-    """What a task does with its rows."""
+    """The treatment of a task's rows."""
 
     WRITE = "write"
     """Write them: they are not committed."""
@@ -89,7 +89,7 @@ class Step(Enum):
 
 
 class CommittedState(Enum):
-    """How far the marker of a Spark partition is, seen from the batch that a task writes."""
+    """The position of a marker relative to the batch that a task writes."""
 
     NOTHING = "nothing"
     EARLIER = "earlier"

@@ -21,6 +21,7 @@ LATEST = -1
 """The number that stands for the end offset in JSON."""
 
 Kind: TypeAlias = Literal["earliest", "latest", "offsets", "timestamp", "timestamps"]
+Isolation: TypeAlias = Literal["read_uncommitted", "read_committed"]
 Partitions: TypeAlias = tuple[tuple[TopicPartition, int], ...]
 
 STRATEGIES = ("subscribe", "subscribePattern", "assign")
@@ -120,7 +121,7 @@ class SourceOptions:
     starting: Bound
     ending: Bound
     starting_strategy: str = "error"
-    """What a starting timestamp without a record does: `error`, or `latest`."""
+    """The effect of a starting timestamp without a record: `error` or `latest`."""
     min_partitions: int | None = None
     max_records_per_partition: int | None = None
     max_offsets_per_trigger: int | None = None
@@ -133,7 +134,7 @@ class SourceOptions:
     """The group to which a stream commits its offsets, for tools that show lag."""
     fetch_offset_num_retries: int = 3
     fetch_offset_retry_interval_ms: int = 10
-    isolation_level: str = "read_uncommitted"
+    isolation_level: Isolation = "read_uncommitted"
     fetch_max_bytes: int = FETCH_MAX_BYTES
     properties: Properties = field(default=(), repr=False)
     """The options of a Client."""

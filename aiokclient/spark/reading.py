@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from pyspark.sql.datasource import InputPartition
@@ -51,9 +51,8 @@ async def _remaining(
 ) -> AsyncIterator[pa.RecordBatch]:
     start, end = partition.start, partition.end
     topic_id = None if partition.topic_id is None else UUID(partition.topic_id)
-    reader: Any = client
     while start < end:
-        batches = reader.read_range(
+        batches = client.read_range(
             partition.tp,
             start,
             end,

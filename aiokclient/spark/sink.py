@@ -38,10 +38,10 @@ ADAPTIVE = "spark.sql.adaptive.streaming.stateless.enabled"
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What a task reports to the driver."""
+    """The report of a task to the driver."""
 
     part: WrittenPart | None = None
-    """What it has written exactly once."""
+    """The transaction that the driver must end, if there is one."""
 
 
 def batch_writer(given: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:

@@ -1,4 +1,4 @@
-"""How long pushes of client metrics hold an event loop: a client's, and the embedded cluster's."""
+"""The time for which pushes of client metrics hold a client's and the embedded cluster's loop."""
 
 from __future__ import annotations
 

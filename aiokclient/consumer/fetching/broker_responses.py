@@ -15,13 +15,13 @@ from aiokclient.cluster.client import ClusterClient
 from aiokclient.cluster.metadata import BrokerInfo
 from aiokclient.consumer.fetching.aborted import visible
 from aiokclient.consumer.fetching.buffer import Damage, PartitionFetch, Slot
+from aiokclient.consumer.fetching.following import following_batches
 from aiokclient.consumer.fetching.responses import PartitionResponses
 from aiokclient.consumer.fetching.session import Answer
 from aiokclient.consumer.meters import FetchedPartition
 from aiokclient.consumer.state.partition import PartitionState
-from aiokclient.errors import CorruptRecordError
 from aiokclient.protocol.messages.fetch import FetchResponse, PartitionData
-from aiokclient.record.batch import RecordBatch, walk
+from aiokclient.record.batch import RecordBatch
 from aiokclient.types import TopicPartition
 
 __all__ = ["EVENTS", "BrokerResponses", "FetchEvent", "useful"]
@@ -146,23 +146,6 @@ def useful(response: FetchResponse) -> bool:
 
 
 def _batches(records: memoryview, offset: int) -> tuple[Sequence[RecordBatch], Damage | None]:
-    """Return the batches from `offset` on, up to the first that is damaged or does not follow."""
-    try:
-        found = walk(records)
-    except CorruptRecordError as error:
-        return [], Damage(offset, offset, error)
-    batches: list[RecordBatch] = []
-    following = offset
-    for batch in found:
-        if batch.next_offset <= offset and not batches:
-            continue  # The broker began with a whole batch before the offset.
-        if batch.next_offset <= following or (batches and batch.base_offset < following):
-            break
-        batches.append(batch)
-        following = batch.next_offset
-    if batches:
-        return batches, None
-    why = CorruptRecordError(
-        f"The response has {len(records)} bytes, but no batch that follows offset {offset}."
-    )
-    return [], Damage(offset, offset, why)
+    """Return the batches from `offset` on, and the damage if there is none."""
+    batches, error = following_batches(records, offset)
+    return batches, None if error is None else Damage(offset, offset, error)

@@ -1,4 +1,4 @@
-"""What a response to the fetch of a range means. Sans-IO.
+"""The meaning of a response to the fetch of a range. Sans-IO.
 
 `EVENTS` has the error codes that concern the position. The policy decides about all others.
 """
@@ -12,9 +12,10 @@ from types import MappingProxyType
 from typing import Final
 
 from aiokclient.consumer.fetching.aborted import visible
+from aiokclient.consumer.fetching.following import following_batches
 from aiokclient.errors import CorruptRecordError
 from aiokclient.protocol.messages.fetch import FetchResponse, PartitionData
-from aiokclient.record.batch import RecordBatch, walk
+from aiokclient.record.batch import RecordBatch
 
 __all__ = ["EVENTS", "FetchedPart", "PartEvent", "fetched", "partition_data"]
 
@@ -75,15 +76,9 @@ def fetched(data: PartitionData | None, offset: int, end: int) -> FetchedPart:
     records = memoryview(data.records or b"")
     if not records:
         return FetchedPart(PartEvent.NOTHING, offset, offset, (), 0, high, stable)
-    try:
-        batches = _following(walk(records), offset)
-    except CorruptRecordError as error:
+    batches, error = following_batches(records, offset)
+    if error is not None:
         return FetchedPart(PartEvent.DAMAGED, offset, offset, damage=error)
-    if not batches:
-        why = CorruptRecordError(
-            f"The response has {len(records)} bytes, but no batch that follows offset {offset}."
-        )
-        return FetchedPart(PartEvent.DAMAGED, offset, offset, damage=why)
     aborted = [(t.producer_id, t.first_offset) for t in data.aborted_transactions or ()]
     shown = visible(batches, aborted)
     kept = [
@@ -93,17 +88,3 @@ def fetched(data: PartitionData | None, offset: int, end: int) -> FetchedPart:
     ]
     size = sum(batch.size for batch in batches)
     return FetchedPart(PartEvent.DATA, offset, batches[-1].next_offset, kept, size, high, stable)
-
-
-def _following(found: Sequence[RecordBatch], offset: int) -> list[RecordBatch]:
-    """Return the batches from `offset` on, up to the first that does not follow."""
-    batches: list[RecordBatch] = []
-    following = offset
-    for batch in found:
-        if batch.next_offset <= offset and not batches:
-            continue  # The broker began with a whole batch before the offset.
-        if batch.next_offset <= following or (batches and batch.base_offset < following):
-            break
-        batches.append(batch)
-        following = batch.next_offset
-    return batches

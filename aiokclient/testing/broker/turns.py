@@ -24,7 +24,7 @@ class Turns:
 
     def __init__(self) -> None:
         self._ends: float | None = None
-        """When the current turn ends, if this iteration has handled a request."""
+        """The end of the current turn, if this iteration has handled a request."""
         self._waiting: dict[Connection, None] = {}
 
     def take(self, connection: Connection) -> bool:
