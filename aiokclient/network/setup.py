@@ -191,8 +191,12 @@ async def _set_up(
             lifetime_ms = await _authenticate(
                 connection, pipeline, versions, settings.sasl, login, timeout_s
             )
-        elif suspect:
-            await _check_without_sasl(connection, pipeline, versions, settings, timeout_s)
+        else:
+            if settings.tls is not None:
+                # As in Kafka's clients, TLS alone authenticates, and its metrics count that.
+                connection.traffic.authenticated(None)
+            if suspect:
+                await _check_without_sasl(connection, pipeline, versions, settings, timeout_s)
         if cluster is not None and not checked and cluster.doubts(node_id):
             await check_cluster(connection, pipeline, versions, cluster, settings.request_s)
         connection.ready(
@@ -272,6 +276,7 @@ async def _connect(
         raise diagnosis.closed_early(broker.address, tls is not None) from error
     except ssl.SSLError as error:
         assert contexts is not None
+        connection.traffic.authentication_failed(again=False)
         raise diagnosis.tls_failure(broker.address, error, contexts.has_certificate) from error
     except TimeoutError as error:
         # The kernel's timeout may be shorter than the client's.
@@ -370,6 +375,7 @@ async def _ask(
         # In TLS 1.3, the server rejects a client certificate after the client's handshake.
         if isinstance(error.__cause__, ssl.SSLError):
             certificate = None if tls is None else tls.has_certificate
+            traffic.authentication_failed(again=False)
             raise diagnosis.tls_failure(broker.address, error.__cause__, certificate) from error
         raise diagnosis.closed_early(broker.address, tls=False) from error
     try:

@@ -22,6 +22,7 @@ from aiokclient import (
     GroupMember,
     Producer,
     SaslPlain,
+    Tls,
     TopicPartition,
 )
 from aiokclient.admin import NewTopic
@@ -371,6 +372,20 @@ async def test_authentications_are_counted() -> None:
         assert pushed.value("admin.client.successful.reauthentication.total") >= 1
         assert is_measured(pushed.value("admin.client.reauthentication.latency.max"))
         assert pushed.value("admin.client.failed.authentication.total") == 0
+
+
+async def test_tls_without_sasl_counts_as_authentication() -> None:
+    listener = BrokerListener(tls=True, mutual_tls=True)
+    async with EmbeddedCluster(listeners={"MTLS": listener}) as cluster:
+        servers = cluster.bootstrap_servers_for("MTLS")
+        alice = cluster.client_certificate("alice")
+        tls = Tls(cadata=alice.authority, certdata=alice.certificate, keydata=alice.key)
+        async with Admin(bootstrap_servers=servers, security=tls) as admin:
+            pushed = Pushed(admin)
+            opened = pushed.value("admin.client.connection.creation.total")
+            total = pushed.value("admin.client.successful.authentication.total")
+            assert total == opened >= 1
+            assert pushed.value("admin.client.failed.authentication.total") == 0
 
 
 class CountedCalls:

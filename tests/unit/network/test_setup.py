@@ -16,17 +16,21 @@ from aiokclient.errors import (
     ConnectionSetupError,
     DisconnectedError,
     KafkaError,
+    TlsError,
     UnsupportedVersionError,
 )
 from aiokclient.log import ClientLog
+from aiokclient.metrics import Metrics
 from aiokclient.network.connection import BrokerConnection
 from aiokclient.network.diagnosis import ClosedEarlyError
 from aiokclient.network.setup import RUNGS, ConnectionSettings, open_connection
 from aiokclient.network.tls import TlsContexts
+from aiokclient.network.traffic import Traffic
 from aiokclient.network.transport import Address
 from aiokclient.protocol.api import ApiKey
 from aiokclient.protocol.messages.api_versions import ApiVersionsResponse
 from aiokclient.protocol.messages.metadata import MetadataRequest
+from aiokclient.testing import BrokerListener, EmbeddedCluster
 
 Settings = Callable[..., ConnectionSettings]
 
@@ -280,6 +284,50 @@ async def test_setup_succeeds_over_tls(
         connection = await reach(broker, settings(tls=contexts(client_tls)), host="localhost")
         assert connection.broker.api_versions == broker.versions
         connection.close()
+
+
+def authentications(traffic: Traffic) -> tuple[float, float]:
+    """Return how many authentications succeeded, and how many failed."""
+    measures = traffic.measures
+    return (
+        measures.quantity("authentications").value,
+        measures.quantity("authentications.failed").value,
+    )
+
+
+async def test_tls_handshakes_count_as_authentications(
+    settings: Settings,
+    server_tls: ssl.SSLContext,
+    client_tls: ssl.SSLContext,
+) -> None:
+    traffic = Traffic(Metrics(), "test")
+    untrusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    async with ScriptedBroker() as broker:
+        (await reach(broker, settings(traffic=traffic))).close()
+        assert authentications(traffic) == (0, 0)
+        await broker.stop()
+        await broker.start(server_tls)
+        over_tls = settings(tls=contexts(client_tls), traffic=traffic)
+        (await reach(broker, over_tls, host="localhost")).close()
+        assert authentications(traffic) == (1, 0)
+        await refusal(broker, settings(tls=contexts(untrusting), traffic=traffic))
+        assert authentications(traffic) == (1, 1)
+
+
+async def test_a_missing_client_certificate_counts_as_failed_authentication(
+    settings: Settings,
+) -> None:
+    traffic = Traffic(Metrics(), "test")
+    listener = BrokerListener(tls=True, mutual_tls=True)
+    async with EmbeddedCluster(listeners={"MTLS": listener}) as cluster:
+        tls = TlsContexts(cluster.client_tls, ClientLog("aiokclient", "test"))
+        tls.load()
+        host, _, port = cluster.bootstrap_servers_for("MTLS").split(",")[0].rpartition(":")
+        with pytest.raises(TlsError):
+            await open_connection(
+                1, host, int(port), settings(tls=tls, traffic=traffic), timeout_s=30, rung=0
+            )
+        assert authentications(traffic) == (0, 1)
 
 
 @pytest.mark.fault(29)
