@@ -159,7 +159,7 @@ cdef class RecordBatchBuilder:
             taken = write_array(
                 self,
                 time,
-                NULL if validity is None else <const uint8_t *>bits.buf,
+                <const uint8_t *>(NULL if validity is None else bits.buf),
                 <const uint8_t *>ends.buf,
                 &content,
                 width,
