@@ -96,7 +96,8 @@ spark-eos: .venv-spark/.native ## the exactly-once sink of Spark while processes
 	AIOKCLIENT_EOS_RUNS=$(or $(RUNS),2) $(PYSPARK) -m pytest -q tests/spark/test_exactly_once.py
 
 bench-spark: .venv-spark/.native kafka ## the Spark source and sink beside Spark's own Kafka connector; RUNS=n of each
-	$(PYSPARK) benchmarks/spark.py --runs $(or $(RUNS),5)
+## takes a quarter of an hour; `make bench` adds its result to its own; MEMORY=1000 watches the memory of 1,000 batches
+	$(PYSPARK) benchmarks/spark.py --runs $(or $(RUNS),5) --memory $(or $(MEMORY),0) --json build/benchmarks/spark.json
 
 clean: ## remove everything that was installed, compiled or downloaded
 	rm -rf .venv .venv-3.11 .venv-spark .kafka .pytest_cache .mypy_cache .ruff_cache .hypothesis build *.egg-info

@@ -92,6 +92,10 @@ def main() -> int:
             for table in report.tables:
                 print(table.text(), flush=True)
             reports.append(report)
+        # spark.py runs in an environment of its own, by `make bench-spark`.
+        spark = given.saved / "spark.json"
+        if not given.only and spark.exists():
+            reports.append(Report.load(spark))
         runs = f"{given.runs}, with {given.scale:g} times the usual number of messages"
         about = [*machine.describe(brokers.version), ("runs of each subject", runs)]
     print(targets.table(reports).text())

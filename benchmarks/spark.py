@@ -1,247 +1,217 @@
-"""The Spark source beside Spark's own Kafka connector and a source with rows from memory.
+"""How much CPU time do the Spark source and sink take, beside Spark's own Kafka connector?
 
-    python benchmarks/spark.py [--runs N] [--rows N] [--only TEXT] [--json FILE]
+One session with two threads reads from and writes to one real broker. The third subject reads rows
+from memory and writes into nothing, which is the most that Spark's API for Python allows. The
+subjects take turns. The first runs of each do not count, because the Java virtual machine still
+compiles. The figures are medians: seconds, thousands of rows per second, and CPU seconds per
+million rows: of the Java virtual machine and of all Python processes together, of each of the two,
+and of the broker.
 
-One session with two threads reads from one real broker. The sources take turns, after one run of
-each that does not count. The figures are medians: seconds, thousands of rows per second, and CPU
-seconds per million rows of the Java virtual machine, of all Python processes, and of the broker.
+The stream from topic to topic reads the same topic in one batch. A micro-batch has 100 rows, which
+are sent when the batch before has ended; its time is the one that Spark reports.
+
+    python benchmarks/spark.py [--runs N] [--rows N] [--batches N] [--only TEXT]
+
+`--memory 1000` watches the memory of streams over so many micro-batches, after a tenth of them and
+at their end: the heap of the Java virtual machine after a garbage collection, the resident memory
+of the process that has the reader on the driver, and that of the workers.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
-import functools
-import json
 import os
 import statistics
+import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import measuring.brokers
 from kafka_harness import KAFKA, KafkaCluster
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as f
+from measuring.report import Report, Table, number
+from measuring.spark_runs import Meter, Run, medians
 from spark_session import create
+from subjects.spark_jobs import CONNECTOR, OWN, Job, World
 from subjects.spark_memory import MemorySource
+from subjects.spark_micro_batches import batch_ms, memory
+from subjects.spark_reading import READING
+from subjects.spark_writing import EXACTLY_ONCE, WRITING
 
-from aiokclient import Producer
-
-SOURCES = ("kafka", "aiokclient", "memory")
 HERE = Path(__file__).resolve().parent
-PARTITIONS = 2
-FIXED_ROWS = 5_010
-TICKS = os.sysconf("SC_CLK_TCK")
+FIGURES = ("seconds", "k rows/s", "CPU s/M", "jvm s/M", "python s/M", "broker s/M")
+MICRO_BATCHES = {"micro-batch, read": False, "micro-batch, topic to topic": True}
+"""Whether the rows of micro-batches are written to a topic."""
 
 
 @dataclass(frozen=True)
-class Job:
-    """What is measured: a query over values of `size` bytes."""
+class Limit:
+    """The most that a figure of this library may be, as such or divided by another subject's."""
 
-    name: str
-    query: Callable[[DataFrame], object]
-    size: int = 100
-    rows: int | None = None
-    """The number of rows, if it is not that of the other jobs."""
-    schema: str | None = None
-    """The columns that a source may be asked for, which the connector refuses."""
+    job: str
+    figure: str
+    most: float
+    divisor: str | None = None
+    subject: str = OWN
 
 
-def touch(batches: Iterator[Any]) -> Iterator[Any]:
-    """Look at each value as a Python object."""
-    import pyarrow as pa
-
-    for batch in batches:
-        lengths = [len(value) for value in batch.column("value").to_pylist()]
-        yield pa.RecordBatch.from_pydict({"n": [sum(lengths)]}, pa.schema([("n", pa.int64())]))
-
-
-def compute(batches: Iterator[Any]) -> Iterator[Any]:
-    """Look at all values with functions of Arrow."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    for batch in batches:
-        total = pc.sum(pc.binary_length(batch.column("value"))).cast(pa.int64())
-        yield pa.RecordBatch.from_arrays([pa.array([total.as_py()], pa.int64())], names=["n"])
-
-
-JOBS = (
-    Job("count", lambda frame: frame.count()),
-    Job("sum", lambda frame: frame.agg(f.sum(f.length("value"))).collect()),
-    Job(
-        "mapInArrow, each row touched",
-        lambda frame: frame.mapInArrow(touch, "n long").agg(f.sum("n")).collect(),
+LIMITS = (
+    Limit("count", "seconds", 1, CONNECTOR),
+    Limit("sum", "seconds", 1, CONNECTOR),
+    Limit("count", "CPU s/M", 1, CONNECTOR),
+    Limit("sum", "CPU s/M", 1, CONNECTOR),
+    Limit("mapInArrow, each row touched", "CPU s/M", 1.9),
+    Limit("mapInArrow, pyarrow.compute, 1 KB", "CPU s/M", 4),
+    Limit("toArrow, value", "CPU s/M", 1.6),
+    Limit("toArrow, schema of value alone", "CPU s/M", 1.4),
+    Limit("count of 5,010 rows", "seconds", 1),
+    Limit("batch write", "CPU s/M", 3),
+    Limit("stream from topic to topic", "CPU s/M", 3.5),
+    *(
+        Limit("stream from topic to topic", figure, 1.3, OWN, subject)
+        for subject in EXACTLY_ONCE
+        for figure in ("CPU s/M", "seconds")
     ),
-    Job(
-        "mapInArrow, pyarrow.compute",
-        lambda frame: frame.mapInArrow(compute, "n long").agg(f.sum("n")).collect(),
-    ),
-    Job(
-        "mapInArrow, pyarrow.compute, 1 KB",
-        lambda frame: frame.mapInArrow(compute, "n long").agg(f.sum("n")).collect(),
-        size=1000,
-    ),
-    Job("toArrow, value", lambda frame: frame.select("value").toArrow()),
-    Job(
-        "toArrow, schema of value alone",
-        lambda frame: frame.select("value").toArrow(),
-        schema="value binary",
-    ),
-    Job("toArrow, all columns", lambda frame: frame.toArrow()),
-    Job("count of 5,010 rows", lambda frame: frame.count(), rows=FIXED_ROWS),
+    *(Limit(name, "ms", 1.5, CONNECTOR) for name in MICRO_BATCHES),
 )
 
 
-def stat(pid: int) -> tuple[int, float, float]:
-    """Return the parent, the CPU seconds, and those of children that have ended."""
-    words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    own, ended = int(words[11]) + int(words[12]), int(words[13]) + int(words[14])
-    return int(words[1]), own / TICKS, ended / TICKS
-
-
-class Meter:
-    """The CPU seconds of the processes of a session and of the broker."""
-
-    def __init__(self, spark: SparkSession, kafka: KafkaCluster) -> None:
-        jvm: Any = spark.sparkContext._jvm
-        self._jvm = int(jvm.java.lang.ProcessHandle.current().pid())
-        self._brokers = [node.pid for node in kafka.nodes.values()]
-
-    def read(self) -> tuple[float, float, float]:
-        """Return the CPU seconds so far of the virtual machine, of Python, and of the broker."""
-        found = {}
-        for folder in Path("/proc").iterdir():
-            if folder.name.isdecimal():
-                try:
-                    found[int(folder.name)] = stat(int(folder.name))
-                except OSError:
-                    continue
-        family = {self._jvm}
-        while True:
-            more = {pid for pid, (parent, *_) in found.items() if parent in family} - family
-            if not more:
-                break
-            family |= more
-        _, own, ended = found[self._jvm]
-        python = ended + found[os.getpid()][1]
-        python += sum(sum(found[pid][1:]) for pid in family - {self._jvm})
-        return own, python, sum(found[pid][1] for pid in self._brokers)
-
-
-@dataclass(frozen=True)
-class Run:
-    seconds: float
-    jvm: float
-    python: float
-    broker: float
-
-
-def measure(meter: Meter, query: Callable[[], object]) -> Run:
-    before, began = meter.read(), time.perf_counter()
-    query()
-    seconds, after = time.perf_counter() - began, meter.read()
-    return Run(seconds, *(late - early for early, late in zip(before, after, strict=True)))
-
-
-def fill(bootstrap: str, topic: str, rows: int, size: int) -> None:
-    async def send() -> None:
-        async with Producer(bootstrap_servers=bootstrap, batch_size=1 << 18) as producer:
-            await producer.send_all(topic, (b"v" * size for _ in range(rows)))
-
-    asyncio.run(send())
-
-
 class Bench:
-    """A session, a broker, and their topics."""
+    """The measurements in one session, and their report."""
 
-    def __init__(self, spark: SparkSession, kafka: KafkaCluster, rows: int) -> None:
-        self._spark, self._kafka, self._rows = spark, kafka, rows
-        self._topics: dict[tuple[int, int], str] = {}
-        self._meter = Meter(spark, kafka)
-        spark.dataSource.register(MemorySource)
+    def __init__(self, world: World, runs: int, first: int) -> None:
+        self._world = world
+        self._turns = [*[False] * first, *[True] * runs]
+        """Whether each turn counts."""
+        self._meter = Meter(world.spark, world.kafka)
+        self.report = Report(__doc__ or "")
 
-    def _topic(self, rows: int, size: int) -> str:
-        if (rows, size) not in self._topics:
-            topic = self._kafka.create_topic(None, PARTITIONS)
-            fill(self._kafka.bootstrap, topic, rows, size)
-            self._topics[rows, size] = topic
-        return self._topics[rows, size]
+    def job(self, job: Job, rows: int) -> None:
+        rows = job.count(rows)
+        done: dict[str, list[Run]] = {subject: [] for subject in job.subjects}
+        for counts in self._turns:
+            for subject in job.subjects:
+                with job.start(self._world, subject, rows) as query:
+                    found = self._meter.measure(query)
+                if counts:
+                    done[subject].append(found)
+        found_medians = {subject: medians(runs, rows) for subject, runs in done.items()}
+        self._add(job.name, found_medians, FIGURES)
 
-    def frame(self, source: str, job: Job, rows: int) -> DataFrame:
-        reader = self._spark.read.format(source)
-        if job.schema is not None and source != "kafka":
-            reader = reader.schema(job.schema)
-        if source == "memory":
-            return reader.options(rows=rows, size=job.size, partitions=PARTITIONS).load()
-        options = {"kafka.bootstrap.servers": self._kafka.bootstrap}
-        return reader.options(**options, subscribe=self._topic(rows, job.size)).load()
+    def micro_batches(self, name: str, batches: int) -> None:
+        done: dict[str, list[float]] = {CONNECTOR: [], OWN: []}
+        # One turn before them is enough, because `batch_ms` leaves out first batches.
+        for counts in self._turns[-1 - sum(self._turns) :]:
+            for subject, times in done.items():
+                ms = batch_ms(self._world, subject, batches, copied=MICRO_BATCHES[name])
+                if counts:
+                    times.append(ms)
+        found = {subject: {"ms": statistics.median(times)} for subject, times in done.items()}
+        self._add(name, found, ("ms",))
 
-    def run(self, job: Job, runs: int) -> dict[str, dict[str, float]]:
-        """Return the medians of each source."""
-        rows = job.rows or self._rows
-        done: dict[str, list[Run]] = {source: [] for source in SOURCES}
-        for number in range(runs + 1):
-            for source in SOURCES:
-                found = self._measure(source, job, rows)
-                if number:
-                    done[source].append(found)
-        return {source: medians(found, rows) for source, found in done.items()}
+    def memory(self, batches: int) -> None:
+        points = (max(1, batches // 10), batches)
+        for subject in (CONNECTOR, OWN):
+            name = f"memory of {subject} in MiB, after batches"
+            sizes = memory(self._world, subject, self._meter, points)
+            found = {str(done): figures for done, figures in sizes}
+            self._add(name, found, tuple(found[str(batches)]))
 
-    def _measure(self, source: str, job: Job, rows: int) -> Run:
-        frame = functools.partial(self.frame, source, job, rows)
-        if source != "memory":
-            self._topic(rows, job.size)
-        return measure(self._meter, lambda: job.query(frame()))
+    def _add(self, name: str, found: dict[str, dict[str, float]], figures: tuple[str, ...]) -> None:
+        table = Table(name, ["", *figures])
+        for subject, values in found.items():
+            table.rows.append([subject, *(number(values[figure]) for figure in figures)])
+        self.report.tables.append(table)
+        self.report.numbers[name] = found
+        print(table.text(), flush=True)
+
+    def limits(self) -> None:
+        """Add a table of the limits for what was measured."""
+        table = Table("Limits", ["job", "figure", "limit", "measured", "reached"])
+        for limit in LIMITS:
+            found = self.report.numbers.get(limit.job)
+            if found is None:
+                continue
+            value, figure = found[limit.subject][limit.figure], limit.figure
+            if limit.divisor is not None:
+                value /= found[limit.divisor][limit.figure]
+                figure = f"{figure}, divided by that of {limit.divisor}"
+            name = limit.job if limit.subject == OWN else f"{limit.job}: {limit.subject}"
+            reached = (
+                "yes" if value <= limit.most else f"no, by a factor of {value / limit.most:.2f}"
+            )
+            table.rows.append([name, figure, number(limit.most), number(value), reached])
+        self.report.tables.append(table)
+        print(table.text(), flush=True)
 
 
-def medians(runs: list[Run], rows: int) -> dict[str, float]:
-    seconds = statistics.median(run.seconds for run in runs)
-    found = {"seconds": seconds, "k rows/s": rows / seconds / 1e3}
-    for name in ("jvm", "python", "broker"):
-        found[f"{name} s/M"] = statistics.median(getattr(run, name) for run in runs) / rows * 1e6
-    found["CPU s/M"] = statistics.median(run.jvm + run.python for run in runs) / rows * 1e6
-    return found
-
-
-COLUMNS = ("seconds", "k rows/s", "CPU s/M", "jvm s/M", "python s/M", "broker s/M")
-
-
-def show(job: Job, found: dict[str, dict[str, float]]) -> None:
-    print(f"\n{job.name}\n{'':<12}" + "".join(f"{column:>12}" for column in COLUMNS))
-    for source, figures in found.items():
-        cells = (f"{figures[c]:>12.0f}" if c[0] == "k" else f"{figures[c]:>12.2f}" for c in COLUMNS)
-        print(f"{source:<12}" + "".join(cells), flush=True)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--only", default="", help="jobs with this text in their name")
-    parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
+@contextmanager
+def session() -> Iterator[World]:
     # Workers import the source with rows from memory.
     os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
-    found = {}
+    # Without bytecode, each of them would compile the modules that it imports.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     with (
-        tempfile.TemporaryDirectory() as folder,
+        tempfile.TemporaryDirectory(prefix="bench-") as name,
         KafkaCluster(KAFKA, jvm=measuring.brokers.JVM) as kafka,
     ):
-        spark = create(Path(folder), spark__driver__memory="2g", spark__driver__maxResultSize="2g")
-        bench = Bench(spark, kafka, given.rows)
-        for job in JOBS:
-            if given.only in job.name:
-                found[job.name] = bench.run(job, given.runs)
-                show(job, found[job.name])
-        spark.stop()
+        folder = Path(name)
+        configs = {
+            "spark.driver.memory": "2g",
+            "spark.driver.maxResultSize": "2g",
+            # Otherwise, the sink refuses to write exactly once.
+            "spark.sql.adaptive.streaming.stateless.enabled": "false",
+        }
+        spark = create(folder, **configs)
+        spark.dataSource.register(MemorySource)
+        try:
+            yield World(spark, kafka, folder)
+        finally:
+            spark.stop()
+
+
+def measure(bench: Bench, given: argparse.Namespace) -> None:
+    """Measure the jobs that are wanted. One that fails is left out."""
+    works: dict[str, Callable[[], None]] = {
+        job.name: partial(bench.job, job, given.rows) for job in (*READING, *WRITING)
+    }
+    works |= {name: partial(bench.micro_batches, name, given.batches) for name in MICRO_BATCHES}
+    works = {name: work for name, work in works.items() if given.only in name}
+    if given.memory:
+        works["memory"] = partial(bench.memory, given.memory)
+    for name, work in works.items():
+        try:
+            work()
+        except Exception as error:
+            print(f"FAILED: {name}: {error}", file=sys.stderr, flush=True)
+            bench.report.failed.append(name)
+    bench.limits()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--first", type=int, default=5, help="runs before those that count")
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--batches", type=int, default=20, help="micro-batches of a run")
+    parser.add_argument("--memory", type=int, default=0, help="micro-batches to watch, e.g. 1000")
+    parser.add_argument("--only", default="", help="jobs with this text in their name")
+    parser.add_argument("--json", type=Path, help="saves the report for run.py")
+    parser.add_argument("--markdown", type=Path, help="writes the tables there, too")
+    given = parser.parse_args()
+    with session() as world:
+        bench = Bench(world, given.runs, given.first)
+        measure(bench, given)
     if given.json:
-        given.json.write_text(json.dumps({"numbers": found}))
+        given.json.parent.mkdir(parents=True, exist_ok=True)
+        bench.report.save(given.json)
+    if given.markdown:
+        given.markdown.write_text("\n".join(t.markdown() for t in bench.report.tables))
+    return int(bool(bench.report.failed))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

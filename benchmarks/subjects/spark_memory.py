@@ -1,4 +1,4 @@
-"""A Spark source whose rows come from memory: the most that Spark's API for Python allows."""
+"""A Spark source with rows from memory, and a sink without effect: the most that the API allows."""
 
 from __future__ import annotations
 
@@ -6,8 +6,17 @@ from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+    InputPartition,
+    WriterCommitMessage,
+)
 from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.datasource import ReadAllAvailable, SupportsTriggerAvailableNow
 
 from aiokclient.spark.schema import ddl
 
@@ -21,13 +30,22 @@ class MemorySource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        return "memory"
+        return "in_memory"
 
     def schema(self) -> str:
         return ddl(False)
 
     def reader(self, schema: Any) -> MemoryReader:
         return MemoryReader(self.options, to_arrow_schema(schema, timezone="UTC"))
+
+    def streamReader(self, schema: Any) -> MemoryStreamReader:
+        return MemoryStreamReader(self.reader(schema))
+
+    def writer(self, schema: Any, overwrite: bool) -> MemoryWriter:
+        return MemoryWriter()
+
+    def streamWriter(self, schema: Any, overwrite: bool) -> MemoryStreamWriter:
+        return MemoryStreamWriter()
 
 
 class MemoryReader(DataSourceReader):
@@ -53,3 +71,44 @@ class MemoryReader(DataSourceReader):
         batch = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
         for start in range(0, rows, ROWS):
             yield batch.slice(0, min(ROWS, rows - start))
+
+
+class MemoryStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """All rows are in the first batch."""
+
+    def __init__(self, reader: MemoryReader) -> None:
+        self._reader = reader
+
+    def initialOffset(self) -> dict[str, int]:
+        return {"batch": 0}
+
+    def getDefaultReadLimit(self) -> ReadAllAvailable:
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: dict[str, int], limit: Any) -> dict[str, int]:
+        return {"batch": 1}
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        pass
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
+        return self._reader.partitions()
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return self._reader.read(partition)
+
+
+def consume(iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+    for _ in iterator:
+        pass
+    return WriterCommitMessage()
+
+
+class MemoryWriter(DataSourceArrowWriter):
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return consume(iterator)
+
+
+class MemoryStreamWriter(DataSourceStreamArrowWriter):
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return consume(iterator)
