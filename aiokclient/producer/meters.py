@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from aiokclient.measures import Measures, Reading
 from aiokclient.metrics import BYTES, Counter, Labels, Metrics
+from aiokclient.producer.batching.stages import BatchStage
 
 if TYPE_CHECKING:
     from aiokclient.producer.batching.queue import QueuedBatch
@@ -137,6 +138,8 @@ class ProducerMeters:
             self._queued.observe(batch.first_sent - batch.created)
             self._batch_bytes.observe(batch.size)
             self._own_queued.observe(batch.first_sent - batch.created)
+        if batch.stage is BatchStage.IN_FLIGHT:
+            # The earlier attempts were counted when they were retried.
             self._attempted(batch)
             self._own_attempted.add(batch.count)
             self.measures.quantity("topic.attempted", topic=batch.topic).add(batch.count)

@@ -26,7 +26,7 @@ from aiokclient import (
     TopicPartition,
 )
 from aiokclient.admin import NewTopic
-from aiokclient.errors import NotEnoughReplicasError, RecordTooLargeError
+from aiokclient.errors import DeliveryTimeoutError, NotEnoughReplicasError, RecordTooLargeError
 from aiokclient.events import Authenticated
 from aiokclient.protocol.api import ApiKey
 from aiokclient.telemetry.points import PointKind
@@ -190,6 +190,25 @@ async def test_retries_and_errors_are_counted_in_records(cluster: EmbeddedCluste
         assert pushed.value("producer.topic.byte.total", topic="orders") == sum(batches)
         assert len(batches) == 5
         assert pushed.value("producer.batch.size.max") == max(batches)
+
+
+async def test_a_batch_that_expires_before_its_retry_counts_as_sent_once(
+    cluster: EmbeddedCluster,
+) -> None:
+    options: dict[str, Any] = {
+        "retry_backoff_ms": 60_000,
+        "retry_backoff_max_ms": 60_000,
+        "request_timeout_ms": 1000,
+        "delivery_timeout_ms": 1500,
+    }
+    async with Producer(bootstrap_servers=cluster.bootstrap_servers, **options) as producer:
+        refused = cluster.fail(ApiKey.PRODUCE, NotEnoughReplicasError)
+        with refused, pytest.raises(DeliveryTimeoutError):
+            await producer.send("orders", b"x", partition=0)
+        pushed = Pushed(producer)
+        assert pushed.value("producer.record.send.total") == 1
+        assert pushed.value("producer.record.retry.total") == 1
+        assert pushed.value("producer.record.error.total") == 1
 
 
 async def test_a_transactional_producer_pushes_its_transactions(cluster: EmbeddedCluster) -> None:
