@@ -69,8 +69,9 @@ class Admin(Lifecycle):
     A call that takes several items returns `Results`, a mapping from each item to its result or
     its error. Any other call returns its result, or raises. Every call ends within `timeout`
     seconds (by default `default_api_timeout_ms`), and until then repeats whatever failed with a
-    retriable error. Calls may run at the same time. `AdminConfig` describes the options. With
-    `client`, the admin client shares the connections and the metadata of that client.
+    retriable error. Calls may run at the same time. A cancelled call that only reads has no effect
+    on the cluster. Each other call says what may have happened. `AdminConfig` describes the
+    options. With `client`, the admin client shares the connections and the metadata of that client.
     """
 
     closing_rank: ClassVar[int] = 2
@@ -365,7 +366,7 @@ class Admin(Lifecycle):
 
         A group that does not exist is created. Usual errors: UnknownMemberIdError (the group has
         members: call `rewind_group` of one of them instead), UnknownTopicOrPartitionError,
-        GroupAuthorizationError.
+        GroupAuthorizationError. After a cancellation, the offsets may have been set or not.
         """
         return await self._group_offsets.alter_consumer_group_offsets(
             group, offsets, timeout=timeout
@@ -378,7 +379,8 @@ class Admin(Lifecycle):
         """Delete a group's committed offsets of partitions.
 
         The group must not be subscribed to the topics of these partitions. Usual errors:
-        GroupSubscribedToTopicError, GroupIdNotFoundError, GroupAuthorizationError.
+        GroupSubscribedToTopicError, GroupIdNotFoundError, GroupAuthorizationError. After a
+        cancellation, the offsets may have been deleted or not.
         """
         return await self._group_offsets.delete_consumer_group_offsets(group, tps, timeout=timeout)
 

@@ -504,7 +504,10 @@ class Consumer(Lifecycle, Generic[K, V]):
             raise
 
     async def get(self, timeout: float = 1.0) -> ConsumerRecord[K, V] | None:
-        """Return one record, or None if there is none within `timeout` seconds. See `poll`."""
+        """Return one record, or None if there is none within `timeout` seconds.
+
+        Like `poll`, it loses no record when it is cancelled.
+        """
         try:
             records = await self._reader().read(1, seconds(timeout))
         except BaseException as error:

@@ -165,7 +165,11 @@ class Transaction:
     async def send_offsets(
         self, offsets: Any, group_metadata: GroupMetadata, timeout: float | None = None
     ) -> None:
-        """Commit offsets with this transaction; see `Producer.send_offsets_to_transaction`."""
+        """Commit offsets with this transaction.
+
+        Errors, and the state after a cancellation, are those of
+        `Producer.send_offsets_to_transaction`.
+        """
         self._require_open("send_offsets()")
         producer: Any = self._producer
         await producer.send_offsets_to_transaction(offsets, group_metadata, timeout)
