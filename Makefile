@@ -97,7 +97,8 @@ spark-eos: .venv-spark/.native ## the exactly-once sink of Spark while processes
 
 bench-spark: .venv-spark/.native kafka ## the Spark source and sink beside Spark's own Kafka connector; RUNS=n of each
 ## takes a quarter of an hour; `make bench` adds its result to its own; MEMORY=1000 watches the memory of 1,000 batches
-	$(PYSPARK) benchmarks/spark.py --runs $(or $(RUNS),5) --memory $(or $(MEMORY),0) --json build/benchmarks/spark.json
+	$(PYSPARK) benchmarks/spark.py --runs $(or $(RUNS),5) --memory $(or $(MEMORY),0) \
+	    --json build/benchmarks/spark.json --markdown build/benchmarks/spark.md
 
 clean: ## remove everything that was installed, compiled or downloaded
 	rm -rf .venv .venv-3.11 .venv-spark .kafka .pytest_cache .mypy_cache .ruff_cache .hypothesis build *.egg-info

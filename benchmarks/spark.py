@@ -194,9 +194,9 @@ def measure(bench: Bench, given: argparse.Namespace) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--first", type=int, default=5, help="runs before those that count")
+    parser.add_argument("--first", type=int, default=4, help="runs before those that count")
     parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--batches", type=int, default=20, help="micro-batches of a run")
+    parser.add_argument("--batches", type=int, default=10, help="micro-batches of a run")
     parser.add_argument("--memory", type=int, default=0, help="micro-batches to watch, e.g. 1000")
     parser.add_argument("--only", default="", help="jobs with this text in their name")
     parser.add_argument("--json", type=Path, help="saves the report for run.py")
@@ -205,8 +205,9 @@ def main() -> int:
     with session() as world:
         bench = Bench(world, given.runs, given.first)
         measure(bench, given)
+    for file in filter(None, (given.json, given.markdown)):
+        file.parent.mkdir(parents=True, exist_ok=True)
     if given.json:
-        given.json.parent.mkdir(parents=True, exist_ok=True)
         bench.report.save(given.json)
     if given.markdown:
         given.markdown.write_text("\n".join(t.markdown() for t in bench.report.tables))

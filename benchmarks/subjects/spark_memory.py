@@ -18,11 +18,14 @@ from pyspark.sql.datasource import (
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, SupportsTriggerAvailableNow
 
-from aiokclient.spark.schema import ddl
-
 __all__ = ["MemorySource"]
 
 ROWS = 10_000
+# Written out, because it takes time to import the library.
+SCHEMA = (
+    "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, "
+    "timestampType int"
+)
 
 
 class MemorySource(DataSource):
@@ -33,7 +36,7 @@ class MemorySource(DataSource):
         return "in_memory"
 
     def schema(self) -> str:
-        return ddl(False)
+        return SCHEMA
 
     def reader(self, schema: Any) -> MemoryReader:
         return MemoryReader(self.options, to_arrow_schema(schema, timezone="UTC"))

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-SMALL = ["--runs", "1", "--first", "0", "--rows", "1000", "--batches", "2", "--memory", "10"]
+SMALL = ["--runs", "1", "--first", "0", "--rows", "1000", "--batches", "1", "--memory", "10"]
 
 
 @pytest.mark.long
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_benchmark_measures_each_job_and_each_limit(tmp_path: Path, java: str) -> None:
     saved = tmp_path / "spark.json"
     command = [sys.executable, str(ROOT / "benchmarks" / "spark.py"), *SMALL, "--json", str(saved)]
