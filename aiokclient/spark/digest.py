@@ -48,6 +48,9 @@ class RowDigest:
         if pa.types.is_string(kind) or pa.types.is_large_string(kind):
             column = column.cast(pa.binary() if pa.types.is_string(kind) else pa.large_binary())
         elif not (pa.types.is_binary(kind) or pa.types.is_large_binary(kind)):
+            if pa.types.is_timestamp(kind):
+                # The text of a time would depend on the time zone of the session.
+                column = column.cast(pa.int64())
             texts = (repr(value).encode() for value in column.to_pylist())
             return map(crc32, texts, sums or repeat(seed))
         # The checksum of a row does not see where its key ends and its value begins.

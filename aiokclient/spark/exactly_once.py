@@ -36,15 +36,18 @@ from aiokclient.spark.batch_feed import BatchFeed
 from aiokclient.spark.digest import RowDigest
 from aiokclient.spark.kill_points import is_armed, reach
 from aiokclient.spark.markers import (
+    MARKED_PARTITION,
     Marker,
     Position,
     Step,
+    decoded,
     difference,
+    fewer_partitions,
     newest,
     next_step,
     refusal,
-    unreadable,
 )
+from aiokclient.spark.partition_count import check_partition_count
 from aiokclient.spark.sink_columns import selected
 from aiokclient.spark.sink_options import SinkOptions
 
@@ -55,18 +58,19 @@ __all__ = ["ExactlyOnce", "WrittenPart", "abort", "commit"]
 
 AT_A_TIME = 16
 """The number of transactions that the driver ends at the same time."""
-MARKED_PARTITION = 0
-"""The partition of the topic for which the marker is an offset. Every topic has it."""
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenPart:
-    """A transaction that a task has written, and that the driver ends."""
+    """The rows that a task has written in a transaction."""
 
     position: Position
-    transaction: DetachedTransaction
+    topic: str
+    """A topic that exists: that of the marker."""
     begun: float
-    """The time at which it was begun, in seconds since the epoch."""
+    """The time at which the transaction was begun, in seconds since the epoch."""
+    transaction: DetachedTransaction | None
+    """What the driver ends. None if the task has committed it."""
 
 
 class ExactlyOnce:
@@ -80,7 +84,7 @@ class ExactlyOnce:
     async def write(self, feed: BatchFeed, client: Client) -> WrittenPart | None:
         """Write the rows, or compare them if they are committed.
 
-        Return the transaction that the driver must end, if there is one. Raises KafkaError
+        Return what was written, if there are rows and they were not committed. Raises KafkaError
         if the rows are not those that are committed, or a later batch is.
         """
         await self._reach("after-log")
@@ -132,8 +136,8 @@ class ExactlyOnce:
         sends: ArrowSends,
         topic: str,
         batches: AsyncIterator[pa.RecordBatch],
-    ) -> WrittenPart | None:
-        begun, part = time.time(), None
+    ) -> WrittenPart:
+        begun, detached = time.time(), None
         try:
             async with producer.transaction() as transaction:
                 await sends.send_all(producer, batches, self._digest.update)
@@ -142,7 +146,7 @@ class ExactlyOnce:
                 await self._reach("before-flush")
                 await producer.flush()
                 if self._options.commit_scope == "batch":
-                    part = WrittenPart(self._position, await transaction.detach(), begun)
+                    detached = await transaction.detach()
                 else:
                     await self._reach("between-commits")
         except KafkaError as error:
@@ -150,7 +154,7 @@ class ExactlyOnce:
             if not error.fatal:
                 raise
             raise _aborted(self._options, self._position, begun) from error
-        return part
+        return WrittenPart(self._position, topic, begun, detached)
 
     def _written_marker(self) -> Marker:
         return Marker(self._position.batch, self._digest.rows, self._digest.hexdigest())
@@ -174,15 +178,7 @@ class ExactlyOnce:
                 listed = await admin.list_consumer_group_offsets([group], require_stable=True)
                 listed.raise_for_errors()
                 found = {**found, **listed.succeeded[group]}
-        markers = {}
-        for tp, committed in found.items():
-            if committed is not None:
-                try:
-                    markers[tp] = Marker.decode(committed)
-                except ValueError:
-                    text = unreadable(committed, self._position)
-                    raise KafkaError(text) from None
-        return newest(markers)
+        return newest(decoded(found, self._position))
 
     async def _reach(self, point: str) -> None:
         position = self._position
@@ -190,19 +186,31 @@ class ExactlyOnce:
 
 
 async def commit(
-    options: SinkOptions, parts: Sequence[WrittenPart], batch: int, client: Client
+    options: SinkOptions, parts: Sequence[WrittenPart], count: int, batch: int, client: Client
 ) -> None:
-    """Commit the transactions of all tasks. It may be repeated.
+    """Commit what the tasks of a batch have written. It may be repeated.
 
-    Raises KafkaError if one of them was aborted. Those that were not committed are
-    written again when Spark repeats the batch.
+    `count` is the number of Spark partitions, also of those that have written nothing. Raises
+    KafkaError if a transaction was aborted: what was not committed is written again when Spark
+    repeats the batch. Also raises it if the batch has fewer partitions than before, see
+    `partition_count`.
     """
+    if parts:
+        position, topic = parts[0].position, parts[0].topic
+        is_written = options.commit_scope == "task"
+        committed = await check_partition_count(
+            client, position, topic, count, is_written=is_written
+        )
+        if committed is not None:
+            raise KafkaError(fewer_partitions(committed, count, is_written=is_written))
     points = options.test_points
     several = asyncio.Semaphore(1 if is_armed(points, "between-commits", batch) else AT_A_TIME)
     ended = 0
 
     async def end(part: WrittenPart) -> None:
         nonlocal ended
+        if part.transaction is None:
+            return
         async with several:
             if ended:
                 await reach(points, "between-commits", batch)
@@ -225,7 +233,11 @@ async def commit(
 
 async def abort(parts: Sequence[WrittenPart], client: Client) -> None:
     """Abort the transactions that are open. One that is committed stays committed."""
-    calls = [client.end_transaction(part.transaction, commit=False) for part in parts]
+    calls = [
+        client.end_transaction(part.transaction, commit=False)
+        for part in parts
+        if part.transaction is not None
+    ]
     # What could not be aborted is aborted by the next attempt, or by the coordinator.
     await asyncio.gather(*calls, return_exceptions=True)
 

@@ -8,16 +8,28 @@ do.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Self
 
 from aiokclient import OffsetAndMetadata, TopicPartition
+from aiokclient.errors import KafkaError
 
-__all__ = ["Marker", "Position", "Step", "committed_state", "difference", "next_step"]
+__all__ = [
+    "Marker",
+    "Position",
+    "Step",
+    "committed_state",
+    "decoded",
+    "difference",
+    "next_step",
+]
 
 PREFIX = "aiokclient-spark"
 VERSION = 1
+MARKED_PARTITION = 0
+"""The partition of the topic for which the marker is an offset. Every topic has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +133,24 @@ def next_step(marker: Marker | None, position: Position) -> Step:
     return STEPS[committed_state(marker, position)]
 
 
+def decoded(
+    offsets: Mapping[TopicPartition, OffsetAndMetadata | None], position: Position
+) -> dict[TopicPartition, Marker]:
+    """Return the markers among the committed offsets of a group.
+
+    Raises KafkaError for an offset that is not a marker.
+    """
+    markers = {}
+    for tp, committed in offsets.items():
+        if committed is not None:
+            try:
+                markers[tp] = Marker.decode(committed)
+            except ValueError:
+                text = unreadable(committed, position.group)
+                raise KafkaError(text) from None
+    return markers
+
+
 def newest(markers: dict[TopicPartition, Marker]) -> Marker | None:
     """Return the marker of the latest batch.
 
@@ -138,7 +168,24 @@ def difference(marker: Marker, repeated: Marker, position: Position) -> str | No
         f"{position} is committed with {marker.rows} rows (digest {marker.digest}), but repeated "
         f"with {repeated.rows} rows (digest {repeated.digest}). A repeated task must get the same "
         "rows: remove what is random or depends on the time from the query, and keep the number "
-        "of its partitions. Nothing was written."
+        "of its partitions. This task has written nothing."
+    )
+
+
+def fewer_partitions(committed: Position, count: int, *, is_written: bool) -> str:
+    """Return the error text for a batch with fewer partitions than before.
+
+    `is_written` is whether the tasks have committed its rows.
+    """
+    effect = (
+        "The rows of that partition are in the output twice if other tasks have got them now."
+        if is_written
+        else "Nothing was committed."
+    )
+    return (
+        f"{committed} is committed already, and the batch has only {count} Spark partitions now. A "
+        "repeated batch must be divided into the same partitions. Set the number of partitions "
+        f"(repartition, minPartitions, maxRecordsPerPartition) as it was. {effect}"
     )
 
 
@@ -151,10 +198,10 @@ def refusal(marker: Marker, position: Position) -> str:
     )
 
 
-def unreadable(committed: OffsetAndMetadata, position: Position) -> str:
-    """Return the error text for an offset that is not a marker."""
+def unreadable(committed: OffsetAndMetadata, group: str) -> str:
+    """Return the error text for an offset of a group that is not what the sink commits there."""
     return (
-        f"The committed offset {committed.offset} of the group {position.group} has the metadata "
-        f"{committed.metadata[:80]!r}, which is not a marker of this version of the sink. Another "
-        "program has written it. Use a new checkpoint or a new writeId."
+        f"The committed offset {committed.offset} of the group {group} has the metadata "
+        f"{committed.metadata[:80]!r}, which is not of this version of the sink. Another program "
+        "has written it. Use a new checkpoint or a new writeId."
     )

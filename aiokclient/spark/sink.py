@@ -41,7 +41,7 @@ class Written(WriterCommitMessage):
     """The report of a task to the driver."""
 
     part: WrittenPart | None = None
-    """The transaction that the driver must end, if there is one."""
+    """What it has written exactly once. None if it had no rows, or they were committed before."""
 
 
 def batch_writer(given: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
@@ -177,13 +177,13 @@ async def _reach(point: str, here: tuple[str | None, int, int]) -> None:
 
 
 def _parts(messages: list[WriterCommitMessage | None]) -> list[WrittenPart]:
-    # A failed task has no message, and an exactly-once task without rows has no part.
+    # A failed task has no message.
     return [m.part for m in messages if isinstance(m, Written) and m.part is not None]
 
 
 def _commit(options: SinkOptions, messages: list[WriterCommitMessage | None], batch: int) -> None:
     if options.exactly_once or options.test_points is not None:
-        work = partial(commit, options, _parts(messages), batch)
+        work = partial(commit, options, _parts(messages), len(messages), batch)
         clients.run(options.client, work)
 
 

@@ -88,6 +88,12 @@ def test_digest_of_strings_is_that_of_their_bytes() -> None:
     assert digest([{"value": "ä"}], schema=text) == digest([{"value": "ä".encode()}], schema=data)
 
 
+def test_digest_does_not_depend_on_the_time_zone_of_the_session() -> None:
+    zone = pa.schema([("timestamp", pa.timestamp("us", "Asia/Tokyo"))])
+    utc = pa.schema([("timestamp", pa.timestamp("us", "UTC"))])
+    assert digest([{"timestamp": NOON}], schema=zone) == digest([{"timestamp": NOON}], schema=utc)
+
+
 def test_digest_ignores_columns_that_are_not_written() -> None:
     known, more = (
         pa.schema([("value", pa.binary())]),

@@ -55,7 +55,7 @@ def test_decode_refuses_an_offset_that_is_not_a_marker(metadata: str) -> None:
     committed = OffsetAndMetadata(8, metadata)
     with pytest.raises(ValueError, match=r"marker|Expecting"):
         Marker.decode(committed)
-    assert "aiokclient-spark-query-1-3" in unreadable(committed, HERE)
+    assert "aiokclient-spark-query-1-3" in unreadable(committed, HERE.group)
 
 
 def test_marker_fits_into_the_metadata_that_a_broker_allows() -> None:

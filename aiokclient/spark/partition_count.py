@@ -1,0 +1,96 @@
+"""A check that a repeated batch is not divided into fewer Spark partitions than before.
+
+A task compares its rows with the marker of its own Spark partition. If a repeated batch has fewer
+partitions, no task compares the rows of the others, which may be committed, and which other tasks
+write now. So before the driver commits a batch, it stores the number of the batch and the highest
+number of partitions so far, as the committed offset of a group. If the batch is a repeated one, it
+looks for the markers of the partitions that the batch does not have any more. More partitions than
+before need no check: some task then finds that its own rows are not the same.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import Self
+
+from aiokclient import Admin, Client, OffsetAndMetadata, TopicPartition
+from aiokclient.errors import KafkaError
+from aiokclient.spark.markers import MARKED_PARTITION, PREFIX, Position, decoded, newest, unreadable
+
+__all__ = ["check_partition_count"]
+
+
+@dataclass(frozen=True, slots=True)
+class Division:
+    """The newest batch of a query, and the highest number of partitions that a batch had."""
+
+    batch: int = -1
+    count: int = 0
+
+    def encode(self) -> OffsetAndMetadata:
+        """Return the offset to commit."""
+        return OffsetAndMetadata(self.count, json.dumps({"batch": self.batch}))
+
+    @classmethod
+    def decode(cls, committed: OffsetAndMetadata, group: str) -> Self:
+        """Return what a committed offset of the group says. Raises KafkaError for another one."""
+        try:
+            return cls(int(json.loads(committed.metadata)["batch"]), committed.offset)
+        except (ValueError, TypeError, KeyError):
+            text = unreadable(committed, group)
+        raise KafkaError(text)
+
+
+async def check_partition_count(
+    client: Client, position: Position, topic: str, count: int, *, is_written: bool
+) -> Position | None:
+    """Return a committed position that a batch of `count` partitions does not have, or None.
+
+    `position` is any of the batch. The number is stored for a partition of `topic`, which exists.
+    `is_written` is whether the tasks have committed the batch: then it may be a repeated one that
+    no driver has stored.
+    """
+    async with Admin(client=client) as admin:
+        known = await _stored(admin, position)
+        if is_written or known.batch >= position.batch:
+            committed = await _committed(admin, position, range(count, known.count))
+            if committed is not None:
+                return committed
+        now = Division(max(known.batch, position.batch), max(known.count, count))
+        offset = {TopicPartition(topic, MARKED_PARTITION): now.encode()}
+        stored = await admin.alter_consumer_group_offsets(_group(position), offset)
+        stored.raise_for_errors()
+    return None
+
+
+def _group(position: Position) -> str:
+    # The groups of markers end with a number.
+    return f"{PREFIX}-{position.name}-partitions"
+
+
+async def _stored(admin: Admin, position: Position) -> Division:
+    group = _group(position)
+    listed = await admin.list_consumer_group_offsets([group])
+    offsets = listed.raise_for_errors()[group].values()
+    found = [Division.decode(committed, group) for committed in offsets]
+    # There is one for each topic, if the topics are in a column.
+    return Division(
+        max((each.batch for each in found), default=-1),
+        max((each.count for each in found), default=0),
+    )
+
+
+async def _committed(admin: Admin, position: Position, partitions: range) -> Position | None:
+    """Return one of the partitions for which the batch, or a later one, is committed."""
+    others = [replace(position, partition=partition) for partition in partitions]
+    if not others:
+        return None
+    groups = [other.group for other in others]
+    listed = await admin.list_consumer_group_offsets(groups, require_stable=True)
+    offsets = listed.raise_for_errors()
+    for other in others:
+        marker = newest(decoded(offsets[other.group], other))
+        if marker is not None and marker.batch >= other.batch:
+            return other
+    return None
