@@ -92,8 +92,8 @@ bench: .venv/.bench .venv/.native kafka ## benchmarks beside other clients; RUNS
 	$(PY) benchmarks/memory.py
 	$(PY) benchmarks/transactions_memory.py
 
-spark-eos: .venv-spark/.native ## the exactly-once sink of Spark while processes and brokers are killed; RUNS=n
-	AIOKCLIENT_EOS_RUNS=$(or $(RUNS),2) $(PYSPARK) -m pytest -q tests/spark/test_exactly_once.py
+spark-eos: .venv-spark/.native kafka ## the exactly-once sink of Spark while processes and brokers are killed; RUNS=n
+	AIOKCLIENT_EOS_RUNS=$(or $(RUNS),2) $(PYSPARK) -m pytest -q --numprocesses=2 --dist=worksteal tests/spark/test_exactly_once.py
 
 bench-spark: .venv-spark/.native kafka ## the Spark source and sink beside Spark's own Kafka connector; RUNS=n of each
 ## takes a quarter of an hour; `make bench` adds its result to its own; MEMORY=1000 watches the memory of 1,000 batches

@@ -2,7 +2,7 @@
 
 A run arms one point for each of its batches (see `aiokclient.spark.kill_points`) and kills a victim
 there: the Python worker that reaches the point kills itself; for an executor, the driver, or a
-broker, the worker waits at the point until it is killed from here.
+broker, the worker waits at the point until the victim is killed from here.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -18,20 +19,47 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from aiokclient import Consumer
+from kafka_harness import KafkaCluster
+
+from aiokclient import Consumer, Producer
 from aiokclient.testing import EmbeddedCluster
 
-__all__ = ["SCOPES", "VICTIMS", "Kill", "Outcome", "plan", "run"]
+__all__ = [
+    "POINTS",
+    "SCOPES",
+    "VICTIMS",
+    "EmbeddedBrokers",
+    "Kill",
+    "Outcome",
+    "Plan",
+    "RealBrokers",
+    "plan_of",
+    "run",
+]
 
 ROOT = Path(__file__).resolve().parents[2]
 SCOPES = ("batch", "task")
 VICTIMS = ("worker", "executor", "driver", "broker")
 # An executor of its own takes Spark a long time to start.
 QUICK = ("worker", "worker", "driver", "broker", "worker")
-ROWS_IN_BATCH = 20
-WAIT_S = 800.0
-POLL_S = 0.05
+POINTS = {
+    "before-flush": 0,
+    "before-handoff": 1,
+    "between-commits": 2,
+    "after-commit": 3,
+    # The log of batch 4 is written when batch 5 begins.
+    "after-log": 5,
+}
+"""The batch in which each point is armed."""
+ROWS_OF_PARTITION = 10
+"""The rows of a batch, of each partition."""
+STALLED_S = 300.0
+"""The time without any progress after which a run fails."""
+POLL_S = 0.02
 BROKERS = 3
+IN_SYNC = {"min.insync.replicas": 2}
+# Programs that run for seconds gain nothing from compilers that take their time.
+JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 @dataclass(frozen=True)
@@ -42,6 +70,7 @@ class Kill:
     victim: str
     batch: int
     partition: int | None = None
+    """The Spark partition that reaches the point. None is the driver."""
 
     @property
     def name(self) -> str:
@@ -49,6 +78,43 @@ class Kill:
         return f"{self.point}.{self.batch}" + (
             "" if self.partition is None else f".{self.partition}"
         )
+
+    @property
+    def fails_query(self) -> bool:
+        """Whether the query fails: Spark repeats a task, but not the commit of the driver."""
+        return self.victim == "worker" and self.partition is None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The kills of one run, and the data that it copies."""
+
+    kills: tuple[Kill, ...]
+    scope: str | None = "batch"
+    """The option `commitScope`. None copies at least once."""
+    is_real: bool = False
+    """Whether the brokers are real ones."""
+    partitions: int = 2
+    batches: int = 6
+    seed: int = 0
+
+
+def plan_of(number: int) -> Plan:
+    """Return the plan of a run, which has each point once.
+
+    Runs 0 and 1 kill no executor, so that they are faster. In the runs 0 to 19, each victim is
+    killed at each point in both scopes, in an embedded cluster and in a real one.
+    """
+    scope, turn = SCOPES[number % 2], number // 2
+    partitions = 2 + turn % 2
+    kills = []
+    for index, (point, batch) in enumerate(POINTS.items()):
+        in_driver = point == "after-commit" or (point == "between-commits" and scope == "batch")
+        victim = VICTIMS[(turn + index) % 4] if turn else QUICK[index]
+        partition = None if in_driver else (turn + index) % partitions
+        kills.append(Kill(point, victim, batch, partition))
+    is_real = bool((turn + turn // 4) % 2 if turn else number % 2)
+    return Plan(tuple(kills), scope, is_real, partitions, seed=number)
 
 
 @dataclass
@@ -69,65 +135,105 @@ class Outcome:
         return sorted((self.found - self.expected).elements())
 
 
-def plan(number: int, scope: str) -> list[Kill]:
-    """Return the kills of a run: each point once.
+class EmbeddedBrokers:
+    """The brokers of an embedded cluster."""
 
-    Run 0 kills no executor, so that it is faster. Four runs after it have each victim at each
-    point.
-    """
-    in_driver = scope == "batch"
-    points = [
-        ("before-flush", 0, 0),
-        ("before-handoff", 1, 1),
-        ("between-commits", 2, None if in_driver else 1),
-        ("after-commit", 3, None),
-        # The log of batch 4 is written when batch 5 begins.
-        ("after-log", 5, 0),
-    ]
-    return [
-        Kill(point, VICTIMS[(number + index) % 4] if number else QUICK[index], batch, partition)
-        for index, (point, batch, partition) in enumerate(points)
-    ]
+    def __init__(self, cluster: EmbeddedCluster) -> None:
+        self.cluster = cluster
+        self.bootstrap = cluster.bootstrap_servers
+
+    def create_topic(self, name: str, partitions: int) -> None:
+        self.cluster.create_topic(name, partitions)
+
+    def kill(self, broker: int) -> None:
+        self.cluster.stop(broker)
+
+    def restart(self, broker: int) -> None:
+        self.cluster.start(broker)
+
+
+class RealBrokers:
+    """The brokers of a real cluster."""
+
+    def __init__(self, cluster: KafkaCluster) -> None:
+        self.cluster = cluster
+        self.bootstrap = cluster.bootstrap
+        self._topics = ["__transaction_state", "__consumer_offsets"]
+
+    def create_topic(self, name: str, partitions: int) -> None:
+        self.cluster.create_topic(name, partitions, BROKERS, IN_SYNC)
+        self._topics.append(name)
+
+    def kill(self, broker: int) -> None:
+        """Kill a broker when the others have everything, so that they go on without it."""
+        self.cluster.heal()
+        for topic in self._topics:
+            for partition in self.cluster.metadata([topic]).topics[topic]:
+                self.cluster.await_in_sync(topic, partition)
+        self.cluster.kill(broker)
+
+    def restart(self, broker: int) -> None:
+        self.cluster.nodes[broker].start()
 
 
 def run(
-    folder: Path, kills: list[Kill], *, scope: str | None, batches: int = 6, **options: str
+    folder: Path, plan: Plan, brokers: EmbeddedBrokers | RealBrokers, **options: str
 ) -> Outcome:
-    """Copy a topic while the victims are killed. `scope` None is a copy at least once."""
+    """Copy a topic while the victims are killed. `options` are those of the sink."""
     armed = folder / "points"
     armed.mkdir(parents=True)
-    for kill in kills:
+    for kill in plan.kills:
         (armed / kill.name).write_text("kill" if kill.victim == "worker" else "wait")
-    rows = ROWS_IN_BATCH * batches
-    values = [b"%06d" % number for number in range(rows)]
-    with EmbeddedCluster(brokers=BROKERS, topics={"in": 2, "out": 2}) as cluster:
-        for partition in range(2):
-            cluster.produce("in", values[partition::2], partition=partition)
-        bootstrap = {"kafka.bootstrap.servers": cluster.bootstrap_servers}
-        sink = {
+    source, target = f"in-{folder.name}", f"out-{folder.name}"
+    values = _values(plan)
+    for topic in (source, target):
+        brokers.create_topic(topic, plan.partitions)
+    asyncio.run(_write(brokers.bootstrap, source, plan.partitions, values))
+    bootstrap = {"kafka.bootstrap.servers": brokers.bootstrap}
+    sink = {
+        **bootstrap,
+        "topic": target,
+        "checkpointLocation": str(folder / "checkpoint"),
+        "aiokclient.test.points": str(armed),
+        # On a busy machine, a batch in which an executor is killed takes long.
+        "kafka.transaction.timeout.ms": "300000",
+        **options,
+    }
+    if plan.scope is not None:
+        sink |= {"deliveryGuarantee": "exactly-once", "commitScope": plan.scope}
+    settings = {
+        "source": {
             **bootstrap,
-            "topic": "out",
-            "checkpointLocation": str(folder / "checkpoint"),
-            "aiokclient.test.points": str(armed),
-            **options,
-        }
-        if scope is not None:
-            sink |= {"deliveryGuarantee": "exactly-once", "commitScope": scope}
-        source = {
-            **bootstrap,
-            "subscribe": "in",
+            "subscribe": source,
             "startingOffsets": "earliest",
-            "maxOffsetsPerTrigger": str(ROWS_IN_BATCH),
-        }
-        failures = _Runner(folder, cluster, kills, {"source": source, "sink": sink}).complete()
-        found = asyncio.run(_committed(cluster.bootstrap_servers))
-    reached = [kill.name for kill in kills if (armed / f"{kill.name}.reached").exists()]
+            "maxOffsetsPerTrigger": str(ROWS_OF_PARTITION * plan.partitions),
+        },
+        "sink": sink,
+    }
+    failures = _Runner(folder, brokers, plan, settings).complete()
+    found = asyncio.run(_committed(brokers.bootstrap, target))
+    reached = [kill.name for kill in plan.kills if (armed / f"{kill.name}.reached").exists()]
     return Outcome(Counter(values), found, reached, failures)
 
 
-async def _committed(bootstrap: str) -> Counter[bytes]:
+def _values(plan: Plan) -> list[bytes]:
+    """Return values that differ, of different lengths."""
+    chosen = random.Random(plan.seed)
+    count = ROWS_OF_PARTITION * plan.partitions * plan.batches
+    return [b"%06d:" % number + chosen.randbytes(chosen.randint(0, 300)) for number in range(count)]
+
+
+async def _write(bootstrap: str, topic: str, partitions: int, values: list[bytes]) -> None:
+    async with Producer(bootstrap_servers=bootstrap) as producer:
+        await producer.gather(
+            producer.send(topic, value, key=value[:5], partition=number % partitions)
+            for number, value in enumerate(values)
+        )
+
+
+async def _committed(bootstrap: str, topic: str) -> Counter[bytes]:
     async with Consumer(
-        "out",
+        topic,
         bootstrap_servers=bootstrap,
         auto_offset_reset="earliest",
         isolation_level="read_committed",
@@ -141,44 +247,65 @@ class _Runner:
     def __init__(
         self,
         folder: Path,
-        cluster: EmbeddedCluster,
-        kills: list[Kill],
+        brokers: EmbeddedBrokers | RealBrokers,
+        plan: Plan,
         settings: dict[str, dict[str, str]],
     ) -> None:
         self._folder = folder
-        self._cluster = cluster
-        self._left = list(kills)
-        executors = any(kill.victim == "executor" for kill in kills)
+        self._brokers = brokers
+        self._plan = plan
+        self._left = list(plan.kills)
+        self._stopped: list[tuple[int, int]] = []
+        """The brokers that are killed, and the batches after whose commit they are started."""
+        executors = any(kill.victim == "executor" for kill in plan.kills)
         # Four attempts for each task, as in a cluster.
         self._settings = {
             **settings,
             "master": "local-cluster[1,2,1024]" if executors else "local[2,4]",
-            "configs": {"spark__executor__memory": "512m"} if executors else {},
+            "configs": {
+                "spark__driver__extraJavaOptions": JVM,
+                "spark__executor__extraJavaOptions": JVM,
+                "spark__executor__memory": "512m",
+                "spark__jars": "",
+            },
             "folder": str(folder / "spark"),
-            "restarts": len(kills) + 3,
+            "restarts": len(plan.kills) + 10,
         }
         self._starts = 0
         self._process: subprocess.Popen[bytes] | None = None
 
     def complete(self) -> list[str]:
         """Run the query until everything is copied, and return the failures that it had."""
-        deadline = time.monotonic() + WAIT_S
+        progress, since = None, time.monotonic()
         try:
             while True:
+                if progress != (progress := self._progress()):
+                    since = time.monotonic()
                 process = self._process = self._process or self._started()
                 self._kill_reached()
+                self._restart_brokers()
                 code = process.poll()
                 if code == 0:
                     return self._failures()
                 if code is not None and self._process is process:
                     raise AssertionError(f"The query ended with {code}:\n{self._tail()}")
-                if time.monotonic() > deadline:
-                    left = [kill.name for kill in self._left]
-                    raise AssertionError(f"No end in time; left: {left}\n{self._tail()}")
+                if time.monotonic() - since > STALLED_S:
+                    raise AssertionError(f"No progress since {progress}:\n{self._tail()}")
                 time.sleep(POLL_S)
         finally:
             if self._process is not None:
                 self._end_process(self._process)
+            for broker, _ in self._stopped:
+                self._brokers.restart(broker)
+
+    def _progress(self) -> tuple[object, ...]:
+        """Return what changes while the run goes on."""
+        files = [
+            each.name
+            for folder in ("points", "checkpoint/offsets", "checkpoint/commits")
+            for each in sorted((self._folder / folder).glob("*"))
+        ]
+        return self._starts, *files
 
     def _started(self) -> subprocess.Popen[bytes]:
         self._starts += 1
@@ -202,24 +329,38 @@ class _Runner:
             if kill.victim == "driver" and self._process is not None:
                 self._end_process(self._process)
                 self._process = None
-            elif kill.victim == "executor":
-                for pid in _executors(self._process):
-                    os.kill(pid, signal.SIGKILL)
-                (armed / f"{kill.name}.go").touch()
+                continue
+            if kill.victim == "executor":
+                self._kill_executors()
             elif kill.victim == "broker":
-                broker = kill.batch % BROKERS + 1
-                self._cluster.stop(broker)
-                (armed / f"{kill.name}.go").touch()
-                time.sleep(1.0)
-                self._cluster.start(broker)
+                broker = (self._plan.seed + kill.batch) % BROKERS + 1
+                self._brokers.kill(broker)
+                self._stopped.append((broker, kill.batch + 1))
             elif kill.victim == "late":
-                # The coordinator aborts the transaction, which is open for too long.
-                self._cluster.wait_for(self._aborted, timeout=60.0)
-                (armed / f"{kill.name}.go").touch()
+                self._await_abort()
+            (armed / f"{kill.name}.go").touch()
 
-    def _aborted(self) -> bool:
-        states = {each.state for each in self._cluster.transactions.values()}
-        return any("Abort" in str(state) for state in states)
+    def _kill_executors(self) -> None:
+        executors = _executors(self._process)
+        assert executors, "no process of an executor was found"
+        for pid in executors:
+            os.kill(pid, signal.SIGKILL)
+
+    def _restart_brokers(self) -> None:
+        """Start the brokers without which a whole batch was written."""
+        for broker, batch in list(self._stopped):
+            if (self._folder / "checkpoint" / "commits" / str(batch)).exists():
+                self._stopped.remove((broker, batch))
+                self._brokers.restart(broker)
+
+    def _await_abort(self) -> None:
+        """Wait until the coordinator aborts the transaction, which is open for too long."""
+        assert isinstance(self._brokers, EmbeddedBrokers)
+        cluster = self._brokers.cluster
+        cluster.wait_for(
+            lambda: any("Abort" in each.state for each in cluster.transactions.values()),
+            timeout=60.0,
+        )
 
     def _end_process(self, process: subprocess.Popen[bytes]) -> None:
         if process.poll() is None:
