@@ -11,14 +11,15 @@ import pyspark
 import pytest
 from kafka_harness import KafkaCluster
 from kafka_harness.files import CACHE, prepared
+from old_spark_source import VERSION, OldSparkSource
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 from spark_topics import EVERYTHING, fill
-
-from aiokclient.errors import ConfigError
-from aiokclient.spark import KafkaDataSource
 
 ROOT = Path(__file__).resolve().parents[2]
 HARNESS = ROOT / "tests" / "harness"
 OLDEST = "4.2.1"
+REFUSAL = f"Spark {VERSION} is too old for the format aiokclient."
 
 
 def installed(version: str) -> Path:
@@ -33,7 +34,7 @@ def installed(version: str) -> Path:
 
 @pytest.mark.long
 @pytest.mark.parametrize("version", [pyspark.__version__, OLDEST])
-def test_rows_equal_the_connectors_in_this_version(
+def test_queries_of_each_kind_give_the_connectors_rows_in_this_version(
     spark_kafka: KafkaCluster, tmp_path: Path, version: str
 ) -> None:
     path, environment = [str(ROOT), str(HARNESS)], dict(os.environ)
@@ -42,22 +43,43 @@ def test_rows_equal_the_connectors_in_this_version(
         path.insert(0, str(packages))
         environment["SPARK_HOME"] = str(packages / "pyspark")
     environment["PYTHONPATH"] = os.pathsep.join(path)
-    topic = spark_kafka.create_topic(None, 4, configs={"max.message.bytes": 4 << 20})
-    fill(spark_kafka.bootstrap, topic, EVERYTHING)
+    configs = {"max.message.bytes": 4 << 20}
+    topics = [spark_kafka.create_topic(None, 4, configs=configs) for _ in range(3)]
+    fill(spark_kafka.bootstrap, topics[0], EVERYTHING)
     program = [sys.executable, str(HARNESS / "spark_smoke.py"), str(tmp_path)]
     done = subprocess.run(
-        [*program, spark_kafka.bootstrap, topic],
+        [*program, spark_kafka.bootstrap, *topics],
         env=environment,
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.split()[-2:] == [version, "262"]
+    assert done.stdout.split()[-2:] == [version, "260"]
 
 
-def test_spark_4_1_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pyspark, "__version__", "4.1.1")
-    with pytest.raises(ConfigError) as caught:
-        KafkaDataSource({})
-    assert str(caught.value).startswith("Spark 4.1.1 is too old for the format aiokclient")
+def use(spark: SparkSession, way: str, checkpoint: Path) -> None:
+    """Use the stand-in source in one of the ways that Spark has."""
+    options = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "orders", "topic": "orders"}
+    if way == "read":
+        spark.read.format(OldSparkSource.name()).options(**options).load()
+    elif way == "readStream":
+        spark.readStream.format(OldSparkSource.name()).options(**options).load()
+    elif way == "write":
+        rows = spark.range(1).selectExpr("CAST(id AS STRING) AS value")
+        rows.write.format(OldSparkSource.name()).options(**options).mode("append").save()
+    else:
+        rows = spark.readStream.format("rate").load().selectExpr("CAST(value AS STRING) AS value")
+        writer = rows.writeStream.format(OldSparkSource.name()).options(**options)
+        writer.option("checkpointLocation", str(checkpoint)).start().awaitTermination()
+
+
+@pytest.mark.parametrize("way", ["read", "readStream", "write", "writeStream"])
+def test_spark_4_1_is_refused_with_the_same_line_in_each_way(
+    spark: SparkSession, tmp_path: Path, way: str
+) -> None:
+    spark.dataSource.register(OldSparkSource)
+    with pytest.raises(PySparkException) as caught:
+        use(spark, way, tmp_path)
+    lines = [line for line in str(caught.value).splitlines() if line.startswith("aiokclient.")]
+    assert [line.partition(": ")[2].startswith(REFUSAL) for line in lines] == [True]
