@@ -187,8 +187,9 @@ def lanes(everything: bool, workers: int) -> Lanes:
         suites.add_some("tests, eager", NEWEST, {LOOP: "eager"}, LIVES)
         suites.add_some("tests, 3.11", OLDEST, {}, AWAITING)
     suites.add_some("tests, 3.11 pure", OLDEST, pure, PURE)
-    # A process takes whole files: each starts Java virtual machines for Spark and for Kafka.
-    chosen = [f"--numprocesses={workers}", "--dist=loadfile"]
+    # A process takes whole files: each starts Java virtual machines for Spark and for Kafka. Their
+    # order is that of tests/spark/conftest.py.
+    chosen = [f"--numprocesses={workers}", "--dist=loadfile", "--no-loadscope-reorder"]
     chosen += [] if everything else ["-m", "not long"]
     spark = [SPARK, *PYTEST, *chosen, "tests/spark"]
     suites.brokers.append(Step("tests, Spark", [spark], junit=True))

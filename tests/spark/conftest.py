@@ -6,8 +6,10 @@ compared.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,9 +17,25 @@ import pytest
 if TYPE_CHECKING:
     from kafka_harness import KafkaCluster
     from pyspark.sql import SparkSession
+    from secured_kafka import Certificates
 
 if find_spec("pyspark") is None:
     collect_ignore_glob = ["test_*.py"]
+
+# Virtual machines of Spark, those of processes that tests start included, live for minutes:
+# compiling everything well would take more time than it saves.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
+HERE = Path(__file__).parent
+LONGEST = [HERE / f"test_{name}.py" for name in ("exactly_once", "telemetry", "standalone")]
+"""The files that take longest. Workers that begin with them end at about the same time."""
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the tests that take longest first."""
+    order = {path: index for index, path in enumerate(LONGEST)}
+    items.sort(key=lambda item: order.get(item.path, len(order)))
 
 
 @pytest.fixture(scope="session")
@@ -31,10 +49,28 @@ def spark(tmp_path_factory: pytest.TempPathFactory, java: str) -> Iterator[Spark
 
 
 @pytest.fixture(scope="session")
-def spark_kafka(java: str) -> Iterator[KafkaCluster]:
-    """One real broker that compacts and deletes soon."""
-    from kafka_harness import KAFKA, KafkaCluster
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    """The certificates of the broker's listener SECURED."""
+    from secured_kafka import Certificates
 
-    properties = {"log.cleaner.backoff.ms": 100, "log.retention.check.interval.ms": 200}
-    with KafkaCluster(KAFKA, properties=properties) as cluster:
+    return Certificates(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="session")
+def spark_kafka(java: str, certificates: Certificates) -> Iterator[KafkaCluster]:
+    """One real broker that compacts and deletes soon. Its listener SECURED has TLS and SCRAM."""
+    from kafka_harness import KAFKA, KafkaCluster
+    from secured_kafka import JAAS
+
+    login = "listener.name.secured."
+    properties = {
+        "log.cleaner.backoff.ms": 100,
+        "log.retention.check.interval.ms": 200,
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": certificates.broker,
+        f"{login}sasl.enabled.mechanisms": "SCRAM-SHA-512",
+        f"{login}scram-sha-512.sasl.jaas.config": JAAS["scram-sha-512"],
+    }
+    listeners = {"SECURED": "SASL_SSL"}
+    with KafkaCluster(KAFKA, properties=properties, listeners=listeners) as cluster:
         yield cluster
