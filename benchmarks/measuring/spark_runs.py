@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     from kafka_harness import KafkaCluster
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 TICKS = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
 MIB = 1 << 20
+Processes: TypeAlias = dict[int, tuple[int, float, float]]
+"""The parent of each process, its CPU seconds, and those of its children that have ended."""
 READER = "python_streaming_source_runner"
 """A word in the command line of the process that has the reader of a stream on the driver."""
 
@@ -47,13 +49,26 @@ class Meter:
 
     def _cpu(self) -> tuple[float, float, float]:
         """Return the CPU seconds so far of the virtual machine, of Python, and of the broker."""
-        found = dict(stats())
+        found = self._processes()
         _, own, ended = found[self._jvm]
         python = ended + found[os.getpid()][1]
         python += sum(sum(found[pid][1:]) for pid in self._workers(found))
         return own, python, sum(found[pid][1] for pid in self._brokers)
 
-    def _workers(self, found: dict[int, tuple[int, float, float]]) -> set[int]:
+    def _processes(self) -> Processes:
+        """Return all processes, none of which ended while they were read.
+
+        A worker that ends after its parent was read, and before it is read itself, would count for
+        nothing.
+        """
+        found = dict(stats())
+        while True:
+            earlier, found = found, dict(stats())
+            same = self._workers(earlier) == self._workers(found)
+            if same and earlier[self._jvm][2] == found[self._jvm][2]:
+                return found
+
+    def _workers(self, found: Processes) -> set[int]:
         """Return the processes that the virtual machine and its children have started."""
         family = {self._jvm}
         while more := {pid for pid, (parent, *_) in found.items() if parent in family} - family:
@@ -83,7 +98,7 @@ class Meter:
 
 
 def stats() -> Iterator[tuple[int, tuple[int, float, float]]]:
-    """Yield each process: its parent, its CPU seconds, and those of children that have ended."""
+    """Yield each process, as in `Processes`."""
     for folder in Path("/proc").iterdir():
         if folder.name.isdecimal():
             try:
