@@ -11,6 +11,7 @@ import asyncio
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -311,9 +312,13 @@ class _Runner:
         self._starts += 1
         # The workers of Spark find the data source by the path that they inherit.
         paths = os.pathsep.join([str(ROOT), str(ROOT / "tests" / "harness")])
+        command = [sys.executable, "-m", "spark_eos_query", json.dumps(self._settings)]
+        # Where the system supports it, the query and Spark end with a test that is killed.
+        if setpriv := shutil.which("setpriv"):
+            command = [setpriv, "--pdeathsig", "KILL", *command]
         with (self._folder / f"output.{self._starts}").open("wb") as output:
             return subprocess.Popen(
-                [sys.executable, "-m", "spark_eos_query", json.dumps(self._settings)],
+                command,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 env={**os.environ, "PYTHONPATH": paths},
