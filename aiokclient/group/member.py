@@ -63,20 +63,23 @@ class GroupMember(MemberLifecycle):
     def from_properties(
         cls,
         source: Mapping[str, Any] | str | os.PathLike[str],
+        *,
+        client: ClientLike | None = None,
         **options: Any,
     ) -> Self:
         """Make a member from Kafka's dotted names, such as `group.id`, with strings as values.
 
         `options` adds `protocols`, `protocol_type`, and other options that no string can express.
-        Raises ConfigError for an unknown name (the error suggests the most similar name) and for a
-        value that is not allowed.
+        With `client`, the member shares the connections of that client, and has only options of its
+        own. Raises ConfigError for an unknown name (the error suggests the most similar name) and
+        for a value that is not allowed.
         """
         protocols = options.pop("protocols", ())
-        client = options.pop("client", None)
         hidden = GroupMemberConfig.hide_properties(source, options)
         del source
-        config = GroupMemberConfig.from_properties(hidden, **options)
-        return cls(protocols=protocols, client=client, **config.given())
+        shared = config_of(client)
+        config = GroupMemberConfig.from_properties(hidden, client=shared, **options)
+        return cls(protocols=protocols, client=client, **config.given(shared))
 
     def _make_handler(self) -> GenerationMailbox:
         self._mailbox = GenerationMailbox(self._config.protocol_type, self._protocols)
