@@ -1,7 +1,7 @@
 """The spans of a producer: of each send, until its outcome, and of each commit of a transaction.
 
-`send_many` has one span for all its records, whose context all of them carry. `send_and_wait`,
-`send_all`, `send_threadsafe`, and the sends of transactions call `send` and `send_many`.
+`send_many` and `send_arrow` have one span for all their records, whose context all of them carry.
+`send_and_wait`, `send_all`, `send_threadsafe`, and the sends of transactions call these methods.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from opentelemetry.trace import Link, Span, set_span_in_context
 
+from aiokclient.telemetry.otel.arrow_headers import ArrowHeaders
 from aiokclient.telemetry.otel.classes import with_methods
 from aiokclient.telemetry.otel.headers import Carried, injected, links_to
 from aiokclient.telemetry.otel.spans import COMMIT, COUNT, SEND, Spans, being, fail, located
@@ -55,6 +56,7 @@ class TracedProducer(Protocol):
 
     def send(self, topic: str, *args: Any, **named: Any) -> SentRecord: ...
     def send_many(self, topic: str, values: Sequence[Any]) -> Sequence[SentRecord]: ...
+    def send_arrow(self, topic: str | None, batch: Any) -> Sequence[SentRecord]: ...
     def transaction(self) -> Any: ...
 
 
@@ -65,6 +67,7 @@ class ProducerTracing:
         self._spans = spans
         self._send = kind.send
         self._send_many = kind.send_many
+        self._send_arrow = kind.send_arrow
         self._open: Method = kind._open  # type: ignore[attr-defined]
         self._context = contextvars.Context()
         """The context in which spans end, which needs nothing of the sender's."""
@@ -99,11 +102,21 @@ class ProducerTracing:
                 del producer
                 raise
 
+        def send_arrow(
+            producer: TracedProducer, topic: str | None, batch: Any
+        ) -> Sequence[SentRecord]:
+            try:
+                return tracing.send_arrow(producer, topic, batch)
+            except BaseException:
+                del producer
+                raise
+
         async def _open(producer: TracedProducer, wait: bool) -> None:
             await tracing._open(producer, wait)
             tracing.opened(producer)
 
-        return {"send": send, "send_many": send_many, "_open": _open}
+        sends: dict[str, Method] = {"send": send, "send_many": send_many, "send_arrow": send_arrow}
+        return {**sends, "_open": _open}
 
     def opened(self, producer: TracedProducer) -> None:
         """Trace the transactions of a producer that is started."""
@@ -143,6 +156,25 @@ class ProducerTracing:
         try:
             sent = [_with_context(carried, record) for record in records]
             deliveries = self._send_many(producer, topic, sent)
+        except BaseException as error:
+            self._end(span, error)
+            del producer
+            raise
+        self._follow(span, deliveries, None)
+        return deliveries
+
+    def send_arrow(
+        self, producer: TracedProducer, topic: str | None, batch: Any
+    ) -> Sequence[SentRecord]:
+        if not getattr(batch, "num_rows", 0):
+            return self._send_arrow(producer, topic, batch)
+        headers = ArrowHeaders(batch)
+        topics = headers.topics if topic is None else {str(topic)}
+        links = links_to(map(injected, headers.rows))
+        span = self._spans.start(SEND, topics, {COUNT: batch.num_rows}, links=links)
+        try:
+            carried = Carried(set_span_in_context(span))
+            deliveries = self._send_arrow(producer, topic, headers.with_context(carried))
         except BaseException as error:
             self._end(span, error)
             del producer
