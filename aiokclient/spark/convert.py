@@ -9,8 +9,12 @@ complete, the two are exchanged:
     CHECKPOINT/offsets.connector    the log as it was: to go back, rename it to "offsets"
 
 Nothing else in the checkpoint changes. A folder `offsets.converting` is a conversion that was
-interrupted; the next run removes or completes it. Whatever is not understood is refused, and then
-nothing has changed. Stop the query first.
+interrupted; the next run removes or completes it. A checkpoint that has anything unknown is refused
+and not changed. Stop the query first.
+
+CHECKPOINT is a local folder, or one that Spark can open, such as hdfs://host/path. A file system
+that cannot rename folders at once, such as that of s3a://bucket/path, may have a part of the log in
+each of two folders after an interruption. The next run then says what to do, and changes nothing.
 
 The connector stores no topic ids. The query takes them from the cluster in its first batch, so a
 topic that was created again before that is not recognized by its id.
@@ -20,8 +24,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import shutil
 import sys
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -29,11 +31,15 @@ from pathlib import Path
 
 from aiokclient import TopicPartition
 from aiokclient.errors import ConfigError
+from aiokclient.spark.checkpoint_files import CheckpointFiles, open_checkpoint
 from aiokclient.spark.offsets import StreamOffsets, connector_offsets, load, parse
 
 __all__ = ["Converted", "convert", "main"]
 
 LOG_VERSION = "v1"
+OFFSETS = "offsets"
+BACKUP = "offsets.connector"
+CONVERTING = "offsets.converting"
 UNUSED = "-"
 """The text that Spark writes for a source that has no offset in a batch."""
 REFUSED = 1
@@ -47,8 +53,8 @@ class Converted:
     """The batches in the offset log. It is empty if the log was converted before."""
     sources: tuple[int, ...]
     """The positions of the connector's sources in the query."""
-    backup: Path
-    """The folder with the offset log as it was."""
+    backup: str
+    """The name of the folder with the offset log as it was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,24 +76,20 @@ class _Batch:
 
 
 def convert(checkpoint: str | Path, sources: Collection[int] = ()) -> Converted:
-    """Convert a checkpoint, and return what was done.
+    """Convert a checkpoint, and return the batches and sources that were converted.
 
     `sources` are the positions of the connector's sources in a query that has others, too. Raises
-    ConfigError if something is not understood; then nothing has changed.
+    ConfigError if something is unknown; then nothing has changed.
     """
-    log = _Log(_folder(checkpoint))
+    log = _Log(open_checkpoint(checkpoint))
     if log.complete_exchange():
         return Converted((), (), log.backup)
     batches = [log.read(number) for number in log.numbers()]
     if not batches:
         raise ConfigError(f"{log.offsets} has no batches, so there is nothing to convert.")
-    if log.backup.exists():
-        if all(_is_converted(batch) for batch in batches):
-            return Converted((), (), log.backup)
-        raise ConfigError(
-            f"{log.backup} exists from a conversion before, but {log.offsets} is not converted. "
-            "Move one of them away."
-        )
+    if log.has_backup():
+        log.require_exchanged(all(_is_converted(batch) for batch in batches))
+        return Converted((), (), log.backup)
     chosen = tuple(sorted(sources)) or tuple(range(len(batches[0].sources)))
     written = {batch.number: _converted(batch, chosen, log) for batch in batches}
     log.replace(written, batches)
@@ -97,87 +99,111 @@ def convert(checkpoint: str | Path, sources: Collection[int] = ()) -> Converted:
 class _Log:
     """The offset log of a checkpoint, and its folders before and after the conversion."""
 
-    def __init__(self, checkpoint: Path) -> None:
-        self.checkpoint = checkpoint
-        self.offsets = checkpoint / "offsets"
-        self.backup = checkpoint / "offsets.connector"
-        self.converting = checkpoint / "offsets.converting"
+    def __init__(self, files: CheckpointFiles) -> None:
+        self._files = files
+        self.checkpoint = files.where()
+        self.offsets = files.where(OFFSETS)
+        self.backup = files.where(BACKUP)
+
+    def has_backup(self) -> bool:
+        """Return whether the log was converted before."""
+        return self._files.is_folder(BACKUP)
+
+    def require_exchanged(self, converted: bool) -> None:
+        """Raise ConfigError if the log, of which there is a backup, is not the converted one."""
+        if not converted:
+            raise ConfigError(
+                f"{self.backup} exists from a conversion before, but {self.offsets} is not "
+                "converted. If an object store was interrupted while it moved the files, copy "
+                "those that the folder offsets lacks back to it. Then move the other folder away."
+            )
+        if self._files.is_folder(CONVERTING):
+            raise ConfigError(
+                f"{self.offsets} may lack batches, because the conversion was interrupted while an "
+                f"object store moved them. Remove this folder and {self._files.where(CONVERTING)}, "
+                f"rename {self.backup} to offsets, and run the conversion again."
+            )
 
     def complete_exchange(self) -> bool:
         """Complete an interrupted exchange of the folders. Return whether there was one."""
-        if self.offsets.exists() or not (self.backup.exists() and self.converting.exists()):
-            if not self.offsets.is_dir():
-                raise ConfigError(
-                    f"{self.checkpoint} is not the checkpoint of a query: it has no folder offsets."
-                )
+        if self._files.is_folder(OFFSETS):
             return False
-        self.converting.rename(self.offsets)
+        if not (self.has_backup() and self._files.is_folder(CONVERTING)):
+            raise ConfigError(
+                f"{self.checkpoint} is not the checkpoint of a query: it has no folder offsets."
+            )
+        self._files.rename(CONVERTING, OFFSETS)
         return True
 
     def numbers(self) -> list[int]:
         """Return the numbers of the batches, in order."""
         found = []
-        for path in self.offsets.iterdir():
-            if path.name.startswith("."):
+        for name in self._files.names(OFFSETS):
+            if name.startswith("."):
                 continue  # A checksum of Hadoop's local file system.
-            if not path.name.isdigit() or not path.is_file():
+            path = f"{OFFSETS}/{name}"
+            if not name.isdigit() or not self._files.is_file(path):
                 raise ConfigError(
-                    f"{path} is not a batch of an offset log. Remove it if it is not part of the "
-                    "checkpoint."
+                    f"{self._files.where(path)} is not a batch of an offset log. Remove it if it "
+                    "is not part of the checkpoint."
                 )
-            found.append(int(path.name))
+            found.append(int(name))
         return sorted(found)
 
     def read(self, number: int) -> _Batch:
         """Return a batch of the log."""
-        path = self.offsets / str(number)
-        lines = tuple(_text(path).removesuffix("\n").split("\n"))
+        path = f"{OFFSETS}/{number}"
+        where = self._files.where(path)
+        lines = tuple(self._text(path).removesuffix("\n").split("\n"))
         if lines[0] != LOG_VERSION:
             raise ConfigError(
-                f"{path} begins with {lines[0]!r}. Only offset logs of the version {LOG_VERSION} "
+                f"{where} begins with {lines[0]!r}. Only offset logs of the version {LOG_VERSION} "
                 "can be converted."
             )
         if len(lines) < 3:
-            raise ConfigError(f"{path} ends after {len(lines)} lines. It has no offsets.")
-        load(lines[1], f"The line 2 of {path}")
+            raise ConfigError(f"{where} ends after {len(lines)} lines. It has no offsets.")
+        load(lines[1], f"The line 2 of {where}")
         return _Batch(number, lines)
 
     def starts(self, source: int) -> dict[TopicPartition, int] | None:
         """Return the offsets at which a source of the connector started; None if not stored."""
-        path = self.checkpoint / "sources" / str(source) / "0"
-        if not path.is_file():
+        path = f"sources/{source}/0"
+        if not self._files.is_file(path):
             return None
+        where = self._files.where(path)
         # The connector writes a zero byte first, for Spark 2.1.
-        version, _, document = _text(path).lstrip("\0").partition("\n")
-        found = connector_offsets(load(document, f"The second line of {path}"))
+        version, _, document = self._text(path).lstrip("\0").partition("\n")
+        found = connector_offsets(load(document, f"The second line of {where}"))
         if version != LOG_VERSION or found is None:
-            raise ConfigError(f"{path} does not have the starting offsets of Spark's connector.")
+            raise ConfigError(f"{where} does not have the starting offsets of Spark's connector.")
         return found
 
     def committed(self, number: int) -> bool:
         """Return whether a batch was committed."""
-        return (self.checkpoint / "commits" / str(number)).is_file()
+        return self._files.is_file(f"commits/{number}")
 
     def replace(self, written: dict[int, str], batches: Sequence[_Batch]) -> None:
         """Write the converted log aside, check it, and exchange it with the old one."""
-        if self.converting.exists():
-            shutil.rmtree(self.converting)
-        self.converting.mkdir()
-        for number, text in written.items():
-            with open(self.converting / str(number), "w", encoding="utf-8", newline="") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-        _sync(self.converting)
+        self._files.remove(CONVERTING)
+        contents = {str(number): text.encode() for number, text in written.items()}
+        self._files.write(CONVERTING, contents)
         if [self.read(number) for number in self.numbers()] != list(batches):
-            shutil.rmtree(self.converting)
+            self._files.remove(CONVERTING)
             raise ConfigError(
                 f"{self.offsets} has changed during the conversion. Stop the query, and run the "
                 "conversion again."
             )
-        self.offsets.rename(self.backup)
-        self.converting.rename(self.offsets)
-        _sync(self.checkpoint)
+        self._files.rename(OFFSETS, BACKUP)
+        self._files.rename(CONVERTING, OFFSETS)
+
+    def _text(self, path: str) -> str:
+        try:
+            return self._files.read(path).decode()
+        except UnicodeDecodeError as error:
+            problem = (
+                f"{self._files.where(path)} is not text in UTF-8: its byte {error.start} is wrong."
+            )
+        raise ConfigError(problem)
 
 
 def _converted(batch: _Batch, chosen: Sequence[int], log: _Log) -> str:
@@ -226,36 +252,6 @@ def _is_converted(batch: _Batch) -> bool:
     return not any(connector_offsets(load(line, "")) for line in batch.sources if line != UNUSED)
 
 
-def _folder(checkpoint: str | Path) -> Path:
-    text = str(checkpoint)
-    scheme, separator, rest = text.partition("://")
-    if separator and scheme != "file":
-        raise ConfigError(
-            f"{text} is not a local folder. Copy the checkpoint to a local folder, convert it, and "
-            "copy its folder offsets back."
-        )
-    folder = Path(rest if separator else text.removeprefix("file:"))
-    if not folder.is_dir():
-        raise ConfigError(f"{folder} is not a folder.")
-    return folder
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        problem = f"{path} is not text in UTF-8: its byte {error.start} is wrong."
-    raise ConfigError(problem)
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def _lines(done: Converted) -> Iterator[str]:
     if not done.batches:
         yield "The checkpoint is converted already. The offset log as it was is in:"
@@ -273,7 +269,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m aiokclient.spark.convert",
         description="Convert the checkpoint of Spark's Kafka connector to that of aiokclient.",
     )
-    parser.add_argument("checkpoint", metavar="CHECKPOINT", help="a local folder")
+    parser.add_argument(
+        "checkpoint",
+        metavar="CHECKPOINT",
+        help="a local folder, hdfs://..., s3a://..., or another one that Spark can open",
+    )
     parser.add_argument(
         "--source",
         type=int,

@@ -1,6 +1,7 @@
 """Tests of the conversion of a checkpoint of Spark's Kafka connector."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -95,6 +96,21 @@ def test_an_interrupted_conversion_is_completed_by_the_next_one(
     assert parse(json.loads(line)).offsets == {FIRST: 20, SECOND: 5}
 
 
+def test_exchange_that_an_object_store_has_not_completed_is_refused_with_what_to_do(
+    checkpoint: Path,
+) -> None:
+    before = (checkpoint / "offsets/0").read_text()
+    convert(checkpoint)
+    # The first rename was completed, the second one has copied a part of the files.
+    write(checkpoint, "offsets.converting/1", (checkpoint / "offsets/1").read_text())
+    with pytest.raises(ConfigError, match=r"may lack batches.* rename .*connector to offsets"):
+        convert(checkpoint)
+    # The first rename has copied a part of the files.
+    write(checkpoint, "offsets/0", before)
+    with pytest.raises(ConfigError, match=r"but .*/offsets is not converted"):
+        convert(checkpoint)
+
+
 WRONG = [
     ("offsets/1", batch('{"orders":{"0":20}', version="v2"), "begins with 'v2'. Only offset logs"),
     (
@@ -154,8 +170,24 @@ def test_a_folder_that_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
         convert(tmp_path)
     with pytest.raises(ConfigError, match="is not a folder"):
         convert(tmp_path / "missing")
-    with pytest.raises(ConfigError, match="is not a local folder"):
+    with pytest.raises(ConfigError, match="names a host"):
+        convert("file://host/checkpoint")
+
+
+@pytest.mark.parametrize("prefix", ["", "file:", "file://", "file://localhost"])
+def test_a_local_folder_may_be_a_uri(checkpoint: Path, prefix: str) -> None:
+    checkpoint = checkpoint.rename(f"{checkpoint} %20")
+    assert convert(f"{prefix}{checkpoint}").batches == (0, 1)
+
+
+def test_another_file_system_needs_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark.sql", None)
+    with pytest.raises(ConfigError) as raised:
         convert("s3a://bucket/checkpoint")
+    assert str(raised.value).startswith(
+        "s3a://bucket/checkpoint is not a local folder, and pyspark, which can open it, is not "
+        "installed. Install aiokclient[spark]. Or copy the checkpoint to a local folder"
+    )
 
 
 def test_the_command_says_what_it_did_and_where_the_backup_is(

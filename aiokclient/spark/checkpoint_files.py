@@ -1,0 +1,226 @@
+"""The files of a query's checkpoint, in a local folder or in a file system of Hadoop.
+
+Paths are relative to the checkpoint, with `/`. Spark's classes read and write hdfs://, s3a://, and
+the like, with the settings and packages of the session that they are in.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+from aiokclient.errors import ConfigError
+
+__all__ = ["CheckpointFiles", "HadoopFiles", "LocalFiles", "open_checkpoint"]
+
+COPY = (
+    "Or copy the checkpoint to a local folder, convert it there, and replace its folder offsets by "
+    "the converted one."
+)
+
+
+class CheckpointFiles(Protocol):
+    """A checkpoint. All methods raise OSError where the file system fails."""
+
+    def where(self, path: str = "") -> str:
+        """Return the full name of a path, for texts."""
+
+    def is_folder(self, path: str = "") -> bool:
+        """Return whether a folder exists."""
+
+    def is_file(self, path: str) -> bool:
+        """Return whether a file exists."""
+
+    def names(self, path: str) -> list[str]:
+        """Return the names in a folder."""
+
+    def read(self, path: str) -> bytes:
+        """Return the content of a file."""
+
+    def write(self, folder: str, contents: Mapping[str, bytes]) -> None:
+        """Create a folder with these files. They are stored durably."""
+
+    def remove(self, folder: str) -> None:
+        """Remove a folder with all that it has, if it exists."""
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename a folder to a name that does not exist."""
+
+
+def open_checkpoint(checkpoint: str | Path) -> CheckpointFiles:
+    """Return the files of a checkpoint. Raises ConfigError if it is not a folder."""
+    text = str(checkpoint)
+    parts = urlsplit(text)
+    files: CheckpointFiles
+    if "://" in text and parts.scheme != "file":
+        files = HadoopFiles(text)
+    elif text.startswith("file:"):
+        if parts.netloc not in ("", "localhost"):
+            raise ConfigError(f"{text} names a host. It must be a path such as file:///checkpoint.")
+        # A path of Hadoop has no percent-encoding.
+        path = text.removeprefix("file:")
+        files = LocalFiles(Path(path.removeprefix(f"//{parts.netloc}")))
+    else:
+        files = LocalFiles(Path(text))
+    if not files.is_folder():
+        raise ConfigError(f"{files.where()} is not a folder.")
+    return files
+
+
+class LocalFiles:
+    """A checkpoint in a local folder."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def where(self, path: str = "") -> str:
+        return str(self._root / path)
+
+    def is_folder(self, path: str = "") -> bool:
+        return (self._root / path).is_dir()
+
+    def is_file(self, path: str) -> bool:
+        return (self._root / path).is_file()
+
+    def names(self, path: str) -> list[str]:
+        return [each.name for each in (self._root / path).iterdir()]
+
+    def read(self, path: str) -> bytes:
+        return (self._root / path).read_bytes()
+
+    def write(self, folder: str, contents: Mapping[str, bytes]) -> None:
+        created = self._root / folder
+        created.mkdir()
+        for name, content in contents.items():
+            with open(created / name, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+        _sync(created)
+
+    def remove(self, folder: str) -> None:
+        if (self._root / folder).exists():
+            shutil.rmtree(self._root / folder)
+
+    def rename(self, old: str, new: str) -> None:
+        (self._root / old).rename(self._root / new)
+        _sync(self._root)
+
+
+class HadoopFiles:
+    """A checkpoint in a file system of Hadoop, such as hdfs:// or s3a://.
+
+    It uses the Spark session of the program, or starts a local one.
+    """
+
+    def __init__(self, root: str) -> None:
+        self._root = root.rstrip("/")
+        session = _session(root)
+        self._path = session._jvm.org.apache.hadoop.fs.Path
+        try:
+            with _failures():
+                configuration = session._jsc.hadoopConfiguration()
+                self._files = self._path(self._root).getFileSystem(configuration)
+        except OSError as error:
+            problem = str(error)
+        else:
+            return
+        raise ConfigError(
+            f"Spark cannot open {root}: {problem}. Pass it the packages and settings of this file "
+            f"system, such as PYSPARK_SUBMIT_ARGS='--packages ... pyspark-shell'. {COPY}"
+        )
+
+    def where(self, path: str = "") -> str:
+        return f"{self._root}/{path}".rstrip("/")
+
+    def is_folder(self, path: str = "") -> bool:
+        with _failures():
+            found = self._at(path)
+            return bool(
+                self._files.exists(found) and self._files.getFileStatus(found).isDirectory()
+            )
+
+    def is_file(self, path: str) -> bool:
+        with _failures():
+            found = self._at(path)
+            return bool(self._files.exists(found) and self._files.getFileStatus(found).isFile())
+
+    def names(self, path: str) -> list[str]:
+        with _failures():
+            return [each.getPath().getName() for each in self._files.listStatus(self._at(path))]
+
+    def read(self, path: str) -> bytes:
+        with _failures():
+            stream = self._files.open(self._at(path))
+            try:
+                return bytes(stream.readAllBytes())
+            finally:
+                stream.close()
+
+    def write(self, folder: str, contents: Mapping[str, bytes]) -> None:
+        with _failures():
+            self._files.mkdirs(self._at(folder))
+            for name, content in contents.items():
+                stream = self._files.create(self._at(f"{folder}/{name}"), False)
+                try:
+                    stream.write(content)
+                finally:
+                    stream.close()
+
+    def remove(self, folder: str) -> None:
+        with _failures():
+            self._files.delete(self._at(folder), True)
+
+    def rename(self, old: str, new: str) -> None:
+        with _failures():
+            if not self._files.rename(self._at(old), self._at(new)):
+                raise OSError(f"{self.where(old)} cannot be renamed to {self.where(new)}")
+
+    def _at(self, path: str) -> Any:
+        return self._path(self.where(path))
+
+
+def _session(root: str) -> Any:
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError:
+        session = None
+    else:
+        builder = SparkSession.builder.appName("aiokclient.spark.convert").master("local[1]")
+        session = (
+            SparkSession.getActiveSession()
+            or builder.config("spark.ui.enabled", "false").getOrCreate()
+        )
+    if session is None:
+        raise ConfigError(
+            f"{root} is not a local folder, and pyspark, which can open it, is not installed. "
+            f"Install aiokclient[spark]. {COPY}"
+        )
+    return session
+
+
+@contextmanager
+def _failures() -> Iterator[None]:
+    """Raise OSError for the failure of a Java method."""
+    from py4j.protocol import Py4JJavaError
+
+    try:
+        yield
+    except Py4JJavaError as error:
+        problem = str(error.java_exception.toString()).splitlines()[0]
+    else:
+        return
+    raise OSError(problem)
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
