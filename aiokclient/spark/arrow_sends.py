@@ -68,7 +68,11 @@ class ArrowSends:
         else:
             topics = set(rows.column("topic").unique().to_pylist())
         for topic in topics - self._prepared:
-            await producer.prepare(topic)
+            try:
+                await producer.prepare(topic)
+            except KafkaError as error:
+                error.resource = error.resource or topic
+                raise
         self._prepared |= topics
 
     async def _send(self, producer: Producer[Any, Any], rows: pa.RecordBatch) -> None:

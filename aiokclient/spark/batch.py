@@ -13,7 +13,7 @@ from aiokclient import Client, KafkaError, TopicPartition
 from aiokclient.errors import ConfigError
 from aiokclient.spark import clients, topics
 from aiokclient.spark.filters import Pushed
-from aiokclient.spark.options import SourceOptions
+from aiokclient.spark.options import LATEST, SourceOptions
 from aiokclient.spark.planning import RangePartition, split
 from aiokclient.spark.reading import Split, read
 
@@ -80,9 +80,9 @@ async def _plan(client: Client, options: SourceOptions, pushed: Pushed) -> list[
     ]
     starts = await topics.resolve(client, options, options.starting, partitions)
     ends = await topics.resolve(client, options, options.ending, partitions)
+    _check_order(options, partitions)
     if "offsets" in (options.starting.kind, options.ending.kind):
         await _check_log(client, options, starts, ends)
-    _check_order(options, starts, ends)
     ranges = pushed.cut(
         RangePartition(tp.topic, found[tp.topic].topic_id, tp.partition, starts[tp], ends[tp])
         for tp in partitions
@@ -125,40 +125,51 @@ async def _check_log(
 ) -> None:
     """Compare offsets that the program has named with the logs.
 
-    What is missing is an error, or with failOnDataLoss=false, is left out.
+    Missing offsets are an error. With failOnDataLoss=false, they are left out.
     """
     first = await topics.earliest(client, starts)
     last = await topics.latest(client, starts, "read_uncommitted")
+    named = {tp for tp, offset in options.ending.values if offset != LATEST}
     for tp in starts:
         start, end = starts[tp], ends[tp]
-        if first[tp] <= start <= last[tp] and end <= last[tp]:
+        # An end that is not named, that of the first open transaction, can be before the start.
+        ordered = start <= end or options.ending.kind != "offsets" or tp not in named
+        if first[tp] <= start <= last[tp] and end <= last[tp] and ordered:
             continue
         if options.fail_on_data_loss:
+            given = f"The offsets {start} to {end} of {tp.topic}-{tp.partition} cannot all be read."
+            if start > last[tp]:
+                given = f"startingOffsets: the start of {tp.topic}-{tp.partition} is {start}."
+            elif not ordered:
+                given = f"endingOffsets: the end of {tp.topic}-{tp.partition} is {end}."
             raise KafkaError(
-                f"The offsets {start} to {end} of {tp.topic}-{tp.partition} cannot all be read. "
-                f"Its log has the offsets {first[tp]} to {last[tp]}. Correct startingOffsets or "
-                "endingOffsets, or set failOnDataLoss to false to read what is left."
+                f"{given} Its log has the offsets {first[tp]} to {last[tp]}. Correct "
+                "startingOffsets or endingOffsets, or set failOnDataLoss to false to read what is "
+                "left."
             )
         starts[tp] = min(max(start, first[tp]), last[tp])
         ends[tp] = max(min(end, last[tp]), starts[tp])
 
 
-def _check_order(
-    options: SourceOptions,
-    starts: Mapping[TopicPartition, int],
-    ends: Mapping[TopicPartition, int],
-) -> None:
-    """Raise ConfigError where the end, as the program has given it, is before the start."""
-    kinds = {options.starting.kind, options.ending.kind}
-    if kinds != {"offsets"} and not kinds <= {"timestamp", "timestamps"}:
-        return
-    for tp in starts:
-        if starts[tp] > ends[tp]:
-            raise ConfigError(
-                f"{options.ending.option}: the end of {tp.topic}-{tp.partition} is the offset "
-                f"{ends[tp]}, before its start at {starts[tp]} ({options.starting.option}). It "
-                "must not be before the start."
-            )
+def _check_order(options: SourceOptions, partitions: Iterable[TopicPartition]) -> None:
+    """Raise ConfigError where the end, as the program has given it, is before the start.
+
+    Where only one of them is a number, or they are of two kinds, nothing is read then.
+    """
+    start, end = options.starting, options.ending
+    for kinds, word in ((("offsets",), "offset"), (("timestamp", "timestamps"), "timestamp")):
+        if start.kind not in kinds or end.kind not in kinds:
+            continue
+        starts, ends = dict(start.values), dict(end.values)
+        for tp in partitions:
+            first = starts.get(tp, start.timestamp or 0)
+            last = ends.get(tp, end.timestamp or 0)
+            if first > last >= 0:
+                raise ConfigError(
+                    f"{end.option}: the end of {tp.topic}-{tp.partition} is the {word} {last}, "
+                    f"before its start at {first} ({start.option}). It must not be before the "
+                    "start."
+                )
 
 
 async def _not_before(

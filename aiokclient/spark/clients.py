@@ -2,8 +2,10 @@
 
 The loop runs in a daemon thread, which starts with the first call. Clients are pooled by their
 options: tasks that run in the same process, one after the other or at the same time, use the same
-connections. A client that nobody uses for 30 seconds is closed. A process that is forked gets a
-loop and clients of its own, and one that exits waits at most a second for the clients to close.
+connections. A client without users is closed after 30 seconds, or as soon as it loses a connection,
+because it would otherwise log for brokers that nobody needs that they cannot be reached. A process
+that is forked gets a loop and clients of its own, and one that exits waits at most a second for the
+clients to close.
 """
 
 from __future__ import annotations
@@ -16,12 +18,16 @@ import queue
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, Final, TypeVar, cast
 
 from aiokclient import Client, State
+from aiokclient.errors import ApiTimeoutError, KafkaError
+from aiokclient.events import Disconnected
+from aiokclient.spark.option_names import as_in_spark
 from aiokclient.spark.option_reader import Properties
 
-__all__ = ["result", "run", "stream", "submit"]
+__all__ = ["connect", "result", "run", "stream", "submit"]
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -59,7 +65,7 @@ def run(
     """Return the result of `await function(client)`, which runs in the loop of this process.
 
     `timeout` is in seconds, and TimeoutError is raised after it. Without one, the deadlines of the
-    client's calls apply. An error is raised without its cause, whose text is a note of it.
+    client's calls apply. An error is raised without its cause, whose text is a part of it.
     """
     future = submit(properties, function)
     try:
@@ -108,6 +114,23 @@ def stream(
         future.cancel()
 
 
+def connect(properties: Properties, seconds: float) -> None:
+    """Raise BootstrapError if no broker can be reached within `seconds`.
+
+    The client of this check is not pooled, because its calls have this time, too.
+    """
+    limit = round(seconds * 1000)
+    with contextlib.suppress(KeyError):
+        limit = min(limit, int(dict(properties)["default.api.timeout.ms"]))
+    options = {**dict(properties), "default.api.timeout.ms": str(limit)}
+
+    async def check() -> None:
+        async with Client.from_properties(options):
+            pass
+
+    result(asyncio.run_coroutine_threadsafe(check(), _current().loop))
+
+
 def result(future: Future[R], timeout: float | None = None) -> R:
     """Return the result of a future of `submit`, and raise its error as `run` does."""
     try:
@@ -117,9 +140,14 @@ def result(future: Future[R], timeout: float | None = None) -> R:
     # Spark shows a traceback as text. The frames of the loop and a chain of causes would hide what
     # went wrong.
     cause = failure.__cause__
-    if cause is not None and str(cause) not in str(failure):
-        failure.add_note(f"The cause is {type(cause).__name__}: {cause}")
+    if isinstance(failure, ApiTimeoutError) and isinstance(cause, KafkaError | None):
+        # Its hint refers to the cause.
+        failure.hint = f"The last error was {type(cause).__name__}: {cause}" if cause else ""
+    elif cause is not None and str(cause) not in str(failure):
+        failure.add_note(as_in_spark(f"The cause is {type(cause).__name__}: {cause}"))
     failure.__cause__ = None
+    if isinstance(failure, KafkaError):
+        failure.message, failure.hint = as_in_spark(failure.message), as_in_spark(failure.hint)
     raise failure.with_traceback(None) from None
 
 
@@ -130,7 +158,8 @@ class _PooledClient:
         self._client = Client.from_properties(dict(properties))
         self._starting: asyncio.Task[Any] | None = None
         self.users = 0
-        self.idle: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._watch: asyncio.Task[None] | None = None
 
     @property
     def usable(self) -> bool:
@@ -151,11 +180,29 @@ class _PooledClient:
         await asyncio.shield(self._starting)
         return self._client
 
+    def leave(self, drop: Callable[[], None]) -> None:
+        """Call `drop` when the client was idle for `IDLE_S`, or loses a connection before."""
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(IDLE_S, drop)
+        self._watch = loop.create_task(self._drop_when_disconnected(drop))
+
+    async def _drop_when_disconnected(self, drop: Callable[[], None]) -> None:
+        async with contextlib.aclosing(self._client.events()) as events:
+            async for event in events:
+                # Without a cause, the client has closed the connection itself.
+                if isinstance(event, Disconnected) and event.cause is not None:
+                    self._watch = None
+                    drop()
+                    return
+
     def keep(self) -> None:
         """Keep the client open."""
-        if self.idle is not None:
-            self.idle.cancel()
-            self.idle = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
 
     async def close(self) -> None:
         self.keep()
@@ -192,7 +239,7 @@ class _ClientThread:
 
     def _release(self, properties: Properties, pooled: _PooledClient) -> None:
         if pooled.usable and self._pool.get(properties) is pooled:
-            pooled.idle = self.loop.call_later(IDLE_S, self._drop, properties, pooled)
+            pooled.leave(partial(self._drop, properties, pooled))
         else:
             self._drop(properties, pooled)
 

@@ -1,4 +1,4 @@
-"""The changes of the partitions of a stream since its offsets were written. Without IO.
+"""The changes of the partitions of a stream since its offsets were written. Sans-IO.
 
 `compare` takes the offsets that a query has reached and what the cluster has now, and divides the
 partitions:
@@ -8,8 +8,8 @@ partitions:
     moved         the log ends before the query's offset: reading continues at its end
 
 A topic that was deleted and created again is recognized by its id, so also where its new log is
-longer than the old one was. Whatever means that records are lost is a loss with a text, which
-becomes an error if `failOnDataLoss` is true.
+longer than the old one was. Each loss of records has a text, which becomes an error if
+`failOnDataLoss` is true.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Logs:
 
 @dataclass(slots=True)
 class Comparison:
-    """The partitions of the cluster, divided by how the query reads them on."""
+    """The partitions of the cluster, divided by where the query continues to read them."""
 
     continuing: dict[TopicPartition, int] = field(default_factory=dict)
     """Partitions with the offset at which they continue."""

@@ -1,4 +1,4 @@
-"""Filters of a query that narrow what is read. Nothing here waits or imports pyspark.
+"""Filters of a query that narrow the ranges to read. Sans-IO, and without pyspark.
 
 Conditions on the topic, the partition, and the offset hold for whole ranges or cut them, so that
 Spark need not check them again. Of those on the timestamp, only a lower bound narrows a range:
@@ -33,7 +33,7 @@ HOLDS: dict[str, Callable[[Any, Any], bool]] = {
     "StringEndsWith": str.endswith,
     "StringContains": str.__contains__,
 }
-"""What each filter of Spark, by the name of its class, says about a value of its column."""
+"""For each class of filter of Spark: whether a value of the column passes it."""
 
 
 @dataclass(slots=True)

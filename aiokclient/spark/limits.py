@@ -1,4 +1,4 @@
-"""The limits of a batch of a stream. Without IO.
+"""The limits of a batch of a stream. Sans-IO.
 
 The rules are those of Spark's Kafka connector: `maxOffsetsPerTrigger` is divided among the
 partitions by the number of offsets that each has, and `minOffsetsPerTrigger` lets a batch wait
@@ -38,7 +38,7 @@ def prorate(limit: int, starts: Mapping[P, int], ends: Mapping[P, int]) -> dict[
 
 
 class TriggerDelay:
-    """Whether a batch waits for more records.
+    """The decision whether a batch waits for more records.
 
     The first batch does not wait, as in the connector. Times are seconds on one monotonic clock.
     """

@@ -1,10 +1,10 @@
-"""The offsets of a stream, and their JSON in the checkpoint. Pure.
+"""The offsets of a stream, and their JSON in the checkpoint. Sans-IO.
 
     {"version": 1,
      "topics": {"orders": {"id": "6bc1e5f0-...", "offsets": {"0": 12, "1": 7}}},
      "starts": {"orders": {"0": 10}}}
 
-`topics` has the id of each topic, and for each partition the offset of the next record to read.
+`topics` has the id of each topic, and the offset of the next record to read in each partition.
 
 Spark stores the end of each batch, and takes the end of the batch before as its start. `starts`
 has the partitions for which that is not so: all partitions of the first batch, later those that are
@@ -37,7 +37,7 @@ Positions = Mapping[TopicPartition, int]
 
 @dataclass(frozen=True, slots=True)
 class StreamOffsets:
-    """What a query has read up to the end of a batch."""
+    """The offsets up to which a query has read at the end of a batch."""
 
     ids: Mapping[str, str | None] = field(default_factory=dict)
     """The id of each topic. None is an id that the connector did not store."""

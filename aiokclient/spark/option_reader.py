@@ -13,19 +13,17 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, NoReturn, TypeAlias
 
 from aiokclient.errors import ConfigError
+from aiokclient.spark.option_names import PREFIX, prefixed
 
 __all__ = ["OptionReader", "Properties", "bad_value"]
 
 Properties: TypeAlias = tuple[tuple[str, str], ...]
 """Options of Kafka, sorted by name: what `Client.from_properties` takes, but hashable."""
 
-PREFIX = "kafka."
 SHOWN = 120
 """The number of characters of a value that an error shows."""
 CLOSE = 0.6
 """The similarity of two names, from 0 to 1, at which one is suggested for the other."""
-DOTTED = re.compile(r"""(?<![\w.:/'"-])(?!org\.|kafka\.)[a-z]+(?:\.[a-z0-9]+)+(?![\w/'"-]|:\d)""")
-"""The name of an option of Kafka in a text, unless it is a part of a value."""
 DURATION = re.compile(r"(\d+)\s*(us|ms|s|m|min|h|d)?")
 UNITS_MS = {"us": 0.001, "ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000}
 UNITS_MS["d"] = 24 * UNITS_MS["h"]
@@ -129,7 +127,10 @@ class OptionReader:
         if value is None:
             return None
         try:
-            return json.loads(value, parse_constant=_refuse_constant)
+            return json.loads(value, parse_constant=_refuse_constant, object_pairs_hook=_object_of)
+        except _TwiceError as error:
+            reason = f"It names {error} twice. It must have the form {example}."
+            self.problem(bad_value(name, value, reason))
         except json.JSONDecodeError as error:
             reason = (
                 f"It is not valid JSON: {error.msg} at line {error.lineno}, column {error.colno}. "
@@ -167,8 +168,21 @@ class OptionReader:
             check(kept)
         except ConfigError as error:
             for text in error.problems or (error.message,):
-                self.problem(_prefixed(text))
+                self.problem(prefixed(text, kept))
         return tuple(sorted(found.items()))
+
+
+class _TwiceError(Exception):
+    """A name that occurs twice in a JSON object, of which JSON would keep the last value."""
+
+
+def _object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict[str, Any]()
+    for name, value in pairs:
+        if name in found:
+            raise _TwiceError(repr(name))
+        found[name] = value
+    return found
 
 
 def _refuse_constant(name: str) -> NoReturn:
@@ -193,9 +207,4 @@ def _unknown(
     near = difflib.get_close_matches(name, spelled, n=1, cutoff=CLOSE)
     if near:
         return f"{text} Did you mean {spelled[near[0]]}?"
-    return f"{text} It must be one of {', '.join(known)}, or begin with {PREFIX}."
-
-
-def _prefixed(text: str) -> str:
-    """Return an error about Kafka's options with their names as a program gives them to Spark."""
-    return DOTTED.sub(rf"{PREFIX}\g<0>", text)
+    return f"{text} It must be one of {', '.join(known)}, or begin with {PREFIX!r}."

@@ -91,6 +91,8 @@ TIMES_EXAMPLE = '{"topic": {"0": 1700000000000}}'
 ASSIGN_EXAMPLE = '{"topic": [0, 1]}'
 FETCH_MAX_BYTES = 52_428_800
 MAX_TRIGGER_DELAY_MS = 900_000
+NUMBER = re.compile("[0-9]|[1-9][0-9]{1,9}")
+"""The number of a partition in JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +268,7 @@ def _bound(reader: OptionReader, side: str, default: Kind, streaming: bool) -> B
 
 
 def _by_offset(reader: OptionReader, name: str, default: Kind, streaming: bool) -> Bound:
-    text = (reader.text(name) or default).strip()
+    text = (reader.text(name, default) or "").strip()
     # A batch query must have something to read.
     wrong, number = ("latest", LATEST) if name == "startingOffsets" else ("earliest", EARLIEST)
     word = text.lower()
@@ -302,8 +304,8 @@ def _values(reader: OptionReader, name: str, example: str, least: int) -> Partit
             reader.problem(bad_value(name, text, reason))
             continue
         for partition, number in numbers.items():
-            if not (partition.isdecimal() and _is_partition(int(partition))):
-                reason = f"{partition!r} of {topic!r} must be the number of a partition."
+            if not (NUMBER.fullmatch(partition) and _is_partition(int(partition))):
+                reason = f"{partition[:20]!r} of {topic!r} must be the number of a partition."
                 reader.problem(bad_value(name, text, reason))
             elif type(number) is not int or not least <= number < 1 << 63:
                 reason = (

@@ -1,4 +1,4 @@
-"""Splitting ranges of offsets into the partitions that Spark reads. Nothing here waits.
+"""Splitting ranges of offsets into the partitions that Spark reads. Sans-IO.
 
 Without an option, each Kafka partition is one Spark partition, as with Spark's connector.
 `maxRecordsPerPartition` splits those that have more offsets. If there are still fewer than

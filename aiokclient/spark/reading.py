@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -9,7 +10,9 @@ from uuid import UUID
 from pyspark.sql.datasource import InputPartition
 
 from aiokclient import Client, KafkaError
+from aiokclient.errors import UnknownTopicIdError, UnknownTopicOrPartitionError
 from aiokclient.spark import clients
+from aiokclient.spark.attempts import require_brokers
 from aiokclient.spark.options import SourceOptions
 from aiokclient.spark.planning import RangePartition
 from aiokclient.spark.schema import converter, range_columns
@@ -19,6 +22,19 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 __all__ = ["Split", "read"]
+
+log = logging.getLogger("aiokclient.spark")
+
+REPLACED = (
+    "The topic was deleted, or created again under its name, after the query was planned. Run the "
+    "query again. A stream that is started again continues as failOnDataLoss says."
+)
+ADVICE: dict[type[KafkaError], str] = {
+    UnknownTopicIdError: REPLACED,
+    UnknownTopicOrPartitionError: REPLACED,
+}
+"""Hints for errors that have a more specific meaning in a planned range than elsewhere."""
+LOST = "Set failOnDataLoss to false to read what is left."
 
 
 class Split(InputPartition):
@@ -42,6 +58,7 @@ def read(
     def batches(client: Client) -> AsyncIterator[pa.RecordBatch]:
         return _remaining(client, options, partition, columns)
 
+    require_brokers(options.properties)
     for batch in clients.stream(options.properties, batches):
         yield convert(batch)
 
@@ -66,7 +83,23 @@ async def _remaining(
                 yield batch
             return
         except KafkaError as error:
+            # A copy, because other tasks may get the same error.
+            named = error.with_partition(partition.tp)
             after = getattr(error, "missing_end", None)
-            if after is None or options.fail_on_data_loss or after <= start:
-                raise
+            if after is None:
+                named.message = f"{_task(partition)} {error.message}".rstrip()
+                named.hint = ADVICE.get(type(error), error.hint)
+                raise named from error.__cause__
+            if options.fail_on_data_loss or after <= start:
+                named.hint = LOST
+                raise named from error.__cause__
+            log.warning(
+                "%s-%d: %s The task continues, as failOnDataLoss is false.",
+                *partition.tp,
+                error.message,
+            )
             start = after
+
+
+def _task(partition: RangePartition) -> str:
+    return f"The task reads the offsets {partition.start} to {partition.end - 1}."

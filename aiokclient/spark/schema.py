@@ -29,6 +29,8 @@ COLUMNS = {
 """The names of the columns and their types in Spark."""
 HEADERS = "array<struct<key:string,value:binary>>"
 """The type of the column `headers`, which the option includeHeaders adds."""
+NULLABLE = ("key", "value", "headers")
+"""The columns that are null in some rows. Spark would skip its checks for null otherwise."""
 RANGE_COLUMNS = {"timestampType": "timestamp_type"}
 """The columns that have another name in the batches of `Client.read_range`."""
 
@@ -59,6 +61,8 @@ def check_schema(schema: StructType, include_headers: bool) -> None:
         elif kind != known[name]:
             text = f"The column {name} cannot have the type {kind}. It must be {known[name]}."
             problems[text] = None
+        elif name in NULLABLE and not column.nullable:
+            problems[f"The column {name} can be null. Do not set nullable=False for it."] = None
         elif name in seen:
             problems[f"The column {name} occurs more than once in the schema."] = None
         seen.add(name)
@@ -88,7 +92,7 @@ class _Converter:
         self._pa, self._compute = pyarrow, pyarrow.compute
         self._target = target
         self._names = range_columns(target.names)
-        # Kafka's number for a record without a timestamp, which Spark's connector shows as a time.
+        # Kafka's number for "no timestamp", which Spark's connector converts to a time, too.
         self._no_time = pyarrow.scalar(-1, pyarrow.timestamp("ms", tz="UTC"))
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -1,4 +1,4 @@
-"""The sink: writers of a batch query and of a stream, at least once unless asked for more."""
+"""The sink: writers of a batch query and of a stream, which write at least once by default."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from aiokclient import Client, Producer
 from aiokclient.errors import ConfigError
 from aiokclient.spark import clients
 from aiokclient.spark.arrow_sends import ArrowSends
+from aiokclient.spark.attempts import require_brokers
 from aiokclient.spark.batch_feed import BatchFeed
 from aiokclient.spark.exactly_once import ExactlyOnce, WrittenPart, abort, commit
 from aiokclient.spark.kill_points import reach
@@ -90,11 +91,11 @@ class BatchWriter(DataSourceArrowWriter):
         return _write(self._options, Position(name, _context().partitionId(), 0, False), iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Commit what the tasks have written, if it was not committed by them."""
+        """Commit the rows that the tasks have written and not committed."""
         _commit(self._options, messages, 0)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Abort what the tasks have written and what is not committed."""
+        """Abort the transactions that the tasks have left open."""
         _abort(self._options, messages)
 
 
@@ -114,11 +115,11 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return _write(self._options, position, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Commit what the tasks have written, if it was not committed by them."""
+        """Commit the rows that the tasks have written and not committed."""
         _commit(self._options, messages, batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Abort what the tasks have written and what is not committed."""
+        """Abort the transactions that the tasks have left open."""
         _abort(self._options, messages)
 
 
@@ -135,7 +136,7 @@ def _check_query(context: TaskContext, query: str | None, batch: str | None) -> 
             "deliveryGuarantee=exactly-once needs the id of the query and of the batch, and Spark "
             "has given none to this task. Use at-least-once."
         )
-    # A task sees only the settings of a program, and Spark's default is true.
+    # A task sees a setting only if the program has set it. Spark's default is true.
     if (context.getLocalProperty(ADAPTIVE) or "true").strip().lower() != "false":
         raise ConfigError(
             f"{ADAPTIVE}: 'true' is not allowed with deliveryGuarantee=exactly-once. A repeated "
@@ -145,6 +146,7 @@ def _check_query(context: TaskContext, query: str | None, batch: str | None) -> 
 
 
 def _write(options: SinkOptions, position: Position, batches: Iterator[pa.RecordBatch]) -> Written:
+    require_brokers(options.client)
     feed = BatchFeed()
     if options.exactly_once:
         work = partial(ExactlyOnce(options, position).write, feed)

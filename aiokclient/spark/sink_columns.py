@@ -29,7 +29,12 @@ def check_columns(schema: Any, topic: str | None) -> None:
     `schema` is the StructType of the DataFrame, `topic` the option.
     """
     found = {field.name: field.dataType.simpleString() for field in schema.fields}
-    problems = []
+    names = [field.name for field in schema.fields]
+    problems = [
+        f"The column {name} occurs more than once in the DataFrame. Keep one of them."
+        for name in TYPES
+        if names.count(name) > 1
+    ]
     if topic is None and "topic" not in found:
         problems.append("topic is missing. Set the option topic, or add a column topic (string).")
     if "value" not in found:

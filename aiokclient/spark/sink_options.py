@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Self, TypeAlias, cast
 
 from aiokclient import Client, Producer
+from aiokclient.spark.option_names import option_names
 from aiokclient.spark.option_reader import OptionReader, Properties, bad_value
 from aiokclient.spark.options import KNOWN as OF_THE_SOURCE
 
@@ -69,7 +69,7 @@ class SinkOptions:
         reader = OptionReader(given, (*KNOWN, *OF_SPARK), "sink", {"source": of_source})
         reader.flag("includeHeaders", False)
         properties = reader.properties(REFUSED, Producer.from_properties)
-        of_client = _client_options()
+        of_client = option_names(Client)
         timeout = dict(properties).get("transaction.timeout.ms", "").strip()
         found = cls(
             streaming=streaming,
@@ -141,9 +141,3 @@ def _check_stream(options: SinkOptions, reader: OptionReader) -> None:
             "checkpointLocation is missing. deliveryGuarantee=exactly-once recognizes a repeated "
             "batch by the query's checkpoint: set its folder as an option of this query."
         )
-
-
-def _client_options() -> frozenset[str]:
-    """Return the dotted names of the options that `Client` has, from its signature."""
-    (options,) = typing.get_args(typing.get_type_hints(Client.__init__)["options"])
-    return frozenset(name.replace("_", ".") for name in options.__annotations__)

@@ -36,7 +36,7 @@ class KafkaDataSource(DataSource):
         return "aiokclient"
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
-        # Not at the import of this module, which every session does in order to find sources.
+        # Every session imports this module to find sources, so that the import must not raise.
         require_spark(pyspark.__version__)
         super().__init__(options)
 

@@ -127,7 +127,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class StreamCluster:
-    """What the cluster has, by requests of this process. Tasks use none of it."""
+    """The state of the cluster, by requests of the process on the driver. Tasks do not use it."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -152,6 +152,15 @@ class StreamCluster:
 
         async def ask(client: Client) -> Positions:
             return await topics.earliest(client, wanted)
+
+        return clients.run(self._options.properties, ask)
+
+    def written(self, partitions: Iterable[TopicPartition]) -> Positions:
+        """Return the end offset of each log, with the records of open transactions."""
+        wanted = list(partitions)
+
+        async def ask(client: Client) -> Positions:
+            return await topics.latest(client, wanted, "read_uncommitted")
 
         return clients.run(self._options.properties, ask)
 

@@ -1,12 +1,12 @@
-"""Which offsets each batch of a stream covers: the decisions of the stream's reader on the driver.
+"""The ranges of offsets of each batch of a stream: the decisions of its reader on the driver.
 
     next_end   the end of the next batch, from the end of the one before and what the cluster has
     ranges     the ranges of a planned batch, also of one that is repeated after a crash
 
-Neither trusts that the log is still the one that the offsets were written for. `next_end` compares
-topic ids and end offsets, and `ranges` compares them again for the batch that is to be read, with
-the first offsets. A difference that means lost records raises DataLossError, or is logged if
-`failOnDataLoss` is false.
+Neither assumes that the log is still the one for which the offsets were written. `next_end`
+compares topic ids and end offsets. `ranges` compares them again for the batch that is to be read,
+and the first offsets as well. If records are lost, DataLossError is raised, or the loss is logged
+if `failOnDataLoss` is false.
 """
 
 from __future__ import annotations
@@ -47,13 +47,16 @@ A new leader returns a lower end offset until its followers have told it what th
 
 
 class Cluster(Protocol):
-    """What the decisions need to know of the cluster."""
+    """The requests to the cluster on which the decisions are based."""
 
     def logs(self, max_age_s: float) -> Logs:
         """Return the topics and end offsets, of which none is older than `max_age_s`."""
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> Positions:
         """Return the first offset of each partition that exists."""
+
+    def written(self, partitions: Iterable[TopicPartition]) -> Positions:
+        """Return the end offset of each log, with the records of open transactions."""
 
     def starting(self, partitions: Iterable[TopicPartition]) -> Positions:
         """Return the offset at which the options let each partition start."""
@@ -173,7 +176,7 @@ class StreamBatches:
     def _first_end(self, logs: Logs, maximum: int | None) -> StreamOffsets:
         starts = self._cluster.starting(logs.ends)
         # The log can have grown since `logs` was read, and then "latest" is above its ends.
-        now = self._cluster.logs(0)
+        now = self._with_written(self._cluster.logs(0), starts)
         wrong = beyond(starts, now.ends, "its log ends at")
         if wrong:
             raise ConfigError(
@@ -221,7 +224,22 @@ class StreamBatches:
             if all(logs.ends.get(tp, 0) >= end.offsets[tp] for tp in starts):
                 break
             logs = self._cluster.logs(0)
-        return logs
+        return self._with_written(logs, {tp: end.offsets[tp] for tp in starts})
+
+    def _with_written(self, logs: Logs, wanted: Positions) -> Logs:
+        """Return the logs with ends that are not below `wanted` because of open transactions.
+
+        With read_committed, the end of a log is that of the first open transaction. A start that
+        the program gives, or an offset that was reached with read_uncommitted, can be after it.
+        """
+        below = [tp for tp, offset in wanted.items() if logs.ends.get(tp, offset) < offset]
+        if not below or self._options.isolation_level != "read_committed":
+            return logs
+        written = self._cluster.written(below)
+        return Logs(
+            logs.ids,
+            {**logs.ends, **{tp: max(logs.ends[tp], min(written[tp], wanted[tp])) for tp in below}},
+        )
 
     def _unchanged(
         self, starts: Positions, end: StreamOffsets, logs: Logs
@@ -248,7 +266,7 @@ class StreamBatches:
         """Compare until no log is truncated, or this has been so for a while."""
         comparison = compare(start, logs)
         for _ in self._attempts():
-            now = self._cluster.logs(0)
+            now = self._with_written(self._cluster.logs(0), start.offsets)
             logs = _raised(self._target, now, start.offsets) if self._target else now
             comparison = compare(start, logs)
             if not comparison.moved:
@@ -267,6 +285,12 @@ class StreamBatches:
     def _require_topics(self, start: StreamOffsets, logs: Logs) -> None:
         named = {*self._options.topics, *(tp.topic for tp in self._options.partitions)}
         missing = sorted(named - set(logs.ids) - set(start.ids))
+        for tp in self._options.partitions:
+            if tp.topic in logs.ids and tp not in logs.ends and tp not in start.offsets:
+                raise ConfigError(
+                    f"assign: the partition {tp.topic}-{tp.partition} does not exist. It must be "
+                    "partitions that exist."
+                )
         if missing:
             raise ConfigError(
                 f"The topic {missing[0]}, which the query names, does not exist, or the user may "

@@ -39,7 +39,7 @@ async def find(client: Client, options: SourceOptions) -> dict[str, Topic]:
             names = [name for name in await admin.list_topics() if pattern.fullmatch(name)]
         described = await admin.describe_topics(names)
         if described.errors:
-            # An error about a topic that does not exist is left to the caller, others are not.
+            # The caller decides about topics that do not exist. Other errors are raised here.
             existing = await admin.list_topics(internal=True)
             for item, error in described.errors.items():
                 if item in existing:

@@ -1,7 +1,7 @@
 """A Spark application that logs in with a password. `python spark_secrets.py FOLDER SERVERS`.
 
-The password is in the environment variable `SPARK_SECRET`. The application runs a query that
-succeeds, some that fail, and explains plans. Everything is logged, and its files are copied before
+The password is in the environment variable `SPARK_SECRET`. The application runs queries that
+succeed, some that fail, and explains plans. Everything is logged, and its files are copied before
 Spark deletes them.
 """
 
@@ -31,6 +31,23 @@ def options(servers: str, password: str) -> dict[str, str]:
         "kafka.default.api.timeout.ms": "2000",
         "subscribe": "orders",
     }
+
+
+def copy(spark: SparkSession, folder: Path, servers: str, password: str) -> None:
+    """Write rows to a topic, and read them by a stream that writes them to another one."""
+    named = options(servers, password)
+    del named["subscribe"]
+    rows = spark.range(3).selectExpr("CAST(id AS STRING) AS value")
+    rows.write.format("aiokclient").options(**named, topic="copies").mode("append").save()
+    stream = spark.readStream.format("aiokclient").options(**named, subscribe="copies")
+    writer = stream.option("startingOffsets", "earliest").load().select("value").writeStream
+    writer = writer.format("aiokclient").options(**named, topic="again")
+    checkpoint = str(folder / "checkpoint")
+    query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
+    query.awaitTermination()
+    sys.stdout.write(f"{query.lastProgress}\n")
+    again = spark.read.format("aiokclient").options(**named, subscribe="again").load()
+    sys.stdout.write(f"copied {again.count()}\n")
 
 
 def use(spark: SparkSession, servers: str, password: str) -> None:
@@ -66,6 +83,7 @@ def main() -> None:
     )
     spark.sparkContext.setLogLevel("INFO")
     use(spark, servers, password)
+    copy(spark, folder, servers, password)
     shutil.copytree(folder / "local", folder / "kept")
     spark.stop()
 

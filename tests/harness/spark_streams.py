@@ -42,17 +42,35 @@ class Stream:
         self._spark = spark
         self._collected: list[Rows] = []
 
-    def run(self, *, crash: bool = False, **options: str) -> Rows:
-        """Read what exists now, and return it. `crash` fails the first batch after its plan."""
-        return sorted(row for batch in self.batches(crash=crash, **options) for row in batch)
+    def run(
+        self,
+        *,
+        crash: bool = False,
+        planned: Callable[[int], None] = lambda _: None,
+        **options: str,
+    ) -> Rows:
+        """Read what exists now, and return it.
 
-    def batches(self, *, crash: bool = False, **options: str) -> list[Rows]:
+        `crash` fails the first batch after its plan. `planned` is called with the number of each
+        batch after its plan, before it is read.
+        """
+        found = self.batches(crash=crash, planned=planned, **options)
+        return sorted(row for batch in found for row in batch)
+
+    def batches(
+        self,
+        *,
+        crash: bool = False,
+        planned: Callable[[int], None] = lambda _: None,
+        **options: str,
+    ) -> list[Rows]:
         """Read what exists now, and return the rows of each batch that has any."""
         collected: list[Rows] = []
 
         def keep(frame: DataFrame, batch: int) -> None:
             if crash:
                 raise RuntimeError("crash")
+            planned(batch)
             collected.append(_rows(frame))
 
         self._finish(self._start(options, keep, availableNow=True))

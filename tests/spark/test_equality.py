@@ -92,7 +92,7 @@ def test_rows_equal_the_connectors_where_compaction_has_left_gaps(
     )
     sent = [Step(tuple(Sent(0, bytes([n % 7]), b"%d" % n) for n in range(40)))] * 3
     fill(options["kafka.bootstrap.servers"], topic, sent)
-    # Its time lets the broker close the segment with the other records, which is then compacted.
+    # Its later time makes the broker close the segment with the other records and compact it.
     last = Sent(0, b"last", b"1", timestamp=round(time.time() * 1000) + 60_000)
     fill(options["kafka.bootstrap.servers"], topic, [Step((last,))])
     left = compacted(options["kafka.bootstrap.servers"], topic, 121)

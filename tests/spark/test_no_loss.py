@@ -79,8 +79,8 @@ def test_a_restarted_stream_reads_each_record_once(
 def test_a_first_batch_that_was_planned_from_latest_and_crashed_is_repeated_from_there(
     stream: Stream, cluster: EmbeddedCluster
 ) -> None:
-    # Spark asks for the initial offset again, when "latest" is after the records that were written
-    # in the meantime, and takes the end of the planned batch, which is before it.
+    # Spark asks for the initial offset again. By then, "latest" is after the end of the planned
+    # batch, so that Spark alone would leave out the records between them.
     write(cluster, 1000)
     with pytest.raises(StreamFailure, match=r"crash"):
         stream.run(crash=True, startingOffsets="latest")

@@ -79,6 +79,25 @@ def test_the_offsets_are_the_same_text_after_spark_has_stored_them(
     assert json.dumps(advance(source, stored)) == json.dumps(end)
 
 
+def test_first_plan_stores_latest_although_there_is_nothing_to_read(
+    cluster: EmbeddedCluster,
+) -> None:
+    source = reader(cluster, startingOffsets="latest")
+    start = source.initialOffset()
+    end = advance(source, start)
+    assert end != start, "Spark stores an end that differs from the start."
+    assert reached(end) == end["starts"]["orders"] == {"0": 10, "1": 0}
+    cluster.produce("orders", [b"v"] * 5, 0)
+    # A query that is started again with the stored plan reads from there.
+    again = reader(cluster, startingOffsets="latest")
+    assert again.partitions(again.initialOffset(), end) == []
+    after = advance(again, end)
+    assert [part.value.start for part in again.partitions(end, after)] == [10]
+    # Without one, it starts at the end again, as the documentation says.
+    lost = reader(cluster, startingOffsets="latest")
+    assert reached(advance(lost, lost.initialOffset())) == {"0": 15, "1": 0}
+
+
 def test_progress_is_a_metric_of_the_client(cluster: EmbeddedCluster) -> None:
     source = reader(cluster, maxOffsetsPerTrigger="4")
     start = source.initialOffset()

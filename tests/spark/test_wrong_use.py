@@ -23,6 +23,7 @@ Options = dict[str, Any]
 
 HARNESS = Path(__file__).resolve().parents[1] / "harness"
 NOWHERE = "127.0.0.1:1"
+TOPICS = {"orders": 1, "copies": 1, "again": 1}
 TRACEBACK = "Traceback (most recent call last):"
 
 
@@ -173,6 +174,14 @@ def test_offsets_outside_of_the_log_are_an_error_or_left_out(
     assert reader.load().where("partition = 0").count() == 7
 
 
+def test_start_beyond_the_end_of_the_log_is_an_error(spark: SparkSession, options: Options) -> None:
+    offsets = json.dumps({options["subscribe"]: {"0": 40, "1": 5}})
+    assert refusal(spark, {**options, "startingOffsets": offsets}).startswith(
+        f"startingOffsets: the start of {options['subscribe']}-0 is 40. Its log has the offsets 3 "
+        "to 10. "
+    )
+
+
 def test_end_before_the_start_is_refused(spark: SparkSession, options: Options) -> None:
     topic = options["subscribe"]
     wrong = {
@@ -215,7 +224,7 @@ def test_password_is_nowhere_in_what_spark_wrote(tmp_path: Path) -> None:
     search.add("password", password)
     search.add("wrong password", password[::-1])
     listener = BrokerListener(mechanisms=("PLAIN",), users={"alice": password})
-    with EmbeddedCluster(listeners={"SASL_PLAINTEXT": listener}, topics={"orders": 1}) as cluster:
+    with EmbeddedCluster(listeners={"SASL_PLAINTEXT": listener}, topics=TOPICS) as cluster:
         cluster.produce("orders", [b"1", b"2"])
         done = subprocess.run(
             [
@@ -230,8 +239,10 @@ def test_password_is_nowhere_in_what_spark_wrote(tmp_path: Path) -> None:
         )
     assert done.returncode == 0, done.stderr[-3000:].decode()
     assert b"rows 2" in done.stdout
+    assert b"copied 3" in done.stdout
     written = {str(path): path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    assert any("events" in name for name in written)
+    for folder in ("events", "checkpoint"):
+        assert any(folder in name for name in written)
     for name, data in {**written, "stdout": done.stdout, "stderr": done.stderr}.items():
         assert list(search.leaks(data)) == [], name
     assert list(search.leaks(b"log: " + password.encode()))

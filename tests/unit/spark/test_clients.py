@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import subprocess
 import sys
 import threading
@@ -11,7 +12,8 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from aiokclient import AnyBroker, Client, State
-from aiokclient.errors import BootstrapError, ClosedError
+from aiokclient.errors import ApiTimeoutError, BootstrapError, ClosedError
+from aiokclient.events import Disconnected
 from aiokclient.protocol import messages
 from aiokclient.spark import clients
 from aiokclient.spark.clients import run, stream, submit
@@ -82,6 +84,70 @@ def test_client_is_closed_when_it_is_idle_and_not_before(
     assert staying.result(30) is client
     cluster.wait_for(lambda: client.state is State.CLOSED, 30)
     assert run(mine, itself) is not client
+
+
+def test_idle_client_is_closed_without_a_warning_when_the_cluster_goes(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with EmbeddedCluster(brokers=1) as going:
+        servers = ("bootstrap.servers", going.bootstrap_servers)
+        client = run((servers,), itself)
+        assert client.state is State.RUNNING
+        caplog.set_level(logging.WARNING, "aiokclient")
+        going.stop(1)
+        going.wait_for(lambda: client.state is State.CLOSED, 30)
+    assert caplog.records == []
+
+
+def test_client_in_use_stays_when_it_loses_a_connection() -> None:
+    with EmbeddedCluster(brokers=1) as going:
+        properties = (("bootstrap.servers", going.bootstrap_servers),)
+
+        async def stay(client: Client) -> Client:
+            events = client.events()
+            going.stop(1)
+            async for event in events:
+                if isinstance(event, Disconnected):
+                    break
+            going.start(1)
+            await broker_count(client)
+            return client
+
+        # It was idle before.
+        client = run(properties, itself)
+        assert run(properties, stay) is client
+        assert run(properties, itself) is client
+
+
+def test_check_of_the_brokers_has_a_limit_of_its_own(properties: Properties) -> None:
+    clients.connect(properties, 5.0)
+    # The call would otherwise take longer than the test may.
+    nowhere = (("bootstrap.servers", "127.0.0.1:1"), ("default.api.timeout.ms", "900000"))
+    with pytest.raises(BootstrapError, match=r"127\.0\.0\.1:1"):
+        clients.connect(nowhere, 0.1)
+    nowhere = (("bootstrap.servers", "127.0.0.1:1"), ("default.api.timeout.ms", "100"))
+    with pytest.raises(BootstrapError, match=r"127\.0\.0\.1:1"):
+        clients.connect(nowhere, 900.0)
+
+
+def test_timeout_says_what_the_last_error_was(properties: Properties) -> None:
+    async def fail(client: Client) -> None:
+        raise ApiTimeoutError("Too late.") from ClosedError("Gone.")
+
+    with pytest.raises(
+        ApiTimeoutError, match=r"Too late\. The last error was ClosedError: "
+    ) as late:
+        run(properties, fail)
+    assert not hasattr(late.value, "__notes__")
+
+
+def test_errors_name_options_as_a_program_gives_them_to_spark(properties: Properties) -> None:
+    async def fail(client: Client) -> None:
+        raise ClosedError("Raise max_request_size.") from ValueError("linger_ms")
+
+    with pytest.raises(ClosedError, match=r"Raise kafka\.max\.request\.size") as caught:
+        run(properties, fail)
+    assert caught.value.__notes__ == ["The cause is ValueError: kafka.linger.ms"]
 
 
 def test_stream_yields_in_order_and_reads_ahead_by_a_bounded_number(

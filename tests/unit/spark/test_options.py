@@ -164,6 +164,31 @@ def test_passwords_are_not_shown() -> None:
             "integer of at least -2, not -3.",
         ),
         (
+            {"subscribe": "a", "startingOffsets": ""},
+            "startingOffsets: '' is not allowed. It must be earliest, latest, or JSON in the form "
+            '{"topic": {"0": 23, "1": -2}}.',
+        ),
+        (
+            {"subscribe": "a", "startingOffsets": '{"a": {"0": 1, "0": 2}}'},
+            'startingOffsets: \'{"a": {"0": 1, "0": 2}}\' is not allowed. It names \'0\' twice. It '
+            'must have the form {"topic": {"0": 23, "1": -2}}.',
+        ),
+        (
+            {"subscribe": "a", "startingOffsets": '{"a": {"00": 1}}'},
+            "startingOffsets: '{\"a\": {\"00\": 1}}' is not allowed. '00' of 'a' must be the "
+            "number of a partition.",
+        ),
+        (
+            {"assign": f'{{"a": {{"{"9" * 5000}": 1}}}}'},
+            f'assign: \'{{"a": {{"{"9" * 112}...\' is not allowed. It must have the form '
+            '{"topic": [0, 1]}.',
+        ),
+        (
+            {"subscribe": "a", "startingOffsets": f'{{"a": {{"{"9" * 5000}": 1}}}}'},
+            f"startingOffsets: '{{\"a\": {{\"{'9' * 112}...' is not allowed. '{'9' * 20}' of "
+            "'a' must be the number of a partition.",
+        ),
+        (
             {"subscribe": "a", "startingOffsets": "first"},
             "startingOffsets: 'first' is not allowed. It must be earliest, latest, or JSON in the "
             'form {"topic": {"0": 23, "1": -2}}.',
@@ -206,6 +231,15 @@ def test_passwords_are_not_shown() -> None:
             {"subscribe": "a", "kafka.request.timeout.ms": "soon"},
             "kafka.request.timeout.ms: 'soon' is not allowed. It must be an integer from 1 to "
             "2147483647.",
+        ),
+        (
+            {
+                "subscribe": "a",
+                "kafka.security.protocol": "SASL_SSL",
+                "kafka.sasl.mechanism": "OAUTHBEARER",
+            },
+            "kafka.sasl.oauthbearer.token.endpoint.url: OAUTHBEARER needs it, or unsecuredLogin "
+            "options in kafka.sasl.jaas.config.",
         ),
         (
             {"subscribe": "a", "kafka.isolation.levle": "read_committed"},

@@ -69,6 +69,15 @@ def test_options_of_kafka_go_to_the_client_or_to_the_producer() -> None:
             {**EXACTLY, "writeid": "a", "kafka.acks": "1"},
             "kafka.acks: '1' is not allowed. deliveryGuarantee=exactly-once needs more.",
         ),
+        ({"kafka.acks": "7"}, "kafka.acks: '7' is not allowed. It must be one of "),
+        (
+            {"kafka.linger.ms": "9", "kafka.delivery.timeout.ms": "1"},
+            "kafka.delivery.timeout.ms: 1 is below kafka.linger.ms (9), so records would expire",
+        ),
+        (
+            {"kafka.acks": "1", "kafka.enable.idempotence": "true"},
+            "kafka.enable.idempotence: It needs kafka.acks='all'.",
+        ),
         ({"kafka.transactional.id": "t"}, "kafka.transactional.id is not allowed. Set delivery"),
         ({"kafka.key.serializer": "t"}, "kafka.key.serializer is not allowed. Keys are written as"),
     ],
@@ -142,6 +151,15 @@ def test_columns_are_refused_with_their_type(
     with pytest.raises(ConfigError) as caught:
         check_columns(schema(**columns), topic)
     assert str(caught.value).startswith(text)
+
+
+def test_column_that_occurs_twice_is_refused() -> None:
+    twice = Schema([Field("value", Type("string"))] * 2 + [Field("other", Type("int"))] * 2)
+    with pytest.raises(ConfigError) as caught:
+        check_columns(twice, "orders")
+    assert str(caught.value) == (
+        "The column value occurs more than once in the DataFrame. Keep one of them."
+    )
 
 
 def test_columns_of_the_source_are_accepted() -> None:

@@ -26,17 +26,24 @@ class FakeCluster:
             for topic, partitions in logs.items()
             for number, span in partitions.items()
         }
-        self.start = "earliest"
+        self.open: dict[TopicPartition, int] = {}
+        """The first offset of an open transaction, by partition."""
+        self.start: str | dict[TopicPartition, int] = "earliest"
         self.requests = 0
 
     def logs(self, max_age_s: float) -> Logs:
         self.requests += 1
-        return Logs(dict(self.ids), {tp: end for tp, (_, end) in self.spans.items()})
+        return Logs(dict(self.ids), {**self.written(self.spans), **self.open})
+
+    def written(self, partitions: Iterable[TopicPartition]) -> Positions:
+        return {tp: self.spans[tp][1] for tp in partitions}
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> Positions:
         return {tp: self.spans[tp][0] for tp in partitions if tp in self.spans}
 
     def starting(self, partitions: Iterable[TopicPartition]) -> Positions:
+        if isinstance(self.start, dict):
+            return self.start
         return {tp: self.spans[tp][self.start == "latest"] for tp in partitions}
 
     def recreate(self, topic: str, **spans: tuple[int, int]) -> None:
@@ -64,6 +71,7 @@ def batches(cluster: FakeCluster, clock: Clock | None = None, **changed: Any) ->
         "partitions": (),
         "starting": SimpleNamespace(option="startingOffsets"),
         "fail_on_data_loss": True,
+        "isolation_level": "read_uncommitted",
         "min_offsets_per_trigger": None,
         "max_trigger_delay_ms": 900_000,
         "fetch_offset_num_retries": 3,
@@ -348,3 +356,38 @@ def test_the_lag_is_what_follows_the_last_planned_batch() -> None:
     first = stream.next_end(BEGINNING, maximum=40)
     stream.ranges(BEGINNING, first)
     assert (stream.total_lag(), stream.highest_lag(), stream.planned()) == (360, 270, 1)
+
+
+def test_start_within_an_open_transaction_is_not_beyond_the_end() -> None:
+    cluster = FakeCluster(a={0: (0, 10)})
+    cluster.open[A0] = 4
+    cluster.start = {A0: 7}
+    stream = batches(cluster, isolation_level="read_committed")
+    end = stream.next_end(BEGINNING)
+    assert end.offsets == {A0: 7}
+    assert spans(stream, BEGINNING, end) == {}
+    assert stream.next_end(end) is end
+    del cluster.open[A0]
+    after = stream.next_end(end)
+    assert spans(stream, end, after) == {A0: (7, 10)}
+
+
+def test_planned_batch_with_an_open_transaction_is_not_truncated() -> None:
+    cluster = FakeCluster(a={0: (0, 10)})
+    end = batches(cluster).next_end(BEGINNING)
+    cluster.open[A0] = 4
+    stream = batches(cluster, isolation_level="read_committed")
+    assert spans(stream, BEGINNING, end) == {A0: (0, 10)}
+    cluster.spans[A0] = (0, 9)
+    with pytest.raises(DataLossError, match="its log ends at offset 9"):
+        stream.ranges(BEGINNING, end)
+
+
+def test_assigned_partition_that_does_not_exist_is_an_error() -> None:
+    cluster = FakeCluster(a={0: (0, 10)})
+    stream = batches(cluster, topics=(), partitions=(A0, A1))
+    with pytest.raises(ConfigError, match="assign: the partition a-1 does not exist"):
+        stream.next_end(BEGINNING)
+    # A partition that the query has read and that is gone is a loss.
+    with pytest.raises(DataLossError, match="a-1 up to offset 5, and the partition is gone"):
+        stream.next_end(at({A0: 10, A1: 5}))

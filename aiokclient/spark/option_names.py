@@ -1,0 +1,59 @@
+"""The names of Kafka's options as a program gives them to Spark: kafka.linger.ms, not linger_ms."""
+
+from __future__ import annotations
+
+import functools
+import re
+import typing
+from collections.abc import Collection
+
+from aiokclient import Client, Consumer, Producer
+
+__all__ = ["PREFIX", "as_in_spark", "option_names", "prefixed"]
+
+PREFIX = "kafka."
+OBJECTS = ("security", "clock", "connector")
+"""Options that no text can express, so that a program cannot give them to Spark."""
+PROVIDER = re.compile(
+    r" (?:For tokens from elsewhere, p|P)ass "
+    r"security=SaslOAuthBearer\(token_provider=\.{3}\)[^.]*\."
+)
+"""Advice to pass such an option."""
+
+
+@functools.cache
+def option_names(kind: type[Client] | type[Consumer] | type[Producer]) -> frozenset[str]:
+    """Return the dotted names of the options that a class has, from its signature."""
+    (options,) = typing.get_args(typing.get_type_hints(kind.__init__)["options"])
+    # The options of a generic class are generic, too.
+    named = typing.get_origin(options) or options
+    return frozenset(name.replace("_", ".") for name in named.__annotations__)
+
+
+def as_in_spark(text: str) -> str:
+    """Return a text about arguments in Python with the names that a program gives to Spark.
+
+    Names with dots stay: they are options of brokers, of topics, or of other clients.
+    """
+    return _names("_").sub(lambda match: PREFIX + match[0].replace("_", "."), text)
+
+
+def prefixed(text: str, given: Collection[str]) -> str:
+    """Return a text about properties with the names that a program gives to Spark.
+
+    `given` are the names of the properties, with which the text may begin although they are no
+    options. Advice that a program cannot follow with Spark is left out.
+    """
+    found = _names(".").sub(rf"{PREFIX}\g<0>", PROVIDER.sub("", text))
+    begin = re.split(r"[: ]", found, maxsplit=1)[0]
+    return PREFIX + found if begin in given else found
+
+
+@functools.cache
+def _names(separator: str) -> re.Pattern[str]:
+    names = (option_names(Consumer) | option_names(Producer)) - set(OBJECTS)
+    several = sorted((name for name in names if "." in name), key=len, reverse=True)
+    either = "|".join(re.escape(name.replace(".", separator)) for name in several)
+    # An option of one word, such as acks, can also be a word of a sentence.
+    words = "|".join(name for name in names if "." not in name)
+    return re.compile(rf"(?<![\w.-])(?:(?:{either})(?![\w-]|\.\w)|(?:{words})(?==))")
