@@ -70,7 +70,7 @@ class WrittenPart:
     begun: float
     """The time at which the transaction was begun, in seconds since the epoch."""
     transaction: DetachedTransaction | None
-    """What the driver ends. None if the task has committed it."""
+    """The transaction that the driver ends. None if the task has committed it."""
 
 
 class ExactlyOnce:

@@ -42,7 +42,7 @@ class Written(WriterCommitMessage):
     """The report of a task to the driver."""
 
     part: WrittenPart | None = None
-    """What it has written exactly once. None if it had no rows, or they were committed before."""
+    """The rows of an exactly-once task. None if it had no rows, or they were committed before."""
 
 
 def batch_writer(given: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:

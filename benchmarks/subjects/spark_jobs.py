@@ -1,4 +1,4 @@
-"""What the measurements of Spark share: the session, the broker, its topics, and the jobs."""
+"""The session, the broker, the topics, and the jobs of the measurements of Spark."""
 
 from __future__ import annotations
 

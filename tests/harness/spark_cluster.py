@@ -34,9 +34,9 @@ SPARK_HOME = Path(pyspark.__file__).resolve().parent
 LOOPBACK = "127.0.0.1"
 WORKERS = 2
 INSTALLED = ("pandas", "pyarrow")
-"""What every machine has beside Spark."""
+"""The packages that every machine has beside Spark."""
 SHIPPED = ("aiokclient", "rich")
-"""What is in the environment, with what it requires."""
+"""The packages in the environment, without those that they require."""
 ARCHIVE = "environment.tar.gz"
 MEMORY = "512m"
 JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"

@@ -120,7 +120,7 @@ def plan_of(number: int) -> Plan:
 
 @dataclass
 class Outcome:
-    """What a run has written."""
+    """The rows that a run has written, and what it has reached."""
 
     expected: Counter[bytes]
     found: Counter[bytes]

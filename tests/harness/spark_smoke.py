@@ -21,7 +21,7 @@ __all__: list[str] = []
 
 ADAPTIVE = "spark.sql.adaptive.streaming.stateless.enabled"
 KEPT = ["partition", "key", "value", "headers", "timestamp"]
-"""What a copy of a record has in common with it."""
+"""The columns that a copy of a record has in common with it."""
 LIMIT = 100
 
 

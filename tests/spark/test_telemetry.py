@@ -34,7 +34,7 @@ PUSHES = 16
 
 
 class Delivered(NamedTuple):
-    """What the pipeline gets of what the fleet pushed."""
+    """The pushes of the fleet that the pipeline gets."""
 
     records: list[Pushed]
     missing: list[Pushed]

@@ -158,7 +158,7 @@ def _rows_of(client: list[Any], position: tuple[int, int], event_us: int, payloa
 
 
 class _Series(NamedTuple):
-    """What the points of a series have in common."""
+    """The columns that all points of a series have in common."""
 
     attributes: Labels
     metric: str

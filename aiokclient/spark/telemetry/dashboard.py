@@ -23,7 +23,7 @@ MOST_BARS: Final = 25
 
 @dataclass(frozen=True, slots=True)
 class Dashboard:
-    """What the views say at one time, as rows by the names of their columns."""
+    """The results of the views at one time, as rows by the names of their columns."""
 
     fleet: Rows
     latencies: Rows

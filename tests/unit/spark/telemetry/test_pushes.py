@@ -1,4 +1,4 @@
-"""What a record of the topic says about a push, and what is wrong with broken ones."""
+"""Tests of how records of the topic are read, broken ones among them."""
 
 from __future__ import annotations
 
