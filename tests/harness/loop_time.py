@@ -12,9 +12,12 @@ from typing import Any
 import pytest
 from garbage import excluded
 from loops import VARIABLE
+from stolen_time import StolenTime
 
 LIMIT_S = 0.050
 """The longest time for which the library may block a loop."""
+SHORT_S = 0.005
+"""The CPU time from which on pauses of a virtual machine are subtracted."""
 
 
 @contextmanager
@@ -41,15 +44,18 @@ def _measured(owner: type, method: str, collecting: bool) -> Iterator[list[float
         pytest.skip("uvloop has no handles to measure, and the debug mode takes time of its own")
     times: list[float] = []
     run, here = getattr(owner, method), threading.get_ident()
+    stolen = StolenTime()
 
     def measured(part: Any) -> Any:
         if threading.get_ident() != here:
             return run(part)  # The embedded cluster has its own loop in its own thread.
+        stolen.begin()
         began = time.thread_time()
         try:
             run(part)
         finally:
-            times.append(time.thread_time() - began)
+            took = time.thread_time() - began
+            times.append(took if took < SHORT_S else max(took - stolen.seconds(), 0.0))
 
     # The collector must not examine the objects of earlier tests while this one is measured.
     gc.collect()

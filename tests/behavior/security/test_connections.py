@@ -118,7 +118,7 @@ async def test_a_client_with_tls_never_falls_back_to_plaintext(
 
 async def test_a_client_with_tls_sends_only_handshakes_to_a_port_without() -> None:
     async with raw_server(lambda data: None) as (address, stored):
-        await refusal(address, SaslPlain("alice", "open-sesame", Tls()), timeout_ms=300)
+        await refusal(address, SaslPlain("alice", "open-sesame", Tls()), timeout_ms=2000)
     assert stored
     assert stored[0] == 0x16, "the type of a TLS record with a handshake"
     assert b"open-sesame" not in stored
@@ -175,7 +175,7 @@ def test_certificates_and_host_names_are_verified_by_default() -> None:
 @pytest.mark.parametrize(("size", "closed"), [(LIMIT, False), (LIMIT + 1, True)])
 async def test_a_frame_before_the_login_has_at_most_a_mebibyte(size: int, closed: bool) -> None:
     async with raw_server(lambda data: size.to_bytes(4, "big")) as (address, _):
-        error = await refusal(address, Plaintext(), timeout_ms=300)
+        error = await refusal(address, Plaintext(), timeout_ms=2000)
     # A size that is allowed is believed, and the client waits for the rest of the frame.
     assert ("is not a Kafka broker" in str(error)) == closed
 

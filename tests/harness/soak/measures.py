@@ -21,6 +21,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from stolen_time import StolenTime
+
 from .entries import Entry, Held, Logged, Trouble
 
 TOLERANCE = 0.05
@@ -106,16 +108,17 @@ class Watch:
         """Note unhandled errors, logs, and callbacks that hold the loop, within the block."""
         handles: Any = asyncio.Handle
         run, here = handles._run, threading.get_ident()
-        collector = _Collector()
+        collector, stolen = _Collector(), StolenTime()
 
         def measured(handle: Any) -> None:
+            stolen.begin()
             began, collecting = time.thread_time(), collector.took_s
             try:
                 run(handle)
             finally:
                 took = time.thread_time() - began - (collector.took_s - collecting)
                 if took > SEEN_S and threading.get_ident() == here:
-                    self._note(Held(_named(handle), took))
+                    self._note(Held(_named(handle), took - stolen.seconds()))
 
         logger, logs = logging.getLogger("aiokclient"), _Logs(self._note, self.log_events)
         level, unraisable = logger.level, sys.unraisablehook

@@ -49,6 +49,9 @@ CLOSE_S = 10.0
 DELIVERY_S = 120.0
 BUFFER_MEMORY = 4 << 20
 FETCH_BYTES = 1 << 20
+NOTED_AT_ONCE = 50
+"""The records of a reader that are checked before the event loop continues. A check takes longer
+while many transactions are open."""
 ABORTED_SHARE = 0.3
 OUTCOMES = {
     TransactionOutcome.COMMITTED: "committed",
@@ -240,9 +243,11 @@ class Workload:
         """Read everything, in polls with a deadline."""
         while True:
             what = f"poll() of {name}"
-            for record in await self.bounded(what, 2.0, consumer.poll(timeout=2.0)):
+            call = consumer.poll(timeout=2.0, max_records=NOTED_AT_ONCE)
+            for record in await self.bounded(what, 2.0, call):
                 tp = TopicPartition(record.topic, record.partition)
                 self.note(Read(tp, record.offset, bytes(record.value or b"")))
+            await asyncio.sleep(0)
 
     async def transact(self, producer: Producer[Any, Any], number: int) -> None:
         """Write transactions of one record for each partition, and abort some on purpose."""
