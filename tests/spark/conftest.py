@@ -27,7 +27,7 @@ if find_spec("pyspark") is None:
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 HERE = Path(__file__).parent
-LONGEST = [HERE / f"test_{name}.py" for name in ("exactly_once", "telemetry", "standalone")]
+LONGEST = [HERE / f"test_{name}.py" for name in ("exactly_once", "telemetry")]
 """The files that take longest. Workers that begin with them end at about the same time."""
 
 

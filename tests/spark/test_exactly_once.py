@@ -65,6 +65,7 @@ def test_output_has_each_row_once_after_kills_at_each_point(
     assert len(failures) == sum(kill.fails_query for kill in plan.kills), failures
 
 
+@pytest.mark.long
 def test_same_kills_show_duplicates_without_the_guarantee(
     tmp_path: Path, embedded: EmbeddedBrokers
 ) -> None:

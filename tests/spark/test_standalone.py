@@ -107,6 +107,7 @@ def result(output: str) -> Any:
     return json.loads(output.splitlines()[-1])
 
 
+@pytest.mark.long
 def test_executors_read_and_write_with_the_package_of_the_archive(
     cluster: StandaloneCluster, spark_kafka: KafkaCluster, settings: dict[str, Any]
 ) -> None:

@@ -43,8 +43,8 @@ async def test_send_arrow_has_one_span_whose_context_all_rows_carry(
     cluster: EmbeddedCluster, traces: Traces
 ) -> None:
     headers = [[{"key": "h", "value": b"v"}], None, []]
-    plain = pa.record_batch({"value": [b"a", b"b"]})
-    given = pa.record_batch(
+    plain = pa.RecordBatch.from_pydict({"value": [b"a", b"b"]})
+    given = pa.RecordBatch.from_pydict(
         {
             "value": [b"c", b"d", b"e"],
             "topic": ["orders", "orders", "bills"],
@@ -73,7 +73,9 @@ async def test_send_arrow_keeps_the_context_of_the_application_and_links_it(
     send = traces.one("send orders")
     (first,) = cluster.records("orders", 0)
     pairs = [{"key": name, "value": value} for name, value in first.headers]
-    batch = pa.record_batch({"value": [b"a", b"b"], "headers": pa.array([pairs, None], HEADERS)})
+    batch = pa.RecordBatch.from_pydict(
+        {"value": [b"a", b"b"], "headers": pa.array([pairs, None], HEADERS)}
+    )
     async with writing(cluster) as producer:
         with traces.of(producer):
             await producer.gather(producer.send_arrow("orders", batch))
@@ -86,9 +88,9 @@ async def test_send_arrow_keeps_the_context_of_the_application_and_links_it(
 @pytest.mark.parametrize(
     "batch",
     [
-        pa.record_batch([pa.array([b"a"])] * 2, names=["value", "value"]),
-        pa.record_batch({"value": [b"a"], "headers": [5]}),
-        pa.record_batch({"value": [b"a"], "headers": [[{"key": None, "value": b""}]]}),
+        pa.RecordBatch.from_arrays([pa.array([b"a"])] * 2, names=["value", "value"]),
+        pa.RecordBatch.from_pydict({"value": [b"a"], "headers": [5]}),
+        pa.RecordBatch.from_pydict({"value": [b"a"], "headers": [[{"key": None, "value": b""}]]}),
         pa.table({"value": [b"a"]}),
     ],
     ids=["column twice", "headers of integers", "header without a name", "table"],
