@@ -16,13 +16,8 @@ ROOT = Path(__file__).resolve().parents[3]
 MINUTES = float(os.environ.get("AIOKCLIENT_SOAK_MINUTES") or 1)
 SEED = os.environ.get("AIOKCLIENT_SOAK_SEED", "1")
 # So that the memory of the process is what it uses, glibc returns large blocks as soon as they are
-# free, and does not have an arena for each thread. It allocates small objects, too, because the
-# allocator of Python keeps an arena of 1 MiB as long as one object in it lives.
-ALLOCATOR = {
-    "MALLOC_ARENA_MAX": "2",
-    "MALLOC_MMAP_THRESHOLD_": "65536",
-    "PYTHONMALLOC": "malloc",
-}
+# free, and does not have an arena for each thread.
+ALLOCATOR = {"MALLOC_ARENA_MAX": "2", "MALLOC_MMAP_THRESHOLD_": "65536"}
 BREAK = os.environ.get("AIOKCLIENT_SOAK_BREAK", "")
 
 
