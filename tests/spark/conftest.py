@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from secured_kafka import Certificates
 
+    from aiokclient.testing import EmbeddedCluster
+
 if find_spec("pyspark") is None:
     collect_ignore_glob = ["test_*.py"]
 
@@ -73,4 +75,13 @@ def spark_kafka(java: str, certificates: Certificates) -> Iterator[KafkaCluster]
     }
     listeners = {"SECURED": "SASL_SSL"}
     with KafkaCluster(KAFKA, properties=properties, listeners=listeners) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def brokers() -> Iterator[EmbeddedCluster]:
+    """An embedded cluster that the tests of a file share, with one broker and no topics."""
+    from aiokclient.testing import EmbeddedCluster
+
+    with EmbeddedCluster(brokers=1) as cluster:
         yield cluster

@@ -5,7 +5,7 @@ the same checkpoint. The logs are those of an embedded cluster.
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,6 @@ from aiokclient.spark.convert import convert
 from aiokclient.testing import EmbeddedCluster
 
 TOPIC = "orders"
-
-
-@pytest.fixture(scope="module")
-def brokers() -> Iterator[EmbeddedCluster]:
-    with EmbeddedCluster(brokers=1) as cluster:
-        yield cluster
 
 
 @pytest.fixture

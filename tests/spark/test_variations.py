@@ -5,7 +5,7 @@ Where the connector reads nothing without a word, or fails, the tests say so.
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +18,6 @@ from aiokclient import Client, DetachedTransaction, Producer
 from aiokclient.testing import EmbeddedCluster
 
 Options = dict[str, str]
-
-
-@pytest.fixture(scope="module")
-def brokers() -> Iterator[EmbeddedCluster]:
-    with EmbeddedCluster(brokers=1) as cluster:
-        yield cluster
 
 
 @pytest.fixture

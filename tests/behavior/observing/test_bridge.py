@@ -29,11 +29,6 @@ async def cluster() -> AsyncIterator[EmbeddedCluster]:
         yield running
 
 
-@pytest.fixture
-def traces() -> Traces:
-    return Traces()
-
-
 def bridged_name(pushed: str) -> str:
     """Return the name in the bridge of a pushed sum."""
     name = pushed.removeprefix(KAFKA)

@@ -38,11 +38,6 @@ async def cluster(request: pytest.FixtureRequest) -> AsyncIterator[EmbeddedClust
         yield running
 
 
-@pytest.fixture
-def traces() -> Traces:
-    return Traces()
-
-
 def reading(cluster: EmbeddedCluster, **options: Any) -> Consumer[Any, Any]:
     return Consumer(
         "orders",

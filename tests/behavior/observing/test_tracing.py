@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -25,17 +24,6 @@ from aiokclient.telemetry.otel import instrument
 from aiokclient.testing import EmbeddedCluster
 
 COUNT = "messaging.batch.message_count"
-
-
-@pytest.fixture
-async def cluster() -> AsyncIterator[EmbeddedCluster]:
-    async with EmbeddedCluster(topics={"orders": 1, "bills": 1}) as running:
-        yield running
-
-
-@pytest.fixture
-def traces() -> Traces:
-    return Traces()
 
 
 def reading(cluster: EmbeddedCluster, *topics: str, **options: Any) -> Consumer[Any, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pyarrow as pa
@@ -15,17 +14,6 @@ from aiokclient.testing import EmbeddedCluster
 
 COUNT = "messaging.batch.message_count"
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
-
-
-@pytest.fixture
-async def cluster() -> AsyncIterator[EmbeddedCluster]:
-    async with EmbeddedCluster(topics={"orders": 1, "bills": 1}) as running:
-        yield running
-
-
-@pytest.fixture
-def traces() -> Traces:
-    return Traces()
 
 
 def writing(cluster: EmbeddedCluster) -> Producer[Any, Any]:

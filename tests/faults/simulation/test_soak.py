@@ -11,13 +11,15 @@ import os
 import random
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import stolen_time
 from ledger import Payload, pack
 from secret_search import SecretSearch
-from soak.books import ATOMIC, COPIES, PARTITIONS, PLAIN, Books
+from soak.books import ATOMIC, COPIES, LONGEST_HOLD_S, PARTITIONS, PLAIN, Books
 from soak.entries import (
     Acknowledged,
     Assigned,
@@ -33,7 +35,7 @@ from soak.entries import (
     Revoked,
     Sent,
 )
-from soak.measures import Usage
+from soak.measures import Usage, Watch
 from soak.members import Members
 from soak.run import MINUTE, Settings
 from soak.sabotage import CHANGES, Sabotage
@@ -308,6 +310,34 @@ def test_late_calls_and_held_loops_are_reported() -> None:
     assert broken_by(Called("close()", 11.0, 5.0)).startswith("D: ")
     assert broken_by(Held("callback", 0.04)) == ""
     assert broken_by(Held("callback", 0.06)).startswith("J: ")
+
+
+async def test_pauses_of_the_machine_do_not_count_as_holding_the_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counters = tmp_path / "stat"
+    monkeypatch.setattr(stolen_time, "STAT", counters)
+    monkeypatch.setattr(stolen_time, "FRESH_S", 0.0)
+
+    def steal(seconds: int) -> None:
+        ticks = seconds * os.sysconf("SC_CLK_TCK")
+        counters.write_text(f"cpu  1 0 1 1 0 0 0 {ticks} 0 0\n")
+
+    def work(stolen_s: int) -> None:
+        end = time.thread_time() + 0.08
+        while time.thread_time() < end:
+            pass
+        steal(stolen_s)
+
+    steal(5)
+    loop, noted = asyncio.get_running_loop(), list[Entry]()
+    with Watch(noted.append).watching(loop):
+        for stolen_s in (5, 9):
+            loop.call_soon(work, stolen_s)
+            await asyncio.sleep(0)
+    busy, paused = [each.cpu_s for each in noted if isinstance(each, Held) and "work" in each.what]
+    assert busy > LONGEST_HOLD_S
+    assert paused < 0
 
 
 def test_usage_may_differ_by_five_percent() -> None:
