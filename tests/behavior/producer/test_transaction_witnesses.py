@@ -41,12 +41,13 @@ class Planned(NamedTuple):
 
 
 def plan(name: str, count: int) -> list[Planned]:
-    """Return transactions of 1 to 60 records; about a third of them are aborted."""
+    """Return transactions of 1 to 60 records; the last and about a third are aborted."""
     chance = random.Random(name)
+    last = count - 1
     return [
         Planned(
             [f"{name}-{number}-{n}-{'x' * 40}" for n in range(chance.randint(1, 60))],
-            chance.random() < 0.66,
+            number == 0 or (number < last and chance.random() < 0.66),
         )
         for number in range(count)
     ]

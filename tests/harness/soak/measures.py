@@ -111,6 +111,7 @@ class Watch:
         collector, stolen = _Collector(), StolenTime()
 
         def measured(handle: Any) -> None:
+            callback = handle._callback  # A callback may cancel its handle, which forgets it.
             stolen.begin()
             began, collecting = time.thread_time(), collector.took_s
             try:
@@ -118,7 +119,7 @@ class Watch:
             finally:
                 took = time.thread_time() - began - (collector.took_s - collecting)
                 if took > SEEN_S and threading.get_ident() == here:
-                    self._note(Held(_named(handle), took - stolen.seconds()))
+                    self._note(Held(_named(callback), took - stolen.seconds()))
 
         logger, logs = logging.getLogger("aiokclient"), _Logs(self._note, self.log_events)
         level, unraisable = logger.level, sys.unraisablehook
@@ -178,9 +179,8 @@ class _Logs(logging.Handler):
             self._note(Trouble("H", f"An error was logged: {text}"))
 
 
-def _named(handle: Any) -> str:
+def _named(callback: Any) -> str:
     """Return the name of a callback, or of the task that it continues."""
-    callback = handle._callback
     task = getattr(callback, "__self__", None)
     if isinstance(task, asyncio.Task):
         return f"the task {task.get_name()}, {getattr(task.get_coro(), '__qualname__', '')}"
