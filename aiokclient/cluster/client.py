@@ -176,7 +176,7 @@ class ClusterClient:
         resolve_s = None if resolve_ms is None else resolve_ms / 1000
         try:
             response, server = await self._metadata_requests.begin(deadline, resolve_s)
-            self.updater.begin(response)
+            await self.updater.begin(response)
             await self.reach(deadline, (server, NAMES_BROKERS))
         except BootstrapError:
             self._check_token()
@@ -184,7 +184,7 @@ class ClusterClient:
         self._follow_metadata()
 
     async def _reach_later(self) -> None:
-        self.updater.begin(await self._metadata_requests.begin_without_deadline())
+        await self.updater.begin(await self._metadata_requests.begin_without_deadline())
         self._follow_metadata()
 
     def _follow_metadata(self) -> None:

@@ -39,6 +39,7 @@ __all__ = [
     "differ",
     "hinted",
     "learned",
+    "lists_broker",
     "merged",
     "moved_leaders",
     "partitions_in",
@@ -158,6 +159,11 @@ def moved_leaders(old: ClusterMetadata, new: ClusterMetadata) -> Iterator[MovedL
 def differ(one: str | None, other: str | None) -> bool:
     """Return whether two cluster ids are both known and differ."""
     return one is not None and other is not None and one != other
+
+
+def lists_broker(answer: MetadataResponse) -> bool:
+    """Return whether a response lists any broker."""
+    return any(broker.node_id >= 0 for broker in answer.brokers)
 
 
 def brokers_in(answer: MetadataResponse) -> dict[int, BrokerInfo]:

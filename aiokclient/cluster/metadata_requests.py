@@ -24,7 +24,7 @@ from aiokclient.cluster.bootstrap import Bootstrap
 from aiokclient.cluster.bootstrap_names import UnresolvedNames, servers_of
 from aiokclient.cluster.brokers import Brokers, patience_s
 from aiokclient.cluster.identity import ClusterIdentity
-from aiokclient.cluster.metadata import brokers_in
+from aiokclient.cluster.metadata import brokers_in, lists_broker
 from aiokclient.cluster.recovery import Recovery, RecoveryState, Trigger
 from aiokclient.cluster.updater import LARGE
 from aiokclient.errors import (
@@ -378,7 +378,7 @@ class MetadataRequests:
                 self._recovery.required()
             raise error
         self._attempts = 0
-        if not brokers_in(response):
+        if not lists_broker(response):
             raise InvalidMetadataError("The response lists no broker.", api="Metadata")
         await self._settle(response, node_id)
         return response
@@ -442,7 +442,11 @@ class MetadataRequests:
                 await asyncio.sleep(retry.pause_s())
         if self.identity.is_other(answer):
             self._move(answer)
-        self._brokers().update(brokers_in(answer))
+        if len(answer.brokers) < LARGE:
+            brokers = brokers_in(answer)
+        else:
+            brokers = await threads.run(brokers_in, answer)
+        self._brokers().update(brokers)
         self._recovery.answered(proven=False)
 
     async def _bootstrap(self, limit_s: float, *, once: bool = False) -> Bootstrap:

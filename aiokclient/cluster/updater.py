@@ -25,6 +25,7 @@ from aiokclient.cluster.metadata import (
     TopicInfo,
     hinted,
     learned,
+    lists_broker,
     merged,
 )
 from aiokclient.cluster.pacing import Pacing
@@ -293,9 +294,9 @@ class MetadataUpdater:
             if not waiter.future.done():
                 waiter.future.set_exception(self._over)
 
-    def begin(self, answer: MetadataResponse) -> None:
+    async def begin(self, answer: MetadataResponse) -> None:
         """Make the first snapshot from the metadata response of the bootstrap."""
-        self._install(merged(self.snapshot, answer, complete=not self.snapshot.topics))
+        self._install(await self._merged(answer, complete=not self.snapshot.topics))
         self._succeeded(full=not self._interest and not self._everything)
 
     async def _until_due(self) -> None:
@@ -337,7 +338,7 @@ class MetadataUpdater:
             del self._asked[topic]
         try:
             answer = await self._fetch(None if everything else topics, auto_create)
-            if not any(broker.node_id >= 0 for broker in answer.brokers):
+            if not lists_broker(answer):
                 raise InvalidMetadataError("The response lists no broker.", api="Metadata")
             new = await self._merged(answer, full)
         except KafkaError as error:

@@ -1,7 +1,7 @@
 """Tests of when metadata is requested, and which callers receive it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -74,11 +74,11 @@ def cluster() -> Cluster:
 
 
 @pytest.fixture
-async def make(cluster: Cluster) -> AsyncIterator[Callable[..., MetadataUpdater]]:
+async def make(cluster: Cluster) -> AsyncIterator[Callable[..., Awaitable[MetadataUpdater]]]:
     """Return a function that makes an updater, which runs after it has its first snapshot."""
     tasks: list[asyncio.Task[None]] = []
 
-    def made(**options: Any) -> MetadataUpdater:
+    async def made(**options: Any) -> MetadataUpdater:
         options = {
             "bootstrap_servers": "b1:9092",
             "retry_backoff_ms": 1,
@@ -86,7 +86,7 @@ async def make(cluster: Cluster) -> AsyncIterator[Callable[..., MetadataUpdater]
             **options,
         }
         updater = MetadataUpdater(ClientConfig(**options), SystemClock(), cluster.fetch)
-        updater.begin(MetadataResponse(brokers=cluster.brokers))
+        await updater.begin(MetadataResponse(brokers=cluster.brokers))
         tasks.append(asyncio.create_task(updater.run()))
         return updater
 
@@ -96,12 +96,12 @@ async def make(cluster: Cluster) -> AsyncIterator[Callable[..., MetadataUpdater]
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-Make = Callable[..., MetadataUpdater]
+Make = Callable[..., Awaitable[MetadataUpdater]]
 
 
 async def test_a_refresh_returns_the_requested_topics(cluster: Cluster, make: Make) -> None:
     cluster.leaders["orders"] = 1
-    updater = make()
+    updater = await make()
     snapshot = await updater.refresh(["orders"], timeout=5)
     assert snapshot.leader("orders", 0) == 1
     assert snapshot is updater.snapshot
@@ -110,7 +110,7 @@ async def test_a_refresh_returns_the_requested_topics(cluster: Cluster, make: Ma
 
 async def test_requests_are_collected_while_one_is_in_flight(cluster: Cluster, make: Make) -> None:
     cluster.leaders.update(a=1, b=1, c=1)
-    updater = make()
+    updater = await make()
     cluster.gate.clear()
     updater.request_update(["a"])
     await cluster.until(1)
@@ -126,7 +126,7 @@ async def test_a_refresh_waits_for_an_update_that_began_after_it(
     cluster: Cluster, make: Make
 ) -> None:
     cluster.leaders["orders"] = 1
-    updater = make()
+    updater = await make()
     cluster.gate.clear()
     updater.request_update(["orders"])
     await cluster.until(1)
@@ -139,7 +139,7 @@ async def test_a_refresh_waits_for_an_update_that_began_after_it(
 
 async def test_the_age_of_a_snapshot_is_bounded(cluster: Cluster, make: Make) -> None:
     cluster.leaders["orders"] = 1
-    updater = make(metadata_max_age_ms=10)
+    updater = await make(metadata_max_age_ms=10)
     updater.want("orders", OWNER)
     await cluster.until(4)
     assert cluster.asked[-1] == ["orders"]
@@ -148,7 +148,7 @@ async def test_the_age_of_a_snapshot_is_bounded(cluster: Cluster, make: Make) ->
 @pytest.mark.fault(4)
 async def test_stale_metadata_causes_no_flood_of_requests(cluster: Cluster, make: Make) -> None:
     cluster.leaders["orders"] = 1
-    updater = make(retry_backoff_ms=20, retry_backoff_max_ms=1000)
+    updater = await make(retry_backoff_ms=20, retry_backoff_max_ms=1000)
     await updater.refresh(["orders"], timeout=5)
     deadline = asyncio.get_running_loop().time() + 0.09
     while asyncio.get_running_loop().time() < deadline:
@@ -159,7 +159,7 @@ async def test_stale_metadata_causes_no_flood_of_requests(cluster: Cluster, make
 
 async def test_a_change_is_reported_once(cluster: Cluster, make: Make) -> None:
     cluster.leaders["orders"] = 1
-    updater = make()
+    updater = await make()
     seen: list[tuple[ClusterMetadata, ClusterMetadata]] = []
     end = updater.subscribe(lambda old, new: seen.append((old, new)))
     await updater.refresh(["orders"], timeout=5)
@@ -174,7 +174,7 @@ async def test_a_change_is_reported_once(cluster: Cluster, make: Make) -> None:
 
 async def test_a_leader_hint_is_reported(cluster: Cluster, make: Make) -> None:
     cluster.leaders["orders"] = 1
-    updater = make()
+    updater = await make()
     await updater.refresh(["orders"], timeout=5)
     seen: list[int] = []
     updater.subscribe(lambda old, new: seen.append(new.leader_epoch("orders", 0)))
@@ -184,7 +184,7 @@ async def test_a_leader_hint_is_reported(cluster: Cluster, make: Make) -> None:
 
 
 async def test_a_missing_topic_is_requested_until_it_exists(cluster: Cluster, make: Make) -> None:
-    updater = make()
+    updater = await make()
     updater.want("orders", OWNER)
     await cluster.until(3)
     assert isinstance(updater.errors["orders"], UnknownTopicOrPartitionError)
@@ -202,14 +202,14 @@ async def test_a_partition_without_a_leader_is_requested_again(
     cluster: Cluster, make: Make
 ) -> None:
     cluster.leaders["orders"] = -1
-    updater = make()
+    updater = await make()
     updater.want("orders", OWNER)
     await cluster.until(3)
     assert "no leader" in str(updater.errors["orders"])
 
 
 async def test_topics_without_interest_are_not_requested(cluster: Cluster, make: Make) -> None:
-    updater = make()
+    updater = await make()
     updater.want("orders", OWNER)
     await cluster.until(2)
     updater.unwant(OWNER)
@@ -220,7 +220,7 @@ async def test_topics_without_interest_are_not_requested(cluster: Cluster, make:
 
 
 async def test_creation_is_allowed_if_one_owner_allows_it(cluster: Cluster, make: Make) -> None:
-    updater = make()
+    updater = await make()
     updater.want("orders", OWNER)
     updater.want("orders", object(), auto_create=True)
     await cluster.until(1)
@@ -229,7 +229,7 @@ async def test_creation_is_allowed_if_one_owner_allows_it(cluster: Cluster, make
 
 async def test_all_topics_can_be_requested(cluster: Cluster, make: Make) -> None:
     cluster.leaders.update(a=1, b=2)
-    updater = make()
+    updater = await make()
     updater.want_all(OWNER)
     await updater.refresh(timeout=5)
     assert cluster.asked[-1] is None
@@ -238,7 +238,7 @@ async def test_all_topics_can_be_requested(cluster: Cluster, make: Make) -> None
 
 async def test_failures_are_retried_and_waited_for(cluster: Cluster, make: Make) -> None:
     cluster.error = DisconnectedError("gone")
-    updater = make()
+    updater = await make()
     refreshed = asyncio.create_task(updater.refresh(timeout=5))
     await cluster.until(3)
     assert updater.last_error is cluster.error
@@ -249,7 +249,7 @@ async def test_failures_are_retried_and_waited_for(cluster: Cluster, make: Make)
 
 async def test_fatal_errors_are_raised_immediately(cluster: Cluster, make: Make) -> None:
     cluster.error = ClusterAuthorizationError()
-    updater = make()
+    updater = await make()
     with pytest.raises(ClusterAuthorizationError):
         await updater.refresh(timeout=5)
     cluster.error = None
@@ -258,7 +258,7 @@ async def test_fatal_errors_are_raised_immediately(cluster: Cluster, make: Make)
 
 async def test_a_refresh_ends_by_its_timeout(cluster: Cluster, make: Make) -> None:
     cluster.error = DisconnectedError("gone")
-    updater = make()
+    updater = await make()
     updater.request_update()
     await cluster.until(2)
     with pytest.raises(ApiTimeoutError) as caught:
@@ -275,7 +275,7 @@ async def test_a_response_without_brokers_keeps_the_snapshot_and_is_retried(
     cluster: Cluster, make: Make
 ) -> None:
     cluster.leaders["orders"] = 1
-    updater = make()
+    updater = await make()
     before = await updater.refresh(["orders"], timeout=5)
     brokers, cluster.brokers = cluster.brokers, []
     refreshed = asyncio.create_task(updater.refresh(["orders"], timeout=5))
@@ -287,7 +287,7 @@ async def test_a_response_without_brokers_keeps_the_snapshot_and_is_retried(
 
 @pytest.mark.fault(35)
 async def test_a_cancelled_refresh_leaves_nothing(cluster: Cluster, make: Make) -> None:
-    updater = make()
+    updater = await make()
     cluster.gate.clear()
     refreshed = asyncio.create_task(updater.refresh(timeout=5))
     await cluster.until(1)
@@ -306,7 +306,7 @@ async def test_topics_requested_at_different_times_are_refreshed_together(
     One topic has its leader already. The other one is missing, so that it is requested repeatedly.
     """
     cluster.leaders["there"] = 1
-    updater = make()
+    updater = await make()
     updater.want("missing", OWNER)
     for _ in range(10):
         async with asyncio.timeout(5):
@@ -324,7 +324,7 @@ async def test_refresh_is_not_delayed_when_earlier_ones_found_nothing_new(
     cluster: Cluster, make: Make, topics: list[str] | None
 ) -> None:
     cluster.leaders["orders"] = 1
-    updater = make(retry_backoff_ms=60_000, retry_backoff_max_ms=600_000)
+    updater = await make(retry_backoff_ms=60_000, retry_backoff_max_ms=600_000)
     updater.want("orders", OWNER)
     for _ in range(20):
         await updater.refresh(topics, timeout=5)
@@ -333,7 +333,7 @@ async def test_refresh_is_not_delayed_when_earlier_ones_found_nothing_new(
 async def test_an_unavailable_topic_is_requested_at_a_limited_rate(
     cluster: Cluster, make: Make
 ) -> None:
-    updater = make(retry_backoff_ms=60_000, retry_backoff_max_ms=600_000)
+    updater = await make(retry_backoff_ms=60_000, retry_backoff_max_ms=600_000)
     await updater.refresh(["missing"], timeout=5)
     with pytest.raises(ApiTimeoutError):
         await updater.refresh(["missing"], timeout=0.01)
