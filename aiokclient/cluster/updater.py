@@ -39,6 +39,7 @@ from aiokclient.errors import (
     UnknownTopicOrPartitionError,
     error_for,
 )
+from aiokclient.kept_errors import bare
 from aiokclient.policy import Backoff, Retry, Scope, classify
 from aiokclient.untracked import free_slowly
 
@@ -187,7 +188,7 @@ class MetadataUpdater:
 
     def note(self, error: KafkaError) -> None:
         """Store the error of an update that is still in progress. Synchronous."""
-        self.last_error = error
+        self.last_error = bare(error)
 
     async def refresh(
         self, topics: Iterable[str] | None = None, *, timeout: float, at_once: bool = False
@@ -414,7 +415,8 @@ class MetadataUpdater:
             waiter.future.set_result(self.snapshot)
 
     def _failed(self, error: KafkaError, waiters: list[_Waiter]) -> None:
-        self.last_error = error
+        # Its traceback refers to the connection that was asked, which may be closed.
+        self.last_error = bare(error)
         action = self._retry.failed(error, Scope.METADATA)
         delay = action.delay_s if action.again else self._retry.backoff.maximum_s
         self._retry_at = self._clock.monotonic() + delay

@@ -41,8 +41,8 @@ class Arrivals:
         failed: Callable[[ProtocolError], None],
     ) -> None:
         self._pipeline = pipeline
-        self._deliver = deliver
-        self._failed = failed
+        self._deliver: Callable[[Any, int], None] = deliver
+        self._failed: Callable[[ProtocolError], None] = failed
         self._waiting: deque[tuple[asyncio.Future[Any], int]] = deque()
 
     def __len__(self) -> int:
@@ -61,6 +61,11 @@ class Arrivals:
             self._failed(error)
             return
         self._later(asked, frame, large)
+
+    def end(self) -> None:
+        """Deliver nothing any more, and release both functions."""
+        self._waiting.clear()
+        self._deliver = self._failed = _ignore
 
     def _later(self, asked: InFlight, frame: Buffer, large: bool) -> None:
         if large:
@@ -86,6 +91,10 @@ class Arrivals:
                 self._failed(error if isinstance(error, ProtocolError) else _not_decoded(error))
             elif not first.cancelled():
                 self._deliver(first.result(), size)
+
+
+def _ignore(*_outcome: object) -> None:
+    """Do nothing, because the connection is lost."""
 
 
 def _not_decoded(error: BaseException) -> ProtocolError:

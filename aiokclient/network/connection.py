@@ -36,6 +36,7 @@ from aiokclient.errors import (
     KafkaError,
     ProtocolError,
 )
+from aiokclient.kept_errors import bare
 from aiokclient.metrics import Metrics
 from aiokclient.network.arrivals import Arrivals
 from aiokclient.network.connected_broker import ConnectedBroker
@@ -397,11 +398,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         why = f"The connection failed: {exc}." if exc else "The connection was closed."
         error = DisconnectedError(why, broker=self.broker.node_id)
-        error.__cause__ = exc
+        # The traceback of a failed write refers to the transport, and the error is kept for longer.
+        error.__cause__ = None if exc is None else bare(exc)
         self.close(error)
-        # A TLS transport has a large buffer, and refers to this object by its protocol. So that is
-        # freed at once, not by the garbage collector, which may take long to run.
         self._transport = None
+        self._break_cycles()
         self.traffic.closed()
         self._end.released()
 
@@ -509,6 +510,17 @@ class BrokerConnection(asyncio.BufferedProtocol):
                 self.traffic.failed(self.broker, sent, lost)
                 sent.fail(lost)
         self._end.report(self)
+        if self._transport is None:
+            self._break_cycles()
+
+    def _break_cycles(self) -> None:
+        """Let nothing of this object refer to it any more, because it has no transport.
+
+        So it is freed at once, with the large buffer of a TLS transport, and not by the garbage
+        collector, which may take long to run.
+        """
+        self._arrivals.end()
+        self._handle = self._arrivals.frame
 
     def close_when_idle(self) -> None:
         """Close the connection as soon as no request is in flight. Synchronous."""

@@ -19,7 +19,7 @@ class WakeTimer:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, wake: Callable[[float], None]) -> None:
         self._loop = loop
-        self._wake = wake
+        self._wake: Callable[[float], None] | None = wake
         self._timer: asyncio.TimerHandle | None = None
         self._due = math.inf
         """The time of `_timer`. The handles of uvloop do not provide it for short delays."""
@@ -34,12 +34,14 @@ class WakeTimer:
         self._timer = self._loop.call_at(when, self._expired)
 
     def cancel(self) -> None:
-        """Never call `wake` again, whatever is requested later."""
+        """Never call `wake` again, whatever is requested later, and release it."""
         if self._timer is not None:
             self._timer.cancel()
         self._due = -math.inf
+        self._wake = None
 
     def _expired(self) -> None:
         due, self._due = self._due, math.inf
         self._timer = None
-        self._wake(due)
+        if self._wake is not None:
+            self._wake(due)

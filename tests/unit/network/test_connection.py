@@ -124,6 +124,48 @@ async def test_a_lost_transport_is_released_without_the_garbage_collector() -> N
         await connection.exchange([b"request"])
 
 
+@pytest.mark.parametrize("how", ["ready", "connected", "never connected"])
+async def test_a_closed_connection_is_freed_without_the_garbage_collector(how: str) -> None:
+    connection = BrokerConnection(1, "memory", 9092, client_id="test", idle_s=60)
+    if how != "never connected":
+        MemoryTransport(connection)
+    if how == "ready":
+        connection.ready({}, 1 << 20)
+    freed = weakref.ref(connection)
+    gc.disable()
+    try:
+        connection.close(DisconnectedError("gone"))
+        del connection
+        await asyncio.sleep(0)  # The transport reports its end in the next iteration of the loop.
+        assert freed() is None
+    finally:
+        gc.enable()
+
+
+def failed_write(transport: MemoryTransport) -> ConnectionResetError:
+    """Return an error as asyncio reports it, with a traceback that refers to the transport."""
+    try:
+        raise ConnectionResetError(f"{transport!r} was reset")
+    except ConnectionResetError as error:
+        return error
+
+
+async def test_the_error_of_a_failed_write_does_not_keep_its_transport_alive() -> None:
+    """The error is kept until the broker answers again, and the buffer of TLS would be as well."""
+    connection = BrokerConnection(1, "memory", 9092, client_id="test")
+    transport = MemoryTransport(connection)
+    lost = weakref.ref(transport)
+    gc.disable()
+    try:
+        connection.connection_lost(failed_write(transport))
+        del transport
+        assert lost() is None
+    finally:
+        gc.enable()
+    assert connection.reason is not None
+    assert isinstance(connection.reason.__cause__, ConnectionResetError)
+
+
 @pytest.mark.fault(19)
 @pytest.mark.parametrize("number", [1, 2, -1, 2**31 - 1])
 async def test_a_response_with_a_wrong_correlation_id_closes_the_connection(
