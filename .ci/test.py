@@ -1,8 +1,9 @@
 """Run every check and every test, and end in one summary.
 
-The steps are in two lanes that run at the same time: the tests that need Kafka or Java, which
-mostly wait for other processes, and everything else, with a lower priority. So no processor is
-idle. The output of the first lane is shown at once, that of a step of the other lane at its end.
+Two steps run at the same time, so that no processor is idle. One lane has the tests that need
+Kafka or Java, which mostly wait for other processes. The other lane has the other tests, with a
+lower priority. A lane that is done runs the steps that are left: parts of the suite once more, in
+other environments. The output of the first lane is shown at once, that of other steps at their end.
 
 The tests of a step run in two worker processes, and those of `--quick` in three, because they
 often wait. `--workers N` selects another number. `--only NAME` runs one step. `--quick` runs the
@@ -156,6 +157,7 @@ class Suites:
         self._pytest = [*PYTEST, f"--numprocesses={workers}"]
         self.brokers: list[Step] = []
         self.others: list[Step] = []
+        self.rest: list[Step] = []
 
     def add(self, name: str, python: str, env: dict[str, str]) -> None:
         """Add the tests with and without brokers, each to its lane."""
@@ -165,17 +167,22 @@ class Suites:
         self.others.append(Step(name, [[*command, f"not ({BROKERS})", "tests"]], env, junit=True))
 
     def add_some(self, name: str, python: str, env: dict[str, str], paths: list[str]) -> None:
-        """Add the tests of these paths that need no broker, without those in NEWEST_ONLY."""
+        """Add the tests of these paths that need no broker, without those in NEWEST_ONLY.
+
+        Whichever lane is done first runs them.
+        """
         command = [python, *self._pytest, *(f"--ignore={path}" for path in NEWEST_ONLY)]
         command += ["-m", f"not ({BROKERS})", *paths]
-        self.others.append(Step(name, [command], env, junit=True))
+        self.rest.append(Step(name, [command], env, junit=True))
 
 
-def lanes(everything: bool, workers: int) -> Lanes:
+def lanes(everything: bool, workers: int) -> tuple[Lanes, list[Step]]:
+    """Return the steps of each lane, and those that a lane runs when it is done with its own."""
     suites = Suites(workers)
     pure = {"AIOKCLIENT_PURE": "1"}
     suites.others.append(lint())
     suites.add("tests", NEWEST, {})
+    suites.add_some("tests, 3.11 pure", OLDEST, pure, PURE)
     if everything:
         suites.others.append(Step("package", [[NEWEST, ".ci/check-package"]]))
         suites.add("tests, pure", NEWEST, pure)
@@ -186,14 +193,13 @@ def lanes(everything: bool, workers: int) -> Lanes:
     else:
         suites.add_some("tests, eager", NEWEST, {LOOP: "eager"}, LIVES)
         suites.add_some("tests, 3.11", OLDEST, {}, AWAITING)
-    suites.add_some("tests, 3.11 pure", OLDEST, pure, PURE)
     # A process takes whole files: each starts Java virtual machines for Spark and for Kafka. Their
     # order is that of tests/spark/conftest.py.
     chosen = [f"--numprocesses={workers}", "--dist=loadfile", "--no-loadscope-reorder"]
     chosen += [] if everything else ["-m", "not long"]
     spark = [SPARK, *PYTEST, *chosen, "tests/spark"]
     suites.brokers.append(Step("tests, Spark", [spark], junit=True))
-    return [suites.brokers, suites.others]
+    return [suites.brokers, suites.others], suites.rest
 
 
 output_lock = threading.Lock()
@@ -206,14 +212,17 @@ def show_title(name: str, output: bytes = b"") -> None:
         sys.stdout.flush()
 
 
-def run(chosen: Sequence[list[Step]], niceness: int) -> None:
+def run(chosen: Sequence[list[Step]], rest: Sequence[Step], niceness: int) -> None:
     """Run the lanes at the same time; all but the first have the lower priority `niceness`."""
     interrupted = threading.Event()
+    left = iter(rest)
 
     def run_lane(index: int) -> None:
         for step in chosen[index]:
             if not interrupted.is_set():
                 step.run(live=not index, niceness=niceness if index else 0)
+        while not interrupted.is_set() and (more := next(left, None)):
+            more.run(live=False, niceness=niceness)
 
     with ThreadPoolExecutor(len(chosen)) as pool:
         try:
@@ -252,12 +261,12 @@ def main() -> int:
     parser.add_argument("--workers", type=int)
     options = parser.parse_args()
     workers = options.workers or (3 if options.quick else 2)
-    found = quick_lanes(workers) if options.quick else lanes(options.all, workers)
-    named = [[step for step in lane if options.only in (None, step.name)] for lane in found]
-    filled = [lane for lane in named if lane]
-    chosen = [step for lane in filled for step in lane]
-    if filled:
-        run(filled, 0 if options.quick else NICENESS)
+    found, rest = (quick_lanes(workers), []) if options.quick else lanes(options.all, workers)
+    chosen = [step for lane in [*found, rest] for step in lane]
+    if options.only:
+        chosen = [step for step in chosen if step.name == options.only]
+        found, rest = [chosen], []
+    run(found, rest, 0 if options.quick else NICENESS)
     show(chosen)
     return 0 if chosen and all(s.ok for s in chosen) else 1
 

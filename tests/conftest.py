@@ -176,7 +176,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         names = set(getattr(item, "fixturenames", ()))
         parameters = getattr(getattr(item, "callspec", None), "params", {})
         # A fixture with parameters requests the fixture that its parameter names.
-        real = names & REAL or any(value in REAL for value in map(str, parameters.values()))
+        real = names & REAL or any(
+            value in REAL for value in parameters.values() if isinstance(value, str)
+        )
         # The tests of this folder also start clusters of their own.
         if real or item.nodeid.startswith("tests/faults/kafka/"):
             item.add_marker(pytest.mark.kafka)

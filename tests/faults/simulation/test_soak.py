@@ -6,11 +6,13 @@ the checks are tested: unchanged, it breaks no promise, and each deliberate chan
 
 import asyncio
 import functools
+import gc
 import itertools
 import os
 import random
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,7 +37,7 @@ from soak.entries import (
     Revoked,
     Sent,
 )
-from soak.measures import Usage, Watch
+from soak.measures import SEEN_S, Usage, Watch
 from soak.members import Members
 from soak.run import MINUTE, Settings
 from soak.sabotage import CHANGES, Sabotage
@@ -312,6 +314,13 @@ def test_late_calls_and_held_loops_are_reported() -> None:
     assert broken_by(Held("callback", 0.06)).startswith("J: ")
 
 
+def work_s(seconds: float) -> None:
+    """Use the processor for this long."""
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        pass
+
+
 async def test_pauses_of_the_machine_do_not_count_as_holding_the_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -324,9 +333,7 @@ async def test_pauses_of_the_machine_do_not_count_as_holding_the_loop(
         counters.write_text(f"cpu  1 0 1 1 0 0 0 {ticks} 0 0\n")
 
     def work(stolen_s: int) -> None:
-        end = time.thread_time() + 0.08
-        while time.thread_time() < end:
-            pass
+        work_s(0.08)
         steal(stolen_s)
 
     steal(5)
@@ -338,6 +345,57 @@ async def test_pauses_of_the_machine_do_not_count_as_holding_the_loop(
     busy, paused = [each.cpu_s for each in noted if isinstance(each, Held) and "work" in each.what]
     assert busy > LONGEST_HOLD_S
     assert paused < 0
+
+
+async def test_a_collection_in_another_thread_does_not_count_as_holding_the_loop() -> None:
+    begin, finalizing, leave = threading.Event(), threading.Event(), threading.Event()
+
+    class Garbage:
+        def __init__(self) -> None:
+            self.cycle = self
+
+        def __del__(self) -> None:
+            finalizing.set()
+            leave.wait()
+
+    def collect() -> None:
+        work_s(2 * LONGEST_HOLD_S)
+        Garbage()
+        begin.wait()
+        gc.collect()
+
+    def during_the_collection() -> None:
+        begin.set()
+        finalizing.wait()
+        work_s(2 * SEEN_S)
+
+    loop, noted = asyncio.get_running_loop(), list[Entry]()
+    thread = threading.Thread(target=collect)
+    gc.disable()
+    try:
+        with Watch(noted.append).watching(loop):
+            thread.start()
+            loop.call_soon(during_the_collection)
+            await asyncio.sleep(0)
+            leave.set()
+            thread.join()
+    finally:
+        gc.enable()
+    (held,) = [each.cpu_s for each in noted if isinstance(each, Held) and "during" in each.what]
+    assert held < LONGEST_HOLD_S
+
+
+async def test_a_callback_that_cancels_its_handle_is_named() -> None:
+    loop, noted = asyncio.get_running_loop(), list[Entry]()
+
+    def cancel_itself() -> None:
+        handle.cancel()
+        work_s(2 * SEEN_S)
+
+    with Watch(noted.append).watching(loop):
+        handle = loop.call_soon(cancel_itself)
+        await asyncio.sleep(0)
+    assert any("cancel_itself" in each.what for each in noted if isinstance(each, Held))
 
 
 def test_usage_may_differ_by_five_percent() -> None:

@@ -155,13 +155,18 @@ class Watch:
 
 
 class _Collector:
-    """The time of the garbage collector, which depends on all objects of the process."""
+    """The time of the garbage collector in this thread, which depends on all objects.
+
+    A collection in another thread, whose finalizers may let this one continue, takes none of it.
+    """
 
     def __init__(self) -> None:
         self.took_s = 0.0
+        self._thread = threading.get_ident()
 
     def __call__(self, phase: str, info: dict[str, int]) -> None:
-        self.took_s += time.thread_time() * (1 if phase == "stop" else -1)
+        if threading.get_ident() == self._thread:
+            self.took_s += time.thread_time() * (1 if phase == "stop" else -1)
 
 
 class _Logs(logging.Handler):
