@@ -98,6 +98,10 @@ def locked(key: str) -> str:
 Visit: TypeAlias = "Callable[[Tour], Awaitable[None]]"
 
 
+VISIT_S = 120
+"""The longest time for one visit. After it, the traceback shows for what the visit waits."""
+
+
 class Tour:
     """The tour, with what it collects and what it searches for."""
 
@@ -142,7 +146,8 @@ class Tour:
         ):
             self.folder, self.cluster = Path(folder), cluster
             for visit in visits:
-                await visit(self)
+                async with asyncio.timeout(VISIT_S):
+                    await visit(self)
                 self.visited.append(visit.__name__)
                 self._look_at_requests()
                 cluster.reset()
