@@ -71,7 +71,7 @@ class NamePrefixes:
 
 
 class Subscription(NamedTuple):
-    """The wishes of the brokers, in usable limits."""
+    """What the brokers subscribe to, with the interval limited to usable values."""
 
     id: int
     interval_s: float

@@ -22,7 +22,7 @@ def current() -> int:
 
 
 class Traces:
-    """Providers of their own, and what they have got."""
+    """A tracer provider and a meter provider, and the spans and metrics that they received."""
 
     def __init__(self) -> None:
         self._exporter = InMemorySpanExporter()

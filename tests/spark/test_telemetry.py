@@ -40,7 +40,7 @@ class Delivered(NamedTuple):
     missing: list[Pushed]
     """Pushes that the pipeline cannot or must not count."""
     interior: Counter[str]
-    """The number of those between counted ones, by client."""
+    """By client, the number of missing pushes that have a counted one before and after them."""
 
 
 def client_of(record: Pushed) -> str:

@@ -80,8 +80,8 @@ def sticky_data(holding: Holding) -> bytes:
 def read_holding(user_data: bytes | None) -> Holding:
     """Decode the user data of `sticky`.
 
-    Without a generation, which old clients do not send, the generation is -1. Damaged user data
-    gives an empty holding.
+    The generation is -1 if the user data has none, as with old clients. The holding is empty if the
+    user data is damaged.
     """
     for version in (1, 0):
         try:

@@ -75,7 +75,7 @@ def _begin(placement: Placement) -> None:
 def _level(placement: Placement) -> None:
     """Move single partitions from the highest to the lowest loads, as long as that helps.
 
-    The result would be the same without this step, but it is much cheaper than cycles.
+    The search for cycles would find the same result without this step, at a much higher cost.
     """
     load = placement.load
     order = list(range(len(load)))

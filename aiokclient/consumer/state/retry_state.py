@@ -42,7 +42,7 @@ class RetryState:
     def back_off(self, until: float, trouble: KafkaError | None = None) -> bool:
         """Request nothing for this partition until that time; return whether to log the trouble.
 
-        It is true once for a series of refusals.
+        The result is true once in a series of failed attempts.
         """
         self.attempts += 1
         self.at = until

@@ -43,7 +43,7 @@ __all__ = [
 class TransactionOutcome(Enum):
     """The outcome of a transaction that has ended, as far as the producer knows."""
 
-    __hash__ = object.__hash__  # That of an Enum is a Python function, called for each lookup.
+    __hash__ = object.__hash__  # Enum.__hash__ is a Python function, which is slower.
 
     COMMITTED = "committed"
     ABORTED = "aborted"

@@ -40,7 +40,7 @@ class SeriesTotal(NamedTuple):
     points: int
     """The number of points that were added up."""
     gaps: tuple[tuple[int, int], ...]
-    """The beginning and the end of each time of which nothing is known."""
+    """The start and end times of each interval that no point covers."""
     restarts: int
     """The number of times that the series began again."""
     replaced: int

@@ -487,7 +487,7 @@ def changes_of_the_level(place, change):
     fresh_one = Txn(place, 0)
     seen += [fresh_one.init(), fresh_one.add((topic, 0)), fresh_one.produce(topic)]
     change(2)
-    # The transaction of level 0 that is still open, at level 2.
+    # A transaction that began at level 0 continues at level 2.
     seen += [fresh_one.produce(topic, version=12), fresh_one.end(version=5), fresh_one.describe()]
     seen += [fresh_one.produce(topic, version=12), fresh_one.abort(version=5)]
     # How many aborted transactions after the last stable offset Kafka names depends on its index.
