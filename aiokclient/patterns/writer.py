@@ -28,6 +28,11 @@ CONFIRM_S = 0.05
 """Seconds between two looks at whether the coordinator has confirmed the writer."""
 WRITER = b"writer"
 """The claim of the current writer, and the assignment of the member chosen as writer."""
+FORMER = b"former"
+"""The metadata of a member that was the writer before it lost its membership.
+
+It joins again while its body ends, and must not be chosen: it would not write.
+"""
 
 
 class Candidacy:
@@ -58,15 +63,16 @@ class Candidacy:
     # -- the engine's side ------------------------------------------------------------------
 
     def protocols(self) -> Sequence[tuple[str, bytes]]:
-        writes = self._scope is not None and not self.over
-        return [(PROTOCOL, WRITER if writes or self._chosen else b"")]
+        if self._chosen or (self._scope is not None and not self.over):
+            return [(PROTOCOL, WRITER)]
+        return [(PROTOCOL, FORMER if self.over else b"")]
 
     async def assign(
         self, protocol: str, leader_id: str, members: Sequence[MemberInfo]
     ) -> Mapping[str, bytes]:
-        claims = [member for member in members if member.metadata == WRITER]
-        writer = min(member.member_id for member in claims or members)
-        return {writer: WRITER}
+        claims = [member.member_id for member in members if member.metadata == WRITER]
+        waiting = [member.member_id for member in members if member.metadata != FORMER]
+        return {min(claims or waiting): WRITER} if waiting else {}
 
     async def began(self, generation: Generation) -> None:
         self._chosen = generation.assignment == WRITER
@@ -209,9 +215,10 @@ def single_writer(
     same while other members join and leave. If the group may have removed the writer (there was no
     response of the coordinator for `session_timeout_ms`, or the coordinator has removed it), its
     body is cancelled with anyio semantics, and its producer is closed immediately. Records without
-    an outcome fail with ClosedError, and leaving raises NotWriterError. Enter again to wait until
-    this process is the writer again. A normal exit first writes all records, and then lets another
-    writer begin.
+    an outcome fail with ClosedError, and leaving raises NotWriterError. Once the coordinator has
+    removed a writer, the next one begins, even if the body of the former one has not ended. Enter
+    again to wait until this process is the writer again. A normal exit first writes all records,
+    and then lets another writer begin.
 
     Without a `transactional_id` the guarantee depends on clocks: requests that were in flight when
     the group removed the writer may still be written. With one, all records are sent in

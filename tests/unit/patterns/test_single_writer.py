@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
-from aiokclient import Client, Consumer, Coordinator, Producer
+from aiokclient import Admin, Client, Consumer, Coordinator, Producer
 from aiokclient.errors import (
     ApplicationRecoverableError,
     ClosedError,
@@ -177,7 +177,7 @@ async def test_a_former_writer_cannot_commit_its_open_transaction(
 
     begun, following = asyncio.Event(), asyncio.Event()
     task = asyncio.create_task(first(begun, following))
-    await begun.wait()
+    await asyncio.wait_for(begun.wait(), 60)
     async with Client(**servers) as client:
         await lose(client, ledger)
     async with single_writer(ledger, **names, **QUICK) as producer:
@@ -196,6 +196,38 @@ async def test_a_former_writer_cannot_commit_its_open_transaction(
     ) as consumer:
         values = [record.value async for record in consumer.until_end()]
     assert values == [b"committed", b"next", b"last"]
+
+
+async def test_a_former_writer_whose_body_has_not_ended_does_not_keep_others_from_writing(
+    cluster_servers: Any, ledger: str
+) -> None:
+    topic = await cluster_servers.new_topic(1)
+    servers = {"bootstrap_servers": cluster_servers.bootstrap}
+    begun, following = asyncio.Event(), asyncio.Event()
+
+    async def first() -> None:
+        async with single_writer(ledger, **servers, **STATIC):
+            begun.set()
+            with anyio.CancelScope(shield=True):
+                await following.wait()
+
+    task = asyncio.create_task(first())
+    async with asyncio.timeout(60), Client(**servers) as client, Admin(client=client) as admin:
+        await begun.wait()
+        [before] = (await admin.describe_groups([ledger]))[ledger].members
+        await lose(client, ledger)
+        # The first member joins again, as the only one, before the next one does.
+        while True:
+            group = (await admin.describe_groups([ledger]))[ledger]
+            if any(each.member_id != before.member_id for each in group.members):
+                break
+            await asyncio.sleep(0.02)
+        async with single_writer(ledger, **servers, **QUICK) as producer:
+            await producer.send(topic, b"next")
+            assert not task.done()
+            following.set()
+            with pytest.raises(NotWriterError):
+                await task
 
 
 def test_an_unknown_option_is_named() -> None:
