@@ -30,8 +30,17 @@ ROOT = Path(__file__).resolve().parent.parent
 NEWEST = ".venv/bin/python"
 OLDEST = ".venv-3.11/bin/python"
 SPARK = ".venv-spark/bin/python"
-# Tests that run on Python 3.11 in pure mode. Of `behavior`, only those without a real Kafka run.
-PURE = ["tests/unit/record", "tests/unit/producer", "tests/unit/consumer", "tests/behavior"]
+# Tests that run on Python 3.11 in pure mode: those of all that has a native form.
+PURE = [
+    "tests/unit/record",
+    "tests/unit/producer",
+    "tests/unit/consumer",
+    "tests/behavior/producer",
+    "tests/behavior/consumer",
+    "tests/behavior/groups",
+    "tests/behavior/transactions",
+    "tests/behavior/wrong_use",
+]
 # Tests that run on Python 3.11 in native mode, because `await` works differently before 3.12.
 AWAITING = [
     "tests/unit/producer",
@@ -46,13 +55,15 @@ LIVES = [
     "tests/unit/producer",
     "tests/unit/consumer",
 ]
-# Long tests in those folders that do not depend on native modules or on how tasks start: random
-# groups for pure functions, and large groups. They run on the newest Python only.
+# Long tests in those folders, which run once: random groups, large groups, and the times for which
+# the event loop is held. `--all` runs them in each environment.
 NEWEST_ONLY = [
+    "tests/behavior/groups/test_churn.py",
     "tests/unit/consumer/assignors/test_confluent.py",
     "tests/unit/consumer/assignors/test_every.py",
     "tests/unit/consumer/assignors/test_sticky.py",
     "tests/unit/consumer/membership/test_two_hundred_members.py",
+    "tests/unit/consumer/test_loop_time.py",
 ]
 # Kinds of event loops, see tests/harness/loops.py.
 LOOP = "AIOKCLIENT_TEST_LOOP"
