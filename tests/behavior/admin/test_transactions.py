@@ -286,6 +286,7 @@ class TestFenceProducers:
         assert await site.committed_values() == []
         after = await site.opened("one")
         await after.end(commit=True)
+        await site.is_in("one", "CompleteCommit")  # The coordinator has answered before that.
         assert await site.committed_values() == [b"a", b"b"]
 
     async def test_force_terminate_transaction_ends_the_transaction(self, site: Site) -> None:
@@ -374,6 +375,7 @@ class TestHangingTransactions:
         await self._hanging(site, "hanging")
         healthy = await site.opened("healthy")
         await healthy.end(commit=True)
+        await site.is_in("healthy", "CompleteCommit")
         assert await site.committed_values() == []
         [transaction] = await site.admin.find_hanging_transactions(topic=site.topic)
         await site.admin.abort_transaction(transaction)

@@ -557,8 +557,11 @@ INCOMPARABLE = (
     *("kafka.count", "start.time", "event", "unsent", ".aiokclient."),
 )
 """Parts of names whose values depend on times, or on how a client uses its connections."""
-RETRIED_PARTS = ("record.send", "record.retry", "topic.byte")
+RETRIED_PARTS = ("record.send", "record.retry")
 """Parts of names whose values depend on whether the broker asks for another attempt."""
+SIZES = "producer.topic.byte"
+"""Part of a name whose values depend on times: a timestamp 64 ms after the first one of its batch
+takes another byte. `check_sent` compares them with the requests."""
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -571,6 +574,8 @@ def test_sums_equal_those_of_javas_clients(run: Run, kind: str, mode: str) -> No
             if any(part in key[0] for part in INCOMPARABLE) and ".topic." not in key[0]:
                 continue
             if kind == "transactional" and any(part in key[0] for part in RETRIED_PARTS):
+                continue
+            if SIZES in key[0]:
                 continue
             differing[key] = totals[0][key], totals[1][key]
     assert differing == {}
