@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kafka_harness import KafkaCluster
+from open_transactions import none_open
 
 from aiokclient import Consumer, Producer
 from aiokclient.testing import EmbeddedCluster
@@ -233,6 +234,7 @@ async def _write(bootstrap: str, topic: str, partitions: int, values: list[bytes
 
 
 async def _committed(bootstrap: str, topic: str) -> Counter[bytes]:
+    await none_open(bootstrap, topic)
     async with Consumer(
         topic,
         bootstrap_servers=bootstrap,

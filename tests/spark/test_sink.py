@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from kafka_harness import KafkaCluster
+from open_transactions import none_open
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
@@ -32,6 +33,7 @@ def options(spark_kafka: KafkaCluster) -> Options:
 
 
 async def _records(bootstrap: str, topic: str) -> list[Any]:
+    await none_open(bootstrap, topic)
     async with Consumer(
         topic,
         bootstrap_servers=bootstrap,

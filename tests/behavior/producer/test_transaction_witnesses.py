@@ -19,6 +19,7 @@ import pytest
 from kafka_harness import KAFKA, ExternalKafka, JavaTool
 from kafka_harness.files import CACHE, REPOSITORY, prepared
 from kafka_harness.java import find
+from open_transactions import none_open
 
 from aiokclient import Consumer, GroupMetadata, Producer, TopicPartition
 
@@ -81,22 +82,10 @@ async def write_here(bootstrap: str, topic: str, plans: list[Planned], **options
                 await producer.abort_transaction()
 
 
-async def transactions_ended(bootstrap: str, topic: str) -> None:
-    """Wait for all markers of the topic, which follow the response to a commit or an abort."""
-    tps = [TopicPartition(topic, index) for index in range(PARTITIONS)]
-    options: Any = {"bootstrap_servers": bootstrap}
-    async with (
-        Consumer(**options, isolation_level="read_committed") as stable,
-        Consumer(**options, isolation_level="read_uncommitted") as high,
-    ):
-        while await stable.end_offsets(tps) != await high.end_offsets(tps):
-            pass
-
-
 async def read_here(bootstrap: str, topic: str, level: str = "read_committed") -> list[list[str]]:
     """Return the values in the topic, for each partition."""
     found: list[list[str]] = [[] for _ in range(PARTITIONS)]
-    await transactions_ended(bootstrap, topic)
+    await none_open(bootstrap, topic, range(PARTITIONS))
     async with Consumer(
         topic,
         bootstrap_servers=bootstrap,

@@ -5,6 +5,7 @@ import uuid
 from typing import Any
 
 import pytest
+from open_transactions import none_open
 
 from aiokclient import Consumer, Producer, TopicPartition
 from aiokclient.errors import ApplicationRecoverableError, IllegalStateError
@@ -42,6 +43,7 @@ class Work:
         return Producer(bootstrap_servers=self.bootstrap, transactional_id=self.group)
 
     async def results(self) -> list[int]:
+        await none_open(self.bootstrap, self.target, [0])
         async with Consumer(
             self.target,
             bootstrap_servers=self.bootstrap,

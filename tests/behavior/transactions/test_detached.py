@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from open_transactions import none_open
 
 import aiokclient
 from aiokclient import (
@@ -58,7 +59,8 @@ class Site:
             return await tx.detach()
 
     async def read(self) -> list[bytes | None]:
-        """Return the committed values, partition by partition."""
+        """Return the committed values, by partition, after all transactions have ended."""
+        await none_open(self.bootstrap, self.topic, range(2))
         async with Consumer(
             bootstrap_servers=self.bootstrap,
             isolation_level="read_committed",

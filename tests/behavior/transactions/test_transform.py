@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager, nullcontext
 from typing import Any
 
 import pytest
+from open_transactions import none_open
 
 from aiokclient import Consumer, Producer, transform
 from aiokclient.errors import AbortableError, IllegalStateError, InvalidConfigurationError
@@ -52,7 +53,8 @@ class Work:
             yield consumer, producer
 
     async def results(self) -> list[bytes]:
-        """Return the values in the output topic that a read_committed consumer sees."""
+        """Return the committed values in the output topic, after all transactions have ended."""
+        await none_open(self.servers.bootstrap, self.target, [0])
         async with Consumer(
             self.target,
             bootstrap_servers=self.servers.bootstrap,

@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 from kafka_harness import KafkaCluster
+from open_transactions import none_open
 from transaction_levels import set_level
 from word_count_process import POINTS
 
@@ -136,7 +137,8 @@ class Site:
                 await asyncio.sleep(0.02)
 
     async def counts(self) -> Counter[str]:
-        """Return the sums of the counts in the output, read with read_committed."""
+        """Return the sums of the counts in the output, after all transactions have ended."""
+        await none_open(self.bootstrap, self.output, range(PARTITIONS))
         found: Counter[str] = Counter()
         async with Consumer(
             bootstrap_servers=self.bootstrap,

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from kafka_harness import JavaTool, KafkaCluster
+from open_transactions import none_open
 from transaction_levels import NAME, set_level, until_level
 
 from aiokclient import Client, Consumer, GroupMetadata, Producer, TopicPartition
@@ -100,6 +101,7 @@ class Program:
         await asyncio.to_thread(self.kafka.kill, node)
 
     async def check(self) -> None:
+        await none_open(self.kafka.bootstrap, self.topic, [0])
         options: dict[str, Any] = {"isolation_level": "read_committed"}
         async with Consumer(bootstrap_servers=self.kafka.bootstrap, **options) as consumer:
             consumer.assign([TopicPartition(self.topic, 0)])

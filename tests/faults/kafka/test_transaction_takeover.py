@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from kafka_harness import KafkaCluster
+from open_transactions import none_open
 from transaction_levels import set_level
 
 import aiokclient
@@ -54,7 +55,8 @@ async def level(request: pytest.FixtureRequest, kafka3: KafkaCluster) -> AsyncIt
 
 
 async def committed_values(kafka: KafkaCluster, topic: str) -> list[list[bytes | None]]:
-    """Return what readers of committed data see of each partition."""
+    """Return what readers of committed data see of each partition, after all transactions."""
+    await none_open(kafka.bootstrap, topic, range(3))
     values: list[list[bytes | None]] = [[], [], []]
     options = {"isolation_level": "read_committed", "auto_offset_reset": "earliest"}
     async with (

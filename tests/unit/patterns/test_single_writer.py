@@ -6,6 +6,7 @@ from typing import Any
 
 import anyio
 import pytest
+from open_transactions import none_open
 
 from aiokclient import Admin, Client, Consumer, Coordinator, Producer
 from aiokclient.errors import (
@@ -191,6 +192,7 @@ async def test_a_former_writer_cannot_commit_its_open_transaction(
         # The next writer was not fenced.
         async with producer.transaction() as tx:
             tx.send(topic, b"last")
+    await none_open(cluster_servers.bootstrap, topic, [0])
     async with Consumer(
         topic, auto_offset_reset="earliest", isolation_level="read_committed", **servers
     ) as consumer:
