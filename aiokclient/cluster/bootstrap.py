@@ -177,9 +177,9 @@ class Bootstrap:
     async def _confirm(
         self, pool: ConnectionPool, connection: BrokerConnection, answer: MetadataResponse
     ) -> None:
-        """Let a broker at an advertised address confirm its id, to use the connection for it.
+        """Let a broker at an advertised address confirm its id, so that the connection is kept.
 
-        An error changes nothing: then the connection is closed, and another one is opened.
+        Errors are ignored: then the connection is closed, and another one is opened.
         """
         cluster, cluster_id = self._cluster, answer.cluster_id
         if cluster is None or not cluster.checks or cluster_id is None or not confirms(connection):
@@ -263,5 +263,5 @@ def _within(seconds: float) -> str:
 
 
 def _named(address: str, text: str) -> str:
-    """Return a text that begins with the address, which it may do already."""
+    """Return the text with the address before it, unless it already begins with the address."""
     return text if text.startswith(address) else f"{address}: {text}"

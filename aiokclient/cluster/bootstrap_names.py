@@ -1,4 +1,4 @@
-"""The names of the bootstrap servers: what they stand for, and which of them are not resolved."""
+"""The resolution of the names of the bootstrap servers, and the log line about unresolved ones."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ async def _look_up(
 
 
 async def _canonical(server: Server, connector: Connector, lookup_s: float) -> list[Server]:
-    """Return the canonical names of the addresses of a server, or the server if that takes long.
+    """Return the canonical names of the addresses of a server, or the server if they take long.
 
     Raises UnresolvedError if it has no address.
     """

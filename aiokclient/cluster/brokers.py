@@ -51,7 +51,7 @@ class BrokersListener(Protocol):
     def lost(self) -> None:
         """Handle that the last broker became unreachable, or that the last connection was lost.
 
-        It must find out whether any broker is reachable.
+        The client must find out whether any broker is reachable.
         """
 
     def slow(self) -> None:
@@ -336,10 +336,11 @@ class Brokers:
                     raise
 
     def _any_left(self, unfit: Container[int], promising: bool) -> bool:
-        """Return whether a broker is left that is not `unfit`, and if `promising` may respond now.
+        """Return whether a broker is left whose id is not in `unfit`.
 
-        After an outage, a broker that has only lost its connection may respond. One that has
-        refused a connection since, or that is being connected for long, is tried later.
+        With `promising`, only brokers count that may respond now. After an outage, a broker that
+        has only lost its connection may respond. One that has refused a connection since, or that
+        is being connected for long, is tried later.
         """
         left = (pool for pool in self.eligible() if pool.node_id not in unfit)
         return bool(self._unused()) or any(not promising or self._promising(p) for p in left)

@@ -517,7 +517,7 @@ class ClusterClient:
     async def _permitted(
         self, opening: Callable[[], Awaitable[BrokerConnection]]
     ) -> BrokerConnection:
-        """Return a connection that was opened while requests other than Metadata are permitted."""
+        """Return a connection from `opening`, while requests other than Metadata are permitted."""
         while True:
             if not self._metadata_requests.is_open:
                 await self._metadata_requests.opened()
@@ -575,7 +575,7 @@ class ClusterClient:
     def collector(self) -> ClientCollector:
         """Return the collector of what this client measures, for the reporter. Synchronous."""
         if self._collector is None:
-            # Clients whose metrics nobody wants do not import it.
+            # Clients that report no metrics need not import this module.
             from aiokclient.telemetry.collector import ClientCollector
 
             self._collector = ClientCollector(self.measures, self.clock, self.log("telemetry"))
@@ -604,7 +604,7 @@ class ClusterClient:
         return self._brokers.connected(node_id, purpose, owner)
 
     def is_reachable(self, node_id: int) -> bool:
-        """Return whether the last attempt to connect, or connection, did not fail. Synchronous."""
+        """Return whether the broker counts as reachable. Synchronous."""
         return self._brokers is not None and self._brokers.is_reachable(node_id)
 
     def release(self, owner: Hashable) -> None:
@@ -616,10 +616,10 @@ class ClusterClient:
     def troubles(self) -> list[str]:
         """Return readable reasons why the client may not work well, if any. Synchronous."""
         if not self.reached:
-            return ["no broker has responded yet"]  # Each server's own line has its reason.
+            return ["no broker has responded yet"]  # The line of each server says why.
         missed = self._metadata_requests.troubles()
         if self._brokers is not None and self._brokers.reachability.lost:
-            return ["no broker can be reached", *missed]  # Each broker's own line has its reason.
+            return ["no broker can be reached", *missed]  # The line of each broker says why.
         error = self.updater.last_error
         if error is None:
             return missed

@@ -64,7 +64,7 @@ class CoordinatorLocator:
         return self._known.get((kind, key))
 
     def forget(self, kind: str, key: str, node_id: int | None = None) -> None:
-        """Drop the cached broker of a key, with `node_id` only if it is this one. Synchronous."""
+        """Drop the cached broker of a key, unless its id differs from `node_id`. Synchronous."""
         if node_id is None or self._known.get((kind, key)) == node_id:
             self._known.pop((kind, key), None)
 

@@ -54,7 +54,7 @@ class ClusterIdentity:
         return self._enabled and self._rebootstraps
 
     def expected(self, node_id: int) -> Expected | None:
-        """Return the ids that ApiVersions carries, or None for neither."""
+        """Return the cluster id and broker id that ApiVersions carries; None if it carries none."""
         if not self.checks or self.cluster_id is None or node_id < 0:
             return None
         return self.cluster_id, node_id
@@ -97,7 +97,7 @@ class ClusterIdentity:
             if self._fails:
                 raise ClusterChangedError(old_cluster_id=old, new_cluster_id=new)
             self._log.warning(
-                "The bootstrap servers now lead to the cluster %s, before to %s. The client "
+                "The bootstrap servers now lead to the cluster %s instead of %s. The client "
                 "continues there with new producer ids, memberships, and positions.",
                 new,
                 old,

@@ -129,7 +129,7 @@ class Lifecycle:
         self._cancelled: Counter | None = None
         """The number of cancelled calls, which all objects with the same client share."""
         self._observers: list[Callable[[ClusterClient], None]] = []
-        """Called with the cluster client at each start."""
+        """Functions that are called with the cluster client at each start."""
         self._hub = EventHub(config.clock or SystemClock()) if client is None else client.hub
         self._events = EventSource(self._hub, None if client is None else self._anchor)
 
@@ -520,7 +520,7 @@ class Lifecycle:
                 dropped(self, self._loop, self._close_dropped)
 
     def _hold(self) -> None:
-        """Make the references of background tasks strong again, while this object is closed."""
+        """Make the references of background tasks strong, while this object is being closed."""
         self._anchor.hold(self)
 
     def _close_dropped(self) -> None:

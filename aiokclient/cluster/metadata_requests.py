@@ -110,7 +110,7 @@ class MetadataRequests:
         self._attempts = 0
         """The number of consecutive attempts without a response."""
         self._patience: asyncio.Timeout | None = None
-        """The limit of the attempt in progress, which a rebootstrap that is due ends."""
+        """The timeout of the attempt in progress. A rebootstrap that is due ends the attempt."""
         self._timer: asyncio.TimerHandle | None = None
         self._changed = asyncio.Event()
         self._refusal: KafkaError | None = None
@@ -149,7 +149,7 @@ class MetadataRequests:
         self._refusal = None
 
     def _wake(self) -> None:
-        """Let the tasks that wait at the gate look again."""
+        """Let the tasks that wait at the gate check again whether it is open."""
         self._changed.set()
         self._changed.clear()
 
@@ -192,7 +192,7 @@ class MetadataRequests:
 
         Without a refresh, the client would not notice before the attempt to connect ends.
         """
-        self._updater().request_update(reason="connecting to a broker lasts")
+        self._updater().request_update(reason="connecting to a broker takes long")
 
     def outage(self) -> None:
         """Handle that no connection is left, so that another cluster may have the addresses."""
@@ -213,10 +213,10 @@ class MetadataRequests:
         self._look()
 
     def understood(self, request: Request[Any], error: KafkaError) -> KafkaError:
-        """Return what the error of another part's request means to that part.
+        """Return the error to raise for a request of another part of the client.
 
-        If a metadata response requires a rebootstrap, whoever requested the metadata, the request
-        is sent again after it, as after every other lost connection.
+        A metadata response that requires a rebootstrap counts as a lost connection, so that the
+        request is sent again after the rebootstrap.
         """
         if request.api_key is not ApiKey.METADATA or error.code not in MOVED_AWAY:
             return error
@@ -232,16 +232,17 @@ class MetadataRequests:
         if self._rebootstraps:
             return
         if self._config.cluster_id_change == "fail":
-            with contextlib.suppress(KafkaError):  # The client has failed with it.
+            with contextlib.suppress(KafkaError):  # `_move` has failed the client with it.
                 self._move(found)
             return
-        # The metadata of all topics, from a broker that need not be checked, must come first.
+        # No other request is sent before the metadata of all topics is known. The broker that
+        # returns it need not be checked.
         self.identity.confirm()
         self._shut()
         self._updater().hurry()
 
     def _look(self) -> None:
-        """Begin a rebootstrap if it is due, or look again when it will be."""
+        """Begin a rebootstrap if it is due. Otherwise check again at the time at which it is."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -404,7 +405,7 @@ class MetadataRequests:
                 text = "The broker is in another cluster than before."
                 raise InvalidMetadataError(text, api="Metadata")
             self._move(response)
-            self._brokers().disconnect(DisconnectedError("The cluster is another one."))
+            self._brokers().disconnect(DisconnectedError("The client changed to another cluster."))
         self.identity.adopt(response)
         self._recovery.answered(proven=True)
 
@@ -417,8 +418,8 @@ class MetadataRequests:
         """
         trigger = self._recovery.begin(self._clock.monotonic())
         self._shut()
-        # If no broker can be reached, that was the warning, and dead brokers may cause many
-        # rebootstraps.
+        # If no broker can be reached, a warning says so already. Further warnings would be too
+        # many, because dead brokers may cause many rebootstraps.
         self._log.log(
             logging.INFO if self._brokers().reachability.lost else logging.WARNING,
             "The client starts again from its bootstrap servers, because %s.",

@@ -55,12 +55,12 @@ class Parent(Lifecycle):
 
     @property
     def _children(self) -> list[Lifecycle]:
-        """Return the children that still exist, the oldest first."""
+        """The children that still exist, the oldest first."""
         return [child for anchor in self._adopted if (child := anchor.get()) is not None]
 
     async def _shutdown(self, graceful: bool, timeout: float) -> None:
-        # Shielded, because each child must be closed even if no time is left. Each ends within the
-        # timeout that it is given.
+        # Shielded, because each child must be closed even if no time is left. Each of these calls
+        # ends within its timeout.
         failed: Exception | None = None
         youngest_first = self._children[::-1]
         with anyio.CancelScope(shield=True):

@@ -185,9 +185,9 @@ async def ask_within(
 ) -> None:
     """Run the loop until every partition has succeeded, within `timeout` seconds.
 
-    Raises the first error that is not retried, and ApiTimeoutError after the timeout. The text
-    of the timeout says what was `needed` of the first remaining partition. Its cause is the last
-    error.
+    Raises the first error that is not retried, and ApiTimeoutError after the timeout. The
+    ApiTimeoutError names the first remaining partition, and what was `needed` of it. Its cause is
+    the last error.
     """
 
     def refuse(tp: TopicPartition, error: KafkaError) -> NoReturn:

@@ -5,9 +5,9 @@ of them were replaced, only the bootstrap servers lead to the cluster. So the cl
 it closes all connections, resolves the names of the bootstrap servers again, and asks them for the
 brokers until one responds. Something must trigger that:
 
-- UNAVAILABLE: no known broker is available. Each has refused a connection, and there is none, and
-  none is being made. A broker whose connection attempt timed out is not available either, but that
-  takes long, and it may be a lost packet. Only TIMEOUT covers it.
+- UNAVAILABLE: no known broker is available. Each has refused a connection, no connection is open,
+  and none is being opened. A broker whose connection attempt timed out does not count as
+  unavailable, because the cause may be a lost packet. Only TIMEOUT covers this case.
 - TIMEOUT: the trigger time has passed since the first attempt to request metadata, without a
   response that lists a broker. With a trigger time of 0, the first attempt that fails suffices.
 - REQUIRED: a broker asks for it (REBOOTSTRAP_REQUIRED), or a connection reached another cluster.
@@ -88,7 +88,8 @@ TRIGGERS: Final[Mapping[RecoveryEvent, Trigger]] = {
 class Recovery:
     """The decision when to rebootstrap. Times are on the monotonic clock, in seconds.
 
-    With `enabled=False` (the strategy "none") it is never time. `trigger_s` is the trigger time.
+    With `enabled=False` (the strategy "none") no rebootstrap is ever due. `trigger_s` is the
+    trigger time.
     """
 
     def __init__(
@@ -171,7 +172,7 @@ class Recovery:
     def answered(self, *, proven: bool) -> None:
         """Record a metadata response that lists a broker.
 
-        `proven` tells that one of the brokers in the metadata has sent it, and no bootstrap server.
+        `proven` means that one of the brokers in the metadata sent it, not a bootstrap server.
         """
         self._since = None
         self.missed.clear()

@@ -36,8 +36,9 @@ class ReporterConnections:
     async def connect(self, preferred: int | None, avoided: int | None) -> BrokerConnection | None:
         """Return the control connection to a connected broker that announces the requests.
 
-        It is `preferred` if possible, and otherwise any. It is `avoided` only if no other broker
-        can be connected. Without a connected broker, returns None. Raises errors of connecting.
+        This is the broker `preferred` if possible, and otherwise any. The broker `avoided` is used
+        only if no other broker can be connected. Without a connected broker, returns None. Raises
+        errors of connecting.
         """
         brokers, pools = self._brokers(), self._pools()
         if brokers is None or not pools:

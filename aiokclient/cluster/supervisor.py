@@ -10,8 +10,9 @@ An error of a background task or a callback is a bug or a fatal error. It is log
 A background task that is cancelled, except by its supervisor, counts as a failure, too.
 
 A forked process has copies of the objects of its parent. If it used a client, both processes would
-have the same producer id and membership, and the brokers would take records of one for repetitions
-of the other's. So in the forked process, every supervisor fails, and ends its tasks.
+have the same producer id and membership, and the brokers would take the records of one process for
+repetitions of the other's records. So in the forked process, every supervisor fails, and ends its
+tasks.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ __all__ = [
 ]
 
 KINDS: Final = {"group": "group", "transaction": "transactional id", "share": "share partition"}
-"""The subject of a coordinator in texts, by its kind."""
+"""What a coordinator coordinates, as texts call it, by the kind of the coordinator."""
 
 
 class AnyBroker(NamedTuple):

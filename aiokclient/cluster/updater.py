@@ -112,7 +112,7 @@ class MetadataUpdater:
         self._interest: dict[Hashable, dict[str, bool]] = {}
         self._everything: dict[Hashable, Wants | None] = {}
         self.wants: Wants | None = None
-        """Functions that select the topics to keep of a full response. None keeps all."""
+        """The function that selects the topics to keep of a full response. None keeps all."""
         self._asked: dict[str, None] = {}
         self._ask_all = False
         self._hurried = False
@@ -195,11 +195,11 @@ class MetadataUpdater:
     ) -> ClusterMetadata:
         """Return the snapshot after an update that began after this call.
 
-        `timeout` is in seconds. `at_once` skips the backoff of the first update. It is for
-        requests of the application, once for each of its calls. Raises ApiTimeoutError, whose
-        cause is the error of the last update, ClosedError, errors that a retry cannot correct, and
-        the failure of the client. A cancellation has no side effects. No error is raised for a
-        topic that does not exist: see `errors`, and the `error` of the topic.
+        `timeout` is in seconds. `at_once` skips the backoff of the first update. Use it only for a
+        call of the application, once in each call. Raises ApiTimeoutError, whose cause is the error
+        of the last update, ClosedError, errors that a retry cannot correct, and the failure of the
+        client. A cancellation has no side effects. No error is raised for a topic that does not
+        exist: see `errors`, and the `error` of the topic.
         """
         if self._over is not None:
             raise self._over.with_traceback(None)
@@ -256,7 +256,7 @@ class MetadataUpdater:
         return lambda: self._listeners.remove(listener) if listener in self._listeners else None
 
     def _change(self, change: Change) -> bool:
-        """Change the snapshot now, or after a merge in progress that must not start again."""
+        """Change the snapshot: now, or if a merge must not start again, after that merge."""
         new = change(self.snapshot)
         if self._deferred is None:
             return self._install(new)

@@ -37,7 +37,7 @@ def as_topics(topics: re.Pattern[str]) -> re.Pattern[str]: ...
 @overload
 def as_topics(topics: Iterable[str]) -> list[str]: ...
 def as_topics(topics: Iterable[str] | re.Pattern[str]) -> list[str] | re.Pattern[str]:
-    """Return the topic names in a collection, a single name as a list, or a pattern unchanged.
+    """Return the given topics as a list of names, or the given pattern.
 
     Raises ArgumentTypeError for a name that is not a str, and InvalidTopicError for a name that
     Kafka does not permit.
@@ -69,7 +69,7 @@ def as_listener(listener: Any) -> Any:
 
 
 def as_partitions(tps: Iterable[TopicPartition]) -> list[TopicPartition]:
-    """Return the partitions in a collection, which may have tuples; raise as `as_topics`."""
+    """Return the given partitions, which may be tuples. Raises the errors of `as_topics`."""
     given: Any = tps
     if isinstance(given, str | TopicPartition) or not isinstance(given, Iterable):
         raise ArgumentTypeError(
@@ -79,7 +79,7 @@ def as_partitions(tps: Iterable[TopicPartition]) -> list[TopicPartition]:
 
 
 def as_partition(tp: Any) -> TopicPartition:
-    """Return a partition, which may be given as a tuple; raise as `as_topics`."""
+    """Return a partition, which may be given as a tuple. Raises the errors of `as_topics`."""
     if isinstance(tp, tuple) and len(tp) == 2:
         topic, number = tp
         if isinstance(topic, str) and is_integer(number) and number >= 0:
@@ -89,9 +89,9 @@ def as_partition(tp: Any) -> TopicPartition:
 
 
 def as_numbers(numbers: Mapping[TopicPartition, int], what: str) -> dict[TopicPartition, int]:
-    """Return a number from 0 for each partition; raise as `as_topics`.
+    """Return the given mapping from partitions to integers from 0, after checking it.
 
-    `what` describes the numbers in error messages.
+    `what` describes the integers in error messages. Raises the errors of `as_topics`.
     """
     given: Any = numbers
     if not isinstance(given, Mapping):
@@ -131,7 +131,7 @@ def require_count(name: str, value: Any) -> None:
 
 
 def require_record(record: Any) -> None:
-    """Raise ArgumentTypeError unless it is a record."""
+    """Raise ArgumentTypeError unless the argument is a record."""
     if not isinstance(record, ConsumerRecord):
         raise ArgumentTypeError(
             f"{record!r} is not a record. done() takes a record that tracked() has delivered."

@@ -54,7 +54,7 @@ from aiokclient.types import (
 )
 
 if TYPE_CHECKING:
-    # A consumer without deserializers is one of bytes; only type checkers know of defaults yet.
+    # Without deserializers, keys and values are bytes. Only type checkers support these defaults.
     from typing_extensions import TypeVar as TypeVarWithDefault
 
     K = TypeVarWithDefault("K", default=bytes)
@@ -173,13 +173,13 @@ class Consumer(Lifecycle, Generic[K, V]):
     def _died(self, raised: bool = False) -> BaseException | None:
         """Return the error with which the consumer has failed, or None.
 
-        `raised` tells that the caller raises it to the application.
+        `raised` means that the caller raises this error to the application.
         """
         self._failure_seen |= raised and self._failure is not None
         return self._failure
 
     async def _close(self, *, graceful: bool, timeout: float) -> None:
-        # A task that closes does not request more records.
+        # A task that is closing the consumer requests no more records.
         self._closers[asyncio.current_task()] = None
         if self._engine is not None:
             self._engine.in_progress.relieved.set()
@@ -223,7 +223,7 @@ class Consumer(Lifecycle, Generic[K, V]):
             super()._check()
 
     def _check_known(self) -> None:
-        """Raise unless a synchronous call that reads known data is allowed now."""
+        """Raise an error unless a synchronous call that reads known data is allowed now."""
         if self._state not in (State.NEW, State.STARTING):
             self._check()
 
@@ -767,5 +767,5 @@ for _name in (
     "subscribe",
     "unsubscribe",
 ):
-    # These are not decorated, because type checkers would no longer see that they are synchronous.
+    # Decorators would hide from type checkers that these methods are synchronous.
     setattr(Consumer, _name, lets_go(getattr(Consumer, _name)))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["ConsumerGauges", "FetchMeters", "FetchedPartition", "ReadMeters", "measure"]
 
 NOTED = 128
-"""Number of collected responses and partitions at which they are counted in any case."""
+"""The number of responses and partitions to collect before they are counted."""
 
 FetchedPartition: TypeAlias = tuple[FetchState, str, int, int, int, int]
 """The state of a partition, its topic, the fetched offset, the high watermark, the log's start, and
@@ -30,7 +30,7 @@ class ReadMeters:
     """Counters of delivered records. Consumers with the same client share the metrics.
 
     `measures` are those of this consumer alone. Delivered records are collected by topic first,
-    and are counted when they are read.
+    and are counted when the metrics are read.
     """
 
     def __init__(self, metrics: Metrics, measures: Measures | None = None) -> None:
@@ -49,7 +49,7 @@ class ReadMeters:
     def delivered(self, topic: str, count: int) -> None:
         """Note records that were delivered to the application."""
         noted = self._noted
-        # Without a further call, because `get()` calls this for each record.
+        # `dict.get()` would be slower, and `get()` calls this for each record.
         if topic in noted:
             noted[topic] += count
         else:

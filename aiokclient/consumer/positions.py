@@ -27,7 +27,7 @@ SEARCHING = (Phase.AWAITING, Phase.RESETTING)
 class PositionWaits:
     """The calls of one consumer that wait for partitions or positions.
 
-    `died` returns whether the consumer has failed, or raises its error. Times are on the loop's
+    `died` returns the error with which the consumer has failed, or None. Times are on the loop's
     clock.
     """
 
@@ -100,7 +100,7 @@ class PositionWaits:
             await follower.assigned.wait()
 
     async def settled(self, group: ConsumerCoordinator | None) -> None:
-        """Wait until no further position can be expected soon, but only shortly."""
+        """Wait, for a few seconds at most, until no further position is likely to be found soon."""
         until = asyncio.get_running_loop().time() + self._settle_s
         while not (self._is_settled(group) or self._died()) and await self._moved.wait(until):
             pass

@@ -51,7 +51,7 @@ class Records(list[ConsumerRecord[K, V]]):
     def to_pandas(self) -> Any:
         """Return a pandas.DataFrame with a row for each record; needs pandas.
 
-        Keys, values and timestamps are as in the records. `timestamp_type` is its name.
+        Keys, values and timestamps are as in the records. `timestamp_type` is the name of the type.
         """
         rows = []
         for record in self:

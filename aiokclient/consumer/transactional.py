@@ -2,14 +2,14 @@
 
 Theory of operation. The offsets of a transaction are what the consumer has consumed when the
 transaction is committed. They are sent with the identity of the consumer in its group, so that the
-coordinator refuses them if the group has given the partitions to others.
+coordinator refuses them if the group has assigned the partitions to other members.
 
 A partition can be taken away while the transaction is open, after its records were delivered and
 the application has requested others. The next owner reads these records again, so the results of
 this transaction must not become visible. Its offsets then include the last offset of the released
 partition, with an identity of an earlier generation: the coordinator refuses it with
 ILLEGAL_GENERATION, STALE_MEMBER_EPOCH, or UNKNOWN_MEMBER_ID, and the transaction fails. The present
-generation would not do: it can be the one in which the partition was revoked.
+generation might not be refused: it can be the one in which the partition was revoked.
 
 After an abort the records have to be read again. The group's committed offset is looked up by the
 task that finds initial offsets. No record of the partition is delivered until it is found, however
@@ -71,7 +71,7 @@ class TransactionalReads:
         }
 
     def _position_at_begin(self, state: PartitionState) -> int:
-        """Return the position when the transaction began, or the origin if it may have moved."""
+        """Return the position when the transaction began, or `origin` if that is not known."""
         last_request = self._engine.read_lock.away_since
         if last_request is None:
             return state.origin
@@ -156,7 +156,7 @@ class TransactionalReads:
         start = self._start_of(state)
         if start is None:
             return state.origin
-        # Records that were being processed when it began belong to the transaction.
+        # Records that were being processed when the transaction began belong to it.
         processed = start.processed if start.jumps != state.jumps else state.processed
         return min(start.offset, processed)
 

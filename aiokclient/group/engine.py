@@ -118,7 +118,7 @@ class GroupEngine:
         self._posted: list[tuple[GroupMetadata | None, MemberEvent]] = []
         self._step: anyio.CancelScope | None = None
         self._idle = asyncio.Event()
-        """Set before and after `run`."""
+        """An event that is set while `run` is not running."""
         self._idle.set()
 
     # -- for the consumer or the GroupMember -------------------------------------------------
@@ -146,7 +146,7 @@ class GroupEngine:
 
     @property
     def rebalancing_since(self) -> float | None:
-        """The time, on the loop's clock, since which it waits for the next generation."""
+        """The time, on the loop's clock, at which the wait for a generation began, or None."""
         return self._times.since
 
     @property
@@ -231,7 +231,7 @@ class GroupEngine:
                 self._connection.release()
             self._idle.set()
 
-    # -- the table at work ------------------------------------------------------------------
+    # -- executing the table ----------------------------------------------------------------
 
     def _is_over(self) -> bool:
         out = self.state is MemberState.OUT and self._participation.closed
@@ -358,7 +358,7 @@ class GroupEngine:
         await self._handler.lost(reason)
 
     async def _back_off(self, reason: str) -> None:
-        # The step of the next state waits, because events can end only a step early.
+        # The wait is part of the step of the next state, because events can end only steps early.
         self._backoff.delay()
 
     async def _back_off_repeated(self, reason: str) -> None:

@@ -22,7 +22,7 @@ class GroupGeneration:
     that no other member is assigned the same work before the body has ended. The body has the
     rebalance timeout for that. The cancellation is not raised outside of the `async with`.
 
-    `lost` tells that the generation ended without waiting for the body, because the coordinator did
+    `lost` means that the generation ended without waiting for the body, because the coordinator did
     not respond for the session timeout or has removed the member. Another member may then already
     have this member's assignment.
     """

@@ -25,7 +25,7 @@ class GroupMeasures:
         measures.present("rebalance.age", lambda: self._since(self._rebalanced_at))
 
     def _since(self, at: float | None) -> float:
-        """Return the whole seconds since then, or -1, as Kafka's clients do."""
+        """Return the whole seconds since that time, or -1 for None, as Kafka's clients do."""
         return -1.0 if at is None else float(int(self._time() - at))
 
     def heartbeat_sent(self, now: float) -> None:
@@ -45,7 +45,7 @@ class GroupMeasures:
         self.syncs.observe(self._time() - sent_at)
 
     def rebalanced(self, since: float | None) -> None:
-        """Record the end of a rebalance that began then; None if it is not known."""
+        """Record the end of a rebalance. `since` is the time at which it began, or None."""
         self._rebalanced_at = now = self._time()
         self._rebalances.observe(0.0 if since is None else now - since)
 

@@ -20,7 +20,7 @@ Offsets = dict[TopicPartition, OffsetAndMetadata]
 
 
 def as_offsets(what: Any) -> Offsets:
-    """Return the offsets that records, or a mapping from partition to offset, stand for.
+    """Return the offsets to commit for records, or for a mapping from partition to offset.
 
     Raises ArgumentTypeError, which is an IllegalStateError and a TypeError, for anything else.
     """

@@ -21,15 +21,15 @@ class GroupMemberConfig(ClientConfig):
     protocol_type: str = option(
         TEXT,
         "",
-        "The type of the group. All of its members have the same.",
+        "The type of the group, which is the same for all of its members.",
         keyword=False,
         java=ABSENT,
     )
     group_instance_id: str | None = option(
         OPTIONAL_TEXT,
         None,
-        "A name of this member that outlives a restart: a member that returns within "
-        "session_timeout_ms takes its place again without a rebalance.",
+        "The name of a static member, which stays the same over restarts. A member that returns "
+        "within session_timeout_ms keeps its assignment without a rebalance.",
         java=ABSENT,
     )
     session_timeout_ms: int = option(

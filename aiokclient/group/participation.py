@@ -37,7 +37,7 @@ class Participation:
         self.closed = True
 
     async def until_wanted(self) -> None:
-        """Wait until the member is to be in its group."""
+        """Wait until the application wants the member in its group."""
         while not self.wanted:
             self._changed.clear()
             await self._changed.wait()

@@ -39,8 +39,8 @@ wait the first few times wait when they are repeated (BACK_OFF_REPEATED), until 
 lasted for some time.
 
 A member that is *lost* (unknown to the coordinator, in an old generation, or fenced) owns nothing
-any more: LOSE tells the handler, and all but a fenced member join again. A rebalance keeps the
-member and what it owns, of which only PREPARING may release a part.
+any more: LOSE tells the handler, and all but a fenced member join again. In a rebalance, a
+member stays in the group, and releases only what it must release in PREPARING.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ class Split(NamedTuple):
 
 
 def split(options: Mapping[str, Any], client: ClientLike | None) -> Split:
-    """Split options: those of connections go to a new client, or to both children.
+    """Split options: those of connections go to a new client or, with `client`, to both children.
 
     Unknown options go to the producer, which raises ConfigError for them.
     """
@@ -43,5 +43,5 @@ def split(options: Mapping[str, Any], client: ClientLike | None) -> Split:
 
 def _names(config: type[ClientConfig]) -> set[str]:
     names = {field.name for field in dataclasses.fields(config)}
-    # The pattern sets these two itself.
+    # The pattern sets these two options itself.
     return names - {"group_id", "protocol_type"}

@@ -81,7 +81,8 @@ def claim(said: bytes) -> Claim:
         return Claim(dict(found["items"]), tuple(found["held"]), int(found["generation"]))
     except (ValueError, KeyError, TypeError) as error:
         raise ProtocolError(
-            f"A member of the group sent {said[:100]!r}, which is not the claim of a worker."
+            f"A member of the group sent {said[:100]!r}, which is not the claim of a worker. "
+            "Stop that member, or use another group for the work pool."
         ) from error
 
 
@@ -128,8 +129,10 @@ def weighed(items: Mapping[str, float]) -> dict[str, float]:
         raise ConfigError(f"items: {items!r} is not a mapping from names to weights.")
     for name, weight in items.items():
         if not isinstance(name, str):
-            raise ConfigError(f"items: {name!r} is not a name.")
+            raise ConfigError(f"items: {name!r} is not a name. Each name must be a str.")
         number = isinstance(weight, int | float) and not isinstance(weight, bool)
         if not (number and math.isfinite(weight) and weight > 0):
-            raise ConfigError(f"items: {weight!r} is not a weight of {name!r}. It must be above 0.")
+            raise ConfigError(
+                f"items: {weight!r} is not a weight for {name!r}. It must be a number above 0."
+            )
     return dict(items)

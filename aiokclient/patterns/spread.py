@@ -14,9 +14,9 @@ __all__ = ["Claim", "spread"]
 
 
 class Claim(NamedTuple):
-    """The claim of a worker: the items that it lists, with their weights, and those that it has.
+    """The claim of a worker: the items that it lists, with their weights, and those that it holds.
 
-    It was assigned the latter in `generation`. If two workers claim an item, the higher generation
+    The held items were assigned in `generation`. If two workers hold an item, the higher generation
     counts.
     """
 

@@ -48,7 +48,7 @@ class Step(Enum):
 
 
 STEPS: Mapping[Decision, Step] = {
-    # A retriable error is only reported once its time is up.
+    # A retriable error is raised only after its timeout, so the transaction is aborted.
     Decision.RETRY: Step.ABORT,
     Decision.REFRESH_AND_RETRY: Step.ABORT,
     Decision.ABORT: Step.ABORT,
@@ -112,7 +112,7 @@ class TransformStream(Generic[K, V]):
         self._max_wait = max_wait
         self._entered = False
         self._loop: TransformLoop[K, V] | None = None
-        """The iterator of the calls of `anext` with the stream itself."""
+        """The iterator for calls of `anext` on the stream itself."""
         self._transaction: Transaction | None = None
         """The transaction of the last batch, until its end."""
         self._error: KafkaError | None = None
@@ -188,7 +188,7 @@ class TransformStream(Generic[K, V]):
         try:
             await self._producer.begin_transaction()
         except BaseException:
-            # It does not wait, so that the records are not skipped after a cancellation.
+            # The records must be read again. Without a wait, no cancellation can interrupt that.
             await self._consumer._for_transaction().go_back(0.0)
             raise
         transaction = self._transaction = self._producer.last_transaction
@@ -242,9 +242,10 @@ class TransformStream(Generic[K, V]):
 
 
 class TransformLoop(Generic[K, V]):
-    """The iterator of one loop over a stream. It reads by an iterator of its own.
+    """The iterator of one loop over a stream. It has its own iterator over the consumer.
 
-    What the consumer does when its iterator is dropped is therefore done when the loop is left.
+    So when the loop is left, the consumer's iterator is dropped with it, and the consumer notices
+    that the loop has ended.
     """
 
     __slots__ = ("_read", "_stream")

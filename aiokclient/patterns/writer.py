@@ -25,13 +25,13 @@ __all__ = ["single_writer"]
 PROTOCOL_TYPE = "aiokclient-single-writer"
 PROTOCOL = "writer-v1"
 CONFIRM_S = 0.05
-"""Seconds between two looks at whether the coordinator has confirmed the writer."""
+"""Seconds between two checks whether the coordinator has confirmed the writer."""
 WRITER = b"writer"
 """The claim of the current writer, and the assignment of the member chosen as writer."""
 FORMER = b"former"
 """The metadata of a member that was the writer before it lost its membership.
 
-It joins again while its body ends, and must not be chosen: it would not write.
+The member joins again while its body ends, and must not be chosen: it would not write.
 """
 
 
@@ -134,8 +134,8 @@ class Candidacy:
 class WriterProducer(Producer[Any, Any]):
     """The producer of a single writer, which restarts only while this is the writer.
 
-    A restart fences all other producers with the same transactional id. A former writer that does
-    not know yet that another one has begun would fence that one.
+    A restart fences all other producers with the same transactional id. Without the check,
+    a former writer that does not know of its successor yet would fence the successor.
     """
 
     confirm: Callable[[], Awaitable[None]]
@@ -193,7 +193,7 @@ class Candidate(MemberLifecycle):
         return -math.inf if self._engine is None else self._engine.last_answer_at
 
     def no_writer(self) -> NotWriterError:
-        """Return the error to raise when it is no longer the writer."""
+        """Return the error to raise when this member is no longer the writer."""
         return NotWriterError(resource=f"group {self._config.group_id}")
 
 

@@ -118,7 +118,7 @@ class _Unit(NamedTuple):
     able: frozenset[str]
 
     def racks(self, cluster: AssignmentCluster) -> list[frozenset[str]]:
-        """Return, for each partition number, the racks that have a replica in all topics."""
+        """Return, by partition number, the racks with a replica of that partition of all topics."""
         return [
             frozenset.intersection(*map(cluster.racks, self.all(index, cluster)))
             for index in range(cluster.count(self.shown))

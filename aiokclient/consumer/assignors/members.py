@@ -28,7 +28,7 @@ def _rank(member: str, instance: str | None) -> tuple[bool, bytes, bytes]:
 def subscribers(
     cluster: AssignmentCluster, members: Mapping[str, MemberSubscription]
 ) -> dict[str, list[str]]:
-    """Return the subscribers of each topic that exists and has any; topics and members sorted."""
+    """Return the subscribers of each existing topic that has any. Topics and members are sorted."""
     found: dict[str, list[str]] = {topic: [] for topic in cluster.topics if cluster.count(topic)}
     for member in in_order(members):
         for topic in dict.fromkeys(members[member].topics):

@@ -67,7 +67,7 @@ def _begin(placement: Placement) -> None:
         for lot, partition in placement.loose
         if lot[1] == NOWHERE or kinds[lot[0]].far[lot[1]]
     ]
-    # Partitions that the fewest members can be assigned come first.
+    # Partitions with the fewest preferred members come first.
     for lot, partition in sorted(homeless, key=lambda one: len(kinds[one[0][0]].near)):
         placement.put(min(kinds[lot[0]].near, key=load.__getitem__), lot, [partition])
 

@@ -21,17 +21,18 @@ from aiokclient.types import TopicPartition
 __all__ = ["NOWHERE", "PartitionKind", "Lot", "Placement"]
 
 NOWHERE = -1
-"""The home of a partition that had no owner."""
+"""The number that a partition without a previous owner has instead of the number of its home."""
 
 Lot: TypeAlias = tuple[int, int]
-"""A set of equivalent partitions, as the number of their kind and the number of their home, which
-is the member that owned them."""
+"""A set of equivalent partitions, as the number of their kind and the number of their home. The
+home is the member that owned them before."""
 
 
 class PartitionKind(NamedTuple):
-    """The properties of partitions that the same members may be assigned.
+    """The properties that the partitions of one kind share.
 
-    `far` maps each of these members to `Placement.far` if its rack has no replica, otherwise to 0.
+    `far` has each member that may be assigned these partitions. The value is `Placement.far` if the
+    member's rack has no replica, otherwise 0.
     """
 
     far: Mapping[int, int]

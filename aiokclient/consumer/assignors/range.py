@@ -105,7 +105,7 @@ def _match_racks(topics: Iterable[_TopicShares]) -> None:
 
 
 def _match_together(topics: list[_TopicShares]) -> None:
-    """Assign each partition number of all topics to the first member whose rack has them all."""
+    """Assign all partitions with the same number to the first member whose rack has them all."""
     members = list(topics[0].members)
     for index in range(len(topics[0].racks)):
         for member in members:

@@ -70,8 +70,8 @@ class _Check:
         for name, assignment in given.items():
             if name not in self._members:
                 raise AssignmentFailedError(
-                    f"{self._what} gave partitions to {name!r}, which is no member of the group. "
-                    "Give partitions to the members that assign() is called with."
+                    f"{self._what} gave partitions to {name!r}, which is not a member of the "
+                    "group. Give partitions to the members that assign() is called with."
                 )
             self._is_assignment(name, assignment)
 

@@ -21,9 +21,9 @@ class RecordCursor(Generic[T]):
 
     `_advance` passes the next records to `expose` and returns the first of them, or raises
     StopAsyncIteration. It is called when no record is left, when the time that `expose` allowed is
-    over (an iteration that never waits would let nothing else run), and after `interrupt`. The
-    iterator that was passed to `expose` tells how far the iteration went: nothing else takes from
-    it.
+    over (an iteration that never waits would let nothing else run), and after `interrupt`. Nothing
+    else takes records from the iterator that was passed to `expose`, so that iterator shows how far
+    the iteration went.
 
     `time` is a clock in seconds; None is the real one, read coarsely where that is cheaper.
     """
@@ -59,7 +59,7 @@ class RecordCursor(Generic[T]):
         self._until = self._time() + seconds
 
     async def _advance(self) -> T:
-        """Return the next record, if none is exposed or it is time to yield. For subclasses."""
+        """Return the next record when none is exposed, or it is time to yield. For subclasses."""
         raise StopAsyncIteration
 
 

@@ -18,20 +18,20 @@ __all__ = ["EndOffsets", "EndOffsetsLookup"]
 EndOffsetsLookup: TypeAlias = Callable[[], Awaitable[Mapping[TopicPartition, int]]]
 """A function that looks up the present end offsets."""
 TOGETHER = 16
-"""The partitions at their ends are held together when their number times this constant reaches the
-number of open partitions."""
+"""The factor that decides when partitions at their ends are withheld together: when their number
+times this factor reaches the number of open partitions."""
 
 
 class EndOffsets:
-    """The end offsets of one iteration. A partition at its end is held until the iteration ends.
+    """The end offsets of one iteration, which withholds each partition that is at its end.
 
     The iteration also ends when its iterator is garbage collected or another request is made. A
     partition that is revoked and assigned again during the iteration keeps its end offset. If its
     log is replaced by another one, as in another cluster, the end offset is looked up again.
 
-    To hold a partition is expensive, because other objects then examine every partition, and so is
-    `_look`. So if there are thousands of partitions, several are held together, and between changes
-    only partitions that have moved are examined.
+    Withholding a partition is expensive, because other objects then examine every partition, and so
+    is `_look`. So if there are thousands of partitions, several are withheld together, and between
+    changes only partitions that have moved are examined.
     """
 
     def __init__(self, subscription: SubscriptionState) -> None:
@@ -50,10 +50,10 @@ class EndOffsets:
         """The number of replacements before the end offsets were looked up."""
 
     async def find(self, ends: EndOffsetsLookup) -> Mapping[TopicPartition, int] | None:
-        """Return the end offsets that `ends` looks up, or None if `interrupt` is called before.
+        """Return the end offsets that `ends` looks up, or None if `interrupt` ends the lookup.
 
-        End offsets that are known already stay. If logs are replaced meanwhile, the lookup begins
-        again.
+        End offsets that were already known are not replaced. If logs are replaced during the
+        lookup, it begins again.
         """
         while True:
             before, found = self._replacements, None
@@ -65,7 +65,7 @@ class EndOffsets:
                 return {**found, **self._ends}
 
     def replaced(self, tps: Iterable[TopicPartition] | None) -> None:
-        """Discard the end offsets of these partitions, or of all, because their logs are others."""
+        """Discard the end offsets of these partitions, or of all: their logs were replaced."""
         gone = self._ends if tps is None else dict.fromkeys(tps)
         self._ends = {tp: end for tp, end in self._ends.items() if tp not in gone}
         self._replacements += 1
@@ -95,7 +95,7 @@ class EndOffsets:
         return self._offsets
 
     def moved(self, state: PartitionState) -> None:
-        """Hold the partition if it is at its end, either now or together with others later."""
+        """Withhold the partition if it is at its end, now or later together with other ones."""
         end = self._offsets.get(state)
         if end is not None and state.position >= end:
             self._open.discard(state)
@@ -104,7 +104,7 @@ class EndOffsets:
                 self.hold()
 
     def hold(self) -> None:
-        """Hold the partitions that are at their ends and are not held yet."""
+        """Withhold the partitions that are at their ends and are not withheld yet."""
         states, self._to_hold = self._to_hold, []
         if states:
             self._subscription.hold(states, True)
@@ -144,7 +144,7 @@ class EndOffsets:
             if partitions.get(state.tp) is state and not (state.located and state.position >= end)
         }
         self._to_hold = [state for state in self._to_hold if state not in self._open]
-        # A seek may have moved held partitions below their end offsets.
+        # A seek may have moved withheld partitions below their end offsets.
         back = [state for state in self._open if state.held]
         if back:
             self._subscription.hold(back, False)
@@ -161,7 +161,7 @@ class EndOffsets:
         )
 
     def clear(self) -> None:
-        """Remove the end offsets, and release the held partitions."""
+        """Remove the end offsets, and stop withholding partitions."""
         held = [state for state in self._offsets if state.held]
         self._cursor, self._ends, self._offsets = None, {}, {}
         self._open, self._to_hold = set(), []

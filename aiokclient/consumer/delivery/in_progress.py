@@ -38,7 +38,7 @@ class InProgress:
     def took(self, state: PartitionState, processed: int | None, *, first: bool = False) -> None:
         """Record that records were delivered and that the position has moved after them.
 
-        `processed` is the offset up to which they are already processed, or None. `first` tells
+        `processed` is the offset up to which they are already processed, or None. `first` means
         that the record before that offset was in an earlier chunk.
         """
         if self._tracking:
@@ -94,7 +94,7 @@ class InProgress:
     def is_busy(self, state: PartitionState, asks: bool) -> bool:
         """Return whether records of the partition may still be in progress.
 
-        `asks` tells whether the application may request more records.
+        `asks` says whether the application may request more records.
         """
         return bool(state.outstanding) or (asks and state in self._held)
 
@@ -128,12 +128,12 @@ class InProgress:
         return sum(len(state.outstanding) for state in self._worked_on)
 
     def count(self) -> int:
-        """Return about how many records are in progress: gaps in the offsets count, too."""
+        """Return roughly how many records are in progress: gaps in the offsets count, too."""
         held = sum(max(state.position - state.processed, 0) for state in self._held)
         return held + self.outstanding()
 
     def has_room(self, limit: int) -> bool:
-        """Return whether fewer than `limit` records are outstanding. A request waits for that."""
+        """Return whether fewer than `limit` records are outstanding. Otherwise a request waits."""
         self._worked_on = {state: None for state in self._worked_on if state.outstanding}
         self.full = self.outstanding() >= limit
         return not self.full

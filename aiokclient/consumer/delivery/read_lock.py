@@ -67,7 +67,7 @@ class ReadLock:
         self._began = self._left_at = time()
         self._requests = 0
         self._longest = self._taken = -math.inf
-        """The longest time between the ends of two requests, and what `take` has returned."""
+        """The longest times between the ends of two requests: since the last `take`, and before."""
         self.away_since: float | None = self._left_at
         """The time at which the last request ended; None during a request."""
 
@@ -104,7 +104,7 @@ class ReadLock:
         between = now - self._left_at
         self._left_at = now
         self._requests += 1
-        # Without a further call, because `get()` calls this for each record.
+        # `max()` would be slower, and `get()` calls this for each record.
         if between > self._longest:
             self._longest = between
 
@@ -150,7 +150,7 @@ class ReadLock:
 
     @property
     def trouble(self) -> str | None:
-        """A text that tells how the last reading task has failed, until another task reads."""
+        """A text that says how the last reading task ended, until another task reads."""
         since = self.away_since
         if self._death is None or since is None:
             return None
@@ -190,8 +190,8 @@ class ReadLock:
 
 
 def _nobody() -> None:
-    """Return None, as a reference to the last reading task if there is none."""
+    """Return None, as a dead weak reference does. Used while there is no last reading task."""
 
 
 def _left() -> None:
-    """Return None, as a reference to an iterator whose loop was left."""
+    """Return None, as a dead weak reference does. Used after an iteration's loop was left."""

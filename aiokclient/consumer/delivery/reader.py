@@ -4,10 +4,11 @@ Theory of operation. Fetched parts wait in the `FetchBuffer`; the unpacker turns
 which wait in `_chunks`. Positions move only when records are delivered, in one go without an await,
 so a cancellation before that loses nothing: the chunks stay.
 
-An iteration takes records from the list iterator of the first chunk, which is then called *exposed*
-from it without a call of the reader. How far it went is read off that iterator when it matters
-(`settle`). When anything changes that concerns the exposed chunk (a seek, a pause, a revocation,
-stop), the chunk is taken back: the iteration calls the reader for its next record.
+An iteration takes records from the list iterator of the first chunk, without a call of the reader.
+That chunk is called *exposed*. Its list iterator shows how far the iteration went, which is
+examined when it matters (`settle`). When anything changes that concerns the exposed chunk (a seek,
+a pause, a revocation, stop), the chunk is taken back: the iteration calls the reader for its next
+record.
 
 `state/progress.py` says what counts as delivered, in progress and processed.
 """
@@ -79,7 +80,7 @@ class Reader:
         self._idle = subscription.measures.quantity("idle.seconds")
         self._yielded = 0.0
         self._looked = 0.0
-        """The time at which the last request looked whether to yield, or before."""
+        """The time at which a request last checked whether to yield."""
         self._fresh = False
         self._cut_short = False
         """Whether unpacking was interrupted in order to yield to the event loop."""
@@ -506,7 +507,7 @@ class Reader:
         self._unpacker.limit(self._ends.begin(cursor, found))
 
     async def _update_ends(self, cursor: Cursor | None, ends: EndOffsetsLookup | None) -> None:
-        """Look up end offsets again, because logs were replaced by others."""
+        """Look up end offsets again, because logs were replaced."""
         assert cursor is not None
         assert ends is not None
         self._subscription.look()

@@ -164,7 +164,7 @@ class TableConverter:
     def _convert_light(
         self, builder: TableBuilder, batches: Sequence[RecordBatch], offset: int, limit: int
     ) -> Converted:
-        """Convert batches that fit into one table in any case. This is the fast, usual case."""
+        """Convert batches that certainly fit into one table. This is the fast, usual case."""
         count = 0
         for batch in batches:
             if not batch.is_control:

@@ -214,7 +214,7 @@ class Unpacker:
         return chunk
 
     def _decode(self, fetch: PartitionFetch) -> Decoded | None:
-        """Decode some batches; None while a thread does so, or if the first is damaged."""
+        """Decode some batches. Return None while a thread does so, or if the first is damaged."""
         first = fetch.index
         records: list[RawRecord] = []
         epoch = fetch.batches[first].leader_epoch
@@ -248,7 +248,7 @@ class Unpacker:
 
     def _read(self, fetch: PartitionFetch, batch: RecordBatch) -> list[RawRecord] | None:
         if not fetch.visible[fetch.index]:
-            # A marker decides what else is visible, so it is checked as well.
+            # A marker decides which other records are visible, so it is checked as well.
             if batch.is_control and self._check_crcs and not batch.check_crc():
                 raise CorruptRecordError("The checksum of a control batch does not match.")
             self._size = 0

@@ -34,8 +34,8 @@ SESSION_MISMATCH: Final = 71
 class BrokerFetcher:
     """The fetch loop of one broker.
 
-    Others set `wake` after changes that may affect the next request. `owners` has the owners of the
-    main connection and of the connection of `MovedPositions`.
+    Other objects set `wake` after changes that may affect the next request. `owners` has the owners
+    of the main connection and of the connection of `MovedPositions`.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class BrokerFetcher:
             connection = self._requests.connected(self._owner)
             if connection is None:
                 connection = await self._requests.connect(self._owner)
-                # Time has passed: what is wanted now may differ.
+                # Connecting took time, so other partitions may have to be fetched now.
                 wanted, _ = self._routes.wanted(self.node_id)
             self._note(connection)
             if wanted:

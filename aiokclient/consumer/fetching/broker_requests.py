@@ -53,7 +53,7 @@ class BrokerRequests:
         *,
         once: bool = False,
     ) -> FetchResponse:
-        """Fetch these partitions; with `once`, make no session and let the broker not wait."""
+        """Fetch these partitions. With `once`, use no session, and the broker does not wait."""
         version = session.version(wanted, connection.broker.version_of(FetchRequest))
         rack_id = "" if self._routes.hides_rack(wanted) else None
         make = session.without_session if once else session.request

@@ -146,6 +146,6 @@ def useful(response: FetchResponse) -> bool:
 
 
 def _batches(records: memoryview, offset: int) -> tuple[Sequence[RecordBatch], Damage | None]:
-    """Return the batches from `offset` on, and the damage if there is none."""
+    """Return the batches from `offset` on, or if there is no batch, the damage."""
     batches, error = following_batches(records, offset)
     return batches, None if error is None else Damage(offset, offset, error)

@@ -91,7 +91,7 @@ class Decoded:
         """The error of the record at `index`, which is raised after the records before it."""
 
     def advance(self, index: int, error: RecordError | None = None) -> None:
-        """Record that the records before `index` are deserialized, and the error of that one."""
+        """Record that the records before `index` are deserialized, and the error at `index`."""
         self.index, self.error = index, error
 
     @property

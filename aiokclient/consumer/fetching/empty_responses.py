@@ -32,9 +32,9 @@ class EmptyResponses:
     def pauses(
         self, known: Mapping[TopicPartition, Wanted], wanted: Mapping[TopicPartition, Wanted]
     ) -> bool:
-        """Return whether to pause, because the request `known` had an early empty response.
+        """Return whether to pause before the request `wanted`, after early empty responses.
 
-        A request that wants anything else is sent at once.
+        There is no pause if it fetches anything that the last request, `known`, did not fetch.
         """
         if self.until <= self._clock.monotonic():
             return False

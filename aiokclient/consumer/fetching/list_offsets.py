@@ -40,7 +40,7 @@ __all__ = ["EpochEnd", "FoundOffset", "LookupResult", "OffsetLookup"]
 
 CONSUMER: Final = -1
 FOR_CONSUMERS: Final = 3
-"""Older versions of OffsetForLeaderEpoch need a permission that only brokers have."""
+"""The first version of OffsetForLeaderEpoch for clients: older ones need a broker's permission."""
 NO_END: Final = 2**63 - 1
 A = TypeVar("A")
 T = TypeVar("T")
@@ -50,7 +50,7 @@ LookupResult: TypeAlias = ItemResults[TopicPartition, T]
 
 
 class FoundOffset(NamedTuple):
-    """An offset by time; -1 if no record is that young."""
+    """The offset that was found for a time; -1 if no record is that recent."""
 
     offset: int
     timestamp: int

@@ -24,7 +24,7 @@ __all__ = ["MovedPositions"]
 EVERY_S: Final = 0.05
 """Seconds between two requests if the first one returned no records."""
 LONGEST_S: Final = 1.0
-"""Seconds for which the main connection waits for the end of a request."""
+"""Seconds for which the main connection waits for a response on the second connection."""
 
 
 class MovedPositions:
@@ -78,7 +78,7 @@ class MovedPositions:
     async def settled(self) -> None:
         """Wait, but not for long, until no request is in flight on the second connection.
 
-        It fetches some of the partitions that the next request on the main connection contains.
+        That request fetches partitions that the next one on the main connection contains, too.
         """
         until = self._clock.monotonic() + LONGEST_S
         while self._sent and await self._answered.wait(until):

@@ -89,8 +89,8 @@ class PositionResolver:
         await self._look_for(states)
         now_ms = self._cluster.clock.time_ms()
         wanted = {s.tp: s.reset.timestamp(now_ms) for s in states if s.reset is not None}
-        # If no record is young enough, reading starts at the end. The end is looked up first,
-        # because records written between the two responses are young enough and must not be lost.
+        # If no record is recent enough, reading starts at the end. The end is looked up first:
+        # records written between the two responses are recent enough and must not be lost.
         timed = {tp: LATEST_TIMESTAMP for tp, time in wanted.items() if time >= 0}
         ends: LookupResult[FoundOffset] = ItemResults()
         if timed:

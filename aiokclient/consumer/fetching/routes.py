@@ -1,7 +1,7 @@
 """The broker that each partition is fetched from, and the partitions to fetch from each broker.
 
 A partition is fetched from its leader, or from the replica that the leader prefers (KIP-392). The
-replica is used until it returns no records for some time, does not respond, or its time is over.
+replica is used for a limited time, unless it returns no records for some time or does not respond.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Routes:
         return list(dict.fromkeys(topics))
 
     def wanted(self, node_id: int) -> tuple[dict[TopicPartition, Wanted], float]:
-        """Return the partitions to fetch from a broker now, and when others may be added."""
+        """Return the partitions to fetch from a broker now, and the time at which to look again."""
         now = self._cluster.clock.monotonic()
         wanted: dict[TopicPartition, Wanted] = {}
         retry_at = math.inf

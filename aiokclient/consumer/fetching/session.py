@@ -114,7 +114,7 @@ class FetchSession:
         *,
         rack_id: str | None = None,
     ) -> FetchRequest:
-        """Return the next request, for just these partitions, once the last response was read."""
+        """Return the next request, for just these partitions. Call it after the last response."""
         by_id = version >= BY_ID
         if self.state is SessionState.OPEN and by_id != self._by_id:
             self.state = SessionState.BROKEN

@@ -97,7 +97,7 @@ class Membership(Protocol):
 
     @property
     def rebalancing_since(self) -> float | None:
-        """The time, on the monotonic clock, since which it waits for its group, or None."""
+        """The time, on the monotonic clock, at which it began to wait for its group, or None."""
         ...
 
     @property
@@ -124,7 +124,7 @@ class Membership(Protocol):
     def poll_overdue(self, reason: str) -> None:
         """Leave the group, because the application does not request records. Synchronous.
 
-        Everything that was owned is lost. It stays out until `asked`.
+        All partitions that were owned are lost. The consumer stays out until `asked` is called.
         """
         ...
 

@@ -84,7 +84,7 @@ class ClassicMembership:
         self._assignors = {assignor.name: Anchor(assignor) for assignor in assignors}
         for assignor in assignors:
             if not any(assignor is each for each in given):
-                self._assignors[assignor.name].hold(assignor)  # The application owns the others.
+                self._assignors[assignor.name].hold(assignor)  # The application keeps its own.
         self._protocol = rebalance_protocol(assignors)
         settings = GroupSettings(
             config.group_id,
@@ -135,7 +135,7 @@ class ClassicMembership:
 
     @property
     def rebalancing_since(self) -> float | None:
-        """The time since which it waits for its group."""
+        """The time at which it began to wait for its group, or None."""
         return self._engine.rebalancing_since
 
     @property
@@ -194,7 +194,7 @@ class ClassicMembership:
         """Do nothing: the engine itself notices that the cluster is another one."""
 
     def _changed(self, wishes: bool) -> None:
-        reason = "the topics that are subscribed to have changed"
+        reason = "the subscribed topics have changed"
         if wishes:
             self._engine.rejoin(reason)
         else:
@@ -279,7 +279,7 @@ class ClassicMembership:
                 why = (
                     f"The assignor {protocol} waited {limit_s:.1f} s for a thread of the event "
                     "loop's default executor. The program occupies all of them: give it more "
-                    "threads with loop.set_default_executor, or use them for shorter."
+                    "threads with loop.set_default_executor, or occupy them for less time."
                 )
             raise AssignmentFailedError(why) from error
 
@@ -297,7 +297,7 @@ class ClassicMembership:
         if revoked:
             deadline = asyncio.get_running_loop().time() + self._rebalance_s - MARGIN_S
             await self._reconciler.revoke(revoked, deadline=deadline)
-            self._engine.rejoin("what was to be given up is free")
+            self._engine.rejoin("the revoked partitions are released")
         self._owned_in = generation.metadata.generation_id
         await self._reconciler.assign([tp for tp in assigned if tp not in owned])
         if not revoked:
@@ -332,7 +332,7 @@ class ClassicMembership:
         """Refresh the metadata of topics (None for all); if that fails, use the old metadata."""
         try:
             await self._parts.cluster.updater.refresh(topics, timeout=LOOK_S)
-        except Exception as error:  # Even a failure of the client, because other members wait.
+        except Exception as error:  # Also if the client has failed: other members wait.
             text, extra = "A rebalance uses older metadata: %s", {"event": "metadata_outdated"}
             self._log.write(logging.INFO, "look", text, error, extra=extra)
 

@@ -193,12 +193,12 @@ class ConsumerCoordinator:
             self.commits.end()
 
     def wake(self) -> None:
-        """Make waiting commits raise, after the consumer has failed. Synchronous."""
+        """Make waiting commits raise the error with which the consumer failed. Synchronous."""
         self.commits.wake()
 
     @property
     def followed(self) -> Subscription:
-        """The subscription that the group uses, which may be an earlier one than the present."""
+        """The subscription that the group uses, which may be earlier than the present one."""
         return self.topics.current
 
     @property

@@ -1,4 +1,4 @@
-"""The health of a consumer's membership: its watches, refusals by the group, and troubles."""
+"""The health of a consumer's membership: its watches, refusals by the group, and problems."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ class InitialOffsets:
 
     def _awaiting(self) -> list[PartitionState]:
         if not self._topics.read:
-            return []  # Which partitions are new since the subscription is not known yet.
+            return []  # It is not known yet which partitions appeared after the subscription.
         states = self._subscription.partitions.values()
         return [state for state in states if state.phase is Phase.AWAITING]
 
@@ -118,7 +118,7 @@ class InitialOffsets:
         for state in states:
             stored = found.get(state.tp)
             if state.generation != generations[state]:
-                continue  # The position was discarded again, maybe in another cluster.
+                continue  # The position was discarded meanwhile, perhaps by a change of cluster.
             if stored is not None and not state.group.note:
                 state.group.keep_note(note_in(stored.metadata))
             if state.phase is not Phase.AWAITING or state.tp not in self._subscription:

@@ -179,7 +179,7 @@ class RebalanceWatch:
         elif self._newer:
             missing = group.members[me].missing if me in group.members else ()
             late = [other.label for other in others.values() if other.is_late and missing]
-            # If there are several, it is unknown which of them owns which partition.
+            # If several members are late, it is unknown which of them owns which partition.
             self._waits = _listed((label, missing if len(late) == 1 else ()) for label in late)
         elif group.state == SYNCING:
             self._waits = "the assignment by the leader of the group"

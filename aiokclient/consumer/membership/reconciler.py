@@ -52,13 +52,12 @@ class PartitionReconciler:
 
     `calls` marks the calls of the listener. `released(states, lost)` is called before partitions
     are removed. `overdue(text)` is called when the application does not finish the records that it
-    is processing in time. `rebalanced(assigned=...)`, with
-    the names of the metrics, is called before partitions are added or removed.
+    is processing in time. `rebalanced(assigned=...)`, with the names of the metrics, is called
+    before partitions are added or removed.
     """
 
     _told_idle = Weakly()
-    """The listener that was told that no partitions are owned; this object itself if there is none.
-    """
+    """The listener that was told that no partitions are owned; this object if none was told."""
 
     def __init__(
         self,

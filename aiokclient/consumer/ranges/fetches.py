@@ -46,13 +46,13 @@ __all__ = ["RangeFetches"]
 AHEAD: Final = 2
 """The largest number of responses that wait for the reader."""
 CONFIRMED: Final = 3
-"""Consecutive empty responses after which there is no record up to the last readable offset."""
+"""Consecutive empty responses that show that there is no record before the last readable offset."""
 PROMPT_S: Final = 0.25
-"""Seconds in which a response arrives if the broker did not wait for records."""
+"""Seconds below which a response time shows that the broker did not wait for records."""
 SHORTEST_S: Final = 0.05
 """Seconds before the timeout in which no further fetch is sent, because it could time out."""
 LONGEST_S: Final = 1e9
-"""Seconds instead of an infinite timeout."""
+"""The timeout in seconds that is used instead of an infinite one."""
 
 
 class RangeFetches:
@@ -69,12 +69,12 @@ class RangeFetches:
         self._located = False
         self._ready: deque[FetchedPart] = deque()
         self._generation = 0
-        """Responses to fetches of older generations are ignored."""
+        """The generation of new fetches. Responses to fetches of older generations are ignored."""
         self._in_flight = False
         self._abandoned = False
         """Whether the response to an abandoned fetch may still arrive on a connection."""
         self._error: KafkaError | None = None
-        """The error of the last fetch, which the retries of the next one begin with."""
+        """The error of the last fetch, with which the retries of the next one begin."""
         self._arrived: asyncio.Future[None] | None = None
         self._sent_at = 0.0
         self._empty = 0
@@ -120,9 +120,10 @@ class RangeFetches:
                 await self._fetch()
 
     def fetch_again(self, error: KafkaError, offset: int, last_offset: int, over: bool) -> None:
-        """Fetch a damaged batch again. Raise its error if that was done before, or is of no use.
+        """Fetch a damaged batch again, or raise its error if it was already fetched again.
 
-        `over` means that the batch exceeds the limit of its decompressed size.
+        `over` means that the batch exceeds the limit of its decompressed size. Then the error is
+        always raised, because the batch would be the same.
         """
         if over or self._refetched >= offset:
             kind = DecompressionLimitError if over else CorruptBatchError
@@ -268,7 +269,7 @@ class RangeFetches:
             raise self._out_of_time(why)
 
     async def _nothing(self, part: FetchedPart) -> str:
-        """Handle an empty response. Return why there may be no record."""
+        """Handle an empty response. Return the probable reason for it, as text for an error."""
         stable = part.last_stable_offset if self._request.read_committed else -1
         readable = part.high_watermark if stable < 0 else stable
         if self.position < readable:
@@ -282,8 +283,8 @@ class RangeFetches:
             await self._check_bounds()
             return "The records are not replicated yet."
         return (
-            f"An open transaction holds back the records from offset {readable} on. Its producer "
-            "must end it, or the broker aborts it after transaction.timeout.ms."
+            f"The records from offset {readable} on cannot be read while a transaction is open. "
+            "Its producer must end it, or the broker aborts it after transaction.timeout.ms."
         )
 
     async def _check_bounds(self) -> None:
@@ -292,7 +293,7 @@ class RangeFetches:
         start, log_end = await log_bounds(self._cluster, tp, self._remaining_s)
         if position < start:
             missing_end = min(start, end)
-            why = f"The log starts at offset {start}: retention or an admin deleted the others."
+            why = f"The log starts at offset {start}: retention or an admin deleted older records."
         elif log_end <= position:
             missing_end = end
             why = f"The log ends at offset {log_end}."

@@ -69,7 +69,7 @@ class LeaderRequests:
         info = self._cluster.metadata.topic(topic)
         if info is None or info.error or not self._fits(info):
             if info is not None and not self._fits(info):
-                updater.doubt(info.topic_id)  # Otherwise one response does not replace it.
+                updater.doubt(info.topic_id)  # So one response suffices to replace it.
             info = (await updater.refresh((topic,), timeout=timeout, at_once=True)).topic(topic)
         refusal = error_for(
             0 if info is None else info.error, api="Metadata", topic_partition=self._tp
@@ -104,9 +104,9 @@ class LeaderRequests:
     async def request(
         self, offset: int, size: int, timeout: float, earlier: KafkaError | None
     ) -> FetchResponse:
-        """Fetch, with retries, from the leader of each time. See `ClusterClient.request`."""
-        # Each retry may go to another leader, so the request names no epoch.
-        # The response must arrive in time, because it says why there is no record.
+        """Fetch, with retries, from the present leader. See `ClusterClient.request`."""
+        # Each retry may go to another leader, so the request names no epoch. The broker waits for
+        # less than the timeout, because its response says why there is no record.
         wait_ms = min(MAX_WAIT_MS, int(timeout * 500))
         message = self._message(offset, size, -1, wait_ms)
         return await self._cluster.request(

@@ -26,7 +26,7 @@ async def read(
 ) -> AsyncGenerator[pa.RecordBatch, None]:
     """Yield the record batches of a range. `check` raises an error if the client is not open.
 
-    However the iteration ends, its connections are given back.
+    The connections are returned for reuse when the iteration ends, by an error or otherwise.
     """
     if request.start == request.end:
         return

@@ -54,7 +54,9 @@ class RangeRequest:
         partition = as_partition(tp)
         for name, offset in (("start", start), ("end", end)):
             if not is_offset(offset):
-                raise ArgumentTypeError(f"{name} must be an offset, an integer from 0: {offset!r}.")
+                raise ArgumentTypeError(
+                    f"{name} must be an offset, an integer from 0, not {offset!r}."
+                )
         if start > end:
             raise ArgumentTypeError(f"The range starts at {start}, after its end {end}.")
         if isolation_level not in LEVELS:

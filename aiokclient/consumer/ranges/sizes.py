@@ -1,7 +1,7 @@
 """The sizes of the fetches of one range. Sans-IO.
 
-Few records after the range are fetched in vain, because the size of what is left is estimated from
-what was fetched.
+The size of the rest of the range is estimated from what was fetched, so that few records after the
+range are fetched.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ __all__ = ["FetchSizes"]
 PARTS: Final = 4
 """The number of parts into which the memory is divided.
 
-There is one in flight, two wait for the reader, and one is converted.
+One part is in flight, two wait for the reader, and one is being converted.
 """
 FIRST: Final = 1024 * 1024
 """The size of the first fetch, when nothing is known about the records."""
@@ -22,7 +22,7 @@ SPARE: Final = 64 * 1024
 
 
 class FetchSizes:
-    """The sizes of the next fetches, in bytes. All that is fetched takes at most about `most`."""
+    """The sizes of the next fetches. All responses in memory take at most about `most` bytes."""
 
     def __init__(self, most: int) -> None:
         self.largest = max(most // PARTS, 1)

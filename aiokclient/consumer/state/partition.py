@@ -155,7 +155,7 @@ class PartitionState:
         self.processed_epoch = NO_EPOCH  # The epoch of the record before `processed`.
         # Delivered by `tracked` and not done: from offset to (record, time of delivery).
         self.outstanding: OrderedDict[int, tuple[Any, float]] = OrderedDict()
-        self.leader_epoch = NO_EPOCH  # The position is on its history.
+        self.leader_epoch = NO_EPOCH  # The highest known epoch of a leader.
         self.reset: Reset | None = None  # The way to find an offset in RESETTING.
         self.error: KafkaError | None = None  # The reason in the phase FAILED.
         self.paused = False  # Whether the application has paused it.
@@ -278,7 +278,7 @@ class PartitionState:
     def processed_to(self, offset: int, *, epoch_known: bool) -> None:
         """Count delivered records before `offset` as processed.
 
-        `epoch_known` tells whether the record before it has the epoch of the position.
+        `epoch_known` says whether the record before it has the epoch of the position.
         """
         self.processed = min(offset, self.consumed)
         if epoch_known:
@@ -295,7 +295,7 @@ class PartitionState:
         self.outstanding[record.offset] = (record, time)
 
     def finish(self, record: Any) -> bool:
-        """Count an outstanding record as done; return False if this object is not outstanding."""
+        """Count a record as done; return False if this very object is not outstanding."""
         entry = self.outstanding.get(record.offset)
         if entry is None or entry[0] is not record:
             return False

@@ -12,7 +12,7 @@ from aiokclient.policy import Backoff
 __all__ = ["RetryState"]
 
 LASTING: Final = 4
-"""The number of consecutive refusals after which a warning is logged."""
+"""The number of consecutive failures after which a warning is logged."""
 WARNED_EVERY_S: Final = 30.0
 """Seconds between two warnings about the same partition."""
 LOSSES_S: Final = 30.0

@@ -379,7 +379,7 @@ class SubscriptionState:
         self.changed()
 
     def back_off(self, state: PartitionState, until: float, trouble: KafkaError) -> None:
-        """Request nothing for the partition until that time; log lasting trouble once."""
+        """Request nothing for the partition until that time; log a lasting error once."""
         if state.retry.back_off(until, trouble):
             self.client_log.warning(
                 "%s cannot be read, and is retried: %s",

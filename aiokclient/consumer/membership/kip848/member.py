@@ -45,8 +45,8 @@ class Kip848Member:
     def apply(self, event: Kip848Event, now: float, reason: str = "") -> tuple[Kip848Effect, ...]:
         """Make the transition for an event, if the table has one, and return its effects.
 
-        This object's own part of the effects is done: for END, the caller updates other objects;
-        for LEAVE, it sends the request.
+        The effects on this object are executed here. The caller executes the others: for END, it
+        updates other objects; for LEAVE, it sends the request.
         """
         row = TABLE.get((self.state, event))
         if row is None:
@@ -95,7 +95,7 @@ class Kip848Member:
 
     @property
     def rebalancing_since(self) -> float | None:
-        """The time, on the monotonic clock, since which the member waits; None if it does not."""
+        """The time, on the monotonic clock, at which the member began to wait, or None."""
         return self._waiting_since
 
     @property

@@ -182,7 +182,7 @@ class Kip848Membership:
             extra = {"event": "group_leave_failed"}
             self._plain_log.info("Could not leave the group within %.1f s", timeout, extra=extra)
 
-    # -- the table at work
+    # -- executing the table
 
     def _apply(self, event: Kip848Event, reason: str = "") -> None:
         member, before = self._member, self._member.state

@@ -31,8 +31,8 @@ OWNING = (Kip848State.STABLE, Kip848State.RECONCILING, Kip848State.ACKNOWLEDGING
 class Reconciliation:
     """A task that revokes, loses, and takes partitions for one member.
 
-    It reports events by `apply(event)`. Others set `wake` when there may be a step to do, and the
-    task sets `done` after each step.
+    It reports events by `apply(event)`. Other objects set `wake` when there may be a step to do,
+    and the task sets `done` after each step.
     """
 
     def __init__(

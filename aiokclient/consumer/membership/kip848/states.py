@@ -83,7 +83,7 @@ class Kip848State(Enum):
 
 
 class Kip848Event(Enum):
-    """An event in the life of a member."""
+    """An event that concerns a member."""
 
     SUBSCRIBED = "subscribed"
     """The application has subscribed, or changed its subscription."""

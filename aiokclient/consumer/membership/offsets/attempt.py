@@ -1,4 +1,4 @@
-"""The state of one commit: the offsets that are left to store, and the result of the others.
+"""The state of one commit: the offsets that are left to store, and the results so far.
 
     left ──▶ stored       the coordinator has stored it
       │ ├──▶ superseded   a later commit has been stored, which this one would undo
@@ -132,7 +132,7 @@ class CommitAttempt:
         return self._items.settle(failed)
 
     def attempted(self) -> None:
-        """After the last permitted attempt, refuse what is left."""
+        """Refuse what is left if that was the last permitted attempt."""
         if self._retry.attempt >= self._attempts:
             self.refuse({tp: self._failed[tp] for tp in self._items.left})
 

@@ -77,7 +77,7 @@ class AutoCommit:
         return await self._commits.store(offsets, timeout, attempts=attempts, rising=True)
 
     def without_waiting(self) -> AbstractContextManager[None]:
-        """Return a context in which no commit waits for the group, as the group waits for it."""
+        """Return a context in which no commit waits for the group, which waits for the caller."""
         return self._commits.without_waiting()
 
     def _due(self, states: Iterable[PartitionState]) -> dict[TopicPartition, OffsetAndMetadata]:

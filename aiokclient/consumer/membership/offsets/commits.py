@@ -183,7 +183,7 @@ class Commits:
 
     @contextmanager
     def without_waiting(self) -> Iterator[None]:
-        """Return a context in which no commit waits for the group, as the group waits for it."""
+        """Return a context in which no commit waits for the group, which waits for the caller."""
         self._is_awaited = True
         try:
             yield
@@ -360,8 +360,8 @@ class Commits:
     def _with_notes(self, offsets: Offsets) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the offsets with the rewind notes of their partitions as metadata.
 
-        The notes are those at the time of the call: if the partition is rewound while the commit
-        waits, its note must not say so.
+        The notes are those at the time of the call: if a partition is rewound while the commit
+        waits, the commit must not have the note of that rewind.
         """
         noted = dict(offsets)
         for tp, to in offsets.items():
@@ -447,7 +447,9 @@ class Commits:
         connection = await self._cluster.connect(node_id, Purpose.GROUP, self._owner())
         if differ(metadata.cluster_id, self._cluster.metadata.cluster_id):
             # The request has ids and offsets of another cluster.
-            raise DisconnectedError("The cluster is another one.", broker=node_id)
+            raise DisconnectedError(
+                "The client is now connected to another cluster.", broker=node_id
+            )
         request = build(connection)
         version = messages.version_for(connection, request, tps, metadata)
         response = await connection.send(request, timeout_s=self._request_s, version=version)
@@ -460,7 +462,7 @@ class Commits:
         if unknown:
             try:
                 await self._cluster.updater.refresh(unknown, timeout=self._request_s)
-            except Exception as error:  # Even if the client has failed: its close may commit.
+            except Exception as error:  # Also if the client has failed: its close may commit.
                 text, names = "The topics %s are not known: %s", ", ".join(unknown)
                 extra = {"event": "metadata_outdated"}
                 self._log.write(logging.INFO, ("topics", names), text, names, error, extra=extra)

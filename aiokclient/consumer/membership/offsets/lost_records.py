@@ -58,7 +58,7 @@ class LostRecords:
         return found
 
     def committed(self, tp: TopicPartition, offset: int) -> None:
-        """Record that the group has this offset of a partition that was lost."""
+        """Record that the group has stored this offset of a partition that was lost."""
         if 0 <= self._delivered.get(tp, -1) <= offset:
             del self._delivered[tp]
 

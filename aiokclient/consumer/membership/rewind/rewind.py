@@ -164,7 +164,7 @@ class GroupRewinder:
     def _require_cluster(self, cluster_id: str | None, left: list[TopicPartition]) -> None:
         if self._is_elsewhere(cluster_id):
             raise CommitFailedError(
-                what="The group was not rewound: the cluster is another one.",
+                what="The group was not rewound, because the client changed to another cluster.",
                 hint="Offsets of the former cluster mean nothing in this one.",
                 partitions=left,
                 api="rewind_group",

@@ -44,7 +44,7 @@ def to(member: str, *partitions: Any) -> Any:
     [
         (None, "returned None", "Return a mapping"),
         ([("m-1", ())], "returned a list", "Return a mapping"),
-        (to("m-9", ORDERS_0), "'m-9', which is no member", "members that assign"),
+        (to("m-9", ORDERS_0), "'m-9', which is not a member", "members that assign"),
         ({"m-1": None}, "gave member 'm-1' None", "Give a MemberAssignment"),
         ({"m-1": (ORDERS_0,)}, "gave member 'm-1' a tuple", "Give a MemberAssignment"),
         ({"m-1": MemberAssignment((), "x")}, "user data that is a str", "bytes or None"),
