@@ -28,7 +28,7 @@ cdef class ArrowColumn:
     cdef Py_buffer _valid
     cdef Py_buffer _ends
     cdef Py_buffer _data
-    # Where the validity and the data are, or NULL if the array has none.
+    # Pointers to the validity and the data, or NULL if the array has none.
     cdef const uint8_t *_bits
     cdef const uint8_t *_content
     cdef Py_ssize_t rows
@@ -69,14 +69,14 @@ cdef class ArrowColumn:
         return self._bits == NULL or self._bits[row >> 3] >> (row & 7) & 1
 
     cdef inline int64_t number(self, Py_ssize_t row) noexcept:
-        """Return the number of a row, which must exist and not be null."""
+        """Return the integer in a row, which must exist and not be null."""
         cdef int64_t found = 0
         if self._content != NULL:
             memcpy(&found, self._content + 8 * (self._first + row), 8)
         return found
 
     cdef inline int64_t end(self, Py_ssize_t row) noexcept:
-        """Return the offset at which a row begins, and the one before it ends."""
+        """Return the offset at which a row begins and the previous row ends."""
         cdef int32_t narrow
         cdef int64_t wide
         row += self._first
@@ -99,7 +99,7 @@ cdef class ArrowColumn:
 
 
 cdef ArrowColumn column_of(object buffers, Py_ssize_t rows):
-    """Return a column, or None if there is none. It must have at least so many rows."""
+    """Return a column, or None. Raises ValueError if it has fewer than `rows` rows."""
     cdef ArrowColumn column
     if buffers is None:
         return None
@@ -110,7 +110,7 @@ cdef ArrowColumn column_of(object buffers, Py_ssize_t rows):
 
 
 cdef inline int part_of(ArrowColumn column, Py_ssize_t row, Part *part) except -1:
-    """Set where the content of a row is. The size -1 means null."""
+    """Set `part` to the content of a row. The size -1 means null."""
     cdef Py_ssize_t start, stop
     part.at, part.size = NULL, -1
     if column is not None and column.has(row):
@@ -126,7 +126,7 @@ cdef object bytes_of(Part *part):
 @cython.final
 @cython.no_gc
 cdef class ArrowRows:
-    """The columns of one call, and what was found out about each row."""
+    """The columns of one call, with the queue, size, time, and partition of each row."""
 
     cdef ArrowColumn which
     cdef ArrowColumn keys
@@ -181,7 +181,7 @@ cdef class ArrowRows:
         return True
 
     cdef bint set_partition(self, Py_ssize_t row, Py_ssize_t count) noexcept:
-        """Set the partition of a row. Return whether it is one of `count`, and there are some."""
+        """Set the partition of a row. Return whether a topic of `count` partitions has it."""
         cdef int64_t number
         self.rows[row].partition = -1
         if self.partitions is None or not self.partitions.has(row):
@@ -191,7 +191,7 @@ cdef class ArrowRows:
         return 0 <= number < count
 
     cdef Py_ssize_t header_bound(self, Py_ssize_t row) except -2:
-        """Return the bound of the size of the headers, as `leaders.record_size`, or -1 if wrong."""
+        """Return the part of `leaders.record_size` for the headers, or -1 if a header is wrong."""
         cdef Py_ssize_t start, stop, i, bound = 0, j
         cdef Part name, content
         cdef bint plain

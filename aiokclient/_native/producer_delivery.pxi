@@ -253,7 +253,7 @@ cdef PyObject *ended_next(PyObject *awaited) except? NULL:
     """Implement the slot `tp_iternext`, which Python 3.12 and later call for an await."""
     cdef PyObject *result = NULL
     ended_send(awaited, <PyObject *>None, &result)
-    aiok_stop_iteration(&stop, result)  # It takes over the reference.
+    aiok_stop_iteration(&stop, result)  # The call takes over the reference.
     return NULL
 
 
@@ -333,7 +333,7 @@ cdef PyObject *waiting_next(PyObject *awaited) except? NULL:
     cdef PyObject *result = NULL
     if waiting_send(awaited, <PyObject *>None, &result) == PYGEN_NEXT:
         return result
-    aiok_stop_iteration(&stop, result)  # It takes over the reference.
+    aiok_stop_iteration(&stop, result)  # The call takes over the reference.
     return NULL
 
 

@@ -407,7 +407,7 @@ cdef bint same_topic(TopicState target, object record) except -1:
 
 
 cdef bint time_of(object record, int64_t *time) except -1:
-    """Return whether a ProducerRecord has no timestamp or a valid one, which `time` is set to."""
+    """Set `time` to the timestamp of a ProducerRecord, if any. Return whether it is valid."""
     cdef int overflow = 0
     timestamp = <object>PyTuple_GET_ITEM(record, 4)
     if timestamp is None:

@@ -132,7 +132,7 @@ cdef class DeliveryBatch(Owner):
         return batch, index
 
     def demand(self):
-        """Have the batch sent without lingering, because a task waits for it."""
+        """Send the batch without lingering, because a task waits for it."""
         if not self.demanded:
             self.demanded = True
             if not self.done:

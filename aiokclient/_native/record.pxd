@@ -58,7 +58,7 @@ cdef extern from "record_format.h":
 
     object aiok_bytes(const uint8_t *content, int32_t size)
     object aiok_headers(const AiokFields *fields, const uint8_t *end)
-    # Returns a new reference, for `aiok_add`.
+    # Returns a new reference, which `aiok_add` takes over.
     PyObject *aiok_make_record(
         AiokSpares *spares,
         const AiokFields *fields,
@@ -150,7 +150,7 @@ cdef class RecordBatchBuilder:
 
 
 cdef inline bint take(object content, Part *part) noexcept:
-    """Return whether the content is bytes or None. Store where it is, while the object lives."""
+    """Return whether the content is bytes or None. Set `part`, which borrows its memory."""
     if PyBytes_CheckExact(content):
         part.at = <const uint8_t *>PyBytes_AS_STRING(content)
         part.size = PyBytes_GET_SIZE(content)

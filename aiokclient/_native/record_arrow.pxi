@@ -3,7 +3,7 @@
 C code decodes the records without the GIL (arrow.h) and exports them as a table through Arrow's C
 data interface (arrow_export.h), so that the build does not need pyarrow. This file manages the
 memory. It consists of blocks: one for all columns with a fixed size per row, one for the keys, one
-for the values, and as many again for headers, once a record has some. A block that is too small is
+for the values, and three more for headers, once a record has some. A block that is too small is
 copied into a larger one.
 """
 
@@ -113,7 +113,7 @@ cdef class Block:
         PyBuffer_Release(&view)
 
     cdef uint8_t *piece(self, Py_ssize_t size) noexcept:
-        """Return the next part. Its size is the one that `pieces` has counted for it."""
+        """Return the next part, which takes `pieces(size)` bytes of the block."""
         cdef uint8_t *at = self.at + self.used
         self.used += pieces(size)
         return at
@@ -228,7 +228,7 @@ cdef class Columns:
             aiok_drop(made)
 
     cdef int _mend_header_keys(self) except -1:
-        """Replace bytes that are not UTF-8, as for the headers of a record."""
+        """Replace invalid UTF-8 in the keys of headers, as in the headers of a ConsumerRecord."""
         cdef AiokBinary *column = &self._to.header_keys
         cdef Py_ssize_t i, start = 0, size = 0
         cdef list names = []
@@ -341,7 +341,7 @@ cdef class Columns:
     # -- room
 
     cdef Block _more(self, AiokBinary *column, Block old, int64_t size, Py_ssize_t batch):
-        """Return a block for `size` more bytes, and for all of the batch if it is the first."""
+        """Return a block for `size` more bytes. The first block has room for the whole batch."""
         cdef int64_t least = column.size + size, wanted
         cdef uint8_t *at
         cdef Block block

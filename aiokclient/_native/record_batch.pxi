@@ -318,7 +318,7 @@ cdef object named(object topic, object partition):
 
 
 cdef int64_t saturated(object number) except? -1:
-    """Return the nearest signed 64-bit integer."""
+    """Return the number, limited to the range of signed 64-bit integers."""
     if number > INT64_MAX:
         return INT64_MAX
     return INT64_MIN if number < INT64_MIN else number

@@ -134,10 +134,10 @@ cdef class RecordBatchBuilder:
         Py_ssize_t start,
         Py_ssize_t stop,
     ):
-        """Do the same with the buffers of an Arrow array, whose offsets have `width` bytes.
+        """Add values of an Arrow array, as `append_values` does. Its offsets have `width` bytes.
 
-        `first` is the array's own offset in its buffers. Raises ValueError if the buffers do not
-        belong together.
+        `first` is the index of the array's first item in its buffers. Raises ValueError if the
+        buffers do not belong together.
         """
         cdef Py_buffer bits, ends, content
         cdef int64_t time = time_of(timestamp)

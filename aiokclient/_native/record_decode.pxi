@@ -50,7 +50,7 @@ cdef int finish(AiokCursor *cursor) except -1:
 
 
 cdef inline list room(Py_ssize_t size, Head *head):
-    """Return a list with room for the stated number of records, as far as the bytes allow it."""
+    """Return a list with room for the stated number of records, if the bytes can have so many."""
     cdef Py_ssize_t count = size // SMALLEST_RECORD
     return aiok_list(head.count if head.count < count else count)
 

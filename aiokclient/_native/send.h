@@ -54,7 +54,7 @@ aiok_send(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *nam
     return aiok_send_sorted(self, args, count, names);
 }
 
-/* Makes the type's method use it. A method with an unexpected layout stays unchanged. */
+/* Makes the type's `send` use `aiok_send`. A method with an unexpected layout stays unchanged. */
 static void
 aiok_send_shortly(PyTypeObject *type, AiokSend plain)
 {

@@ -15,4 +15,4 @@ class AdminConfig(ClientConfig):
 
 
 class AdminOptions(ClientOptions, total=False):
-    """The keyword options of an admin; `AdminConfig` checks them."""
+    """The keyword options of an admin client; `AdminConfig` checks them."""

@@ -90,8 +90,8 @@ class ClientConfig(LoginConfig):
         None,
         "The time within which a start must resolve the name of one bootstrap server, in "
         "milliseconds (KIP-909). Until then, the resolution is repeated with backoff. With 0, each "
-        "name is resolved once. It ends at default_api_timeout_ms at the latest, and has no effect "
-        "on start(wait=False) and on later rebootstraps.",
+        "name is resolved once. The time is never longer than default_api_timeout_ms. The option "
+        "has no effect on start(wait=False) and on later rebootstraps.",
         shown="default_api_timeout_ms",
         java="0",
     )
@@ -187,8 +187,9 @@ class ClientConfig(LoginConfig):
         CIPHER_SUITES,
         None,
         "The cipher suites, separated by commas, by the names of IANA, which Java uses, or of "
-        "OpenSSL. By default, those of the ssl module are used. Without a suite of TLS 1.3 in the "
-        "list, TLS 1.2 is used, and the reverse. A connection with another suite is refused.",
+        "OpenSSL. By default, those of the ssl module are used. If all suites in the list are "
+        "for one version of TLS, only that version is used. A connection with another suite is "
+        "refused.",
         accepts="str | Sequence[str] | None",
     )
     sasl_mechanism: str | None = option(

@@ -1,7 +1,7 @@
 """Kinds of options: the allowed values, and the conversion of a text to a value.
 
 A kind checks a value from a program and reads a value from a properties file. Both raise
-ValueError. Its text has complete sentences if more must be said than what the kind allows.
+ValueError: without a text if `allowed` says enough, otherwise with complete sentences.
 """
 
 from __future__ import annotations
@@ -262,7 +262,7 @@ class AssignmentStrategies:
 class Given:
     """An object that only a program can pass, or None.
 
-    It has `method`, or is a function where there is no method to name.
+    It must have the method `method`. With `or_function`, it may also be a function.
     """
 
     __slots__ = ("method", "or_function", "synchronous", "what")

@@ -64,7 +64,7 @@ def together(config: Any, *rules: Callable[[Any], object]) -> None:
 
 
 _suggested: dict[str, Collection[str]] = {}
-"""The options of some clients, such as "Producer"."""
+"""The names of the options of each kind of client, such as "Producer"."""
 
 
 def suggest(kind: str, options: Collection[str]) -> None:

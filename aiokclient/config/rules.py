@@ -21,7 +21,7 @@ LEVELS = {codec.title: codec.traits.levels for codec in Compression if codec.tra
 
 
 def written_levels() -> str:
-    """Return the levels of all codecs for the text of the option."""
+    """Return the levels of all codecs, for the text of the option `compression_level`."""
     return ", ".join(
         f"{levels.start} to {levels.stop - 1} for {codec}" for codec, levels in LEVELS.items()
     )

@@ -63,7 +63,7 @@ class Secret:
         return Secret(self.reveal().strip()) if self.is_text else self
 
     def scrub(self, text: str) -> str:
-        """Return `text` without this secret, in case that someone else has put it there."""
+        """Return `text` without this secret, which a broker or a server may have put there."""
         return text.replace(self.reveal(), HIDDEN) if self.is_text and self._value else text
 
     def __bool__(self) -> bool:
@@ -73,7 +73,7 @@ class Secret:
         if not isinstance(other, Secret):
             return NotImplemented
         if self.is_text and other.is_text:
-            from hmac import compare_digest  # It loads OpenSSL's hashes.
+            from hmac import compare_digest  # The import loads OpenSSL.
 
             return compare_digest(self.encode(), other.encode())
         return self._value is other._value
@@ -107,8 +107,8 @@ def hide_secrets(options: Any, secret: Collection[str], public: Collection[str])
     """Replace the values of secret options by `Secret` objects, in place.
 
     `secret` and `public` are the names of options. A text or a collection under any other name is
-    also replaced, because the name may be a misspelled one of a secret, or one of another client.
-    So is one as `security`, which may have a password. This does not raise.
+    also replaced, because the name may be that of a secret, misspelled or of another client. So is
+    a text or a collection as `security`, which may contain a password. This does not raise.
     """
     for name in options:
         unsure = name == "security" or name not in public

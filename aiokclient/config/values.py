@@ -1,7 +1,7 @@
 """The values of the options of one client: checked, immutable, and comparable.
 
 The fields are those of a dataclass, but its methods are not generated: generated ones with a
-hundred parameters would take several milliseconds of each import.
+hundred parameters would make each import several milliseconds slower.
 """
 
 from __future__ import annotations

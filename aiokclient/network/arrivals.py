@@ -63,7 +63,7 @@ class Arrivals:
         self._later(asked, frame, large)
 
     def end(self) -> None:
-        """Deliver nothing any more, and release both functions."""
+        """Deliver nothing any more, and drop the references to `deliver` and `failed`."""
         self._waiting.clear()
         self._deliver = self._failed = _ignore
 

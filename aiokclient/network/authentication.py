@@ -57,7 +57,7 @@ HANDSHAKE_VERSION = 1
 """The lowest SaslHandshake version after which SaslAuthenticate carries the messages."""
 
 MOST_STEPS = 16
-"""The maximum number of messages, more than any mechanism needs, so that it always ends."""
+"""The maximum number of messages of an authentication. It is more than any mechanism needs."""
 
 Versions = Mapping[int, tuple[int, int]]
 
@@ -128,7 +128,7 @@ async def find_mechanisms(
 ) -> list[str]:
     """Return the SASL mechanisms that a listener offers, or none if it does not use SASL.
 
-    Raises the errors of `authenticate`. The connection can be used afterwards if there are none.
+    Raises the errors of `authenticate`. If the result is empty, the connection can still be used.
     """
     if ApiKey.SASL_HANDSHAKE not in versions:
         return []
@@ -164,7 +164,7 @@ async def _converse(
         response = await ask(request, version)
         error = _refusal(response.error_code, response.error_message, broker, sasl, login)
         if error is not None:
-            del response  # A careless broker may have put the secret into its text.
+            del response  # A careless broker may have put the secret into the error text.
             raise error
         lifetime_ms = response.session_lifetime_ms
         request = await _next(mechanism, response.auth_bytes, broker)
@@ -181,7 +181,8 @@ async def _next(
     try:
         if len(challenge) > MAX_CHALLENGE:
             raise ChallengeError(
-                f"The message has {len(challenge)} bytes. At most {MAX_CHALLENGE} are accepted."
+                f"The broker sent a SASL message of {len(challenge)} bytes. The client accepts at "
+                f"most {MAX_CHALLENGE}."
             )
         step = mechanism.step(challenge)
         while isinstance(step, Compute):

@@ -48,7 +48,7 @@ class ClusterCheck(Protocol):
 
     @property
     def checks(self) -> bool:
-        """Whether ApiVersions carries ids."""
+        """Whether ApiVersions carries the expected ids."""
 
     def expected(self, node_id: int) -> Expected | None:
         """Return the ids that ApiVersions carries, or None for neither."""

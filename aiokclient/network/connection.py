@@ -215,9 +215,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def send_first(
         self, message: Request[Any], *, version: int, timeout_s: float
     ) -> asyncio.Future[Any]:
-        """Send a request as `send` does, before all held ones, also while they are suspended.
+        """Send a request as `send` does, before all held ones, even while those are suspended.
 
-        Its timeout begins when the responses to all requests in flight have arrived at the latest.
+        Its timeout begins at the latest when the responses to all requests in flight have arrived.
         """
         now = self._now()
         latest = max((sent.deadline for sent in self._in_flight), default=now)
@@ -514,10 +514,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._break_cycles()
 
     def _break_cycles(self) -> None:
-        """Let nothing of this object refer to it any more, because it has no transport.
+        """Remove the references from this object's parts to it, because it has no transport.
 
-        So it is freed at once, with the large buffer of a TLS transport, and not by the garbage
-        collector, which may take long to run.
+        Without them, the object and the large buffer of a TLS transport are freed at once, and not
+        only when the garbage collector runs.
         """
         self._arrivals.end()
         self._handle = self._arrivals.frame

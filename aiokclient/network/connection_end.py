@@ -1,4 +1,4 @@
-"""The end of a connection: why it was closed, whom that concerns, and when all is released."""
+"""The end of a connection: its reason, the callbacks for it, and the release of the socket."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ C = TypeVar("C")
 
 
 class ConnectionEnd(Generic[C]):
-    """The reason for which a connection was closed, and the callbacks for that moment.
+    """The reason why a connection was closed, and the callbacks that are then called.
 
     `reason` is None while the connection is open, and if it was closed on purpose.
     """

@@ -108,13 +108,13 @@ REFUSALS = {
     "CERTIFICATE_REVOKED": "refused the client's certificate, because it was revoked",
     "UNKNOWN_CA": "refused the client's certificate, because it does not trust its authority",
 }
-"""The meanings of the most exact of these alerts, by the ends of their names."""
+"""The meanings of the most specific alerts, by the ends of their names."""
 UNEXPLAINED = {
     False: REFUSALS["CERTIFICATE_REQUIRED"],
     True: "refused the client's certificate",
     None: "requires a certificate of the client that it can verify",
 }
-"""The meanings of others, which Java's brokers send, by whether the client has a certificate."""
+"""The meaning of any other alert, as Java's brokers send it, by whether there is a certificate."""
 
 
 def not_kafka(address: str, head: bytes) -> ConnectionSetupError:

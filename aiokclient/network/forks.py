@@ -1,9 +1,10 @@
 """The sockets of connections in a forked process, which must not touch those of its parent.
 
-A fork copies the file descriptors of all sockets. By its copies, a forked process would write into
-the middle of its parent's requests, and read its parent's responses. Even if it only closed its
-transports, it would remove the parent's sockets from the selector, because both processes share it.
-So in the forked process, each descriptor is replaced by that of a socket whose other end is closed.
+A fork copies the file descriptors of all sockets. Through its copies, a forked process would write
+into the middle of its parent's requests, and read its parent's responses. Even if it only closed
+its transports, it would remove the parent's sockets from the selector, because both processes share
+it. So in the forked process, each descriptor is replaced by that of a socket whose other end is
+closed.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ class HeldRequests:
         self.paused = self.suspended
 
     def suspend(self, on: bool) -> None:
-        """Write nothing until this is undone, because the client authenticates again."""
+        """Write nothing while `on`, because the client authenticates again."""
         self.suspended = on
         self.paused = on or self._full
 
@@ -69,7 +69,7 @@ class HeldRequests:
         return late
 
     def is_stuck(self, request: PendingRequest) -> bool:
-        """Return whether the transport was full since the request, without a throttle time."""
+        """Return whether only a full transport has kept this request from being written."""
         return self._full and max(self._paused_at, self.throttled_until) <= request.since
 
     def wake_times(self, now: float) -> list[float]:

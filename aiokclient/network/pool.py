@@ -48,8 +48,8 @@ SLOWEST_S = 4.0
 
 
 RENEWED = (0.85, 0.95)
-"""The part of a session's lifetime after which the client authenticates again (KIP-368). It is
-random between these two, so that connections do not do so at the same time."""
+"""The limits of the part of a session's lifetime after which the client authenticates again
+(KIP-368). The part is random, so that connections do not authenticate at the same time."""
 
 
 class Purpose(Enum):
@@ -262,7 +262,7 @@ class ConnectionPool:
         try:
             outcome = self._install(slot, await self._connect(slot))
         except KafkaError as error:
-            # Its tracebacks refer to the transport, whose buffer for TLS is large.
+            # The error's tracebacks refer to the transport, whose buffer for TLS is large.
             outcome = bare(error)
             # Without a token or a ticket, no broker was asked.
             self.refused = not isinstance(error, TokenProviderError | TicketError)

@@ -8,8 +8,8 @@ between IPv6 and IPv4. The first that is connected wins, and the others are canc
 A winner may turn out to be unusable after that. Then the addresses that have not failed race again,
 including those that were cancelled.
 
-An error that is no DisconnectedError (such as a certificate that is not accepted) ends the race as
-it would without one: no attempt begins after it, and it is raised unless one in progress wins.
+Any error other than DisconnectedError (such as a certificate that is not accepted) ends the race:
+no further attempt begins, and the error is raised unless an attempt in progress wins.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class AddressRace:
         return None
 
     def failure(self, name: str, node_id: int) -> DisconnectedError:
-        """Return the error of all addresses, with what came of each. `name` includes the port."""
+        """Return one error for all addresses, with the error of each. `name` includes the port."""
         failures = {a: error for a, error in self._failures.items() if error is not None}
         errors = list(failures.values())
         if len(errors) == 1:
@@ -121,11 +121,11 @@ class AddressRace:
         except DisconnectedError as error:
             self._failures[address] = error
         except Exception as error:
-            # It is raised when the race is over: a task group would wrap it.
+            # The error is raised when the race is over: a task group would wrap it.
             self._fatal = self._fatal or error
         else:
             if self._won is not None:
-                # Two were connected in the same iteration of the event loop.
+                # Two addresses were connected in the same iteration of the event loop.
                 connection.abort()
                 return
             self._won = address, connection
@@ -136,7 +136,7 @@ class AddressRace:
 
 
 def _outcome(error: DisconnectedError, name: str, host: str) -> str:
-    """Return what came of one address, with the address in place of the name."""
+    """Return the error text of one address, which begins with the address, not the name."""
     address, text = bracketed(host), error.message or str(error)
     for shown in (f"{name} ({address})", name):
         if text.startswith(shown):

@@ -50,7 +50,7 @@ class ReadThreshold:
 
     @classmethod
     def of(cls, transport: asyncio.BaseTransport) -> ReadThreshold | None:
-        """Return the threshold of a transport, or None without TLS, without a socket, or elsewhere.
+        """Return the threshold of a transport, or None without Linux, TLS, or a socket.
 
         Without TLS, brokers send large responses in larger parts.
         """

@@ -117,8 +117,8 @@ async def open_connection(
     if the broker does not accept the client, ConnectionSetupError if the server does not speak the
     configured protocol, WrongBrokerError if the server is another broker than intended, and
     UnsupportedVersionError if there is no common version. With `suspect`, the broker has closed the
-    previous connection without any response, as a listener with SASL does to a client without. It
-    is then asked whether it uses SASL. A cancellation closes the connection.
+    previous connection without any response, as a listener with SASL does to a client without
+    SASL. The broker is then asked whether it uses SASL. A cancellation closes the connection.
     """
     host = bare(host)
     name = written((host, port))
@@ -306,7 +306,7 @@ async def _negotiate(
 ) -> tuple[Mapping[int, tuple[int, int]], Mapping[str, int], bool]:
     """Return what the broker supports: the versions of the APIs, and the levels of the features.
 
-    The third value tells whether the broker has confirmed that it is the `expected` one.
+    The third value tells whether the broker has confirmed the `expected` ids.
     """
     broker = connection.broker
     version = RUNGS[rung % len(RUNGS)]
@@ -357,7 +357,7 @@ async def _ask(
 ) -> ApiVersionsResponse:
     broker, request_s, tls = connection.broker, settings.request_s, settings.tls
     request = identifying_request(expected)
-    # The pipeline would decode it in the version of the request, which may be wrong here.
+    # The response may have another version than the request, so the pipeline cannot decode it.
     correlation_id, segments = pipeline.send(request, version, expect_response=False)
     traffic, api, time = connection.traffic, "ApiVersions", asyncio.get_running_loop().time
     traffic.log_request(broker, api, version, size_of(segments))
@@ -382,7 +382,7 @@ async def _ask(
         answered, code = _ANSWER.unpack_from(frame)
         if answered != correlation_id:
             raise ProtocolError(
-                f"The correlation id {answered} arrived instead of {correlation_id}."
+                f"The response has the correlation id {answered} instead of {correlation_id}."
             )
         if _ANSWERS.get(code) is _Answer.LOWER:
             response = _refusal(bytes(frame[4:]), code)

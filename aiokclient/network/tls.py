@@ -29,7 +29,7 @@ __all__ = ["TlsContexts", "server_name"]
 CHECK_S = 1.0
 """The least time between the starts of two checks of the files, in seconds."""
 WAIT_S = 1.0
-"""The time for which connections wait for a check from its start on, in seconds."""
+"""The longest time from the start of a check for which connections wait for it, in seconds."""
 
 State: TypeAlias = tuple[tuple[int, ...], ...]
 """The data of the file system that change when a file is replaced, for each file."""
@@ -154,7 +154,7 @@ def _identity(file: str) -> tuple[int, ...]:
         found = os.stat(file)
     except OSError:
         return ()
-    # The time of the last change of status shows that permissions have changed.
+    # st_ctime_ns also changes when only the permissions change.
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 

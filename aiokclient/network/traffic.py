@@ -43,7 +43,7 @@ STRUCTS: Final = 2000
 PREFIX: Final = 4
 """Bytes of the length before each frame."""
 DROPPED: Final = 16
-"""The most meters of former brokers that are kept for responses that are still missing."""
+"""The maximum number of meters of former brokers that are kept for missing responses."""
 NAMED: Final = 5
 """The maximum number of different errors that one log line names."""
 
@@ -64,10 +64,10 @@ class MeterReading(NamedTuple):
     """The seconds until all responses except those that set up connections."""
     produce_latencies: Reading
     produce_throttles: Reading
-    """The throttle times in responses to Produce, which are 0 in most of them."""
+    """The throttle times in responses to Produce. Most of them are 0."""
 
     def after(self, earlier: MeterReading) -> MeterReading:
-        """Return the sums of this reading and of those before it."""
+        """Return the sums of this reading and an earlier one."""
         return MeterReading(*map(merged, zip(earlier, self, strict=True)))
 
     def past(self) -> MeterReading:
@@ -104,7 +104,7 @@ class Meter:
         self._metrics = metrics
         self._latencies: dict[type, Histogram] = {}
         self._by_api: dict[str, Histogram] = {}
-        """The same histograms. An API may have several types of requests."""
+        """The same histograms by API. The types of the requests of one API share a histogram."""
         broker = _named(node_id)
         self._sent = metrics.counter("client.sent.bytes", unit="By", broker=broker)
         self._received = metrics.counter("client.received.bytes", unit="By", broker=broker)
@@ -201,7 +201,7 @@ class Traffic:
         """The check whether the wire log is enabled for a level."""
         self._meters: dict[int, Meter] = {}
         self._gone = (EMPTY, EMPTY)
-        """The requests to brokers that left the cluster, and their responses."""
+        """The requests to brokers that left the cluster, and the responses to them."""
         self._servers: dict[int, MeterReading] = {}
         """The requests to bootstrap servers whose connections are not used any more, by id."""
         self._dropped: list[Meter] = []
@@ -213,7 +213,7 @@ class Traffic:
         self._offer()
 
     def _offer(self) -> None:
-        """Offer what is computed from the numbers of all brokers."""
+        """Offer the metrics that are computed from the meters of all brokers."""
         measures = self.measures
         for key in ("authentications", "reauthentications"):
             measures.quantity(key)
@@ -306,7 +306,7 @@ class Traffic:
             self._gone = requests, merged([responses, last.responses])
 
     def throttled(self, node_id: int, api: str, throttle_ms: int) -> None:
-        """Emit an event for a response that tells of a quota."""
+        """Emit an event for a response with a throttle time."""
         if self._events is not None:
             broker = node_id if node_id >= 0 else None
             self._events.emit("Throttled", broker=broker, api=api, throttle_ms=throttle_ms)

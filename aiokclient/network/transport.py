@@ -26,7 +26,7 @@ class Connector(Protocol):
     """An object that opens connections: over sockets, or in memory for the simulation."""
 
     async def resolve(self, host: str, port: int) -> list[Address]:
-        """Return all addresses of a host. Families alternate when they are tried.
+        """Return all addresses of a host, of any family and in any order.
 
         Raises OSError if the name cannot be resolved. There is no deadline: the caller must set
         one.
@@ -111,7 +111,7 @@ def _address(host: str, port: int, _flow: int = 0, scope: int = 0) -> Address:
 
 
 def _is_literal(host: str) -> bool:
-    import ipaddress  # It is not needed before the first connection.
+    import ipaddress  # It is imported here, because only connections need it.
 
     try:
         ipaddress.ip_address(host)

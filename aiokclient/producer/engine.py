@@ -181,7 +181,8 @@ class Engine:
             except Exception:
                 # The bug that failed the producer may have left the queue in an invalid state.
                 self._log.exception(
-                    "A batch could not be removed from its partition", extra={"event": "task_died"}
+                    "A failed batch could not be removed from the queue of its partition.",
+                    extra={"event": "task_died"},
                 )
                 self.accumulator.lose(batch, error)
 

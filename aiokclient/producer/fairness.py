@@ -7,4 +7,4 @@ from typing import Final
 __all__ = ["SLICE_S"]
 
 SLICE_S: Final = 0.010
-"""Seconds of work without a pause. The library promises 50 ms for any callback."""
+"""Seconds of work between two yields. The library promises at most 50 ms for any callback."""

@@ -36,7 +36,7 @@ class _TopicMeters(NamedTuple):
 class ProducerMeters:
     """The instruments of a producer. All producers of a `Client` use the same ones.
 
-    `measures` are those of this producer alone.
+    `measures` has the instruments of this producer alone.
     """
 
     def __init__(self, metrics: Metrics, measures: Measures | None = None) -> None:
@@ -109,7 +109,7 @@ class ProducerMeters:
     def _sent_to(self, topic: str) -> tuple[Counter, Counter]:
         """Return the counters of the bytes that were sent to a topic, compressed and plain.
 
-        Kafka's clients have all series of such a topic.
+        The other counters of the topic are created, too, as in Kafka's clients.
         """
         own = self.measures
         own.quantity("topic.failed", topic=topic)
@@ -145,7 +145,7 @@ class ProducerMeters:
             self.measures.quantity("topic.attempted", topic=batch.topic).add(batch.count)
 
     def _attempted(self, batch: QueuedBatch) -> None:
-        """Count an attempt that has failed, as one that has succeeded."""
+        """Count the bytes of a failed attempt, in the same way as those of a successful one."""
         plain = batch.builder.size
         self._own_batches.observe(batch.size)
         self._own_sizes.observe(plain / batch.count)

@@ -310,10 +310,10 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
 
         `offsets` has the form of `Consumer.commit`: a mapping from partition to offset or
         OffsetAndMetadata, a record, or records. `group_metadata` is that of the consumer,
-        `consumer.group_metadata()`. `timeout` is in seconds (`default_api_timeout_ms`);
-        TransactionAbortableError is raised after it. After an error or a cancellation, the
-        transaction must be aborted; after an ApplicationRecoverableError, which a member that is
-        no longer in its group gets, the producer must be restarted.
+        `consumer.group_metadata()`. `timeout` is in seconds (by default `default_api_timeout_ms`).
+        Raises TransactionAbortableError after that time. After an error or a cancellation, the
+        transaction must be aborted. After an ApplicationRecoverableError, for example because the
+        member is no longer in its group, the producer must be restarted.
         """
         self._check()
         manager = self._transactions("send_offsets_to_transaction()")
@@ -335,8 +335,8 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         error of the transaction's records, awaited or not, which then count as retrieved; after
         that, the transaction must be aborted or, after an ApplicationRecoverableError, the producer
         restarted. Without a response in time, it raises TransactionAbortableError, and the outcome
-        is UNKNOWN until an abort or a restart finds it out. A cancelled commit continues, shielded,
-        for at most `transaction_timeout_ms`; then the cancellation is raised.
+        is UNKNOWN until an abort or a restart determines it. A cancelled commit continues,
+        shielded, for at most `transaction_timeout_ms`; then the cancellation is raised.
         """
         self._check()
         manager = self._transactions("commit_transaction()")
@@ -355,10 +355,11 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
 
         It never raises an AbortableError. Directly after a transaction that was already aborted, it
         does nothing. Raises an ApplicationRecoverableError if the transaction had been committed,
-        or has been ended by the coordinator or another producer, and the error of a refusal for
-        lack of a permission. `timeout` is in seconds (`default_api_timeout_ms`). An abort without a
-        response by then, or that is cancelled, continues in the background; the next begin waits
-        for it. Consumers that were added to the transaction go back to their committed offsets.
+        or if the coordinator or another producer has ended it, and the coordinator's error if a
+        permission is missing. `timeout` is in seconds (by default `default_api_timeout_ms`). An
+        abort that has no response by then, or that is cancelled, continues in the background; the
+        next begin waits for it. Consumers that were added to the transaction go back to their
+        committed offsets.
         """
         self._check()
         manager = self._transactions("abort_transaction()")
@@ -376,14 +377,14 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
     async def restart(self) -> None:
         """Begin again after an ApplicationRecoverableError: same id and options, a new epoch.
 
-        Records without an outcome fail first, and the transaction that may be open is aborted by
-        the brokers, also one that was detached. If a commit is unanswered, or another process may
-        have ended a detached transaction, its outcome is found out if that is possible;
-        `last_transaction.outcome` has it. Allowed in every state except during a start and after a
-        close. Takes at most `default_api_timeout_ms`. Raises AbortableError if the coordinator did
-        not respond, and InvalidConfigurationError if it refused. After an error or a cancellation,
-        call it again or close the producer. Consumers that were added to the transaction go back
-        to their committed offsets, unless it was committed.
+        Records without an outcome fail first. If a transaction is open, the brokers abort it, even
+        if it was detached. If a commit has no response, or another process may have ended a
+        detached transaction, the outcome of the transaction is determined if that is possible, and
+        `last_transaction.outcome` has it afterwards. Allowed in every state except during a start
+        and after a close. Takes at most `default_api_timeout_ms`. Raises AbortableError if the
+        coordinator did not respond, and InvalidConfigurationError if it refused. After an error or
+        a cancellation, call it again or close the producer. Consumers that were added to the
+        transaction go back to their committed offsets, unless it was committed.
         """
         self._check()
         await self._transactions("restart()").restart()

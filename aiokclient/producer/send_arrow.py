@@ -5,7 +5,7 @@ the columns, without an object for each row: it chooses the partition of each ro
 partition needs, and encodes the rows only if there is room for all. If a row may be wrong, it asks
 `ArrowRecords.row` and the producer for the error, so that native code and Python refuse the same
 rows with the same texts. In Python, and for a topic whose partitions are not known, rows become
-objects, and take the same way as the records of `send_many`.
+objects, which are sent in the same way as the records of `send_many`.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ COLUMNS = {
 """The columns that a batch may have, and the types that they may have."""
 
 Buffers = tuple[int, int, int, Any, Any, Any]
-"""An array for native code: the bytes of each offset (0 for a column of int64), the length of the
-array, its own offset in its buffers, and its buffers with the validity, the offsets, and the
-data."""
+"""An array for native code: the size in bytes of each offset (0 for a column of int64), the length
+of the array, the index of its first item in its buffers, and its buffers with the validity, the
+offsets, and the data."""
 
 
 @twin("producer")
@@ -81,7 +81,10 @@ class ArrowRecords:
     """The rows of an Arrow record batch, with a checked schema."""
 
     def __init__(self, topic: str | None, batch: Any) -> None:
-        """Raise RecordTypeError for a column that is not allowed, or ArgumentTypeError."""
+        """Check the type of the batch, and its columns.
+
+        Raises ArgumentTypeError if it is not a RecordBatch, and RecordTypeError for a wrong column.
+        """
         self._pyarrow = pyarrow = _pyarrow()
         if not isinstance(batch, pyarrow.RecordBatch):
             raise ArgumentTypeError(
@@ -202,10 +205,10 @@ class ArrowRecords:
     # -- for native code
 
     def buffers(self) -> tuple[Buffers | None, ...]:
-        """Return the columns: indices of topics, keys, values, partitions, times, and headers.
+        """Return the columns for topic indices, keys, values, partitions, times, and headers.
 
-        The last four are about headers: the lists, the validity of their items (as a column of
-        integers, of which only the validity counts), names, and contents.
+        Headers have four columns: the lists, the validity of their items (as a column of integers,
+        of which only the validity counts), the names, and the contents.
         """
         return (
             _integers(self._which),

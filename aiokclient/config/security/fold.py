@@ -126,7 +126,7 @@ def _tls(config: Any) -> Tls:
         if getattr(config, name) is not None
     ]
     if texts and config.ssl_keystore_location is not None:
-        raise ConfigError(f"{texts[0]}: Give either it or ssl_keystore_location, not both.")
+        raise ConfigError(f"{texts[0]}: Give either this or ssl_keystore_location, not both.")
     if len(texts) == 1:
         raise ConfigError(
             f"{texts[0]}: ssl_keystore_certificate_chain and ssl_keystore_key need each other."

@@ -21,7 +21,8 @@ def credentials(service_name: str | None, entry: JaasEntry | None, tls: Tls | No
     named = entry.text("serviceName")
     if named is not None and service_name is not None and named != service_name:
         raise ConfigError(
-            "sasl_kerberos_service_name: serviceName in sasl_jaas_config is another one."
+            "sasl_kerberos_service_name: It differs from serviceName in sasl_jaas_config. Leave "
+            "one of them out."
         )
     keytab = ticket_cache = None
     if entry.has("useKeyTab"):

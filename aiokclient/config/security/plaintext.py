@@ -17,7 +17,7 @@ class Plaintext:
     sasl_identity: ClassVar[str | None] = None
     """The name of the user in error texts, or None without SASL or if it is not known."""
     tls: ClassVar[None] = None
-    """There is no TLS."""
+    """None, because there is no TLS."""
 
     def ssl_context(self) -> None:
         """Return None: connections are not encrypted."""

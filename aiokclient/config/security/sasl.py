@@ -222,7 +222,7 @@ class SaslGssapi(_Sasl):
     default the first one in the keytab or the one of the ticket cache. With `keytab`, the path of a
     keytab, the client gets its tickets itself, and renews them. Otherwise it uses those in the
     ticket cache of the process, or in `ticket_cache` (a path, or a name such as KCM:), which
-    something else must renew. Kerberos authenticates, but encryption is by `tls`.
+    something else must renew. Kerberos only authenticates: `tls` encrypts.
 
     Needs the package gssapi (the extra `gssapi`) and the Kerberos library of the system.
     """

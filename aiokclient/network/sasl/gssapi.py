@@ -27,11 +27,11 @@ from aiokclient.network.sasl.kerberos import KerberosContext, Progress
 __all__ = ["Gssapi"]
 
 NO_LAYER: Final = 1
-"""The bit of the layers that means: none."""
+"""The bit by which the broker offers, and the client chooses, no layer."""
 CHOICE: Final = bytes([NO_LAYER, 0, 0, 0])
-"""The choice of no layer. The three bytes of the largest message must then be 0.
+"""The choice of no layer. The three bytes for the largest message size must then be 0.
 
-The name of the user may follow. Without it, the user is the one of the ticket.
+A user name may follow. Without one, the broker takes the user of the ticket.
 """
 
 

@@ -19,7 +19,7 @@ from aiokclient.network.sasl.exchange import ChallengeError
 __all__ = ["KerberosContext", "NoTicketError", "Progress"]
 
 _BASE: Final = 2_529_638_912
-"""The first error code of Kerberos, to which those of RFC 4120 are added."""
+"""The library's error code for the code 0 of RFC 4120. The other codes follow it."""
 TRANSIENT: Final = frozenset(
     _BASE + number
     for number in (
@@ -32,7 +32,7 @@ TRANSIENT: Final = frozenset(
         220,  # The KDC of the realm cannot be resolved.
     )
 )
-"""Errors of Kerberos that may pass."""
+"""Errors of Kerberos after which another attempt may succeed."""
 EXPIRED: Final = 11 << 16
 """The error of GSSAPI for a ticket that has expired. A ticket cache may be renewed."""
 
@@ -155,7 +155,7 @@ def _tickets(gssapi: Any, credentials: SaslGssapi) -> Any:
             mechs=[gssapi.MechType.kerberos],
             store=_store(credentials),
         )
-        # The library gets a ticket only when something needs it.
+        # Reading the lifetime makes the library get a ticket.
         if found.lifetime == 0:
             raise TicketError("The ticket in the ticket cache has expired.")
         return found

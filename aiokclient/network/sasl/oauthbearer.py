@@ -28,7 +28,7 @@ class OAuthBearer:
                 b"".join(f"\x01{k}={v}".encode() for k, v in self._token.extensions.items()),
             )
         if self._refused:
-            raise ChallengeError("The broker did not end the authentication after it refused it.")
+            raise ChallengeError("The broker did not end the authentication after its error.")
         if not challenge:
             return None
         self._refused = True

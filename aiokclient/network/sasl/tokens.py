@@ -54,7 +54,7 @@ class Refreshing:
         """
         proposed_s = life_s * min(self.window_factor + self.window_jitter * random, 1.0)
         if self.min_period_s + self.buffer_s > life_s:
-            return proposed_s  # The token lives too short for the two limits.
+            return proposed_s  # The token expires too soon for both limits.
         return max(self.min_period_s, min(proposed_s, life_s - self.buffer_s))
 
 
@@ -93,7 +93,7 @@ class TokenSource:
         """The time at which the provider was called first without a result, or None."""
 
     async def get(self, timeout_s: float) -> OAuthToken:
-        """Return a token that has not expired, perhaps after the provider has returned it.
+        """Return a token that has not expired. If there is none, wait for the provider.
 
         Raises TokenProviderError if the next call of the provider fails, or if there is no token
         within `timeout_s` seconds, and TokenRefusedError if the provider is refused.
@@ -156,7 +156,7 @@ class TokenSource:
     async def _pause(self, delay_s: float) -> None:
         """Wait until the next refresh, or until a connection needs a token that has not expired.
 
-        The second is the case after the machine was suspended, or its clock was corrected.
+        A connection needs one early if the machine was suspended, or its clock was corrected.
         """
         try:
             async with asyncio.timeout(delay_s):
@@ -172,7 +172,7 @@ class TokenSource:
         finally:
             done = call.done()
             if not done:
-                # It is not awaited, because it may ignore the cancellation.
+                # The task is not awaited, because it may ignore the cancellation.
                 call.cancel()
                 call.add_done_callback(partial(_retrieve))
         if not done:
@@ -226,13 +226,13 @@ class TokenSource:
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_exception(error)
-                waiter.exception()  # Mark it as retrieved, in case that nothing waits any more.
+                waiter.exception()  # Mark it as retrieved: the connection may no longer wait.
 
 
 def _token_or_type(returned: object) -> OAuthToken | str:
-    """Return a token, or only the name of its type for anything else, which may be a bare token.
+    """Return an OAuthToken as it is, or the name of the type of any other object. Never raises.
 
-    The result of a task appears in the task's repr. This does not raise.
+    The other object may be a bare token, which must not appear in the repr of a task.
     """
     return returned if isinstance(returned, OAuthToken) else type(returned).__name__
 

@@ -21,7 +21,7 @@ from aiokclient.types import RecordMetadata
 __all__ = ["DeliveryRuns", "Gathering", "Run", "gathered", "runs_of"]
 
 STRIDE = 2048
-"""Number of records between two reads of the clock. They take much less than one time slice."""
+"""Number of records handled between two reads of the clock, in much less than one time slice."""
 SLICE_STRIDES = 16
 """Number of strides after which `gathered` yields even if little time has passed."""
 
@@ -156,7 +156,7 @@ class Gathering:
                 self._next.append(run)
                 return batch
             if batch.calling and batch is not self._called:
-                self._called = batch  # Callbacks that were added before run first.
+                self._called = batch  # Callbacks that were added earlier run first.
                 self._next.append(run)
                 return batch
             if index < batch.moved:

@@ -33,7 +33,7 @@ PENDING = "The record has no outcome yet; await its delivery."
 
 
 class DeliveryHooks(OwnerHooks, Protocol):
-    """The producer of a batch, as the batch sees it."""
+    """The methods of a producer that its batches call."""
 
     def demand(self, batch: DeliveryBatch) -> None:
         """Send this batch as soon as possible, because a task waits for it."""
@@ -336,7 +336,7 @@ class Delivery:
         batch, index = self.located()
         if batch.done and batch.calls:
             batch.check_caller()
-            yield  # The callbacks that were added before run first.
+            yield  # Callbacks that were added earlier run first.
         while not batch.done:
             waiter = batch.wait(self)
             batch.demand()

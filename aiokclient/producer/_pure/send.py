@@ -1,8 +1,8 @@
 """The part of `send` that runs for every record; `producer.send` has the less frequent steps.
 
 `send` checks its arguments, finds the topic, serializes key and value, and appends the record to a
-batch. The native twin appends it itself if the topic is known, key and value are bytes, and the
-open batch has room. It calls the same `_put` as this module in all other cases.
+batch. The native twin appends the record itself if the topic is known, key and value are bytes, and
+the open batch has room. In all other cases, it calls the same `_put` as this module.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ class OwnerHooks(Protocol):
 
 
 class Awaited(Protocol):
-    """A delivery."""
+    """The method of a `Delivery` that the waiters of a batch call."""
 
     def located(self) -> tuple[Any, int]:
         """Return the batch in which the record is now, and its index there."""
@@ -51,7 +51,8 @@ class Awaited(Protocol):
 def refuse_caller(hooks: OwnerHooks, no_loop: bool = False) -> None:
     """Raise WrongThreadError or WrongLoopError unless the caller is in the producer's event loop.
 
-    `no_loop` says that no event loop runs here, which is permitted in the producer's thread.
+    `no_loop` says that no event loop runs in the calling thread, which is permitted in the
+    producer's thread.
     """
     if not no_loop:
         raise WrongLoopError(WRONG_LOOP)
@@ -192,7 +193,7 @@ class Owner:
     async def changed(self) -> None:
         """Wait for a change. A cancellation leaves no waiter."""
         if self.done:
-            await asyncio.sleep(0)  # The callbacks that were added before run first.
+            await asyncio.sleep(0)  # Callbacks that were added earlier run first.
             return
         waiter = self.wait()
         try:

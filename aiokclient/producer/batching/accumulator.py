@@ -146,7 +146,7 @@ class Accumulator:
 
     def demand_all(self) -> None:
         """Send all batches without lingering. A single one is sent within this call if possible."""
-        if self._linger_timer is not None:  # Its expiry would only wake the event loop.
+        if self._linger_timer is not None:  # The timer would only wake the loop.
             self._linger_timer.cancel()
             self._linger_timer = None
             self._lingering.clear()
@@ -223,7 +223,8 @@ class Accumulator:
         need = max(first, min(limit, remaining))
         room = self.memory.buffer.room(queue.unsendable, queue.buffered) - BATCH_OVERHEAD
         if not queue.overflowed and first <= room < need:
-            batch = self.begin(queue, room, limit=room)  # The rest of the buffer is used first.
+            # Use the rest of the buffer before the overflow queue.
+            batch = self.begin(queue, room, limit=room)
         else:
             batch = self.begin(queue, need, forced=True)
         taken = batch.builder.append_values(timestamp, values, start)
@@ -446,7 +447,7 @@ class Accumulator:
         if self._overflowing[queue.unsendable]:
             self._move_in(queue.unsendable)
         if queue.unsendable:
-            self._move_in(False)  # The memory of unsendable queues counts against the others, too.
+            self._move_in(False)  # The memory of unsendable queues limits the sendable ones, too.
         if self._room:
             self._wake_waiters()
 

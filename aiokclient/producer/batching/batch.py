@@ -243,7 +243,7 @@ class ProducerBatch(BatchState, Generic[Q_co]):
             self.first_sent = now
 
     def leave_request(self) -> bool:
-        """Count one request less that uses the bytes. Return whether they are no longer needed."""
+        """Count one request less that uses the bytes. Return whether the bytes can be released."""
         self.requests -= 1
         return self.done and not self.requests
 
@@ -389,7 +389,7 @@ class ProducerBatch(BatchState, Generic[Q_co]):
 
 
 def with_partition(error: KafkaError, topic_partition: TopicPartition) -> KafkaError:
-    """Return the error with this partition: the error itself if it names it, otherwise a copy."""
+    """Return the error itself if it names this partition, otherwise a copy that names it."""
     if error.topic_partition == topic_partition:
         return error
     return error.with_partition(topic_partition)

@@ -3,10 +3,10 @@
 There are two pools of `buffer_memory` bytes each: the *buffer*, for records that can be sent, and
 the *overflow queue*, for records that the application sent although the buffer was full. A
 partition is *unsendable* if its topic is not known yet, if it has no leader, or if its leader is
-unreachable or has been silent for a second. An unsendable partition may hold a quarter of each
-pool, and all such partitions together may hold a half, so that they do not block the others. Bytes
-beyond that half, which they held already when they became unsendable, do not count against the
-other partitions. Records that were accepted are never dropped to make room.
+unreachable or has been silent for a second. One unsendable partition may hold a quarter of each
+pool, and all unsendable partitions together may hold half of each, so that they do not block the
+sendable ones. Bytes beyond that half, which they held already when they became unsendable, do not
+count against the sendable partitions. Records that were accepted are never dropped to make room.
 """
 
 from __future__ import annotations

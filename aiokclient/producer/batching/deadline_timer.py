@@ -33,7 +33,7 @@ class DeadlineTimer:
         self._expire = expire
         self._timer: asyncio.TimerHandle | None = None
         self._due = 0.0
-        """The time to which `_timer` is set. uvloop's handles for short delays do not have it."""
+        """The time to which `_timer` is set. uvloop's handles for short delays have no `when()`."""
 
     def arm(self, now: float | None = None) -> None:
         """Set the timer, because a batch now waits or may have an earlier deadline.

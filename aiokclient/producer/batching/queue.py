@@ -368,7 +368,7 @@ class PartitionQueue(Account):
         if len(self._former) > FORMER:
             del self._former[next(iter(self._former))]
         for batch in self.sent:
-            # A request that named the topic may have reached either of the two.
+            # A request that named the topic may have reached the old topic or the new one.
             ambiguous = batch.by_name and batch.identity is not None
             batch.requeue(unknowable=ambiguous and batch.in_log is not InLog.NO)
         waiting = self.closed

@@ -13,8 +13,7 @@ Theory of operation. A batch is in one of six stages:
 
 - An open batch accepts records. It is closed when it is full, when it has lingered, or when a task
   awaits it while its broker is idle.
-- A queued batch accepts no more records. It has no sequence yet, or none that counts: it receives
-  one when it is sent.
+- A queued batch accepts no more records. It has no sequence: it receives one when it is sent.
 - A batch in flight waits for the response to its request. The response completes it, or the policy
   has it sent again, or it was too large and is split.
 - A batch that backs off was sent and will be sent again, with the same producer id, epoch, and
@@ -27,14 +26,15 @@ Theory of operation. A batch is in one of six stages:
   smaller batches of a batch that was refused begin as batches that back off, in its position and
   with its sequences.
 - A batch is done when its records have an outcome: the leader acknowledged them, or they failed.
-  Every stage but the last two can end in that, because a delivery timeout can end anywhere.
+  A batch can become done in every stage except SPLIT, because its delivery timeout can pass in any
+  of them.
 
 Nothing leads away from SPLIT and DONE. A transition that is not in the table is a bug: it raises
 `StageError`, which fails the producer rather than lose or repeat a record.
 
 Only the methods of `ProducerBatch` change the stage. Which batch is sent next, and when, is up to
-its queue (see `queue`); whether a batch that was sent may be in the log is a fact beside the stage
-(`InLog`).
+its queue (see `queue`). Whether a batch that was sent may be in the log is stored separately from
+the stage (see `InLog`).
 """
 
 from __future__ import annotations

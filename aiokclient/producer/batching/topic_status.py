@@ -79,9 +79,9 @@ class TopicStatus:
         return changed
 
     def begin_moving(self) -> None:
-        """Mark the topic: its records are being moved to the queues of their partitions."""
+        """Store that the topic's records are being moved to the queues of their partitions."""
         self.moving = True
 
     def end_moving(self) -> None:
-        """Mark the topic: all records were moved to the queues of their partitions."""
+        """Store that all records of the topic were moved to the queues of their partitions."""
         self.moving = False

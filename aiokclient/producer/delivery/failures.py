@@ -87,7 +87,7 @@ class Failures:
     ) -> None:
         self.unretrieved = 0
         self.total = 0
-        """Number of all failures so far. It changes with each failure."""
+        """Number of all failures so far, retrieved or not."""
         self._watchers: dict[Watcher, None] = {}
         self._loop = loop
         self._callbacks = callbacks

@@ -29,7 +29,7 @@ __all__ = ["Expiry"]
 
 SOONEST_S = 0.001
 AGES = 10
-"""A batch that cannot be sent accepts records for this part of the delivery timeout."""
+"""A batch that cannot be sent accepts records for the delivery timeout divided by this number."""
 
 
 class Expiry:

@@ -97,7 +97,7 @@ class Leaders:
         self._refused: set[str] = set()
         """The topics whose metadata was refused, for example because of a missing permission."""
         self._reconsidered: set[str] = set()
-        """Those of them whose metadata is being requested again."""
+        """The refused topics whose metadata is being requested again."""
         self._search: asyncio.TimerHandle | None = None
         self._stopped = False
 

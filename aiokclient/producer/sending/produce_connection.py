@@ -3,10 +3,10 @@
 Theory of operation. While there is a connection, no task runs. Only connecting needs a task, which
 `open` starts, and which tries again until it has a connection or no partition needs one.
 
-A broker is *unreachable* while its connection is lost and it is tried to reconnect. It is *silent*
-when a request has had no response for a second. If nothing waits to be sent, nothing reconnects,
-and so it could not be found out that the broker is reachable again. In that case the broker counts
-as reachable until an attempt to connect fails.
+A broker is *unreachable* while its connection is lost and the producer tries to reconnect. It is
+*silent* when a request has had no response for a second. If no batch waits to be sent, the producer
+does not reconnect, and would never notice that the broker is reachable again. In that case the
+broker counts as reachable until an attempt to connect fails.
 """
 
 from __future__ import annotations

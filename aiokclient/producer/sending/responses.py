@@ -285,7 +285,7 @@ class Responses:
         batch = sent.batch
         self._count(batch, error)
         if batch.in_log is not InLog.NO and batch.whole is not None:
-            # Responses to parts of this part could not show whether it or the whole was written.
+            # If this part were split, no response could show whether the whole was written.
             for part in batch.whole:
                 self._fail_part(part, error)
             return

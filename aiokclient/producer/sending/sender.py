@@ -161,7 +161,7 @@ class Sender:
             self._transmit(connection, batches)
             if not self._ready:
                 return
-            # Most requests have one batch and are the only one: they need not read the clock.
+            # Most calls send one request and have returned above, without reading the clock.
             now = self._clock.monotonic()
             until = until or now + SLICE_S
             if now > until:
@@ -201,7 +201,7 @@ class Sender:
                 self._awaited[queue] = None
             return None
         if batch.in_log is InLog.UNKNOWABLE:
-            # This is not done within this call, because the application may react by sending more.
+            # The batch fails in a later call, because the application may react by sending more.
             self._callbacks.soon(self._responses.unknowable, batch)
             return None
         if not self._accumulator.prepare(batch):

@@ -5,16 +5,17 @@ and epoch, so that any client that knows these can send EndTxn. Nobody else writ
 once the producer is detached. An EndTxn that is sent again therefore has one of these answers:
 
 - success: the transaction has the requested outcome, from this request or from an earlier one.
-- INVALID_TXN_STATE: it has the other outcome. EndTxn for that outcome is then sent, too; if it
-  succeeds, this is certain. It changes nothing, because a transaction that is open would not have
-  refused the first one.
+- INVALID_TXN_STATE: the transaction has the other outcome. To confirm that, EndTxn for the other
+  outcome is sent, too. It cannot change the outcome: if the transaction were still open, the
+  coordinator would have accepted the first EndTxn.
 - a code that says that the producer id or the epoch is not the current one any more: a newer
   producer has started, or at levels 0 and 1, the coordinator has aborted the transaction after its
   timeout. The coordinator does not know the outcome any more.
 
-At level 2 of transaction.version (KIP-890), EndTxn increases the epoch, and a request with the
-epoch before it repeats the last end. At levels 0 and 1 it keeps the epoch. The version of EndTxn
-decides that, so all requests for one transaction have the version of its level.
+At level 2 of transaction.version (KIP-890), EndTxn increases the epoch, and the coordinator treats
+an EndTxn with the previous epoch as a repetition. At levels 0 and 1, EndTxn keeps the epoch. Which
+of the two applies depends on the version of EndTxn, so all requests for one transaction use the
+version of its level.
 """
 
 from __future__ import annotations
@@ -51,8 +52,8 @@ HINTS = {
     Decision.ABORT: "Call end_transaction() with commit=False.",
     Decision.RECOVER: (
         "A newer producer with this transactional id has started, or the transaction took longer "
-        "than its timeout. If it was open then, it was aborted. If it was ended before, the "
-        "coordinator does not know its outcome any more."
+        "than its timeout. If the transaction was still open, it was aborted. If it had already "
+        "ended, the coordinator does not know its outcome any more."
     ),
 }
 """The advice for an error of `end_transaction`, by the decision of the policy."""
@@ -69,7 +70,7 @@ class DetachedTransaction:
     producer_id: int
     epoch: int
     level: int | None = None
-    """The level of transaction.version of its requests. None means that of the coordinator."""
+    """The level of transaction.version that its requests use; None for the coordinator's level."""
     is_empty: bool = False
     """Whether nothing was written in it, so that the brokers do not know it."""
 
@@ -77,7 +78,7 @@ class DetachedTransaction:
 async def detach(
     status: TransactionStatus, flush: Callable[[], Awaitable[None]], check: Callable[[], None]
 ) -> DetachedTransaction:
-    """Leave the open transaction of a producer, once `flush()` has waited for its records.
+    """Detach the open transaction of a producer after `flush()` has waited for its records.
 
     `check()` raises the most severe error of the transaction, if it has one.
     """

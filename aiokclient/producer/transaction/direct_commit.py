@@ -163,10 +163,10 @@ class DirectCommit:
         self, commit: Commit, following: ProducerIdentity | None, error: KafkaError | None
     ) -> None:
         if self._commit is not commit:
-            return  # Its deadline has passed.
+            return  # The deadline of this commit has passed.
         self._commit = None
         if commit.operation.over:
-            return  # A restart has cancelled it.
+            return  # A restart or a change of the cluster has cancelled the commit.
         if following is None:
             self._ends.go_on(commit, error)
         else:

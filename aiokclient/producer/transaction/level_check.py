@@ -28,7 +28,7 @@ __all__ = ["LevelCheck"]
 
 
 class LevelCheck:
-    """Reads the level again for refused batches, and makes a restart after them possible."""
+    """The checks of the level after refused batches, and the preparation of a restart."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class LevelCheck:
         self._checked.clear()
 
     def postpone(self, batch: QueuedBatch, error: KafkaError) -> bool:
-        """Return whether a refused batch waits until the level was read again.
+        """Let a refused batch wait until the level was read again. Return whether it waits.
 
         Afterwards it is sent again if the level is lower, and fails with `error` otherwise.
         """
@@ -79,8 +79,8 @@ class LevelCheck:
     async def prepare_restart(self, timeout: float) -> None:
         """Have the coordinator store the lower level, if it refused a request since a downgrade.
 
-        `timeout` is in seconds. Raises ApiTimeoutError after it, and the error of a refusal that a
-        new epoch does not correct.
+        Raises ApiTimeoutError after `timeout` seconds, and the coordinator's error if a new epoch
+        does not correct it.
         """
         transaction = self._status.current
         if transaction.part is None:
@@ -90,4 +90,4 @@ class LevelCheck:
         except KafkaError as error:
             if classify(error, Scope.TRANSACTION) is not Decision.RECOVER:
                 raise
-            # Another producer has taken over, so the coordinator has stored the id since.
+            # Another producer has taken over, so the coordinator has stored the id anew.

@@ -1,6 +1,6 @@
 """The transactions of a producer: the coroutines around the table of `states`.
 
-A commit or an abort must not end half done, so each is an `Operation` that does not depend on the
+A commit or an abort must not stop halfway, so each is an `Operation` that does not depend on the
 call that began it. The call waits for it, and only stops waiting when it is cancelled or its time
 is up. An abort runs in a task of its own, and a commit only when it needs one (see
 `direct_commit`).
@@ -64,8 +64,8 @@ FLUSH_GRACE_S = 1.0
 """Seconds that a commit waits beyond the delivery timeout for batches to expire."""
 
 NOT_OPEN = frozenset({InvalidTxnStateError.code})
-"""The codes by which the coordinator says that no transaction is open. That is no error if each of
-its requests failed, so that the coordinator may have nothing of it."""
+"""The codes by which the coordinator says that no transaction is open. An abort has then succeeded,
+unless the coordinator is known to have a part of the transaction, or a commit was sent."""
 
 ELSEWHERE = (
     "The client has moved to another cluster during the transaction. The former cluster aborts it, "
@@ -151,7 +151,7 @@ class TransactionManager:
                 await self._initialize(timeout)
         except KafkaError as error:
             if classify(error, Scope.INIT_PRODUCER_ID).again:
-                raise  # No broker answered in time, as at the start of any client.
+                raise  # As for any client, this error says that no broker answered in time.
             raised = as_transaction_error(error, Scope.INIT_PRODUCER_ID)
             raise raised from raised.__cause__
 
@@ -207,7 +207,7 @@ class TransactionManager:
             raise raised from raised.__cause__
 
     async def _settle_before_restart(self, current: CurrentTransaction, deadline: float) -> None:
-        """Find out the outcome of a commit while that is possible: InitProducerId hides it."""
+        """Find out the outcome of a commit, which is not possible any more after InitProducerId."""
         if not current.is_open:
             return
         outcome = TransactionOutcome.ABORTED  # InitProducerId aborts an open transaction.
@@ -248,9 +248,10 @@ class TransactionManager:
     async def _upgraded(self, level: int) -> int:
         """Take a new epoch after an upgrade. Return the level of the next transaction.
 
-        Only the epoch tells transactions of level 2 apart: while the markers of the last one are
-        not written, they would end records with its epoch, too. Without a new epoch, the requests
-        of the old level are used, which the coordinator refuses until the markers are written.
+        The markers of the previous transaction may not be written yet. At level 2, they would also
+        end records of the next transaction if these had the same epoch. Without a new epoch, the
+        next transaction uses the requests of the old level, which the coordinator refuses until the
+        markers are written.
         """
         try:
             identity = await self._requests.initialize(self.status.identity, self._default_s)
@@ -260,7 +261,7 @@ class TransactionManager:
         return level
 
     def cluster_replaced(self) -> None:
-        """Fail the open transaction, because the cluster that has it cannot be reached any more.
+        """Fail the open transaction, because its cluster cannot be reached any more.
 
         The next transaction, or a restart, gets a producer id of the present cluster.
         """
@@ -308,7 +309,7 @@ class TransactionManager:
     def require_cluster(self, cluster_id: str | None) -> None:
         """Raise an abortable error if a consumer of the transaction reads from another cluster.
 
-        That may be so for a moment if the bootstrap servers lead to another one now.
+        That can happen for a moment if the bootstrap servers now belong to another cluster.
         """
         if differ(cluster_id, self._cluster.metadata.cluster_id):
             raise abortable(
@@ -518,7 +519,7 @@ class TransactionManager:
         self._meters.took("abort", self._clock.monotonic() - began)
 
     async def _send_abort(self, current: CurrentTransaction) -> ProducerIdentity:
-        """Send the abort until the coordinator has it, or refuses it."""
+        """Send the abort until the coordinator accepts or refuses it."""
         try:
             return await self._until_ended(partial(self._send_end, current, False))
         except KafkaError as error:
@@ -537,7 +538,7 @@ class TransactionManager:
     async def _until_ended(
         self, send: Callable[[Patience], Awaitable[ProducerIdentity]]
     ) -> ProducerIdentity:
-        """Send a request of an abort again after an error that asks for an abort, as this is."""
+        """Send a request of an abort. Repeat it after an error that only an abort could correct."""
         patience = self._requests.patience()
         while True:
             try:
@@ -553,7 +554,7 @@ class TransactionManager:
     ) -> tuple[TransactionOutcome, ProducerIdentity]:
         """Abort a transaction whose commit was not answered, or find out that it is committed.
 
-        Raises the error of the coordinator if the outcome cannot be found out.
+        Raises the coordinator's error if the outcome stays unknown.
         """
         try:
             return TransactionOutcome.ABORTED, await self._send_abort(current)
@@ -566,7 +567,7 @@ class TransactionManager:
     # -- ends
 
     async def _bumped(self, following: ProducerIdentity) -> ProducerIdentity:
-        """Return the identity of the next transaction, of which EndTxn returned `following`."""
+        """Return the identity for the next transaction. EndTxn has returned `following`."""
         if following == self.status.identity and self._needs_epoch():
             initialize = partial(self._requests.initialize, following, math.inf)
             following = await self._until_ended(initialize)
@@ -574,9 +575,9 @@ class TransactionManager:
         return following
 
     def _needs_epoch(self) -> bool:
-        """Return whether the next transaction needs another epoch than the last one had.
+        """Return whether the epoch must be increased before the next transaction.
 
-        At level 2, the coordinator increases it, unless it knew nothing of the transaction.
+        At level 2, EndTxn increases it, unless the coordinator knew nothing of the transaction.
         """
         is_implicit = self.status.current.level >= IMPLICIT
         return self._bump_needed or is_implicit or self._partitions.has_gap()
@@ -642,7 +643,7 @@ class TransactionManager:
     async def close(self, timeout: float) -> None:
         """Abort the open transaction, because the producer is being closed, unless it is detached.
 
-        If the client has failed, the coordinator does that at the transaction's timeout.
+        If the client has failed, the coordinator aborts it at the transaction's timeout.
         """
         if self._cluster.supervisor.failure is not None:
             return

@@ -8,8 +8,8 @@ than the wait in the leader.
 
 How long the markers take depends on the cluster, so the pause adapts. It begins at zero, becomes
 longer whenever the response to the first request came late, and a little shorter whenever it did
-not. A response is late if it took `LATE_S` longer than the fastest of the last ones. A program
-whose transactions do not follow each other at once never waits.
+not. A response is late if it took `LATE_S` longer than the fastest recent one. A program whose
+transactions do not follow each other at once never waits.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ import math
 __all__ = ["MarkerPause"]
 
 LATE_S = 0.012
-"""Seconds that a response that waited for markers takes longer than others, at least."""
+"""The least number of seconds by which waiting for markers delays a response."""
 LONGER_S = 0.001
 """The seconds by which the pause grows after a late response."""
 SHORTER_S = LONGER_S / 40
-"""The seconds by which it shrinks after another one, so that one in about 40 is late."""
+"""The seconds by which the pause shrinks after any other response: about one in 40 is late."""
 LONGEST_S = 0.005
 """The longest pause, in seconds."""
 SOON_S = 0.02
-"""The seconds after the previous transaction from which on a request tells nothing of markers."""
+"""Seconds after the previous transaction in which a response shows whether markers delayed it."""
 FORGET = 1.02
 """The factor by which the time of the fastest response grows with each response."""
 
@@ -70,6 +70,6 @@ class MarkerPause:
             self.length = max(self.length - SHORTER_S, 0.0)
 
     def refused(self) -> None:
-        """Handle that the first produce request came before the markers, as far as is known."""
+        """Handle that the first produce request probably came before the markers."""
         if self._sent - self._ended < SOON_S:
             self.length = min(self.length + LONGER_S, LONGEST_S)

@@ -72,7 +72,7 @@ class TransactionOffsets:
 
         async def ask(tps: list[TopicPartition]) -> Errors:
             if self._status.identity != identity or self._status.current is not transaction:
-                # A restart: with the new identity they would be part of another transaction.
+                # After a restart, the offsets would become part of another transaction.
                 raise abortable("The transaction ended before its offsets were sent.")
             return await self._ask({tp: offsets[tp] for tp in tps}, member, retry)
 

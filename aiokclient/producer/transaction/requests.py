@@ -120,7 +120,7 @@ class Patience:
         self._limit_s = limit_s
         self._now = now
         self._since: float | None = None
-        """The time of the first of these answers in a row."""
+        """The time since which each error had a code of `UNENDED`, or None."""
 
     def met(self, error: KafkaError) -> None:
         """Handle an error before a retry. Raise TransactionFailedError once the time is over.
@@ -165,7 +165,7 @@ class TransactionRequests:
         cluster: ClusterClient,
         purpose: Purpose = Purpose.TRANSACTION,
     ) -> None:
-        """With the purpose CONTROL, the requests use a connection that others use, too."""
+        """Send the requests on a connection of their own, or on a shared one for CONTROL."""
         assert config.transactional_id is not None
         self._id = config.transactional_id
         self._timeout_ms = config.transaction_timeout_ms
@@ -297,7 +297,7 @@ class TransactionRequests:
     ) -> ProducerIdentity:
         """End a transaction. Return the producer id and epoch of the next one.
 
-        Without a response, it is sent again until `timeout` (seconds) or `patience` is over.
+        Without a response, EndTxn is sent again until `timeout` (seconds) or `patience` is over.
         Afterwards, `transaction.undecided` says whether a commit may have been applied although
         this raises an error. `earlier` is the error of `commit_now`, which was the first attempt.
         """

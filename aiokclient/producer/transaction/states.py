@@ -20,13 +20,13 @@ ones:
 - ABORTING: records that were not sent are dropped, those in flight are awaited, then EndTxn is
   sent. An abort that is not answered in time continues in the background, in this state.
 - ABORTABLE_ERROR: the transaction cannot be committed any more. Only an abort or a restart leads
-  out of this state. A commit whose outcome is unknown ends here, too: the abort finds it out.
+  out of this state. A commit with an unknown outcome leads here, too: the abort finds it out.
 - DETACHING: as COMMITTING, but no EndTxn follows: another process will end the transaction. A
   cancellation returns to IN_TRANSACTION.
 - DETACHED: all records of the transaction are written, and its handle was returned. The producer
   can only be closed, which leaves the transaction open, or restarted, which aborts it.
-- FATAL_ERROR: the coordinator has another producer in this producer's place, or the state of the
-  transaction is unknown for good. Only a restart leads out of this state.
+- FATAL_ERROR: another producer has replaced this one at the coordinator, or the state of the
+  transaction stays unknown. Only a restart leads out of this state.
 
 An error of a request or of a record is an event: `policy.classify` decides which one, so that there
 is no list of errors here. Errors that concern the configuration (REFUSED) end the transaction like
@@ -63,7 +63,7 @@ __all__ = [
 class TransactionState(Enum):
     """A state of a transactional producer. The values are the names in error messages."""
 
-    __hash__ = object.__hash__  # That of an Enum is a Python function, called for each lookup.
+    __hash__ = object.__hash__  # Enum.__hash__ is a Python function, which is slower.
 
     UNINITIALIZED = "uninitialized"
     INITIALIZING = "initializing"
@@ -95,7 +95,7 @@ class TransactionEvent(Enum):
     DETACHED = "detached"
     """All records have their outcome, and another process may end the transaction."""
     NOT_DETACHED = "not detached"
-    """The call that detaches was cancelled."""
+    """`detach()` was cancelled, or the producer is being closed during it."""
     COMMITTED = "committed"
     """The coordinator has the commit, or there was nothing to commit."""
     ABORTED = "aborted"
@@ -166,7 +166,7 @@ TABLE: Mapping[tuple[TransactionState, TransactionEvent], TransactionState] = {
 """The next state for each state and event."""
 
 EVENTS: Mapping[Decision, TransactionEvent] = {
-    # A retriable error is only reported once its time is up.
+    # A retriable error is reported only when its retries have run out of time.
     Decision.RETRY: _E.FAILED_ABORTABLE,
     Decision.REFRESH_AND_RETRY: _E.FAILED_ABORTABLE,
     Decision.ABORT: _E.FAILED_ABORTABLE,

@@ -1,7 +1,7 @@
 """The state of a transactional producer, with its current transaction and its errors. Sans-IO.
 
 Every part of the producer that needs to know whether it may send, or that has an error to report,
-uses this object. `TransactionManager` listens to its changes, and does what follows from them.
+uses this object. `TransactionManager` listens to its changes, and reacts to them.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class CurrentTransaction:
             self.error, self.severity = error, severity
 
     def end(self, outcome: TransactionOutcome) -> None:
-        """Store the outcome. It may be set again once an unknown one is found out."""
+        """Store the outcome. An unknown outcome may be replaced later."""
         self.outcome = outcome
 
     def lower_level(self, level: int) -> None:
@@ -261,9 +261,10 @@ class TransactionStatus:
     # -- calls of the application
 
     def require(self, *states: TransactionState, call: str) -> None:
-        """Raise the error to raise for a call that only these states allow.
+        """Raise an error unless the producer is in one of the states that allow the call.
 
-        In a state after an error, this is that error, unless the call is a mistake in any case.
+        Raises the error that made the producer or its transaction unusable, if there is one, and
+        IllegalStateError otherwise.
         """
         if self.state in states:
             return

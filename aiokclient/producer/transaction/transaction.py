@@ -53,7 +53,7 @@ class ConsumerReads(Protocol):
         """Return the offsets to commit."""
 
     def member(self) -> GroupMetadata:
-        """Return the identity in the group with which to commit them."""
+        """Return the group metadata with which to commit the offsets."""
 
     def committed(self) -> None:
         """Handle that the transaction was committed."""
@@ -185,8 +185,8 @@ class Transaction:
         the commit would raise. The transaction stays open until `Client.end_transaction` ends it,
         or until the coordinator aborts it, `transaction_timeout_ms` after its first record.
         `outcome` stays None. Afterwards, the producer can only be closed, which leaves the
-        transaction open, or restarted, which aborts it unless it has ended; then `outcome` has
-        what happened. The end of `async with` does nothing more.
+        transaction open, or restarted, which aborts it unless it has ended; `outcome` then says
+        which. The end of `async with` does nothing more.
 
         Raises IllegalStateError if consumers were added with `add()`, because only the process that
         ends the transaction knows what becomes of their offsets; use `send_offsets()`. `timeout` is
@@ -200,7 +200,7 @@ class Transaction:
             )
         return await self._manager.detach(None if timeout is None else seconds(timeout))
 
-    # These two do what `lets_go` does without another coroutine, because each transaction has them.
+    # These two do the work of `lets_go` themselves, which saves a coroutine for each transaction.
 
     async def __aenter__(self) -> Self:
         try:
@@ -303,10 +303,11 @@ class Transaction:
         if status.state is TransactionState.IN_TRANSACTION and status.current is self._current:
             return
         if self._current is None:
-            raise IllegalStateError(f"{call}: The transaction has not begun. Use `async with`.")
+            raise IllegalStateError(f"{call} needs a transaction that has begun. Use `async with`.")
         if not self._is_current or self._manager.status.state is TransactionState.READY:
             raise IllegalStateError(
-                f"{call}: The transaction has ended ({self.outcome}). Begin another one."
+                f"{call} needs an open transaction. This one has ended ({self.outcome}). Begin "
+                "another one."
             )
         self._manager.require_open(call)
 

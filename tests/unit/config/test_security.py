@@ -208,7 +208,7 @@ def test_a_certificate_and_its_key_can_be_texts() -> None:
     assert key not in repr(made)
     with pytest.raises(ConfigError, match="need each other"):
         read(**{name: text for name, text in options.items() if name != "ssl_keystore_key"})
-    with pytest.raises(ConfigError, match=r"Give either it or ssl\.keystore\.location"):
+    with pytest.raises(ConfigError, match=r"Give either this or ssl\.keystore\.location"):
         read(**options, ssl_keystore_location="/me.pem")
     with pytest.raises(ConfigError, match="certdata or its key in keydata cannot be loaded"):
         Tls(certdata=chain, keydata="no key").ssl_context()

@@ -121,7 +121,7 @@ class _Exchange:
         self._aborted = True
         if self._socket is not None:
             with contextlib.suppress(OSError):
-                # That of SSLSocket would take its TLS state away from the thread.
+                # SSLSocket.shutdown would drop the TLS state, which the thread still uses.
                 socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
     def _connection(self) -> HTTPConnection:

@@ -184,7 +184,7 @@ class _TokenRequest:
                 options.get("scope_claim_name", "scope"),
                 options.get("extensions"),
             )
-            OAuthToken("-", 0, extensions=self._claims.extensions)  # It checks the extensions.
+            OAuthToken("-", 0, extensions=self._claims.extensions)  # This checks the extensions.
             self._assertion: Assertion | None = None
             if _has_assertion(options):
                 names = AssertionOptions.__annotations__.keys() & given
@@ -253,7 +253,7 @@ def _replaced(text: Secret) -> str:
 
 
 def _hide(options: OidcOptions) -> None:
-    """Hide the passphrase, and what has the name of no argument, in place. This does not raise."""
+    """Hide the passphrase, and values with unknown names, in place. This does not raise."""
     hide_secrets(options, ("private_key_passphrase",), OidcOptions.__annotations__)
 
 

@@ -233,7 +233,7 @@ def test_the_properties_of_a_java_client_work(package: FakeGssapi) -> None:
                 "sasl_jaas_config": KRB5 + "useTicketCache=true serviceName=a;",
                 "sasl_kerberos_service_name": "b",
             },
-            "serviceName in sasl.jaas.config is another one",
+            "differs from serviceName in sasl.jaas.config",
         ),
         (
             {"sasl_jaas_config": "a.PlainLoginModule required username=a password=b;"},
