@@ -62,7 +62,7 @@ class PatternType(IntEnum):
 
 
 class AclPermissionType(IntEnum):
-    """Whether an ACL allows or denies. The values are those of Kafka's protocol.
+    """The effect of an ACL: to allow or to deny. The values are those of Kafka's protocol.
 
     An ACL that denies takes precedence over all that allow. ANY is for filters.
     """
@@ -117,7 +117,7 @@ class ResourcePattern:
 
 @dataclass(frozen=True, slots=True)
 class ResourcePatternFilter:
-    """A selection of patterns. What is not given selects all."""
+    """A selection of patterns. A field that is not given matches every pattern."""
 
     type: AclResourceType = AclResourceType.ANY
     name: str | None = None
@@ -160,7 +160,10 @@ class AclBinding:
 
 @dataclass(frozen=True, slots=True)
 class AclBindingFilter:
-    """A selection of ACLs. What is not given selects all, so `AclBindingFilter()` is every ACL."""
+    """A selection of ACLs. A field that is not given matches every ACL.
+
+    So `AclBindingFilter()` selects all ACLs.
+    """
 
     pattern: ResourcePatternFilter = ResourcePatternFilter()
     principal: str | None = None

@@ -70,8 +70,9 @@ class Admin(Lifecycle):
     its error. Any other call returns its result, or raises. Every call ends within `timeout`
     seconds (by default `default_api_timeout_ms`), and until then repeats whatever failed with a
     retriable error. Calls may run at the same time. A cancelled call that only reads has no effect
-    on the cluster. Each other call says what may have happened. `AdminConfig` describes the
-    options. With `client`, the admin client shares the connections and the metadata of that client.
+    on the cluster. The docstring of each other call says what it may have changed. `AdminConfig`
+    describes the options. With `client`, the admin client shares the connections and the metadata
+    of that client.
     """
 
     closing_rank: ClassVar[int] = 2
@@ -489,7 +490,7 @@ class Admin(Lifecycle):
     ) -> None:
         """Abort the open transaction of a transactional id, and fence its producer.
 
-        It does what `fence_producers` does with one id, and raises the error of that id. After a
+        This is `fence_producers` for one id, except that an error is raised, not returned. After a
         cancellation, it is unknown whether the transaction was aborted.
         """
         await self._producers.force_terminate_transaction(transactional_id, timeout=timeout)
@@ -595,21 +596,22 @@ class Admin(Lifecycle):
         *,
         timeout: float | None = None,
     ) -> Results[str, None]:
-        """Set and delete SCRAM credentials, with a result for each user (KIP-554).
+        """Set and delete SCRAM credentials, and return a result for each user (KIP-554).
 
             await admin.alter_user_scram_credentials([
                 UserScramCredentialUpsertion("alice", password),
                 UserScramCredentialDeletion("bob", ScramMechanism.SCRAM_SHA_256),
             ])
 
-        If one alteration of a user fails, none of that user is made. Passwords are prepared as
-        those of `SaslScram` are, salted in a thread, and not sent. Other brokers may learn of the
-        credentials a moment later. Needs brokers of version 2.7 or later. Usual errors:
-        ResourceNotFoundError (there is no credential to delete; this may also mean that an earlier
-        attempt of this call succeeded but its response was lost), UnacceptableCredentialError (too
-        many iterations), DuplicateResourceError (two alterations of a user have the same
-        mechanism), ClusterAuthorizationError. After a cancellation, it is unknown which credentials
-        were changed.
+        The alterations of a user are made for one mechanism after the other, SCRAM-SHA-256 first.
+        If one fails, the earlier ones remain, and the later ones are not made. Passwords are
+        prepared as those of `SaslScram` are, salted in a thread, and not sent. Other brokers may
+        learn of the credentials a moment later. Needs brokers of version 2.7 or later. Usual
+        errors: ResourceNotFoundError (there is no credential to delete; this may also mean that an
+        earlier attempt of this call succeeded but its response was lost),
+        UnacceptableCredentialError (too many iterations), DuplicateResourceError (two alterations
+        of a user have the same mechanism), ClusterAuthorizationError. After a cancellation, it is
+        unknown which credentials were changed.
         """
         return await self._scram_credentials.alter_user_scram_credentials(
             alterations, timeout=timeout
@@ -626,12 +628,13 @@ class Admin(Lifecycle):
     ) -> DelegationToken:
         """Create a delegation token, with which other clients log in as its owner (KIP-48).
 
-        The owner is the user of this client, or with `owner` another one, which needs brokers of
-        version 3.3 or later and the permission CREATE_TOKENS on that user. The owner and the
-        renewers may renew the token and let it expire, but not the requester of another's token
-        unless it is a renewer. Principals are written as in "User:alice". The token can be renewed
-        for `max_lifetime_ms`; -1 is the brokers' `delegation.token.max.lifetime.ms`. The brokers
-        may learn of the token a moment later; until then they do not find it.
+        The owner is the user of this client, or with `owner` another user, which needs brokers of
+        version 3.3 or later and the permission CREATE_TOKENS on that user. Only the owner and the
+        renewers may renew the token and let it expire. The user that creates a token for another
+        owner may not, unless it is one of the renewers. Principals are written as in
+        "User:alice". The token can be renewed for `max_lifetime_ms`; -1 is the brokers'
+        `delegation.token.max.lifetime.ms`. The brokers may learn of the token a moment later; until
+        then they do not find it.
 
         Raises DelegationTokenDisabledError, UnsupportedByAuthenticationError (the client has not
         logged in, or with a token), DelegationTokenAuthorizationError, and

@@ -54,10 +54,10 @@ class ClientQuotaEntity:
 
 @dataclass(frozen=True, slots=True)
 class ClientQuotaFilter:
-    """A selection of entities: those that have a user, client id, or IP address as given.
+    """A selection of entities by user, client id, and IP address.
 
-    With `strict`, an entity has nothing that the filter does not name: `user="alice"` selects
-    alice, but not alice with a client id.
+    With `strict`, an entity must have no other user, client id, or IP address than those of the
+    filter: `user="alice"` selects alice, but not alice with a client id.
     """
 
     user: str | ClientQuotaName | None = None

@@ -1,6 +1,6 @@
 """The admin calls that create, renew, expire, and describe delegation tokens (KIP-48).
 
-A token's HMAC is its password. It is a secret in every object and every argument.
+A token's HMAC is its password. Objects and calls hold it as a `Secret`.
 """
 
 from __future__ import annotations
@@ -68,14 +68,14 @@ TokenOrHmac: TypeAlias = DelegationToken | Secret | str
 def hides_hmac(method: F) -> F:
     """Decorate an admin call whose first argument is a token, or its HMAC as a text.
 
-    The text is wrapped before any function that can raise an error has it in a local variable.
+    A text is wrapped in a `Secret` first, so that tracebacks do not show it as a local variable.
     """
     call: Any = method
 
     async def awaited(self: Any, token: Any, *args: Any, **named: Any) -> Any:
         token = token if isinstance(token, DelegationToken) else Secret(token)
         result = call(self, token, *args, **named)
-        # An error must not keep the client alive.
+        # The traceback of an error would keep the client alive by this variable.
         del self
         return await result
 

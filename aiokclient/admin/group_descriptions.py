@@ -46,8 +46,8 @@ class GroupMemberDescription:
     """A member of a group. `partitions` is its assignment if it is a consumer.
 
     `metadata` and `assignment` are the encoded data of a member of a classic group. `epoch`,
-    `target`, `rack`, and `subscribed` are set for members of other groups. `target` is what the
-    member will be assigned once other members have revoked it.
+    `target`, `rack`, and `subscribed` are set for members of other groups. `target` has the
+    partitions that the member will own when the current rebalance is complete.
     """
 
     member_id: str

@@ -2,7 +2,7 @@
 
 A transaction hangs in a partition if it is open in the partition's log, and its coordinator does
 not know of it and will therefore never end it. Readers with `read_committed` wait at its first
-record. It happened with brokers older than 3.6, which accepted records that arrived after the end
+record. This happened with brokers older than 3.6, which accepted records that arrived after the end
 of their transaction (KIP-890).
 
 The search follows KIP-664:
@@ -156,7 +156,7 @@ class HangingTransactionCalls:
     async def _hanging(
         self, candidates: Sequence[HangingTransaction], left_s: Callable[[], float]
     ) -> tuple[HangingTransaction, ...]:
-        """Return those of the open transactions that no coordinator will end."""
+        """Return the open transactions that no coordinator will end."""
         if not candidates:
             return ()
         producer_ids = {each.producer_id for each in candidates}
@@ -226,14 +226,14 @@ def _parts(items: Sequence[T]) -> Iterator[Sequence[T]]:
 
 
 def _check_scope(topic: str | None, partition: int | None, broker_id: int | None) -> None:
-    """Raise IllegalStateError or ArgumentTypeError if the arguments limit the search wrongly."""
+    """Raise IllegalStateError or ArgumentTypeError if the arguments select no valid scope."""
     if topic is None and broker_id is None:
         raise IllegalStateError(
             "A search in all partitions of a cluster takes too long. Pass topic=, broker_id=, or "
             "both."
         )
     if partition is not None and topic is None:
-        raise IllegalStateError("partition= needs topic=.")
+        raise IllegalStateError("partition= needs topic=. Pass both, or neither.")
     if topic is not None:
         as_name(topic, "topic")
     if partition is not None:

@@ -29,9 +29,9 @@ API = "DescribeLogDirs"
 class ReplicaLog:
     """The log of one replica in a log directory.
 
-    `size` is in bytes. `offset_lag` is the number of offsets by which the log ends before the high
-    watermark, or before the current log if `is_future`: a log that is being moved to this
-    directory and replaces the current one when it has caught up.
+    `size` is in bytes. `is_future` is whether the log is a copy that is being moved to this
+    directory, and that replaces the current log when it has caught up. `offset_lag` is the distance
+    in offsets from the end of the log to the high watermark, or of a copy to the current log's end.
     """
 
     size: int

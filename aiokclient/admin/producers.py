@@ -27,7 +27,7 @@ __all__ = ["ProducerCalls"]
 API = "DescribeProducers"
 
 NO_REPLICA = frozenset({NotLeaderOrFollowerError.code})
-"""Codes of a broker that has no replica of a partition."""
+"""Error codes for a partition of which the broker has no replica."""
 
 
 class ProducerCalls:
@@ -86,7 +86,7 @@ class ProducerCalls:
     async def _ask_for_producers(
         self, items: Iterable[TopicPartition], to: Target, remaining: float
     ) -> list[tuple[TopicPartition, Any]]:
-        """Send one DescribeProducers, and return the part of each partition."""
+        """Send one DescribeProducers request, and return the result for each partition."""
         topics: dict[str, list[int]] = {}
         for tp in items:
             topics.setdefault(tp.topic, []).append(tp.partition)
@@ -123,7 +123,7 @@ class ProducerCalls:
     async def _fence(
         self, transactional_id: str, to: BrokerInfo, remaining: float
     ) -> FencedProducer | KafkaError:
-        """Send one InitProducerId, which aborts an open transaction and increases the epoch."""
+        """Send InitProducerId, which aborts an open transaction and increases the epoch."""
         request = InitProducerIdRequest(
             transactional_id=transactional_id,
             # The coordinator also waits for its replicas at most for this time.

@@ -38,9 +38,9 @@ from aiokclient.types import TopicPartition
 __all__ = ["AdminRequests", "Answers", "Ask", "ask_targets", "failure", "leader_failure"]
 
 MOVED = frozenset({UnknownTopicOrPartitionError.code})
-"""Codes of a broker that was the leader of a partition according to the metadata.
+"""Error codes that mean that the broker no longer leads a partition.
 
-They mean that it is not the leader any more, because the metadata has the partition.
+The partition itself exists, because the metadata has it.
 """
 
 K = TypeVar("K")

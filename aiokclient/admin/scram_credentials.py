@@ -46,7 +46,7 @@ __all__ = [
 DESCRIBE: Final = "DescribeUserScramCredentials"
 ALTER: Final = "AlterUserScramCredentials"
 DEFAULT_ITERATIONS: Final = 4096
-"""The number that Kafka's tools use, and the lowest that brokers accept."""
+"""The number of iterations that Kafka's tools use, and the lowest that brokers accept."""
 SALT_BYTES: Final = 24
 
 
@@ -193,7 +193,7 @@ class _Alterations:
     async def ask(
         self, items: dict[str, list[UserScramCredentialAlteration]], remaining: float
     ) -> Answers[str, None]:
-        """Alter the credentials of users, of one mechanism after the other.
+        """Alter the credentials of users, for one mechanism after the other.
 
         Brokers refuse a request with two credentials of one user. An alteration that has succeeded
         is not repeated.
@@ -244,7 +244,7 @@ async def _add_salted(
     upsertions: dict[str, list[ScramCredentialUpsertion]],
     timeout: float,
 ) -> None:
-    """Add the messages of users that have none yet: a repeated attempt sends the same ones."""
+    """Salt the passwords of users for the first attempt. Later attempts send the same messages."""
     try:
         async with asyncio.timeout(timeout):
             for user, changes in items.items():

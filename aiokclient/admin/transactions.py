@@ -103,7 +103,7 @@ def _producer_ids(given: Iterable[int]) -> list[int]:
 
 
 def _needed(request: ListTransactionsRequest) -> str:
-    """Return the argument that needs the latest brokers, and their version; "" if none does."""
+    """Return a text about the argument that needs the newest brokers, or "" if none does."""
     if request.transactional_id_pattern is not None:
         return "pattern=) needs brokers of version 4.1"
     if request.duration_filter != ANY_DURATION:

@@ -121,7 +121,7 @@ def _sentence(text: str) -> str:
 
 
 def _rebuild(cls: type[KafkaError], args: tuple[Any, ...]) -> KafkaError:
-    # Without __init__, whose arguments differ from class to class; the state follows as a dict.
+    # Skip __init__, whose arguments differ from class to class. pickle restores the attributes.
     error = cls.__new__(cls)
     error.args = args
     return error

@@ -62,8 +62,8 @@ class DeliveryTimeoutError(KafkaTimeoutError):
 
     what = "The record was not acknowledged within delivery_timeout_ms."
     hint = (
-        "Unless the text above says so, the record may have been written or not. Check that the "
-        "partition has a leader, and that its broker responds."
+        "The record may have been written, unless the text above says that it was never sent. "
+        "Check that the partition has a leader, and that its broker responds."
     )
 
 
@@ -128,8 +128,8 @@ class ClusterChangedError(InvalidConfigurationError):
 
     what = "The bootstrap servers, or the known addresses, lead to another cluster."
     hint = (
-        "Nothing was written to it or read from it. Check bootstrap_servers, and create a new "
-        "client, or set cluster_id_change='accept'."
+        "Nothing was written to that cluster or read from it. Check bootstrap_servers, and create "
+        "a new client, or set cluster_id_change='accept'."
     )
 
     def __init__(self, message: str = "", *, old_cluster_id: str, new_cluster_id: str) -> None:
@@ -161,10 +161,10 @@ class TicketError(RetriableError):
 
 
 class TokenRefusedError(AuthenticationError):
-    """An error raised when a token endpoint refuses the client, for example its secret.
+    """An error raised when a token endpoint refuses the client, for example for a wrong secret.
 
-    `endpoint` is the URL, and `oauth_error` the error in the response, such as "invalid_client", or
-    None if it has none.
+    `endpoint` is the URL, and `oauth_error` is the error in the response, such as "invalid_client",
+    or None if the response names none.
     """
 
     what = "The client has no token with which to log in."
@@ -390,7 +390,7 @@ class ConcurrentReadError(UsageError):
 
 
 class DeliveryErrors(ExceptionGroup[Exception]):
-    """Failed deliveries whose errors were not retrieved: the first of them, and their `count`."""
+    """The first errors of failed deliveries that were not retrieved, and the `count` of all."""
 
     count: int
 

@@ -60,7 +60,7 @@ class OffsetOutOfRangeError(InvalidOffsetError, code=1, name="OFFSET_OUT_OF_RANG
     missing_start: int | None = None
     """The first offset of a range that the log does not contain, if `read_range` raises it."""
     missing_end: int | None = None
-    """The offset after the missing ones: where the log continues, or the end of the range."""
+    """The offset after the missing ones, at which the log continues or the range ends."""
 
     what = (
         "The partition has no record at this offset: retention deleted it, or it was never written."
@@ -95,7 +95,7 @@ class OffsetMetadataTooLargeError(KafkaError, code=12, name="OFFSET_METADATA_TOO
 
 
 class InconsistentGroupProtocolError(KafkaError, code=23, name="INCONSISTENT_GROUP_PROTOCOL"):
-    what = "The members of the group and this one have no assignment strategy in common."
+    what = "This member has no assignment strategy in common with the other members."
     hint = (
         "Configure a common partition_assignment_strategy for all members, and check that nothing"
         " else (Kafka Connect, another program) uses this group_id."

@@ -71,7 +71,10 @@ class InvalidPartitionsError(KafkaError, code=37, name="INVALID_PARTITIONS"):
 
 class InvalidReplicaAssignmentError(KafkaError, code=39, name="INVALID_REPLICA_ASSIGNMENT"):
     what = "The assignment of replicas to brokers is invalid."
-    hint = "Name existing brokers, each once per partition, the same number for all partitions."
+    hint = (
+        "Name existing brokers, no broker twice for a partition. All partitions need the same "
+        "number of replicas."
+    )
 
 
 class PolicyViolationError(KafkaError, code=44, name="POLICY_VIOLATION"):

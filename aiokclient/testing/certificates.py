@@ -50,11 +50,11 @@ def _private(path: str, flags: int) -> int:
 
 
 class AlertingObject(ssl.SSLObject):
-    """The TLS state of a connection of a broker, which tells a client why it is refused.
+    """The TLS state of a broker's connection, which tells a client why it is refused.
 
-    If a handshake fails, asyncio closes the connection without sending OpenSSL's alert. It does
-    send it if the handshake seems to continue. If the client's certificate is refused, there is an
-    alert, so the next data, or the end of the connection, ends the handshake.
+    If a handshake fails, asyncio closes the connection without sending OpenSSL's alert. So when the
+    client's certificate is refused, this class first requests more data, and asyncio sends the
+    alert. The next data, or the end of the connection, then ends the handshake with the error.
     """
 
     _failure: ssl.SSLError | None = None
@@ -95,7 +95,7 @@ class Certificates:
         """The certificate of the authority, as PEM text."""
 
     def server_context(self, kind: str, *, client_certificate: bool) -> ssl.SSLContext:
-        """Return a context for brokers with this kind of certificate, as `BrokerListener` has."""
+        """Return a TLS context for brokers. `kind` is the `certificate` of a `BrokerListener`."""
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         context.sslobject_class = AlertingObject
         self._leaf_of(kind).configure_cert(context)

@@ -83,7 +83,7 @@ class EmbeddedCluster:
         in the client's rack.
     configs: Configs of the brokers under Kafka's names (`BROKER_OPTIONS` in `broker/configs.py`,
         and those of `broker/security/options.py`). ACLs apply if `authorizer.class.name` is that of
-        Kafka's StandardAuthorizer. `allow` and `deny` add some, and `super.users` are principals
+        Kafka's StandardAuthorizer. `allow` and `deny` add ACLs, and `super.users` are principals
         without restrictions. A client that does not log in is `User:ANONYMOUS`.
     retention_bytes: The number of bytes that each partition keeps. The default is 256 MiB; -1 keeps
         everything.
@@ -381,9 +381,9 @@ class EmbeddedCluster:
         """All transactional ids, in their current state.
 
         Each one is a tuple of `transactional_id`, `state` (Kafka's name, such as "Ongoing"),
-        `producer_id`, `producer_epoch`, `timeout_ms`, `partitions` (of the open transaction; while
-        it ends, those without a marker), and `coordinator` (a broker id, or None while it loads).
-        The offsets of a group appear as the group's partition of `__consumer_offsets`.
+        `producer_id`, `producer_epoch`, `timeout_ms`, `partitions` (of the open transaction; once
+        it is ending, those that have no marker yet), and `coordinator` (a broker id, or None while
+        it loads). The offsets of a group appear as the group's partition of `__consumer_offsets`.
         """
         return self._transactions.transactions
 

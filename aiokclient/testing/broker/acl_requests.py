@@ -20,7 +20,10 @@ _KINDS = (AclResource, PatternType, AclOperation, AclPermission)
 
 
 def is_known(wanted: Acl | AclFilter) -> bool:
-    """Return whether all numbers are known. Kafka closes the connection if one is not."""
+    """Return whether all enumeration values of an ACL or a filter are known.
+
+    Kafka closes the connection if one is not.
+    """
     numbers = (wanted.resource_type, wanted.pattern_type, wanted.operation, wanted.permission)
     return all(
         number in kind.__members__.values() for kind, number in zip(_KINDS, numbers, strict=True)

@@ -67,7 +67,7 @@ class EmbeddedBroker(Node):
             await each.serve()
 
     def shut(self) -> None:
-        """Stop immediately, as if killed: cut all connections, and forget what belongs to them."""
+        """Stop immediately, as if killed: cut connections, forget sessions and client instances."""
         self._stop_listening()
         self.alive = False
         self.disconnect()
@@ -99,7 +99,7 @@ class EmbeddedBroker(Node):
     def connected(self, connection: BrokerProtocol) -> None:
         self._connections[connection] = None
         if not self.alive:
-            # The operating system accepted it before the listener was closed.
+            # The operating system accepted the connection before the listener was closed.
             connection.abort()
 
     def disconnected(self, connection: BrokerProtocol) -> None:

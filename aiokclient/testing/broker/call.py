@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 Answer: TypeAlias = "Response | asyncio.Future[Response | None] | None"
 Reply: TypeAlias = "Answer | Coroutine[Any, Any, Answer]"
-"""The result of a handler: a response, None (`acks=0`), or one of them later.
+"""The result of a handler: a response, None for no response (`acks=0`), or an awaitable of either.
 
 The future of a later response is cancelled when the connection is lost. A handler that waits for
 something attaches its cleanup to the future (`add_done_callback`).
@@ -156,7 +156,7 @@ class Call:
         self.request = request
         self.client_id = client_id
         self.owner = owner
-        """The connection. Objects that live only as long as it does can be attached to it."""
+        """The connection of the request. It identifies objects that end with the connection."""
         self._authorizer = cluster.security.authorizer
         self._refusals = [each for each in faults if isinstance(each, Refusal)]
         self._spoken: list[Refusal] = []
@@ -165,13 +165,14 @@ class Call:
         self.yielded = False
         """Whether the handler has yielded to the event loop between two slices."""
         self.times: Counter[Any] = _NOTHING
-        """After `count`, how often each part occurs in the request."""
+        """The number of times that each part occurs in the request. Set by `count`."""
 
     def refused(self, topic: str | None = None, partition: int | None = None) -> int:
         """Return the error code with which this part of the request is refused, or 0.
 
-        A test refuses it, or the client is not authorized for the topic. The refusal of a test
-        counts as used once for a request, however many partitions it applies to.
+        The part is refused if a test injected a `Refusal` for it, or if the client is not
+        authorized for the topic. A refusal counts as used once for each request, however many
+        partitions it applies to.
         """
         for each in self._refusals:
             if each.covers(topic, partition):
@@ -187,27 +188,27 @@ class Call:
 
     @property
     def principal(self) -> Principal:
-        """The client."""
+        """The principal of the client."""
         return self.owner.authentication.principal
 
     def allows(self, operation: AclOperation, resource_type: AclResource, name: str) -> bool:
-        """Return whether the client may do this. Without an authorizer, it may do everything."""
+        """Return whether the client may perform an operation. Without an authorizer, it may."""
         if self._authorizer is None:
             return True
         host = self.owner.client_host.removeprefix("/")
         return self._authorizer.allows(str(self.principal), host, operation, resource_type, name)
 
     def allows_any(self, operation: AclOperation, resource_type: AclResource) -> bool:
-        """Return whether the client may do this with at least one resource of a type."""
+        """Return whether the client may perform an operation on any resource of a type."""
         if self._authorizer is None:
             return True
         host = self.owner.client_host.removeprefix("/")
         return self._authorizer.allows_any(str(self.principal), host, operation, resource_type)
 
     def unauthorized(self, resource_type: AclResource, name: str) -> int:
-        """Return the error code if the request needs more than the client is allowed, or 0.
+        """Return the error code if the client lacks the permission that the request needs, or 0.
 
-        `requirements.py` says what the request needs.
+        `requirements.py` lists the permissions that requests need.
         """
         if self._authorizer is None:
             return 0
@@ -217,7 +218,10 @@ class Call:
         return FAILED[resource_type]
 
     def unauthorized_on_cluster(self, operation: AclOperation | None = None) -> int:
-        """Return CLUSTER_AUTHORIZATION_FAILED if the client may not do this, or 0."""
+        """Return the error code if the client lacks a permission on the cluster, or 0.
+
+        The permission is `operation`, by default the one that the request needs.
+        """
         if operation is None:
             return self.unauthorized(AclResource.CLUSTER, CLUSTER_NAME)
         allowed = self.allows(operation, AclResource.CLUSTER, CLUSTER_NAME)
@@ -256,7 +260,7 @@ class Call:
         return _Slices(self, items)
 
     async def count(self, parts: Iterable[Hashable]) -> Counter[Any]:
-        """Return how often each part occurs in the request, and set `times` to the same."""
+        """Count how often each part occurs in the request, and set `times` to the result."""
         times: Counter[Any] = Counter()
         self.times = times
         async for part in self.slices(parts):

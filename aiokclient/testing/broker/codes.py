@@ -100,7 +100,7 @@ _MESSAGE = 1_000
 
 
 def brief(message: str) -> str:
-    """Return a message that is short enough for a response, whatever names it quotes."""
+    """Return a message, cut off if it is too long for a response."""
     return message if len(message) <= _MESSAGE else f"{message[:_MESSAGE]}..."
 
 

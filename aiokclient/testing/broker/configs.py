@@ -161,7 +161,7 @@ TOPIC_OPTIONS: Mapping[str, BrokerOption] = {
     "preallocate": _boolean(False),
     "remote.log.copy.disable": _boolean(False),
     "remote.log.delete.on.disable": _boolean(False),
-    # It cannot be true, because there is no remote storage.
+    # There is no remote storage, so the value cannot be true.
     "remote.storage.enable": BrokerOption("false", BrokerConfigType.BOOLEAN, _one_of("false")),
     "retention.bytes": _long(256 << 20, -1),
     "retention.ms": _long(604_800_000, -1),

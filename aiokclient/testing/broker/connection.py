@@ -405,11 +405,11 @@ class BrokerProtocol(asyncio.BufferedProtocol):
     def _charge(
         self, quotas: ClientQuotas, received: DecodedRequest, response: Response | None
     ) -> None:
-        """Charge the client for a request, and throttle it if that is more than its quota."""
+        """Charge a request to the client's quotas, and throttle the client if it exceeds them."""
         api, header = received.header.request_api_key, received.header
         user, client_id = self.authentication.principal.name, header.client_id or ""
         if response is not None and not hasattr(response, "throttle_time_ms"):
-            return  # Requests of a login are free.
+            return  # Login requests do not count toward a quota.
         costs = {quotas_.REQUESTS: quotas_.REQUEST_COST}
         if api == ApiKey.PRODUCE:
             costs[quotas_.PRODUCER] = float(self._current)
@@ -436,7 +436,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
                 fault.use()
                 muted = max(muted, fault.seconds)
         if muted and response is not None:
-            # As in Kafka, the client learns it in milliseconds.
+            # As in Kafka, the response has the throttle time in whole milliseconds.
             cast("Any", response).throttle_time_ms = int(muted * 1000)
         if response is None:
             self._after(muted, self._done)

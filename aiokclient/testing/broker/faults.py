@@ -76,7 +76,7 @@ class Fault:
 
 
 class Refusal(Fault):
-    """Answer with an error, for one topic or partition or for all."""
+    """A fault that refuses requests, or their parts for one topic or partition, with an error."""
 
     code: int = 0
     topic: str | None = None
@@ -89,26 +89,29 @@ class Refusal(Fault):
 
 
 class Drop(Fault):
-    """Cut the connection instead of answering, before or after the request is executed."""
+    """A fault that cuts the connection instead of answering.
+
+    `when` is whether that happens before or after the request is executed.
+    """
 
     when: When = "before"
 
 
 class Delay(Fault):
-    """Delay the execution of the request, or its response, by `seconds`."""
+    """A fault that delays the execution of the request, or its response, by `seconds`."""
 
     when: When = "before"
     seconds: float = 0.0
 
 
 class Throttle(Fault):
-    """Tell the client that it exceeds its quota, and read nothing from it for `seconds`."""
+    """A fault that answers with a throttle time of `seconds`, and reads nothing meanwhile."""
 
     seconds: float = 0.0
 
 
 class Alter(Fault):
-    """Let a function replace the response. If it returns None, no response is sent."""
+    """A fault that lets a function replace the response. With None, no response is sent."""
 
     change: Alteration
 

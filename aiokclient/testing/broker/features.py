@@ -29,7 +29,7 @@ _RESYNC = Feature(RESYNC, 1, 1, 1)
 
 
 def features_of(call: Call) -> list[Feature]:
-    """Return the features of the cluster, as far as their requests are announced."""
+    """Return the features of the cluster, except those whose requests are not announced."""
     level = transactions_of(call.cluster).level
     features = [*_KAFKA, Feature(TRANSACTIONS, 0, 2, level)]
     if ApiKey.CONSUMER_GROUP_HEARTBEAT not in call.cluster.versions.of(call.broker.node_id):

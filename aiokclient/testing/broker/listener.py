@@ -78,9 +78,9 @@ class TcpListener:
 
 
 class _Sockets:
-    """A socket whose connections the operating system accepts immediately.
+    """A listening socket.
 
-    They are served from `serve` on.
+    The operating system accepts connections immediately. They are served when `serve` is called.
     """
 
     def __init__(
@@ -179,7 +179,7 @@ class Acceptor:
             transport, _ = await self._loop.connect_accepted_socket(
                 self._protocol_factory, connection, ssl=self._tls
             )
-        except OSError as error:  # It includes ssl.SSLError and TimeoutError.
+        except OSError as error:  # This includes ssl.SSLError and TimeoutError.
             _log.debug("An embedded broker could not open a connection: %s.", error)
             return
         if not self._listens():
@@ -191,7 +191,7 @@ def _end(connection: socket.socket) -> None:
     try:
         connection.shutdown(socket.SHUT_RDWR)
     except OSError:
-        pass  # The client has ended it.
+        pass  # The client has already ended the connection.
 
 
 def _bind(host: str, port: int) -> socket.socket:

@@ -14,7 +14,7 @@ from aiokclient.testing.broker.telemetry.instances import ClientInstances
 
 
 class Endpoint(NamedTuple):
-    """The address of one listener that clients receive. The port is 0 until the first start."""
+    """The address of one listener, as clients receive it. The port is 0 until the first start."""
 
     host: str
     port: int

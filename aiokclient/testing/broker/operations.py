@@ -1,4 +1,4 @@
-"""The authorized operations in responses: those of the client among all that a resource has."""
+"""The authorized operations in responses: those that the client may perform on a resource."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _OPERATIONS: Final[Mapping[AclResource, tuple[AclOperation, ...]]] = {
 
 
 def authorized(call: Call, resource_type: AclResource, name: str) -> int:
-    """Return the bits of the operations on a resource that the client is allowed."""
+    """Return the bits of the operations that the client may perform on a resource."""
     operations = _OPERATIONS[resource_type]
     return sum(1 << each for each in operations if call.allows(each, resource_type, name))
 

@@ -68,9 +68,9 @@ class ProducerState:
 class Verification:
     """A check, by the coordinator, that a partition belongs to a producer's open transaction.
 
-    It lasts from the check of a batch to the append of the first batch. In between, no batch may be
-    appended whose sequence is higher than the lowest one that was checked, because the batch with
-    that one could never be appended after it.
+    It lasts from the first check of a batch until a batch is appended. Until then, a batch is
+    refused if its sequence is higher than the lowest sequence that was checked: if it were
+    appended first, the batch with the lowest sequence could no longer be appended.
     """
 
     __slots__ = ("bumps", "epoch", "lowest")
@@ -90,7 +90,7 @@ class Verification:
 
 
 TRUSTED = Verification(0, -1, False)
-"""In place of a verification: the batch comes from a test, which no coordinator knows."""
+"""A substitute for the verification of a batch that a test appends without a coordinator."""
 
 
 class ProducerStates:
@@ -120,7 +120,7 @@ class ProducerStates:
         return next((each for each in state.batches if each[:2] == key), None)
 
     def check(self, batch: RecordBatch) -> Code:
-        """Return an error code that says whether a batch, not a duplicate, may be appended."""
+        """Return the error code if a batch that is no duplicate may not be appended, or NONE."""
         state = self._producers.get(batch.producer_id)
         if state is not None and batch.producer_epoch < state.epoch:
             return Code.INVALID_PRODUCER_EPOCH
@@ -145,7 +145,7 @@ class ProducerStates:
         return first == (state.last_sequence + 1) % SEQUENCES
 
     def verifies(self, producer_id: int, epoch: int, verification: Verification | None) -> Code:
-        """Return whether a transactional batch may be appended, given its verification.
+        """Return the error code if a transactional batch may not be appended, or NONE.
 
         `verification` is the result of `verification_of` before the coordinator was asked. It is
         void if a marker was written since.
@@ -163,7 +163,7 @@ class ProducerStates:
     ) -> Verification | Code:
         """Return the verification that the coordinator must confirm before an append.
 
-        NONE means that the transaction is open here, which needs no confirmation.
+        NONE means that the transaction is already open in this partition and needs no confirmation.
         """
         if epoch < self.epoch_of(producer_id):
             return Code.INVALID_PRODUCER_EPOCH
@@ -178,7 +178,7 @@ class ProducerStates:
     def check_marker(
         self, producer_id: int, epoch: int, coordinator_epoch: int, level: int
     ) -> Code:
-        """Return whether a marker may be written.
+        """Return the error code if a marker may not be written, or NONE.
 
         From level 2 of transaction.version on, the epoch of a marker is higher than that of the
         transaction's records.
@@ -243,7 +243,7 @@ class ProducerStates:
             self.aborted.append(AbortedTxn(producer_id, first, offset, stable))
         pending = self._verifications.get(producer_id)
         if pending is not None and not (pending.bumps and pending.epoch == epoch):
-            # In the other case, the next transaction is being verified already.
+            # Otherwise, the verification belongs to the next transaction, and stays valid.
             del self._verifications[producer_id]
 
     # -- reading ---------------------------------------------------------------------------

@@ -4,8 +4,8 @@
         └───────────────SaslHandshake────────────────────────▲                                │
                                                              └─SaslHandshake, once more (KIP-368)
 
-A connection to a listener without mechanisms is DONE from the beginning. Before that step the
-broker answers only ApiVersions, SaslHandshake, and SaslAuthenticate (`ALLOWED`), and closes a
+A connection to a listener without mechanisms is DONE from the beginning. Before DONE, the broker
+answers only ApiVersions, SaslHandshake, and SaslAuthenticate (`ALLOWED`), and closes a
 connection that sends anything else. A refusal is answered, and then the connection is closed.
 
 After a handshake in version 0, the messages of the mechanism are frames without headers (`raw`).
@@ -140,7 +140,7 @@ class Authentication:
         return self._now() <= self._ends_at
 
     def told_versions(self) -> None:
-        """Handle that an ApiVersions request was answered without an error."""
+        """Expect a handshake next, after an ApiVersions request was answered without an error."""
         if self.step is AuthenticationStep.VERSIONS:
             self.step = AuthenticationStep.HANDSHAKE
 

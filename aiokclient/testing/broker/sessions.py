@@ -35,7 +35,7 @@ FINAL_EPOCH = -1
 _LAST_EPOCH = (1 << 31) - 1
 _EVICTABLE_AFTER_S = 120.0
 _MOST_PARTITIONS = 200_000
-"""The number of partitions in all sessions of a broker, which is limited to bound the memory."""
+"""The maximum number of partitions in all sessions of a broker, which bounds their memory."""
 
 TopicKey = str | UUID
 """A topic's name up to version 12, or its id from version 13 on."""
@@ -69,7 +69,7 @@ class FetchedPartition:
         self.log_start_offset = -1
 
     def news(self, answer: PartitionData) -> bool:
-        """Return whether a response has news for the client, and record these as known."""
+        """Return whether a response has news for the client, and record what it now knows."""
         same_marks = (self.high_watermark, self.log_start_offset) == (
             answer.high_watermark,
             answer.log_start_offset,

@@ -89,7 +89,7 @@ class Transactions(Protocol):
         """Move each transactional id to its coordinator, and write markers that can be written."""
 
     def topic_deleted(self, topic: str) -> None:
-        """Handle that the partitions of a topic need no markers any more."""
+        """Continue with transactions that were to write markers to a deleted topic."""
 
     def close(self) -> None:
         """Cancel all timers."""

@@ -1,9 +1,10 @@
 """Topics and partitions: replicas, leaders, epochs, in-sync replicas, and the high watermark.
 
 All replicas of a partition share one log. A follower has all of it immediately, unless a test holds
-its replication. Then it has the log up to that point. While such a follower is in sync, it holds
-back the high watermark, as a slow one does in Kafka. When it becomes the leader, the log is
-truncated to what it has, as in an unclean election.
+its replication. Then it has the log only up to its end offset at that time. While such a follower
+is in sync, the high watermark does not advance beyond this offset, as with a slow follower in
+Kafka. When the follower becomes the leader, the log is truncated to this offset, as in an unclean
+election.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class Appended(NamedTuple):
     append_time: int = -1
     message: str | None = None
     refused: Mapping[int, str] = {}
-    """The reasons for which records of the batch were refused, by their index in it."""
+    """The reasons for which records were refused, by the index of the record in the batch."""
 
 
 class Partition:
@@ -86,9 +87,9 @@ class Partition:
         return min(high, self.log.producers.first_open(high))
 
     def check(self, broker: int, leader_epoch: int, *, leader_only: bool = True) -> Code:
-        """Return whether `broker` may serve this partition to a client that knows `leader_epoch`.
+        """Return the error code if `broker` may not serve this partition to a client, or NONE.
 
-        The result is an error code. -1 stands for a client that does not send an epoch (KIP-320).
+        `leader_epoch` is the epoch that the client knows, or -1 if it sent none (KIP-320).
         """
         if broker not in self.replicas:
             return Code.NOT_LEADER_OR_FOLLOWER
@@ -107,7 +108,7 @@ class Partition:
         now_ms: int,
         verification: Verification | None = TRUSTED,
     ) -> Appended:
-        """Append a client's batch, of which only the producer's state is still to be checked.
+        """Check a client's batch against the state of its producer, and append it.
 
         `verification` is what the transaction's coordinator has confirmed for a transactional
         batch.

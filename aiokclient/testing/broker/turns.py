@@ -20,7 +20,7 @@ class Connection(Protocol):
 
 
 class Turns:
-    """Limits the time for which an iteration of the event loop handles requests."""
+    """A limit on the time for which an iteration of the event loop handles requests."""
 
     def __init__(self) -> None:
         self._ends: float | None = None

@@ -57,7 +57,7 @@ def the_batch(records: bytes | memoryview | None) -> RecordBatch | Appended:
 
 
 def check_batch(batch: RecordBatch, topic: BrokerTopic, version: int, now_ms: int) -> Appended:
-    """Return whether a broker accepts this batch of a client for this topic."""
+    """Return the error for which a broker refuses a client's batch, or one with the code NONE."""
     configs = topic.configs
     try:
         codec = batch.compression

@@ -49,8 +49,8 @@ class AclControls(Controls):
 
         Without any of them, it is an operation on the cluster. The principal is a text such as
         "User:alice", or "User:*" for everybody. "*" as a name is every resource. With `prefixed`,
-        the name is the beginning of names. READ, WRITE, DELETE, and ALTER imply DESCRIBE, and
-        ALTER_CONFIGS implies DESCRIBE_CONFIGS.
+        the ACL applies to all names that begin with the given one. READ, WRITE, DELETE, and ALTER
+        imply DESCRIBE, and ALTER_CONFIGS implies DESCRIBE_CONFIGS.
 
         Raises ValueError if the cluster has no authorizer, or for unknown values.
         """
@@ -97,7 +97,7 @@ class AclControls(Controls):
         acl = Acl(
             *resource, pattern, str(parsed(principal)), host, AclOperation[operation], permission
         )
-        # Without a loop there is no client yet.
+        # While the cluster is not running, no other thread uses the authorizer.
         if self._runner.running:
             self._runner.call(lambda: authorizer.add(acl))
         else:
@@ -117,5 +117,5 @@ def _resource(
         if name is not None
     ]
     if len(named) > 1:
-        raise ValueError("An ACL is for one of topic, group, and transactional_id.")
+        raise ValueError("An ACL has one resource. Pass one of topic, group, and transactional_id.")
     return named[0] if named else (AclResource.CLUSTER, CLUSTER_NAME)

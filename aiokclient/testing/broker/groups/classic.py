@@ -168,7 +168,7 @@ class ClassicGroup(RebalancingGroup):
             answer = self.join_answer(new, with_members=led and skips)
             answer.skip_assignment = led and skips
             if not skips:
-                # The old leader's id, so that the member does not consider itself the leader.
+                # The response names the old leader, so that the member does not act as the leader.
                 answer.leader = told or ""
             return answer
         future = new.park_join(call)

@@ -26,7 +26,7 @@ _VERSION = struct.Struct(">h")
 
 
 def version_of(data: bytes) -> int:
-    """Return the version before an embedded message, or the highest known one if that is lower."""
+    """Return the version at the start of an embedded message, limited to the highest known one."""
     if len(data) < _VERSION.size:
         raise _malformed("The data is too short.")
     version: int = _VERSION.unpack_from(data)[0]

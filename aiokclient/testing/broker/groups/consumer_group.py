@@ -81,7 +81,7 @@ class ConsumerGroup(Group):
         self._assigned_at = float("-inf")
         self._topology = -1
         self._asked: dict[tuple[frozenset[str], str], frozenset[UUID]] = {}
-        """The topics of each subscription, for the current version of the topics."""
+        """A cache of the topic ids of each subscription. It is cleared when topics change."""
         self._heartbeats = ConsumerGroupHeartbeats(self)
         self._classic = ClassicMembers(self)
 

@@ -82,8 +82,8 @@ def reconciled(
 ) -> ConsumerMember:
     """Return the member one step closer to its target of `epoch`.
 
-    `free` returns those of some partitions that no other member owns. `owned` is what the member
-    says that it owns, or None if it did not say.
+    `free(partitions)` returns the partitions that no other member owns. `owned` are the partitions
+    that the member reports as its own, or None if it did not report them.
     """
     if member.settled(epoch) and member.assigned <= target:
         return member

@@ -178,7 +178,7 @@ class GroupCoordinator:
             self.classic(group.group_id).offsets = group.offsets
 
     def hold(self, group_id: str) -> None:
-        """Keep the coordinator of a group loading until as many releases follow."""
+        """Keep the coordinator of a group in the loading state until each `hold` is released."""
         self._held[group_id] = self._held.get(group_id, 0) + 1
         self.settle()
 

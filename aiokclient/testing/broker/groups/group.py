@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class GroupType(Enum):
-    """The kinds of groups, under the names of ListGroups."""
+    """The kinds of groups, with their names in ListGroups."""
 
     CLASSIC = "classic"
     CONSUMER = "consumer"
@@ -134,7 +134,7 @@ class Group:
         *,
         transactional: bool = False,
     ) -> Code:
-        """Return whether a member may commit offsets now, as an error code.
+        """Return the error code if a member may not commit offsets now, or NONE.
 
         An empty id with epoch -1 stands for a client that is not a member, which may commit in a
         transaction at any time. `epoch` is the generation or the member epoch, and `version` is
@@ -143,21 +143,21 @@ class Group:
         raise NotImplementedError
 
     def check_commit_of(self, member_id: str, epoch: int, place: TopicPartition) -> Code:
-        """Return whether an accepted commit may include this partition."""
+        """Return the error code if an accepted commit may not include this partition, or NONE."""
         return Code.NONE
 
     def committed(self, member_id: str) -> None:
         """Handle an accepted commit of a member, which may count as a heartbeat."""
 
     def check_fetch(self, member_id: str | None, epoch: int) -> Code:
-        """Return whether a member may read offsets.
+        """Return the error code if a member may not read offsets, or NONE.
 
         Epoch -1 stands for a client that does not say that it is a member.
         """
         return Code.NONE
 
     def check_delete_offsets(self) -> Code:
-        """Return whether offsets of topics without subscribers may be deleted."""
+        """Return the error code if no offsets of the group may be deleted, or NONE."""
         return Code.NONE
 
     # -- the classic protocol --------------------------------------------------------------

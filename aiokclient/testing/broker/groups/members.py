@@ -61,7 +61,10 @@ class ClassicMember:
         self.expiry: asyncio.TimerHandle | None = None
 
     def wants(self, request: JoinGroupRequest, version: int) -> None:
-        """Store the contents of a JoinGroup request. Version 0 has one timeout for both uses."""
+        """Store the contents of a JoinGroup request.
+
+        In version 0, the session timeout is the rebalance timeout, too.
+        """
         self.protocols = protocols_of(request)
         self.session_timeout_ms = request.session_timeout_ms
         self.rebalance_timeout_ms = (
@@ -87,7 +90,7 @@ class ClassicMember:
         return not self.is_new and (self.joining is not None or self.syncing is not None)
 
     def park_join(self, call: Call) -> asyncio.Future[Response | None]:
-        """Let its JoinGroup request wait. An earlier waiting one is not answered any more."""
+        """Hold the member's JoinGroup request. An earlier one that is held is not answered."""
         self.join_version = call.version
         self.joining = call.later()
         return self.joining

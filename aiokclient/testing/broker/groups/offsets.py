@@ -12,7 +12,7 @@ from aiokclient.types import OffsetAndMetadata, TopicPartition
 
 
 class Committed(NamedTuple):
-    """One committed offset. `at_ms` is the brokers' wall clock. `leader_epoch` is -1 for none."""
+    """One committed offset. `at_ms` is the time of the commit. `leader_epoch` is -1 for none."""
 
     offset: int
     leader_epoch: int = -1

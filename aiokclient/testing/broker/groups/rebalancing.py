@@ -212,7 +212,7 @@ class RebalancingGroup(Group):
             self.prepare()
 
     def prepare(self) -> None:
-        """Begin a rebalance. That of an empty group waits for more members to join."""
+        """Begin a rebalance. The rebalance of an empty group waits for more members to join."""
         if self.phase is ClassicGroupState.COMPLETING:
             for member in self.members:
                 member.assignment = b""
@@ -244,9 +244,9 @@ class RebalancingGroup(Group):
             self._complete()
 
     def maybe_complete(self) -> None:
-        """Complete the joining if all members have joined.
+        """Begin the next generation if all members have joined.
 
-        The first rebalance of a group is completed only by its timer.
+        In the first rebalance of a group, only the timer does that.
         """
         first = self.before is ClassicGroupState.EMPTY
         if self.phase is ClassicGroupState.PREPARING and not first and self._all_joined():

@@ -61,7 +61,7 @@ def _rank(member_id: str, member: Subscriber) -> tuple[bool, str]:
 
 
 def assign_uniform(members: Subscribers, sizes: Sizes) -> dict[str, Places]:
-    """Assign as equal numbers as the subscriptions allow, with as few moves as that permits."""
+    """Balance the numbers of partitions as far as subscriptions allow, with the fewest moves."""
     if not members:
         return {}
     if len({each.topics for each in members.values()}) == 1:

@@ -4,7 +4,7 @@
   may ask whether partitions were added, without adding them (`verify_only`): one that was not is
   TRANSACTION_ABORTABLE.
 * If a partition does not exist, it is UNKNOWN_TOPIC_OR_PARTITION, the others are
-  OPERATION_NOT_ATTEMPTED, and nothing is added. The partitions have the same result otherwise.
+  OPERATION_NOT_ATTEMPTED, and nothing is added. Any other error applies to all partitions.
 * An epoch that is not current is PRODUCER_FENCED (up to version 1 INVALID_PRODUCER_EPOCH), another
   producer id or an unknown transactional id is INVALID_PRODUCER_ID_MAPPING, and while the last
   transaction ends, the result is CONCURRENT_TRANSACTIONS. An empty transactional id is

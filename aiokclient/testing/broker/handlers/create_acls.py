@@ -1,8 +1,9 @@
 """CreateAcls 1 to 3: add ACLs. An ACL that exists already is accepted.
 
-Each one has its own result. One without a name, or with another name for the cluster than
-"kafka-cluster", is INVALID_REQUEST, and one that only a filter could be is UNKNOWN_SERVER_ERROR.
-Without an authorizer, all are SECURITY_DISABLED. An unknown number closes the connection.
+Each ACL has its own result. An ACL without a name, or with another name for the cluster than
+"kafka-cluster", is INVALID_REQUEST, and an ACL with a value that only filters may have is
+UNKNOWN_SERVER_ERROR. Without an authorizer, all are SECURITY_DISABLED. An unknown number closes the
+connection.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Without `delegation.token.secret.key`, the result is DELEGATION_TOKEN_AUTH_DISABLED. A client that
 has not logged in, or that logged in by a token, is DELEGATION_TOKEN_REQUEST_NOT_ALLOWED. A renewer
-that is not a user is INVALID_PRINCIPAL_TYPE. From version 3 on, another owner than the client needs
-CreateTokens on that user.
+that is not a user is INVALID_PRINCIPAL_TYPE. From version 3 on, a client that has
+CreateTokens on another user can name that user as the owner.
 """
 
 from __future__ import annotations

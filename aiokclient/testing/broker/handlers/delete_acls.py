@@ -35,7 +35,7 @@ async def handle(call: Call) -> Answer:
             results.append(DeleteAclsFilterResult(error_code=disabled, error_message=DISABLED))
         else:
             results.append(_matching(authorizer, each, removed))
-    # A rule that several filters select is in the result of each.
+    # A rule that several filters select is in the result of each of these filters.
     for acl in removed:
         if authorizer is not None:
             authorizer.remove(acl)

@@ -1,8 +1,8 @@
 """DescribeClientQuotas 0 to 1: the quotas of the users, client ids, and addresses of a filter.
 
-A component matches a name (0), the default (1), or every one (2). With `strict`, an entity has no
-other types than those of the filter. An unknown type is UNSUPPORTED_VERSION, and one that is named
-twice INVALID_REQUEST.
+A component matches one name (0), the default (1), or any name and the default (2). With `strict`,
+an entity that also has other types than those of the filter does not match. An unknown type is
+UNSUPPORTED_VERSION, and one that is named twice INVALID_REQUEST.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@ The response has all options, or those that the request names. Each has the sour
 on request its synonyms. A broker is named by its id. The empty name stands for the values that were
 set for all brokers while they ran. There is no documentation of options. An option that no broker
 knows, and that was set while they ran, is sensitive, so its value is not returned. A topic that
-does not exist is UNKNOWN_TOPIC_OR_PARTITION. INVALID_REQUEST is a broker or a type of resource that
-does not exist, or a resource that the request repeats very often. A group and a subscription to
-client metrics need not exist.
+does not exist is UNKNOWN_TOPIC_OR_PARTITION. A broker or a type of resource that does not exist is
+INVALID_REQUEST, and so is a resource that the request names more than `REPEATS` times. A group and
+a subscription to client metrics need not exist.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
 * Each broker has one directory. Its volume has 1 TiB, of which the logs use their sizes.
 * Without topics, all replicas are described. Those that the broker does not have are left out.
-* A follower's size is that of the part of the log that it has, and its lag the distance to the high
-  watermark. Partitions of `__consumer_offsets` have no log here.
-* Without the permission to describe the cluster, the response has CLUSTER_AUTHORIZATION_FAILED;
-  before version 3, which has no error code, it is only empty.
+* A follower's size is that of its part of the log. Its lag is the distance from the end of this
+  part to the high watermark. Partitions of `__consumer_offsets` have no log here.
+* Without the permission to describe the cluster, the response has CLUSTER_AUTHORIZATION_FAILED.
+  Before version 3, the response has no error code, so it is only empty.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 * Their coordinator answers, and NOT_COORDINATOR is the result for the ids of other brokers. An
   unknown id is TRANSACTIONAL_ID_NOT_FOUND, and an empty one is INVALID_REQUEST.
-* The partitions are those of the open transaction; while it ends, those without a marker. A group
-  appears as its partition of `__consumer_offsets`.
+* The partitions are those of the open transaction. Once the transaction is ending, they are those
+  that have no marker yet. A group appears as its partition of `__consumer_offsets`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Fetch 4 to 18: record batches from an offset on, after a wait if necessary.
 
-* Sessions are as in `sessions.py`. Their errors refuse the whole request. From version 13 on,
-  topics have ids. An unknown id is UNKNOWN_TOPIC_ID for that topic.
+* `sessions.py` describes fetch sessions. An error of the session refuses the whole request. From
+  version 13 on, topics have ids. An unknown id is UNKNOWN_TOPIC_ID for that topic.
 * The response waits until `min_bytes` are available, `max_wait_ms` has passed, or a partition has
   an error, a diverging epoch, or a preferred replica. While it waits, no other request on the
   connection is answered.
@@ -157,7 +157,7 @@ class _Fetch:
         return self._hidden(answer)
 
     def _hidden(self, answer: PartitionData) -> PartitionData:
-        """Hide a response from the garbage collector if there are many."""
+        """Hide a response from the garbage collector if the request has many partitions."""
         if self._many:
             untrack_whole(answer)
         return answer
@@ -343,7 +343,7 @@ class _Wait:
     def __init__(self, call: Call) -> None:
         self._call = call
         self.over = False
-        """Whether the time is over."""
+        """Whether `max_wait_ms` has passed."""
         self._added = 0
         self._enough = 0
         self._woken: asyncio.Future[None] | None = None
@@ -363,7 +363,7 @@ class _Wait:
         self._added = 0
 
     async def until_added(self, size: int) -> None:
-        """Wait until `size` bytes were added since `forget`, or until the time is over."""
+        """Wait until `size` bytes were added since `forget`, or until `max_wait_ms` has passed."""
         self._enough = size
         if self._added < size and not self.over:
             self._woken = self._call.cluster.loop.create_future()

@@ -1,9 +1,10 @@
 """IncrementalAlterConfigs 0 and 1: set, delete, append to, and subtract from single values.
 
-Each resource changes as a whole or not at all. INVALID_CONFIG is an unknown name, a value that is
-not allowed, or a list operation on an option that is not a list. INVALID_REQUEST is a null value to
-set, a name or a resource that is repeated, and for brokers also a value that is not allowed or a
-read-only config. Deleting an unknown name has no effect. Running brokers accept any name.
+Each resource changes as a whole or not at all. The result is INVALID_CONFIG for an unknown name, a
+value that is not allowed, or a list operation on an option that is not a list. It is
+INVALID_REQUEST for a null value to set, a repeated name or resource, and for brokers also for a
+value that is not allowed or a read-only config. Deleting an unknown name has no effect. Running
+brokers accept any name.
 """
 
 from __future__ import annotations

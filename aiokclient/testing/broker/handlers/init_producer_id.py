@@ -2,8 +2,9 @@
 
 * Without a transactional id: a new id with epoch 0, whatever id the client had before.
 * With a transactional id, its coordinator answers. A new producer of the same transactional id gets
-  the same producer id in the next epoch, which fences the earlier one. If that one's transaction is
-  open, it is aborted, and until it has ended, the result is CONCURRENT_TRANSACTIONS.
+  the same producer id in the next epoch, which fences the earlier one. If the earlier producer
+  has an open transaction, it is aborted, and the result is CONCURRENT_TRANSACTIONS until it has
+  ended.
 * A timeout that is not positive or longer than `transaction.max.timeout.ms` is
   INVALID_TRANSACTION_TIMEOUT, and an empty id is INVALID_REQUEST.
 * From version 3 on, a producer that continues after an error sends its producer id and epoch

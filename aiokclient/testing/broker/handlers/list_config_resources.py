@@ -2,8 +2,8 @@
 
 Version 0 lists the subscriptions to client metrics. Version 1 lists the types that the request
 names, or all of them, in the order of Kafka: groups with configs of their own, subscriptions,
-brokers as loggers, brokers, and topics. UNSUPPORTED_VERSION is a type that version 0 or 1 does not
-have.
+brokers as loggers, brokers, and topics. A type that the version does not have is
+UNSUPPORTED_VERSION.
 """
 
 from __future__ import annotations

@@ -110,7 +110,7 @@ def _missing(call: Call, name: str) -> Code:
     """Return the error of a topic that does not exist, and create the topic if that is allowed."""
     if not is_topic_name(name):
         return Code.INVALID_TOPIC_EXCEPTION
-    # Before version 4, a request has no such option.
+    # Before version 4, a request cannot say whether topics may be created.
     allowed = call.version < 4 or call.request.allow_auto_topic_creation
     if name in call.cluster.topics:
         return Code.UNKNOWN_TOPIC_OR_PARTITION

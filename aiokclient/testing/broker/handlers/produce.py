@@ -60,7 +60,7 @@ _BY_ID = 13
 _NO_ID = UUID(int=0)
 _ADMIN_CLIENT = "__admin_client"
 _ATTRIBUTES_AT = ATTRIBUTES_AT + 1
-"""The position of the byte of the attributes that has the flags."""
+"""The position in a batch of the lower byte of the attributes, which has the flags."""
 
 _Data: TypeAlias = tuple[TopicProduceData, dict[int, PartitionProduceData]]
 

@@ -7,7 +7,7 @@ Announced only with `EmbeddedCluster(telemetry=...)`, but always answered. Check
   after a response with the subscription, may come earlier.
 * UNKNOWN_SUBSCRIPTION_ID: the subscription has changed since the client requested it.
 * UNSUPPORTED_COMPRESSION_TYPE: there is no such codec.
-* TELEMETRY_TOO_LARGE: the metrics have more than `telemetry.max.bytes`, compressed as they are.
+* TELEMETRY_TOO_LARGE: the compressed metrics have more than `telemetry.max.bytes`.
 * INVALID_RECORD: the metrics cannot be decompressed, have more than `telemetry.max.bytes`
   decompressed, or were refused by the receiver.
 
@@ -61,7 +61,7 @@ async def _export(
 ) -> Code:
     codec, content = Compression(request.compression_type), request.metrics
     if codec is not Compression.NONE:
-        # A few bytes may be a megabyte, and a client may have sent many such requests at once.
+        # A few bytes may decompress to a megabyte, and a client may send many such requests.
         decompressed = await threads.run(_decompressed, codec, content, limit)
         if isinstance(decompressed, KafkaError):
             _log.debug("%r refuses pushed metrics: %s", call.broker, decompressed)
@@ -80,7 +80,7 @@ async def _export(
 
 
 def _decompressed(codec: Compression, data: bytes, limit: int) -> bytes | KafkaError:
-    """Return decompressed metrics, or the error as a result, not raised."""
+    """Return decompressed metrics. An error is returned, not raised."""
     try:
         return bytes(decompress(codec, data, limit))
     except KafkaError as error:

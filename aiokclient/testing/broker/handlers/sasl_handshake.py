@@ -1,9 +1,10 @@
 """SaslHandshake 0 to 1: the client selects its mechanism.
 
 A mechanism that the listener does not offer is UNSUPPORTED_SASL_MECHANISM, with a list of those
-that it offers, and the connection is closed; when a session is renewed, it is closed without a
-response. On a connection that needs no authentication (again), the result is ILLEGAL_SASL_STATE,
-and the connection stays open. After version 0, messages have no headers.
+that it offers, and the connection is closed. If the handshake was to renew a session, the
+connection is closed without a response. On a connection that needs no authentication, or whose
+session cannot be renewed now, the result is ILLEGAL_SASL_STATE, and the connection stays open.
+After a handshake in version 0, the messages of the mechanism have no headers.
 """
 
 from __future__ import annotations

@@ -138,7 +138,7 @@ class _Commit:
         return None
 
     def _group(self) -> Group:
-        """Return the group, which accepts the commit."""
+        """Return the group. Raises Refused if the group does not accept the commit."""
         request, groups = self.request, groups_of(self.call.cluster)
         epoch = request.generation_id_or_member_epoch
         group = groups.find(request.group_id)

@@ -53,13 +53,13 @@ def _check(feature: Feature | None, update: FeatureUpdateKey) -> None:
     if kind not in (_UPGRADE, _SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE):
         raise _refusal(update, "The kind of update is unknown.")
     if feature is None or not feature.lowest <= level <= feature.highest:
-        raise _refusal(update, "The brokers do not support it.")
+        raise _refusal(update, "The brokers do not support this level.")
     if level < feature.level and kind == _UPGRADE:
-        raise _refusal(update, "The level would be lower.")
+        raise _refusal(update, "An upgrade cannot lower the level.")
     if level > feature.level and kind != _UPGRADE:
-        raise _refusal(update, "The level would be higher.")
+        raise _refusal(update, "A downgrade cannot raise the level.")
     if level != feature.level and feature.name != TRANSACTIONS:
-        raise _refusal(update, "The embedded cluster cannot change it.")
+        raise _refusal(update, "The embedded cluster cannot change this feature.")
 
 
 def _refusal(update: FeatureUpdateKey, why: str) -> Refused:

@@ -53,7 +53,7 @@ class AclOperation(IntEnum):
 
 
 class AclPermission(IntEnum):
-    """Whether an ACL allows or denies."""
+    """The effect of an ACL: to allow or to deny an operation."""
 
     ANY = 1
     DENY = 2
@@ -66,7 +66,7 @@ IMPLIED: Final = {
     ),
     AclOperation.DESCRIBE_CONFIGS: frozenset({AclOperation.ALTER_CONFIGS}),
 }
-"""The operations that are allowed with any one of these. A denial implies nothing."""
+"""For each operation, those that imply it if they are allowed. A denial implies nothing."""
 
 
 class Acl(NamedTuple):

@@ -31,7 +31,7 @@ _DEFAULTS = {
 
 
 class TokenOptions(NamedTuple):
-    """The options of delegation tokens. Without a secret, there are none."""
+    """The options of delegation tokens. Without a secret, delegation tokens are disabled."""
 
     secret: str
     max_lifetime_ms: int

@@ -1,7 +1,7 @@
 """Client quotas: the rates that users and clients may use, and for how long they are throttled.
 
 As in Kafka, a rate is measured over the last eleven seconds, but at least over ten, and a client
-that exceeds its quota is throttled until the rate would be right again. The quota of partitions
+that exceeds its quota is throttled until its rate is down to the quota. The quota of partitions
 that are created and deleted is a bucket of tokens: a request is accepted while there are any, and
 then refused (or throttled, in old versions) until the bucket has some again.
 
@@ -29,7 +29,7 @@ IP: Final = "ip"
 REQUEST_COST: Final = 0.01
 """The share of one request in `request_percentage`: 0.1 ms, in percent of a second.
 
-Kafka measures the time of its threads. This broker has none.
+Kafka measures the time that its threads spend on a request. This broker has no such threads.
 """
 _SAMPLES: Final = 11
 _MOST_REQUEST_THROTTLE_S: Final = 1.0
@@ -38,7 +38,7 @@ _MOST_THROTTLE_S: Final = 2_147_483.0
 
 
 class QuotaEntity(NamedTuple):
-    """Whom a quota is for. None means any, and "" the default of those without a quota."""
+    """The clients that have a quota. None is any name, and "" all without a quota of their own."""
 
     user: str | None = None
     client_id: str | None = None
@@ -127,11 +127,11 @@ class ClientQuotas:
         self._buckets.clear()
 
     def _find(self, key: str, user: str, client_id: str) -> tuple[QuotaEntity, float] | None:
-        """Return the quota that applies, and whose use of it counts together."""
+        """Return the quota that applies, with the entity whose use of it is added up."""
         for entity in _candidates(user, client_id):
             value = self._quotas.get(entity, {}).get(key)
             if value is not None:
-                # A quota of all is one for each of them.
+                # A default quota applies to each user and each client id separately.
                 own_user = user if entity.user is not None else None
                 own_client = client_id if entity.client_id is not None else None
                 return QuotaEntity(own_user, own_client), value

@@ -121,7 +121,7 @@ class OtlpHttpTelemetryReceiver:
                 self._thread.start()
 
     def flush(self, timeout: float | None = None) -> bool:
-        """Wait until nothing is queued, and return whether that was so within `timeout` seconds.
+        """Wait until nothing is queued. Return False if that takes longer than `timeout` seconds.
 
         Blocks. Do not call it in the event loop of a cluster.
         """
@@ -206,6 +206,6 @@ def _with_client(context: ClientTelemetryContext, data: bytes) -> bytes | None:
         for name, value in attributes.items():
             attribute = each.resource.attributes.add(key=name)
             attribute.value.string_value = value
-    # The message of OTLP requests has the same fields.
+    # The endpoint expects an ExportMetricsServiceRequest, which has the same fields.
     encoded: bytes = metrics.SerializeToString()
     return encoded

@@ -36,7 +36,7 @@ class ClientTelemetryContext:
     """The client that pushed metrics, and the connection that it used.
 
     `client_address` is an IP address, without the port. `software_name` and `software_version` are
-    "unknown" if the client has not said them. A client id that is null is "", as for all of Kafka.
+    "unknown" if the client has not said them. A client id that is null is "", as in Kafka.
     """
 
     client_id: str
@@ -94,12 +94,12 @@ class StartedReceiver(Protocol):
 
 
 def start_receiver(receiver: object, cluster: ReceivingCluster) -> None:
-    """Start a receiver that needs it."""
+    """Start a receiver if it has the methods of `StartedReceiver`."""
     if isinstance(receiver, StartedReceiver):
         receiver.start(cluster)
 
 
 def close_receiver(receiver: object) -> None:
-    """Close a receiver that needs it."""
+    """Close a receiver if it has the methods of `StartedReceiver`."""
     if isinstance(receiver, StartedReceiver):
         receiver.close()

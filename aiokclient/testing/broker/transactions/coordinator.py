@@ -40,8 +40,9 @@ _BUMPING_VERSION = 5
 class TransactionView(NamedTuple):
     """A transactional id as a test sees it.
 
-    `partitions` are those of the open transaction; while it ends, those without a marker. The
-    offsets of a group appear as the group's partition of `__consumer_offsets`.
+    `partitions` are those of the open transaction. Once the transaction is ending, they are those
+    that have no marker yet. The offsets of a group appear as the group's partition of
+    `__consumer_offsets`.
     """
 
     transactional_id: str
@@ -122,7 +123,7 @@ class TransactionCoordinator:
         timeout_ms: int,
         expected: ProducerIdAndEpoch | None,
     ) -> ProducerIdAndEpoch:
-        """Handle InitProducerId: give the next epoch, and abort an open transaction."""
+        """Handle InitProducerId: assign the next epoch, and abort an open transaction."""
         if not transactional_id:
             raise Refused(Code.INVALID_REQUEST, "The transactional id is empty.")
         if not 0 < timeout_ms <= self._cluster.configs.number("transaction.max.timeout.ms"):
@@ -225,7 +226,7 @@ class TransactionCoordinator:
         del self._transactions[transactional_id]
 
     def _forget_expired(self, *transactional_ids: str) -> None:
-        """Forget those of these ids that were not used for long."""
+        """Forget each of these ids that was not used for `transactional.id.expiration.ms`."""
         unused_ms = self._cluster.configs.number("transactional.id.expiration.ms")
         for transactional_id in transactional_ids:
             found = self._transactions.get(transactional_id)
@@ -265,7 +266,7 @@ class TransactionCoordinator:
             try:
                 transaction.complete(self._now(), self.level)
             except Refused:
-                # It could not be stored at this level of transaction.version and stays blocked.
+                # This level of transaction.version cannot store the end, and the id stays blocked.
                 return
             self._cluster.changed()
 
@@ -309,12 +310,12 @@ class TransactionCoordinator:
         return code
 
     def retry(self, transaction: TransactionMetadata) -> None:
-        """Handle that a marker that waited may be written now."""
+        """Try again to write the missing markers of a transaction, if it is ending."""
         if transaction.state in ENDING:
             self._mark_soon(transaction)
 
     def hold_markers(self, transactional_id: str | None) -> None:
-        """Write no markers of one transactional id, or of any, until as many releases follow."""
+        """Write no markers of one transactional id, or of any, until each hold is released."""
         self._held[transactional_id] = self._held.get(transactional_id, 0) + 1
 
     def release_markers(self, transactional_id: str | None) -> None:
@@ -337,7 +338,7 @@ class TransactionCoordinator:
             self._changed(transaction)
 
     def hold_loading(self, transactional_id: str) -> None:
-        """Keep the coordinator of an id loading until as many releases follow."""
+        """Keep the coordinator of an id in the loading state until each hold is released."""
         self._loading[transactional_id] = self._loading.get(transactional_id, 0) + 1
         self.settle()
 
@@ -346,13 +347,13 @@ class TransactionCoordinator:
         self.settle()
 
     def release_all(self) -> None:
-        """End all that tests hold."""
+        """Release all markers and coordinators that tests hold."""
         self._held.clear()
         self._loading.clear()
         self.settle()
 
     def topic_deleted(self, topic: str) -> None:
-        """Handle that the partitions of a topic need no markers any more."""
+        """Continue with transactions that were to write markers to a deleted topic."""
         self.settle()
 
     def replaced(self) -> TransactionCoordinator:

@@ -54,7 +54,7 @@ class ProduceVerification:
         return self._codes.get(partition, Code.NONE)
 
     def verification_of(self, partition: Partition) -> Verification | None:
-        """Return what must still hold when the batch is appended, or None for nothing."""
+        """Return the verification that must still be valid at the append, or None for none."""
         return self._verifications.get(partition)
 
     async def verify(self, topics: Iterable[_Data]) -> Code:

@@ -11,7 +11,7 @@ The rules about producer ids and epochs are those of KIP-360 and KIP-890:
   producer id with epoch 0.
 * An abort by the coordinator increases the epoch, which fences the producer.
 
-A coordinator stores each change before it applies it. At level 0, the stored format has no place
+A coordinator stores each change before it applies it. At level 0, the stored format has no field
 for the level of the client that made the change, so that a change by a client of level 2 fails with
 UNSUPPORTED_VERSION. As in Kafka, the transactional id is then blocked: until a coordinator loads it
 again, most requests are answered with CONCURRENT_TRANSACTIONS.
@@ -88,16 +88,16 @@ class TransactionMetadata:
 
     @property
     def idle(self) -> bool:
-        """Whether no transaction is open or ends, so that the transactional id can expire."""
+        """Whether no transaction is open or ending, so that the transactional id can expire."""
         return not self.busy and self.state is not CoordinatorTransactionState.ONGOING
 
     @property
     def commits(self) -> bool:
-        """Whether the transaction that ends commits."""
+        """Whether the ending transaction is being committed."""
         return self.state is CoordinatorTransactionState.PREPARE_COMMIT
 
     def load(self) -> None:
-        """Handle that a coordinator has read what was stored."""
+        """Update the state when a coordinator has loaded the transactional id."""
         self.coordinator_epoch += 1
         self._blocked = False
         self._last_epoch = NO_EPOCH
@@ -172,7 +172,7 @@ class TransactionMetadata:
         """Return for each partition whether it belongs to the open transaction."""
         self._check_producer(producer)
         if self.state in ENDING:
-            raise Refused(Code.CONCURRENT_TRANSACTIONS, "The transaction ends.")
+            raise Refused(Code.CONCURRENT_TRANSACTIONS, "The transaction is ending.")
         return {
             each: Code.NONE if each in self.partitions else Code.TRANSACTION_ABORTABLE
             for each in partitions
@@ -241,7 +241,7 @@ class TransactionMetadata:
         self.client_level = 0
 
     def marked(self, partition: TopicPartition) -> None:
-        """Handle that a partition has its marker."""
+        """Remove a partition whose marker was written."""
         self.partitions.pop(partition, None)
 
     def complete(self, now_ms: int, level: int) -> None:
@@ -256,7 +256,7 @@ class TransactionMetadata:
         self.partitions = {}
 
     def expire(self) -> None:
-        """Handle that the transactional id is forgotten."""
+        """Change the state to Dead, before the transactional id is forgotten."""
         self._check_idle()
         self.state = self._next(CoordinatorTransactionEvent.EXPIRE)
 

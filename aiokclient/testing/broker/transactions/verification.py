@@ -32,7 +32,7 @@ class Support(Enum):
 
 
 def support_of(version: int, abortable_since: int) -> Support:
-    """Return what a client supports whose version of an API is `version`."""
+    """Return the abilities of a client that uses `version` of an API."""
     if version < abortable_since:
         return Support.OLD_ERRORS
     return Support.ABORTABLE if version == abortable_since else Support.ADDS
