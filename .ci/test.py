@@ -2,13 +2,13 @@
 
 Two steps run at the same time, so that no processor is idle. One lane has the tests that need
 Kafka or Java, which mostly wait for other processes. The other lane has the other tests, with a
-lower priority. A lane that is done runs the steps that are left: parts of the suite once more, in
-other environments. The output of the first lane is shown at once, that of other steps at their end.
+lower priority. A lane that is done runs the remaining steps: parts of the suite once more, in other
+environments. The output of the first lane is shown at once, that of other steps at their end.
 
-The tests of a step run in two worker processes, and those of `--quick` in three, because they
-often wait. `--workers N` selects another number. `--only NAME` runs one step. `--quick` runs the
-linters beside the tests that are quick. `--all` runs the whole suite on Python 3.11 as well, with
-the lowest versions of the dependencies, and in each kind of event loop.
+The tests of a step run in two worker processes, and those of `--quick` in three, because they often
+wait. `--workers N` selects another number. `--only NAME` runs one step. `--quick` runs the linters
+and the quick tests at the same time. `--all` runs the whole suite on Python 3.11 as well, with the
+lowest versions of the dependencies, and in each kind of event loop.
 """
 
 import argparse
@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parent.parent
 NEWEST = ".venv/bin/python"
 OLDEST = ".venv-3.11/bin/python"
 SPARK = ".venv-spark/bin/python"
-# Tests that run on Python 3.11 in pure mode: those of all that has a native form.
+# Tests that run on Python 3.11 in pure mode: those of everything that has a native form.
 PURE = [
     "tests/unit/record",
     "tests/unit/producer",
@@ -69,7 +69,7 @@ NEWEST_ONLY = [
 LOOP = "AIOKCLIENT_TEST_LOOP"
 SLOWEST = 20
 NICENESS = 5
-"""The niceness of what runs beside the tests with brokers, which have timeouts."""
+"""The niceness of steps that run next to the tests with brokers, because these have timeouts."""
 
 
 @dataclass
@@ -149,7 +149,7 @@ def lint() -> Step:
 
 
 Lanes = list[list[Step]]
-"""Steps that run one after the other, beside those of other lanes."""
+"""Lists of steps. Those of a lane run one after the other, and lanes run at the same time."""
 
 BROKERS = "kafka or java"
 PYTEST = ["-m", "pytest", "-q"]

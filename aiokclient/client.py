@@ -87,13 +87,13 @@ class Client(Parent):
         Raises ApiTimeoutError if the coordinator has not answered in time, and a configuration
         error for a lack of permission; call it again then. Raises an ApplicationRecoverableError
         if a newer producer with this transactional id has started: the transaction has ended, and
-        was aborted unless a call has committed it before, but the coordinator does not know which
-        any more. With `transaction.version` below 2 (before Kafka 4.0), the same error is raised
+        was aborted unless an earlier call has committed it, but the coordinator no longer knows
+        which. With `transaction.version` below 2 (before Kafka 4.0), the same error is raised
         after the transaction's timeout. After a cancellation, the transaction may be ended or not;
         call it again.
         """
         self._check()
-        # Few programs use it, so that this is not imported with the client.
+        # Few programs use this, so the module is not imported with the client.
         from aiokclient.producer.transaction.detached import DetachedTransaction, end_detached
 
         if not isinstance(transaction, DetachedTransaction):
@@ -145,25 +145,25 @@ class Client(Parent):
         selects columns of `Consumer.arrow_batches()`, in their order; the others are not decoded.
         With `read_committed`, records of aborted transactions are left out. While the application
         processes a batch, the next records are fetched on connections that ranges have to
-        themselves. What is fetched, and the batches converted from it, take about
+        themselves. The fetched records and the batches converted from them take about
         `fetch_max_bytes` of memory; a single larger record batch of the log is read nevertheless.
 
         `timeout` is in seconds and limits each wait for progress, by default to
         `default_api_timeout_ms`. Errors of connections and moved leaders are retried until then.
         The iterator ends as soon as it has passed the last offset. It also ends if compaction has
-        removed all records up to `end`. If an open transaction holds back the records before
-        `end`, it delivers those before the transaction, waits, and raises ApiTimeoutError, which
-        names the transaction's offset, after `timeout`.
+        removed all records up to `end`. If a transaction before `end` is open, the iterator
+        delivers the records before the transaction and waits for its end. After `timeout`, it
+        raises ApiTimeoutError, which names the transaction's offset.
 
         Arguments are checked immediately: ArgumentTypeError, and ImportError if pyarrow is not
         installed. The iterator raises
 
         - OffsetOutOfRangeError if records before `end` do not exist any more, or not yet. It has
-          delivered all records before `missing_start`; the log continues at `missing_end`, or that
-          is the end of the range.
-        - UnknownTopicOrPartitionError; and UnknownTopicIdError if the topic was recreated
-          meanwhile, or has another id than `topic_id`.
-        - CorruptBatchError for a batch that is damaged, also when it is fetched again.
+          delivered all records before `missing_start`; `missing_end` is where the log continues, or
+          the end of the range.
+        - UnknownTopicOrPartitionError; and UnknownTopicIdError if the topic was recreated in the
+          meantime, or has another id than `topic_id`.
+        - CorruptBatchError for a batch that is still damaged when it is fetched again.
         - ApiTimeoutError, whose cause is the last error, ClosedError, and other errors that
           waiting does not correct, such as those of authorization.
 

@@ -108,7 +108,7 @@ class EventHub:
 
     @property
     def heard(self) -> bool:
-        """Whether anybody reads events."""
+        """Whether there is a reader."""
         return bool(self._readers)
 
     def read(self, source: Hashable = None) -> EventReader:

@@ -122,9 +122,9 @@ class Rebalanced(Event):
     assigned: frozenset[TopicPartition] = frozenset()
     """The partitions that were added. Empty for a `GroupMember`."""
     revoked: frozenset[TopicPartition] = frozenset()
-    """The partitions that were given up."""
+    """The partitions that were taken away after the application could commit."""
     lost: frozenset[TopicPartition] = frozenset()
-    """The partitions that other members may have owned before this member gave them up."""
+    """The partitions that were taken away without that. Other members may own them already."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,16 +46,16 @@ ENDED = 100
 """Number of closed objects whose last measures are kept for the next push."""
 
 ENDED_TOPICS = 10_000
-"""Number of ended topics above which they are forgotten, because nothing takes them."""
+"""Number of ended topics above which all are forgotten, because nothing takes them."""
 
 NUMBERS = count(1)
-"""The numbers of objects that measure."""
+"""The source of numbers for objects that measure."""
 
 
 class Reading(NamedTuple):
     """Observations since the object began; `largest` and `smallest` are those of the time span.
 
-    A number that is not made of observations is both the `number` and the `total`.
+    The value of a counter or gauge is both the `number` and the `total`.
     """
 
     number: float = 0
@@ -68,7 +68,7 @@ EMPTY = Reading()
 
 Series: TypeAlias = Iterable[tuple[Labels, Reading]]
 Sources: TypeAlias = Mapping[str, Series | Callable[[], Series]]
-"""Series by key. A function makes them of numbers that were copied, and is called in a thread."""
+"""Series by key. A function computes them from copied numbers, and is called in a thread."""
 
 
 def counted(value: float) -> Reading:
@@ -87,7 +87,7 @@ def observed(histogram: Histogram, *, again: bool | None) -> Reading:
 
 
 def merged(readings: Iterable[Reading]) -> Reading:
-    """Return the reading of several quantities together."""
+    """Return one reading for several quantities."""
     number = total = 0.0
     largest, smallest = -math.inf, math.inf
     for reading in readings:
@@ -142,8 +142,8 @@ class Spread:
     def take(self, *, again: bool | None) -> Reading:
         """Return the reading. Observations from now on belong to the next one.
 
-        Its time span begins with the last reading, or earlier with `again`, which says that no
-        broker has accepted that one. With None, everything stays as it is.
+        Its time span begins with the last reading. With `again`, no broker has accepted that one,
+        and the time span begins where that one began. With None, no new time span begins.
         """
         self._add_up()
         largest, smallest = self._largest, self._smallest
@@ -257,14 +257,14 @@ class Measures:
     def resource(self) -> Labels:
         """The attributes, sorted by name.
 
-        One that has ended keeps its last value, so that the last push of a member that has left
-        its group still names it.
+        An attribute that has ended keeps its last value, so that the last push of a member that has
+        left its group still names the group.
         """
         self.note_resource()
         return tuple(sorted(self._attributes.items()))
 
     def note_resource(self) -> None:
-        """Note the present attributes, some of which are about to end."""
+        """Store the present attributes, some of which are about to end."""
         self._attributes.update(self._resource() or ())
 
     def quantity(self, key: str, **labels: str) -> Counter:
@@ -280,7 +280,7 @@ class Measures:
         return Timed(self.quantity(key), time)
 
     def present(self, key: str, source: Callable[[], float | None]) -> None:
-        """Compute a number when it is taken. None leaves it out."""
+        """Compute the value of a key when it is taken. If `source` returns None, it is left out."""
 
         def compute() -> Series:
             value = source()
@@ -326,7 +326,7 @@ class Measures:
         return sum(reading.total for _, reading in compute()) if compute is not None else 0
 
     def take(self, *, again: bool | None, partitions: bool = True) -> Sample:
-        """Copy all values. Call `update` first. `again` is that of `Spread.take`.
+        """Copy all values. Call `update` first. `again` has the same meaning as in `Spread.take`.
 
         The series of partitions are left out unless `partitions`.
         """
@@ -434,7 +434,7 @@ class ClientMeasures:
 
     @property
     def children(self) -> list[Measures]:
-        """The measures of all objects, also of those that were closed and not pushed since."""
+        """The measures of all objects, including those that were closed after the last push."""
         return [*self._ended, *self._children]
 
     def add(self, child: Measures) -> Callable[[], None]:
@@ -463,10 +463,10 @@ class ClientMeasures:
 
     @property
     def ended(self) -> list[Measures]:
-        """The measures of objects that were closed and not pushed since."""
+        """The measures of objects that were closed after the last push."""
         return list(self._ended)
 
     def drop_ended(self, pushed: Iterable[Measures]) -> None:
-        """Forget these objects, because what they had measured in the end was pushed."""
+        """Forget these objects, because their last values were pushed."""
         for child in pushed:
             self._ended.pop(child, None)

@@ -1,8 +1,8 @@
 """Counters, gauges and histograms: plain numbers, no locks, no clock, no IO.
 
 They belong to one event loop. Keep the object that `counter()` returns and call `add` on it: a
-lookup by name for every record would cost more than the rest of its path. Rates are computed by
-what collects the numbers; nothing is averaged over time here.
+lookup by name for every record would cost more than all other work for the record. Rates are
+computed by the collector of the numbers; nothing is averaged over time here.
 
 The number of series is bounded. Metrics with many labels are either computed when they are read
 (`collect`), so that they contain only objects that still exist, or their owner removes them
@@ -134,7 +134,7 @@ class Histogram:
         self._maximum: int | float = 0
         self._recent: int | float = -math.inf
         self._taken: int | float = -math.inf
-        """The largest observation since the last `take_maximum`, and what that has returned."""
+        """The largest observation since the last `take_maximum`, and the one that it returned."""
         self._unsorted: list[int | float] = []
 
     def observe(self, value: int | float) -> None:
@@ -344,8 +344,8 @@ class Metrics:
     def share(self, **labels: object) -> Callable[[], None]:
         """Return a function to call when the caller no longer uses instruments with these labels.
 
-        When all callers of `share` have called theirs, the instruments are removed. It is for
-        objects that do not exist as long as their client, such as the consumers of a group.
+        When all callers of `share` have called theirs, the instruments are removed. This is for
+        objects that end before their client, such as the consumers of a group.
         """
         key, mine = _labels(labels), object()
         self._sharers.setdefault(key, {})[mine] = None

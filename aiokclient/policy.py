@@ -3,8 +3,8 @@
 - `classify(error, scope)` returns the decision for an error while time is left.
 - `Retry` counts the attempts of one operation, and has its deadline and its backoff. Every
   operation that may be repeated uses one.
-- `decide(error, scope, attempt, remaining_s, rng)` is the same as a function, for objects that
-  count their own attempts because there may be very many of them (batches).
+- `decide(error, scope, attempt, remaining_s, rng)` does the same as a function. It is for objects
+  that count their attempts themselves, because there may be very many of them (batches).
 
 The decision follows from the category of the error's class (KIP-1050). A retriable error is retried
 until the deadline. An abortable error ends the transaction. A configuration error fails only the
@@ -424,7 +424,7 @@ _RAISED: Mapping[Decision, tuple[type[KafkaError], type[KafkaError]]] = {
     FAIL: (InvalidConfigurationError, InvalidConfigurationError),
     RECOVER: (ApplicationRecoverableError, TransactionFailedError),
 }
-"""For each decision, the category of errors in a transaction, and the class that stands for it."""
+"""For each decision, the category of errors in a transaction, and the class raised for it."""
 
 
 def _of_category(error: KafkaError) -> Decision:

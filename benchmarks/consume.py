@@ -65,7 +65,7 @@ def spec_of(case: Case, count: int, brokers: Brokers) -> Spec:
 
 
 class Topics:
-    """Create a topic with the messages to be read for each spec."""
+    """The topics with the messages to be read, which are created when a job first needs them."""
 
     def __init__(self, brokers: Brokers) -> None:
         self._brokers = brokers

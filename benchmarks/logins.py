@@ -3,8 +3,8 @@
 A new interpreter imports the library, makes a client, and starts it. "First" is the time from the
 start to the first metadata response, in a process that has not connected before. "Later" is the
 same for the next clients of that process, with new credentials. "Loop held" is the CPU time of the
-longest iteration of the event loop meanwhile, the longest of all runs. The broker is one that is
-started for this benchmark. SCRAM has 4096 iterations.
+longest iteration of the event loop until then, in all runs. The broker is one that is started for
+this benchmark. SCRAM has 4096 iterations.
 
     python benchmarks/logins.py [--runs N] [--cases ...]
 """

@@ -29,7 +29,7 @@ PADDING = b"." * 92
 
 
 def peak_mb() -> float:
-    """Peak resident memory of this process in MB."""
+    """Return the peak resident memory of this process in MB."""
     try:
         # Not getrusage: its peak may be that of the process that started this one.
         with open("/proc/self/status") as status:

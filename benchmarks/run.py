@@ -2,7 +2,7 @@
 
 python benchmarks/run.py [--runs N] [--scale X] [--only produce,consume] [--bootstrap HOST:PORT]
 
-The result of each benchmark is saved as soon as it is there. `--resume` continues a run that was
+The result of each benchmark is saved as soon as it is complete. `--resume` continues a run that was
 interrupted: benchmarks with a saved result are not measured again.
 """
 

@@ -1,7 +1,7 @@
-"""How much CPU time do the Spark source and sink take, beside Spark's own Kafka connector?
+"""How much CPU time do the Spark source and sink take, compared with Spark's Kafka connector?
 
 One session with two threads reads from and writes to one real broker. The third subject reads rows
-from memory and writes into nothing, which is the most that Spark's API for Python allows. The
+from memory and discards what it writes: nothing can be faster with Spark's API for Python. The
 subjects take turns. The first runs of each do not count, because the Java virtual machine still
 compiles. The figures are medians: seconds, thousands of rows per second, and CPU seconds per
 million rows: of the Java virtual machine and of all Python processes together, of each of the two,
@@ -12,8 +12,8 @@ are sent when the batch before has ended; its time is the one that Spark reports
 
     python benchmarks/spark.py [--runs N] [--rows N] [--batches N] [--only TEXT]
 
-`--memory 1000` watches the memory of streams over so many micro-batches, after a tenth of them and
-at their end: the heap of the Java virtual machine after a garbage collection, the resident memory
+`--memory 1000` measures the memory of streams of 1,000 micro-batches, after a tenth of them and at
+their end: the heap of the Java virtual machine after a garbage collection, the resident memory
 of the process that has the reader on the driver, and that of the workers.
 """
 
@@ -49,7 +49,7 @@ MICRO_BATCHES = {"micro-batch, read": False, "micro-batch, topic to topic": True
 
 @dataclass(frozen=True)
 class Limit:
-    """The most that a figure of this library may be, as such or divided by another subject's."""
+    """The upper limit of a figure of this library, or of its ratio to another subject's figure."""
 
     job: str
     figure: str
@@ -103,7 +103,7 @@ class Bench:
 
     def micro_batches(self, name: str, batches: int) -> None:
         done: dict[str, list[float]] = {CONNECTOR: [], OWN: []}
-        # One turn before them is enough, because `batch_ms` leaves out first batches.
+        # One turn for warming up is enough, because `batch_ms` leaves out first batches.
         for counts in self._turns[-1 - sum(self._turns) :]:
             for subject, times in done.items():
                 ms = batch_ms(self._world, subject, batches, copied=MICRO_BATCHES[name])
@@ -129,7 +129,7 @@ class Bench:
         print(table.text(), flush=True)
 
     def limits(self) -> None:
-        """Add a table of the limits for what was measured."""
+        """Add a table of the limits of the measured figures."""
         table = Table("Limits", ["job", "figure", "limit", "measured", "reached"])
         for limit in LIMITS:
             found = self.report.numbers.get(limit.job)
@@ -197,10 +197,10 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=4, help="runs before those that count")
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--batches", type=int, default=10, help="micro-batches of a run")
-    parser.add_argument("--memory", type=int, default=0, help="micro-batches to watch, e.g. 1000")
+    parser.add_argument("--memory", type=int, default=0, help="micro-batches, such as 1000")
     parser.add_argument("--only", default="", help="jobs with this text in their name")
-    parser.add_argument("--json", type=Path, help="saves the report for run.py")
-    parser.add_argument("--markdown", type=Path, help="writes the tables there, too")
+    parser.add_argument("--json", type=Path, help="a file for the report, for run.py")
+    parser.add_argument("--markdown", type=Path, help="a file for the tables")
     given = parser.parse_args()
     with session() as world:
         bench = Bench(world, given.runs, given.first)

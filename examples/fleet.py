@@ -1,7 +1,7 @@
 """Twenty clients, seen from the cluster: one is slow, one fails, and one becomes silent.
 
 The clients push their metrics to the cluster (KIP-714), an embedded one with a receiver. Nobody
-asks the clients themselves: `fleet_metrics.py` finds the three in what they push. Meanwhile the
+asks the clients themselves: `fleet_metrics.py` finds the three in the pushed metrics. Meanwhile the
 operator changes the subscription, so that the clients push more, and more often.
 
     python examples/fleet.py            a live table, and at the end fleet.png, in some 10 seconds
@@ -60,7 +60,7 @@ class Troubles:
 
 
 async def shop(servers: str, name: str, too_large: asyncio.Event | None = None) -> None:
-    """Produce orders, and from an event on, records that are larger than the topic allows."""
+    """Produce orders and, after an event, records that are larger than the topic allows."""
     async with Producer(bootstrap_servers=servers, client_id=name) as producer:
         while True:
             size = 5_000 if too_large is not None and too_large.is_set() else 100
@@ -203,7 +203,7 @@ def all_clients(
 
 
 async def subscribe(admin: Admin, metrics: str, interval_ms: int) -> None:
-    """Say what all clients push, and how often."""
+    """Set which metrics all clients push, and how often."""
     changes = {"metrics": metrics, "interval.ms": interval_ms}
     resource = ConfigResource.client_metrics("fleet")
     (await admin.alter_configs({resource: changes})).raise_for_errors()

@@ -25,10 +25,10 @@ LATENCY = "producer.request.latency.avg"  # milliseconds
 ERRORS = "producer.record.error.total"
 RECORDS = ("producer.record.send.total", "consumer.fetch.manager.records.consumed.total")
 KINDS = ("producer", "consumer", "admin")
-SLOW_MS = 200  # The least latency of a slow client,
-SLOW_RATIO = 4  # and how many times as long as for the others it takes.
-SLOW_PUSHES = 3  # Its last pushes must all show that.
-MISSED_PUSHES = 5  # A silent client has pushed nothing while the others pushed so often.
+SLOW_MS = 200  # The lowest latency of a slow client.
+SLOW_RATIO = 4  # The lowest ratio of its latency to that of the others.
+SLOW_PUSHES = 3  # The number of its last pushes that must all have such a latency.
+MISSED_PUSHES = 5  # The number of pushes of the others without one of a silent client.
 
 
 class Push(NamedTuple):
@@ -58,14 +58,14 @@ class PushedClient:
         self.closed = False
 
     def add(self, at: float, data: bytes) -> None:
-        """Add a payload. Its sums are differences to the one before, as brokers want them."""
+        """Add a payload. Its sums are differences to the previous payload, as brokers want them."""
         values, series = dict[str, float](), 0
         for metric in self._metrics(data):
             name = metric.name.removeprefix(PREFIX)
             points = metric.sum.data_points or metric.gauge.data_points
             series += len(points)
             for point in points:
-                # Points with labels are parts of the same value: those of a topic, or a broker.
+                # Points with labels, such as a topic or a broker, are parts of the same value.
                 if not point.attributes:
                     values[name] = float(getattr(point, point.WhichOneof("value")))
         self.totals.update({name: values[name] for name in (*RECORDS, ERRORS) if name in values})
@@ -95,7 +95,7 @@ class PushedClient:
 
     @property
     def latencies(self) -> list[tuple[float, float]]:
-        """The time of each push that has a latency, and the latency. NaN: no request since."""
+        """The time and the latency of each push. NaN, which means no request, is left out."""
         found = [(push.at, push.values.get(LATENCY, math.nan)) for push in self.pushes]
         return [(at, latency) for at, latency in found if not math.isnan(latency)]
 
@@ -123,7 +123,7 @@ class Fleet:
         self._changed.set()
 
     def freeze(self) -> None:
-        """Keep what is known now. What clients push when they are closed is ignored."""
+        """Ignore all further pushes, such as those of clients that are being closed."""
         self._frozen = True
 
     async def until(self, predicate: Callable[[], bool]) -> None:
@@ -158,7 +158,7 @@ class Fleet:
         return Finding("fails", failed[0]) if failed else None
 
     def _silent(self, client: PushedClient) -> Finding | None:
-        """Find a client that has not said goodbye, but pushes no more, while the others do."""
+        """Find a client that was not closed, but no longer pushes, while the others do."""
         last = client.pushes[-1].at
         later = [sum(push.at > last for push in other.pushes) for other in self._others(client)]
         missed = median(later) if later else 0

@@ -1,4 +1,4 @@
-"""Twenty clients, seen from Spark: what they push becomes tables, a picture, and a summary.
+"""Twenty clients, seen from Spark: their pushes become tables, a picture, and a summary.
 
 The clients push their metrics (KIP-714) to an embedded cluster, which writes each push into a
 topic. Spark streams the topic into Parquet: one row for each measurement, and a table of the
@@ -10,8 +10,8 @@ whose records are refused, and the one that was killed.
 Into build/telemetry it writes the tables, and dashboard.png. It needs Java 17 and
 `pip install 'aiokclient[spark]' rich matplotlib`.
 
-With --bootstrap-server, it reads the topic of your cluster until it has read what is there, and
-runs no clients. docs/telemetry-spark.md has the line for spark-submit.
+With --bootstrap-server, it reads the topic of your cluster to its present end, and runs no clients.
+docs/telemetry-spark.md has the line for spark-submit.
 """
 
 import argparse
@@ -41,8 +41,8 @@ INTERVAL_MS = 1_000
 SLOW = "ledger-2"
 KILLED = "depot"
 REFUSED = "shop-1"
-HEALTHY_S = 4  # All clients are well for so long,
-TROUBLED_S = 9  # and three of them are not, for so long.
+HEALTHY_S = 4  # Seconds for which nothing is wrong with any client.
+TROUBLED_S = 9  # Seconds after that, in which something is wrong with three clients.
 FOLDER = Path("build/telemetry").absolute()
 
 console = Console(highlight=False, width=None if sys.stdout.isatty() else 150)
@@ -53,7 +53,7 @@ console = Console(highlight=False, width=None if sys.stdout.isatty() else 150)
 
 def session() -> SparkSession:
     """Start Spark, or use what spark-submit has started."""
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # Not the first on the PATH.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # Not the one on the PATH.
     builder = SparkSession.builder.appName("client metrics").config("spark.ui.enabled", "false")
     for name, value in {
         "spark.sql.shuffle.partitions": 2,
@@ -68,7 +68,7 @@ def start(spark: SparkSession, servers: str, topic: str, out: str, **trigger: An
     """Start the query that writes the tables."""
     source = spark.readStream.format("aiokclient").option("kafka.bootstrap.servers", servers)
     source = source.options(subscribe=topic, startingOffsets="earliest", includeHeaders=True)
-    # Otherwise what the source itself pushes would be more to read, without an end.
+    # Otherwise, the source would push metrics too, and there would always be more to read.
     records = source.option("kafka.enable.metrics.push", False).load()
     writer = telemetry.write_tables(records, f"{out}/tables", watermark="1 minute")
     return writer.option("checkpointLocation", f"{out}/checkpoint").trigger(**trigger).start()
@@ -78,7 +78,7 @@ def start(spark: SparkSession, servers: str, topic: str, out: str, **trigger: An
 
 
 async def run_fleet(cluster: EmbeddedCluster, spark: SparkSession, out: str) -> Any:
-    """Run the clients while Spark reads what they push. Return the query."""
+    """Run the clients while Spark reads their pushes. Return the query."""
     servers = cluster.bootstrap_servers
     troubles = Troubles()
     async with (
@@ -116,12 +116,12 @@ async def everything(spark: SparkSession, out: str) -> telemetry.Dashboard:
 
 
 def look(spark: SparkSession, out: str) -> telemetry.Dashboard:
-    """Return what the views of the tables say."""
+    """Return the results of the views of the tables."""
     return telemetry.make_dashboard(telemetry.read_tables(spark, f"{out}/tables"))
 
 
 def read_topic(spark: SparkSession, servers: str, topic: str, out: str) -> telemetry.Dashboard:
-    """Read what the topic of another cluster has, from where the last run ended."""
+    """Read the topic of another cluster to its end, from where the last run ended."""
     start(spark, servers, topic, out, availableNow=True).awaitTermination()
     return look(spark, out)
 

@@ -1,6 +1,6 @@
 """Trace records from a producer to a consumer by OpenTelemetry, and print the spans.
 
-The program of a service has an exporter to its collector in place of the list.
+A service would use an exporter to its collector instead of the list.
 
 python examples/tracing.py [BOOTSTRAP] [TOPIC]
 """

@@ -1,7 +1,7 @@
 """The command line: `aiokclient COMMAND`, which is also `python -m aiokclient COMMAND`.
 
-A command is a function in a module of its own, and uses only the public API of the library. What
-all commands share has one module each:
+A command is a function in a module of its own, and uses only the public API of the library. The
+parts that all commands share have one module each:
 
     program      the list of commands, and running one of them
     connection   the options that say how to connect, and the admin client made of them
@@ -19,7 +19,7 @@ from collections.abc import Sequence
 __all__ = ["main"]
 
 _EXTRA = ("click", "rich", "typer")
-"""The packages that the extra brings."""
+"""The packages that the extra installs."""
 _MISSING = 2
 _INTERRUPTED = 130
 

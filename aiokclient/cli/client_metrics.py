@@ -37,7 +37,7 @@ Describe = Annotated[
     bool, typer.Option("--describe", help="Show the options of one subscription, or of all.")
 ]
 Delete = Annotated[bool, typer.Option("--delete", help="Delete a subscription.")]
-List = Annotated[bool, typer.Option("--list", help="List the names of all.")]
+List = Annotated[bool, typer.Option("--list", help="List the names of all subscriptions.")]
 Name = Annotated[
     str | None, typer.Option("--name", metavar="NAME", help="The name of the subscription.")
 ]
@@ -165,7 +165,7 @@ async def _list(admin: Admin) -> Result:
 async def _describe(admin: Admin, name: str | None) -> Result:
     names = await admin.list_client_metrics()
     if name is not None and name not in names:
-        # Brokers describe what does not exist by the defaults.
+        # Brokers describe a subscription that does not exist by the defaults.
         return Result([Line(f"{name} does not exist.")], [])
     wanted = names if name is None else [name]
     resources = [ConfigResource.client_metrics(each) for each in wanted]

@@ -23,14 +23,14 @@ class ExitCode(IntEnum):
 
 
 class WrongUseError(Exception):
-    """An error raised for arguments that do not belong together, or of which one is missing."""
+    """An error raised if arguments do not belong together, or if one is missing."""
 
 
 @runtime_checkable
 class ParserError(Protocol):
-    """An error of the parser of arguments.
+    """An error of the argument parser.
 
-    Its class is that of click, of which some versions of typer have a copy.
+    This is a protocol, because some versions of typer have their own copy of click's class.
     """
 
     exit_code: int

@@ -42,7 +42,7 @@ def write(result: Result, as_json: bool) -> None:
         _write_styled(result.lines)
     else:
         sys.stdout.writelines(f"{line.text}\n" for line in result.lines)
-    # A pipe that nobody reads any more is an error here, not at the end of the process.
+    # If the pipe has no reader any more, the error occurs here, not at the end of the process.
     sys.stdout.flush()
 
 

@@ -45,8 +45,8 @@ def program(
     wrong arguments or a wrong properties file.
     """
     log = logging.getLogger(NAME)
-    # A person wants to know what the command waits for. For a script, standard error has the error
-    # alone. Without any handler, Python would write warnings to it.
+    # On a terminal, the log shows what the command waits for. For a script, standard error must
+    # have only the error. Without any handler, Python would write warnings to it.
     shown = verbose or sys.stderr.isatty()
     log.addHandler(logging.StreamHandler() if shown else logging.NullHandler())
     if verbose:

@@ -22,8 +22,8 @@ _TYPES: dict[str, tuple[type, ...]] = {
 def misfit(message: Any, version: int) -> str | None:
     """Describe the first value that does not fit its field: its path and the value.
 
-    For a secret value, only its type is shown. Returns None if every value fits, so that the error
-    has another cause.
+    For a secret value, only its type is shown. Returns None if every value fits: the error then has
+    another cause.
     """
     for field in message._fields:
         if not field.present_in(version):

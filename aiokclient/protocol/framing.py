@@ -7,7 +7,7 @@ connection in order, so that any correlation id but that of the oldest request
 in flight is an error. ``ServerFraming`` is the broker's side.
 
 Outgoing frames are lists of segments, which must be written in order and not be
-changed afterwards. Records are among them without a copy.
+changed afterwards. Records are segments of their own and are not copied.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class FrameReader:
 
     @property
     def missing(self) -> int:
-        """The number of bytes that a large frame misses, of which part was received, or 0."""
+        """The number of bytes that a partly received large frame still lacks, or 0."""
         return 0 if self._frame is None else len(self._frame) - self._frame_filled
 
     def get_buffer(self) -> memoryview:

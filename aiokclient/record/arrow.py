@@ -50,7 +50,7 @@ REPEATED = 1 << 20
 def Columns(
     largest: int, pool: BufferPool, rows: int, size: int, most: int | None, fields: Sequence[int]
 ) -> Any:
-    """Return native memory for columns, or None: in Python, rows are collected as objects."""
+    """Return native memory for columns, or None in pure Python, which collects rows as objects."""
     return None
 
 

@@ -18,7 +18,7 @@ from aiokclient.types import ConsumerRecord
 __all__ = ["Piece", "RecordStream"]
 
 MOST_RECORDS = 65_536
-"""Largest number of records in a piece, because small records take much more than their bytes."""
+"""Largest number of records in a piece, because the objects of small records take much memory."""
 
 
 class Piece:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["ArrowSends"]
 
 SLICE_BYTES = 2_097_152
-"""The size up to which rows are sent at a time. Sending them blocks the loop."""
+"""The number of bytes that are sent at a time, because sending blocks the loop."""
 
 
 class ArrowSends:
@@ -82,7 +82,8 @@ class ArrowSends:
             except BufferExhaustedError:
                 if waited and rows.num_rows == 1:
                     raise
-                # Other tasks may use the same memory of a worker, so that one wait may not do.
+                # Other tasks of the worker may fill the memory again, so one flush may not be
+                # enough.
                 await producer.flush()
                 self.check()
                 continue

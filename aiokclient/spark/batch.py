@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["BatchReader", "batch_reader"]
 
 PUSHING = "pyspark.sql.worker.data_source_pushdown_filters"
-"""The program of Spark that calls `pushFilters`. It runs in processes of its own."""
+"""The module of Spark that calls `pushFilters`. It runs in processes of its own."""
 
 
 class BatchReader(DataSourceReader):
@@ -46,7 +46,7 @@ class BatchReader(DataSourceReader):
 
     def read(self, partition: Split) -> Iterator[pa.RecordBatch]:
         """Yield the records of one range."""
-        # Spark calls this with no range if there are none.
+        # If there are no ranges, Spark calls this with a partition that has none.
         if partition.value is not None:
             yield from read(self._options, self._schema, partition.value)
 
@@ -64,8 +64,8 @@ class FilteringReader(BatchReader):
 def batch_reader(options: SourceOptions, schema: StructType) -> BatchReader:
     """Return the reader of a batch query.
 
-    Spark refuses a reader with `pushFilters` where spark.sql.python.filterPushdown.enabled is
-    false. It is true in a process that runs the program which calls that method.
+    Spark refuses a reader with `pushFilters` if spark.sql.python.filterPushdown.enabled is false.
+    The setting is true in the processes that run `PUSHING`.
     """
     main = getattr(sys.modules.get("__main__"), "__spec__", None)
     pushes = PUSHING in sys.modules or getattr(main, "name", None) == PUSHING
@@ -106,13 +106,12 @@ def _require_topics(options: SourceOptions, found: Mapping[str, topics.Topic]) -
     missing = [name for name in options.topics if name not in found]
     if missing:
         raise ConfigError(
-            f"subscribe: the topic {missing[0]} does not exist. It must have names of topics that "
-            "exist."
+            f"subscribe: the topic {missing[0]} does not exist. Name only topics that exist."
         )
     for tp in options.partitions:
         if tp.topic not in found or tp.partition not in found[tp.topic].partitions:
             raise ConfigError(
-                f"assign: the partition {tp.topic}-{tp.partition} does not exist. It must be "
+                f"assign: the partition {tp.topic}-{tp.partition} does not exist. Name only "
                 "partitions that exist."
             )
 
@@ -123,7 +122,7 @@ async def _check_log(
     starts: dict[TopicPartition, int],
     ends: dict[TopicPartition, int],
 ) -> None:
-    """Compare offsets that the program has named with the logs.
+    """Check that the logs have the offsets that the program has named.
 
     Missing offsets are an error. With failOnDataLoss=false, they are left out.
     """
@@ -132,7 +131,7 @@ async def _check_log(
     named = {tp for tp, offset in options.ending.values if offset != LATEST}
     for tp in starts:
         start, end = starts[tp], ends[tp]
-        # An end that is not named, that of the first open transaction, can be before the start.
+        # With read_committed, "latest" can be before the start: at an open transaction.
         ordered = start <= end or options.ending.kind != "offsets" or tp not in named
         if first[tp] <= start <= last[tp] and end <= last[tp] and ordered:
             continue
@@ -152,9 +151,10 @@ async def _check_log(
 
 
 def _check_order(options: SourceOptions, partitions: Iterable[TopicPartition]) -> None:
-    """Raise ConfigError where the end, as the program has given it, is before the start.
+    """Raise ConfigError if the program has given an end that is before the start.
 
-    Where only one of them is a number, or they are of two kinds, nothing is read then.
+    Only two offsets or two timestamps can be compared here. With other bounds, nothing is read if
+    the end is before the start.
     """
     start, end = options.starting, options.ending
     for kinds, word in ((("offsets",), "offset"), (("timestamp", "timestamps"), "timestamp")):

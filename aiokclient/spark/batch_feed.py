@@ -16,7 +16,7 @@ __all__ = ["BatchFeed"]
 R = TypeVar("R")
 
 AHEAD = 2
-"""The number of batches that wait for the coroutine."""
+"""The maximum number of batches that the coroutine has not processed yet."""
 END = object()
 
 
@@ -29,9 +29,9 @@ class BatchFeed:
         self._queue: asyncio.Queue[Any] = asyncio.Queue()
 
     def fill(self, batches: Iterable[pa.RecordBatch], reader: Callable[[], Future[R]]) -> Future[R]:
-        """Start the coroutine, pass it all batches, and return its future, which is done.
+        """Start the coroutine, pass it all batches, and return its future.
 
-        It ends early if the coroutine fails. What the iterator raises cancels the coroutine and is
+        Returns early if the coroutine fails. An error of the iterator cancels the coroutine and is
         raised.
         """
         future = reader()
@@ -55,7 +55,7 @@ class BatchFeed:
         self._reader.set_result(asyncio.get_running_loop())
         while (batch := await self._queue.get()) is not END:
             yield batch
-            # Not kept while the next one is awaited.
+            # The batch must not stay in memory while the next one is awaited.
             del batch
             self._room.release()
 

@@ -25,10 +25,10 @@ COPY = (
 
 
 class CheckpointFiles(Protocol):
-    """A checkpoint. All methods raise OSError where the file system fails."""
+    """A checkpoint. All methods raise OSError if the file system fails."""
 
     def where(self, path: str = "") -> str:
-        """Return the full name of a path, for texts."""
+        """Return the full name of a path, for messages."""
 
     def is_folder(self, path: str = "") -> bool:
         """Return whether a folder exists."""
@@ -46,10 +46,10 @@ class CheckpointFiles(Protocol):
         """Create a folder with these files. They are stored durably."""
 
     def remove(self, folder: str) -> None:
-        """Remove a folder with all that it has, if it exists."""
+        """Remove a folder and everything in it, if it exists."""
 
     def rename(self, old: str, new: str) -> None:
-        """Rename a folder to a name that does not exist."""
+        """Rename a folder. The new name must not exist."""
 
 
 def open_checkpoint(checkpoint: str | Path) -> CheckpointFiles:
@@ -68,7 +68,7 @@ def open_checkpoint(checkpoint: str | Path) -> CheckpointFiles:
     else:
         files = LocalFiles(Path(text))
     if not files.is_folder():
-        raise ConfigError(f"{files.where()} is not a folder.")
+        raise ConfigError(f"{files.where()} is not a folder. Pass the folder of a checkpoint.")
     return files
 
 
@@ -179,7 +179,7 @@ class HadoopFiles:
     def rename(self, old: str, new: str) -> None:
         with _failures():
             if not self._files.rename(self._at(old), self._at(new)):
-                raise OSError(f"{self.where(old)} cannot be renamed to {self.where(new)}")
+                raise OSError(f"{self.where(old)} could not be renamed to {self.where(new)}")
 
     def _at(self, path: str) -> Any:
         return self._path(self.where(path))
@@ -206,7 +206,7 @@ def _session(root: str) -> Any:
 
 @contextmanager
 def _failures() -> Iterator[None]:
-    """Raise OSError for the failure of a Java method."""
+    """Raise OSError if a Java method fails in this context."""
     from py4j.protocol import Py4JJavaError
 
     try:

@@ -2,10 +2,9 @@
 
 The loop runs in a daemon thread, which starts with the first call. Clients are pooled by their
 options: tasks that run in the same process, one after the other or at the same time, use the same
-connections. A client without users is closed after 30 seconds, or as soon as it loses a connection,
-because it would otherwise log for brokers that nobody needs that they cannot be reached. A process
-that is forked gets a loop and clients of its own, and one that exits waits at most a second for the
-clients to close.
+connections. A client without users is closed after 30 seconds, or as soon as it loses a connection.
+Otherwise, it would log warnings about unreachable brokers that no task needs. A forked process gets
+a loop and clients of its own. A process that exits waits at most a second for the clients to close.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ UNUSABLE = (State.FAILED, State.CLOSED)
 def submit(properties: Properties, function: Callable[[Client], Awaitable[R]]) -> Future[R]:
     """Run `await function(client)` in the loop of this process, and return its future.
 
-    The client, which has these options, is in use until the coroutine ends. Cancelling the future
+    The client has these options, and counts as used until the coroutine ends. Cancelling the future
     cancels the coroutine.
     """
     thread = _current()
@@ -65,7 +64,7 @@ def run(
     """Return the result of `await function(client)`, which runs in the loop of this process.
 
     `timeout` is in seconds, and TimeoutError is raised after it. Without one, the deadlines of the
-    client's calls apply. An error is raised without its cause, whose text is a part of it.
+    client's calls apply. The cause of an error is removed, and its text is added to the error.
     """
     future = submit(properties, function)
     try:
@@ -107,7 +106,7 @@ def stream(
         while (item := ready.get()) is not end:
             loop.call_soon_threadsafe(room.release)
             yield cast(T, item)
-            # Not kept while the next item is awaited.
+            # The item must not stay in memory while the next one is awaited.
             del item
         result(future, None)
     finally:
@@ -117,7 +116,7 @@ def stream(
 def connect(properties: Properties, seconds: float) -> None:
     """Raise BootstrapError if no broker can be reached within `seconds`.
 
-    The client of this check is not pooled, because its calls have this time, too.
+    The client of this check is not pooled, because `seconds` limits each of its calls.
     """
     limit = round(seconds * 1000)
     with contextlib.suppress(KeyError):
@@ -141,7 +140,7 @@ def result(future: Future[R], timeout: float | None = None) -> R:
     # went wrong.
     cause = failure.__cause__
     if isinstance(failure, ApiTimeoutError) and isinstance(cause, KafkaError | None):
-        # Its hint refers to the cause.
+        # The hint refers to the cause, which is removed below.
         failure.hint = f"The last error was {type(cause).__name__}: {cause}" if cause else ""
     elif cause is not None and str(cause) not in str(failure):
         failure.add_note(as_in_spark(f"The cause is {type(cause).__name__}: {cause}"))
@@ -173,7 +172,7 @@ class _PooledClient:
         return task is not None and not task.cancelled() and task.exception() is None
 
     async def start(self) -> Client:
-        """Return the client once it has started, for any number of tasks at the same time."""
+        """Return the client once it has started. Several tasks may call this at the same time."""
         if self._starting is None:
             self._starting = asyncio.create_task(self._client.start())
         # If one of the tasks is cancelled, the others still wait for the start.
@@ -181,7 +180,7 @@ class _PooledClient:
         return self._client
 
     def leave(self, drop: Callable[[], None]) -> None:
-        """Call `drop` when the client was idle for `IDLE_S`, or loses a connection before."""
+        """Call `drop` when the client loses a connection, or has been idle for `IDLE_S`."""
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(IDLE_S, drop)
         self._watch = loop.create_task(self._drop_when_disconnected(drop))
@@ -286,10 +285,10 @@ class _ThisProcess:
             return self._thread
 
     def forget(self) -> None:
-        """Forget the thread after a fork, which has copied the objects but not the thread.
+        """Forget the thread in a forked process, in which it does not run.
 
-        They are kept, because a loop that is collected would change the selector that it shares
-        with the one in the parent process.
+        Its objects are kept: if the loop were freed, that would change the selector, which it
+        shares with the loop in the parent process.
         """
         self._lock = threading.Lock()
         if self._thread is not None:

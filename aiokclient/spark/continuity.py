@@ -1,9 +1,9 @@
 """The changes of the partitions of a stream since its offsets were written. Sans-IO.
 
-`compare` takes the offsets that a query has reached and what the cluster has now, and divides the
-partitions:
+`compare` takes the offsets that a query has reached and the present logs of the cluster, and
+divides the partitions:
 
-    continuing    the log goes on where the query is
+    continuing    the log continues at the query's offset
     fresh         read from the first offset: new partitions, and topics that were created again
     moved         the log ends before the query's offset: reading continues at its end
 
@@ -77,12 +77,12 @@ class Comparison:
     fresh: list[TopicPartition] = field(default_factory=list)
     """Partitions to be read from their first offset."""
     added: list[TopicPartition] = field(default_factory=list)
-    """Those of `fresh` that the query has not seen under any id."""
+    """Partitions in `fresh` that are new, other than those of topics that were created again."""
     losses: list[str] = field(default_factory=list)
 
 
 def compare(start: StreamOffsets, logs: Logs) -> Comparison:
-    """Compare the offsets of a query with what the cluster has."""
+    """Compare the offsets of a query with the logs of the cluster."""
     result = Comparison()
     replaced = set()
     by_topic: dict[str, dict[TopicPartition, int]] = {}
@@ -106,7 +106,7 @@ def compare(start: StreamOffsets, logs: Logs) -> Comparison:
 
 
 def differ(old: str | None, new: str | None) -> bool:
-    """Return whether two topic ids are those of two topics. An unknown id differs from none."""
+    """Return whether two topic ids are of different topics. An unknown id differs from no id."""
     return old is not None and new is not None and old != new
 
 
@@ -120,8 +120,8 @@ def recreated(
         for tp, offset in sorted(reached.items())
     ]
     return (
-        f"The topic {topic} was deleted and created again: its id was {old}, and is {new} now. The "
-        f"query has read of the old one {_several(partitions)}."
+        f"The topic {topic} was deleted and created again: its id was {old}, and is {new} now. Of "
+        f"the old one, the query has read {_several(partitions)}."
     )
 
 
@@ -136,7 +136,7 @@ def trimmed(starts: Positions, earliest: Positions) -> list[str]:
 
 
 def added_late(added: Iterable[TopicPartition], earliest: Positions) -> list[str]:
-    """Return a text for each new partition whose first records are deleted already."""
+    """Return a text for each new partition whose first records are already deleted."""
     return [
         f"The partition {_name(tp)} is new to the query, and its records from offset 0 to "
         f"{earliest[tp] - 1} were deleted before the query read them: the log starts at offset "

@@ -2,8 +2,8 @@
 
     python -m aiokclient.spark.convert CHECKPOINT
 
-The offset log is written again for this source, in a folder beside the old one. Only when it is
-complete, the two are exchanged:
+The offset log is written again for this source, to a folder next to the old one. The two folders
+are exchanged when the new one is complete:
 
     CHECKPOINT/offsets              the converted offset log
     CHECKPOINT/offsets.connector    the log as it was: to go back, rename it to "offsets"
@@ -110,12 +110,12 @@ class _Log:
         return self._files.is_folder(BACKUP)
 
     def require_exchanged(self, converted: bool) -> None:
-        """Raise ConfigError if the log, of which there is a backup, is not the converted one."""
+        """Raise ConfigError if the log has a backup, but is not the converted one."""
         if not converted:
             raise ConfigError(
-                f"{self.backup} exists from a conversion before, but {self.offsets} is not "
-                "converted. If an object store was interrupted while it moved the files, copy "
-                "those that the folder offsets lacks back to it. Then move the other folder away."
+                f"{self.backup} exists from an earlier conversion, but {self.offsets} is not "
+                "converted. If an object store was interrupted while it moved the files, copy the "
+                "files that are missing in offsets back to it. Then move the other folder away."
             )
         if self._files.is_folder(CONVERTING):
             raise ConfigError(
@@ -183,7 +183,7 @@ class _Log:
         return self._files.is_file(f"commits/{number}")
 
     def replace(self, written: dict[int, str], batches: Sequence[_Batch]) -> None:
-        """Write the converted log aside, check it, and exchange it with the old one."""
+        """Write the converted log, and exchange it with the old one if that has not changed."""
         self._files.remove(CONVERTING)
         contents = {str(number): text.encode() for number, text in written.items()}
         self._files.write(CONVERTING, contents)
@@ -228,14 +228,14 @@ def _converted(batch: _Batch, chosen: Sequence[int], log: _Log) -> str:
 
 
 def _first_starts(batch: _Batch, source: int, log: _Log) -> dict[TopicPartition, int]:
-    """Return the starts of the first batch, which Spark does not store in the offset log."""
+    """Return the starting offsets of the first batch, which are not in Spark's offset log."""
     if batch.number != 0:
         return {}
     starts = log.starts(source)
     if starts is None and not log.committed(0):
         raise ConfigError(
             f"The batch 0 is not committed, and {log.checkpoint}/sources/{source}/0, which has its "
-            "starting offsets, is missing."
+            "starting offsets, is missing. Restart the query with a new checkpoint."
         )
     return starts or {}
 

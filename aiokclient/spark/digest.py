@@ -1,7 +1,7 @@
 """A digest of rows that depends neither on their order nor on how they are split into batches.
 
-Spark repeats a task with the same rows, but not always in the same order: blocks of a shuffle
-arrive as they come. So each row has a checksum, and the digest has their sum.
+Spark repeats a task with the same rows, but not always in the same order, because the blocks of a
+shuffle arrive in any order. So each row has a checksum, and the digest contains their sum.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class RowDigest:
                 column = column.cast(pa.int64())
             texts = (repr(value).encode() for value in column.to_pylist())
             return map(crc32, texts, sums or repeat(seed))
-        # The checksum of a row does not see where its key ends and its value begins.
+        # The checksum of a row does not depend on where its key ends and its value begins.
         self._lengths += seed * (pc.sum(pc.binary_length(column)).as_py() or 0)
         values = column.to_pylist()
         if not column.null_count:

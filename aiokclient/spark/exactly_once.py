@@ -1,11 +1,11 @@
 """Writing the rows of a Spark task exactly once, in a transaction that carries a marker.
 
 Theory of operation. A task writes its rows and a marker, which is an offset of a group, in one
-transaction. Spark repeats a batch that is not in its commit log: after the end of a task, an
-executor, or the driver. The repeated task first starts a producer with the same transactional id,
-which fences older attempts and aborts what they left open. Then it reads the marker. If that is of
-this batch, the rows are committed, and the task only compares them with the digest; otherwise it
-writes them.
+transaction. Spark repeats a batch that is not in its commit log, because a task, an executor, or
+the driver has died. The repeated task first starts a producer with the same transactional id, which
+fences older attempts and aborts what they left open. Then it reads the marker. If the marker is
+that of this batch, the rows are committed, and the task only compares them with the digest.
+Otherwise, it writes them.
 
 With `commitScope=batch`, tasks leave their transactions open, and the driver ends them once all
 tasks are done. With `task`, each task commits its own. Either way, the rows of one task are atomic,
@@ -66,7 +66,7 @@ class WrittenPart:
 
     position: Position
     topic: str
-    """A topic that exists: that of the marker."""
+    """The topic of the marker, which exists."""
     begun: float
     """The time at which the transaction was begun, in seconds since the epoch."""
     transaction: DetachedTransaction | None
@@ -74,7 +74,7 @@ class WrittenPart:
 
 
 class ExactlyOnce:
-    """The write of one task."""
+    """The exactly-once write of one task."""
 
     def __init__(self, options: SinkOptions, position: Position) -> None:
         self._options = options
@@ -82,10 +82,10 @@ class ExactlyOnce:
         self._digest = RowDigest()
 
     async def write(self, feed: BatchFeed, client: Client) -> WrittenPart | None:
-        """Write the rows, or compare them if they are committed.
+        """Write the rows, or compare them with the marker if they are committed already.
 
-        Return what was written, if there are rows and they were not committed. Raises KafkaError
-        if the rows are not those that are committed, or a later batch is.
+        Return None if there are no rows or they were committed already. Raises KafkaError if other
+        rows or a later batch are committed.
         """
         await self._reach("after-log")
         batches = feed.batches()
@@ -105,7 +105,7 @@ class ExactlyOnce:
             on_delivery_error=sends.on_delivery_error,
         )
         async with producer:
-            # A marker of a topic that does not exist cannot be read.
+            # The marker can be read only if the topic exists.
             await producer.prepare(topic)
             marker = await self._marker(client, topic)
             if await self._compared(marker, batches):
@@ -117,7 +117,7 @@ class ExactlyOnce:
     async def _compared(
         self, marker: Marker | None, batches: AsyncIterator[pa.RecordBatch]
     ) -> bool:
-        """Return whether the rows are committed. Raise KafkaError if others are."""
+        """Return whether the rows are committed. Raise KafkaError if other rows are."""
         step = next_step(marker, self._position)
         if marker is None or step is Step.WRITE:
             return False
@@ -150,7 +150,7 @@ class ExactlyOnce:
                 else:
                     await self._reach("between-commits")
         except KafkaError as error:
-            # After a fatal error, the transaction is not open any more.
+            # After a fatal error, the transaction is no longer open.
             if not error.fatal:
                 raise
             raise _aborted(self._options, self._position, begun) from error
@@ -162,8 +162,8 @@ class ExactlyOnce:
     async def _marker(self, client: Client, topic: str | None) -> Marker | None:
         """Return the newest marker of this Spark partition.
 
-        `topic` is the topic of the first row. With the option `topic` it is that of all rows.
-        Otherwise, earlier batches may have begun with another topic.
+        `topic` is the topic of the first row. Without the option `topic`, the first rows of earlier
+        batches may have had other topics, so the markers of all topics are read.
         """
         group, found = self._position.group, {}
         if topic is not None:
@@ -171,7 +171,7 @@ class ExactlyOnce:
             async with Consumer(
                 client=client, group_id=group, enable_auto_commit=False
             ) as consumer:
-                # It waits for the end of a transaction that has committed the marker.
+                # This call waits for the end of an open transaction that has a marker.
                 found = await consumer.committed([tp])
         if self._options.topic is None:
             async with Admin(client=client) as admin:
@@ -191,8 +191,8 @@ async def commit(
     """Commit what the tasks of a batch have written. It may be repeated.
 
     `count` is the number of Spark partitions, also of those that have written nothing. Raises
-    KafkaError if a transaction was aborted: what was not committed is written again when Spark
-    repeats the batch. Also raises it if the batch has fewer partitions than before, see
+    KafkaError if a transaction was aborted: the rows that were not committed are written again when
+    Spark repeats the batch. Also raises it if the batch has fewer partitions than before, see
     `partition_count`.
     """
     if parts:
@@ -238,7 +238,7 @@ async def abort(parts: Sequence[WrittenPart], client: Client) -> None:
         for part in parts
         if part.transaction is not None
     ]
-    # What could not be aborted is aborted by the next attempt, or by the coordinator.
+    # If an abort fails, the next attempt or the coordinator aborts the transaction.
     await asyncio.gather(*calls, return_exceptions=True)
 
 

@@ -33,7 +33,7 @@ HOLDS: dict[str, Callable[[Any, Any], bool]] = {
     "StringEndsWith": str.endswith,
     "StringContains": str.__contains__,
 }
-"""For each class of filter of Spark: whether a value of the column passes it."""
+"""For each class of Spark's filters, the test whether a value of the column passes it."""
 
 
 @dataclass(slots=True)
@@ -45,7 +45,7 @@ class Pushed:
     first: int = 0
     """The lowest offset."""
     end: int = (1 << 63) - 1
-    """The offset before which the records are."""
+    """The offset after the highest one."""
     timestamp: int | None = None
     """The lowest timestamp, in milliseconds since the epoch."""
 
@@ -57,7 +57,7 @@ class Pushed:
             kind = type(condition).__name__
         column = condition.attribute[0] if len(condition.attribute) == 1 else None
         if kind in ("IsNotNull", "IsNull"):
-            # These columns are never null.
+            # The topic, the partition, and the offset are never null.
             return column in TYPES and column != "timestamp" and (kind == "IsNull") is negated
         values = condition.value if kind == "In" else (condition.value,)
         if column not in TYPES or not all(type(value) is TYPES[column] for value in values):

@@ -1,8 +1,8 @@
-"""The markers of what an exactly-once sink has committed, and what follows from them. Without IO.
+"""The markers of an exactly-once sink, and what a task does when it finds one. Sans-IO.
 
 A marker is a committed offset: the number of the batch plus one, with a digest of the task's rows
-as its metadata. It is committed in the transaction of the rows, so that it exists exactly if they
-do.
+as its metadata. It is committed in the transaction of the rows, so that it exists if and only if
+they do.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Position:
 
     @property
     def transactional_id(self) -> str:
-        """The same for each attempt and each batch: a newer producer fences an older one."""
+        """The transactional id of all attempts and batches: newer producers fence older ones."""
         return f"{PREFIX}-{self.name}-{self.partition}"
 
     @property
@@ -79,7 +79,7 @@ class Marker:
 
     @classmethod
     def decode(cls, committed: OffsetAndMetadata) -> Self:
-        """Return the marker that a committed offset is. Raises ValueError for another offset."""
+        """Return the marker in a committed offset. Raises ValueError if there is none."""
         found: Any = json.loads(committed.metadata)
         if not isinstance(found, dict) or found.get("version") != VERSION:
             raise ValueError(f"{committed.metadata!r} is not a marker of version {VERSION}")
@@ -178,7 +178,7 @@ def fewer_partitions(committed: Position, count: int, *, is_written: bool) -> st
     `is_written` is whether the tasks have committed its rows.
     """
     effect = (
-        "The rows of that partition are in the output twice if other tasks have got them now."
+        "The rows of that partition are in the output twice if other tasks have written them now."
         if is_written
         else "Nothing was committed."
     )
@@ -199,9 +199,9 @@ def refusal(marker: Marker, position: Position) -> str:
 
 
 def unreadable(committed: OffsetAndMetadata, group: str) -> str:
-    """Return the error text for an offset of a group that is not what the sink commits there."""
+    """Return the error text for a committed offset that is not from this version of the sink."""
     return (
         f"The committed offset {committed.offset} of the group {group} has the metadata "
-        f"{committed.metadata[:80]!r}, which is not of this version of the sink. Another program "
+        f"{committed.metadata[:80]!r}, which is not from this version of the sink. Another program "
         "has written it. Use a new checkpoint or a new writeId."
     )

@@ -12,7 +12,8 @@ new, or whose topic was deleted and created again. A batch that was planned and 
 therefore repeated with exactly the records of its plan, although Spark asks for the initial offset
 again, when "latest" may mean another offset.
 
-`{"version": 1, "initial": true}` stands for the start of a query, which the first plan resolves.
+`{"version": 1, "initial": true}` is a placeholder for the start of a query, which the first plan
+replaces.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class StreamOffsets:
 
     @classmethod
     def beginning(cls) -> StreamOffsets:
-        """Return the offsets that stand for the start of a query."""
+        """Return the placeholder for the start of a query."""
         return cls(initial=True)
 
     def as_json(self) -> dict[str, Any]:

@@ -13,7 +13,7 @@ __all__ = ["PREFIX", "as_in_spark", "option_names", "prefixed"]
 
 PREFIX = "kafka."
 OBJECTS = ("security", "clock", "connector")
-"""Options that no text can express, so that a program cannot give them to Spark."""
+"""Options whose values are objects, which a program cannot give to Spark."""
 PROVIDER = re.compile(
     r" (?:For tokens from elsewhere, p|P)ass "
     r"security=SaslOAuthBearer\(token_provider=\.{3}\)[^.]*\."
@@ -25,7 +25,7 @@ PROVIDER = re.compile(
 def option_names(kind: type[Client] | type[Consumer] | type[Producer]) -> frozenset[str]:
     """Return the dotted names of the options that a class has, from its signature."""
     (options,) = typing.get_args(typing.get_type_hints(kind.__init__)["options"])
-    # The options of a generic class are generic, too.
+    # The options of a generic class are a generic type with the names in its origin.
     named = typing.get_origin(options) or options
     return frozenset(name.replace("_", ".") for name in named.__annotations__)
 
@@ -41,8 +41,8 @@ def as_in_spark(text: str) -> str:
 def prefixed(text: str, given: Collection[str]) -> str:
     """Return a text about properties with the names that a program gives to Spark.
 
-    `given` are the names of the properties, with which the text may begin although they are no
-    options. Advice that a program cannot follow with Spark is left out.
+    The text may begin with one of the `given` names, even if it is not the name of an option.
+    Advice that a program cannot follow with Spark is left out.
     """
     found = _names(".").sub(rf"{PREFIX}\g<0>", PROVIDER.sub("", text))
     begin = re.split(r"[: ]", found, maxsplit=1)[0]

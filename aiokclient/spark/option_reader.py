@@ -38,9 +38,9 @@ def bad_value(name: str, value: str, reason: str) -> str:
 class OptionReader:
     """The options that a program gave to a source or a sink (`kind`).
 
-    `known` are all names that it may have, without those that begin with `kafka.`. `others` are the
-    names of other kinds, for which an error names the kind. Mistakes are collected, and `finish`
-    raises them.
+    `known` are all names that are allowed, besides those that begin with `kafka.`. `others` are the
+    names for other kinds, by kind: an error about one of them says to which kind it belongs.
+    Mistakes are collected, and `finish` raises them.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class OptionReader:
         return default
 
     def duration_ms(self, name: str, default: int) -> int:
-        """Return the milliseconds of a duration such as 500ms or 15m; without a unit, they are."""
+        """Return the milliseconds of a duration such as 500ms or 15m. The default unit is ms."""
         value = self.text(name)
         if value is None:
             return default
@@ -173,7 +173,7 @@ class OptionReader:
 
 
 class _TwiceError(Exception):
-    """A name that occurs twice in a JSON object, of which JSON would keep the last value."""
+    """An error about a name that is twice in a JSON object. `json` would keep the last value."""
 
 
 def _object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

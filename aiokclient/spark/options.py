@@ -1,6 +1,6 @@
 """The options of the Spark source, with the names, defaults, and rules of Spark's Kafka connector.
 
-Options that the connector would ignore in silence, or accept only to read nothing, are errors.
+Options that the connector would silently ignore, or with which it would read nothing, are errors.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ NUMBER = re.compile("[0-9]|[1-9][0-9]{1,9}")
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The start or the end of what is read, as the option with the highest precedence gives it."""
+    """The start or the end of the reading, by the option with the highest precedence."""
 
     option: str
     kind: Kind
@@ -255,7 +255,7 @@ def _is_partition(value: object) -> bool:
 
 
 def _bound(reader: OptionReader, side: str, default: Kind, streaming: bool) -> Bound:
-    """Return the start or the end. All options are checked, also those without precedence."""
+    """Return the start or the end. All options are checked, even those without an effect."""
     by_offset = _by_offset(reader, f"{side}Offsets", default, streaming)
     name = f"{side}OffsetsByTimestamp"
     times = _values(reader, name, TIMES_EXAMPLE, 0)
@@ -289,7 +289,7 @@ def _by_offset(reader: OptionReader, name: str, default: Kind, streaming: bool) 
 
 
 def _values(reader: OptionReader, name: str, example: str, least: int) -> Partitions:
-    """Return the numbers of single partitions, from JSON of two levels."""
+    """Return the number for each partition, from JSON in the form of the example."""
     value = reader.json(name, example)
     if value is None:
         return ()

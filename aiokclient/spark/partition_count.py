@@ -1,11 +1,12 @@
 """A check that a repeated batch is not divided into fewer Spark partitions than before.
 
 A task compares its rows with the marker of its own Spark partition. If a repeated batch has fewer
-partitions, no task compares the rows of the others, which may be committed, and which other tasks
-write now. So before the driver commits a batch, it stores the number of the batch and the highest
-number of partitions so far, as the committed offset of a group. If the batch is a repeated one, it
-looks for the markers of the partitions that the batch does not have any more. More partitions than
-before need no check: some task then finds that its own rows are not the same.
+partitions than before, no task checks the markers of the missing partitions. Their rows may be
+committed already, and now other tasks write the same rows. So before the driver commits a batch, it
+stores the number of the batch and the highest number of partitions so far, as the committed offset
+of a group. If the batch is a repeated one, the driver looks for the markers of the partitions that
+the batch no longer has. More partitions than before need no check: some task then finds that its
+own rows are not the same.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class Division:
 
     @classmethod
     def decode(cls, committed: OffsetAndMetadata, group: str) -> Self:
-        """Return what a committed offset of the group says. Raises KafkaError for another one."""
+        """Return the content of a committed offset. Raises KafkaError if it has another form."""
         try:
             return cls(int(json.loads(committed.metadata)["batch"]), committed.offset)
         except (ValueError, TypeError, KeyError):
@@ -45,11 +46,11 @@ class Division:
 async def check_partition_count(
     client: Client, position: Position, topic: str, count: int, *, is_written: bool
 ) -> Position | None:
-    """Return a committed position that a batch of `count` partitions does not have, or None.
+    """Return a committed position that a batch of `count` partitions no longer has, or None.
 
-    `position` is any of the batch. The number is stored for a partition of `topic`, which exists.
-    `is_written` is whether the tasks have committed the batch: then it may be a repeated one that
-    no driver has stored.
+    `position` is any position of the batch. `count` is stored as an offset of `topic`, which must
+    exist. `is_written` is whether the tasks have committed the batch. Such a batch may be repeated
+    before a driver has stored its number of partitions.
     """
     async with Admin(client=client) as admin:
         known = await _stored(admin, position)
@@ -65,7 +66,7 @@ async def check_partition_count(
 
 
 def _group(position: Position) -> str:
-    # The groups of markers end with a number.
+    # The groups of markers end with a number, so no marker can have this group.
     return f"{PREFIX}-{position.name}-partitions"
 
 
@@ -74,7 +75,7 @@ async def _stored(admin: Admin, position: Position) -> Division:
     listed = await admin.list_consumer_group_offsets([group])
     offsets = listed.raise_for_errors()[group].values()
     found = [Division.decode(committed, group) for committed in offsets]
-    # There is one for each topic, if the topics are in a column.
+    # There is one offset for each topic if the topics are in a column.
     return Division(
         max((each.batch for each in found), default=-1),
         max((each.count for each in found), default=0),
@@ -82,7 +83,7 @@ async def _stored(admin: Admin, position: Position) -> Division:
 
 
 async def _committed(admin: Admin, position: Position, partitions: range) -> Position | None:
-    """Return one of the partitions for which the batch, or a later one, is committed."""
+    """Return the first partition for which the batch or a later one is committed, or None."""
     others = [replace(position, partition=partition) for partition in partitions]
     if not others:
         return None

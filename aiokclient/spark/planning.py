@@ -53,8 +53,8 @@ def split(
 ) -> list[RangePartition]:
     """Return the ranges that Spark reads, without empty ones, in order.
 
-    `bytes_per_offset` has the mean size of the records of a partition; without one, those of all
-    partitions count as equal.
+    `bytes_per_offset` has the mean size of the records of each partition. Without it, all records
+    count as equally large.
     """
     wanted = [one for one in ranges if one.size]
     counts = [-(-one.size // max_records) if max_records else 1 for one in wanted]

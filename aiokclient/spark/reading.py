@@ -49,8 +49,8 @@ def read(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records of a range, with the columns of `schema`.
 
-    Where a part of the range does not exist any more, an error names it, or with
-    `fail_on_data_loss=False` the rest is read.
+    If some of its records do not exist any more, an error names their offsets. With
+    `fail_on_data_loss=False`, the other records are read instead.
     """
     convert = converter(schema)
     columns = range_columns(schema.fieldNames())

@@ -86,7 +86,7 @@ class BatchWriter(DataSourceArrowWriter):
         self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """Write the rows of a task. They are acknowledged, or in a transaction, at its end."""
+        """Write the rows of a task, and wait until they are acknowledged or in a transaction."""
         name = self._options.write_id or ""
         return _write(self._options, Position(name, _context().partitionId(), 0, False), iterator)
 
@@ -106,7 +106,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """Write the rows of a task. They are acknowledged, or in a transaction, at its end."""
+        """Write the rows of a task, and wait until they are acknowledged or in a transaction."""
         context = _context()
         query, batch = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
         position = Position(query or "", context.partitionId(), int(batch or 0))

@@ -1,4 +1,4 @@
-"""The columns that the sink writes: which a DataFrame must have, and of which types."""
+"""The columns that the sink writes, and a check that a DataFrame has them with the right types."""
 
 from __future__ import annotations
 

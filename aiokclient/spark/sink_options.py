@@ -26,7 +26,7 @@ OF_SPARK = (
     "includeHeaders",
     "aiokclient.test.points",
 )
-"""Options of Spark itself, which it passes on to a sink, of the connector's sink, and of tests."""
+"""Options that Spark passes on to a sink, options of the connector's sink, and options of tests."""
 REFUSED = {
     "key.serializer": "Keys are written as they are. Convert them with functions of Spark.",
     "value.serializer": "Values are written as they are. Convert them with functions of Spark.",
@@ -116,7 +116,9 @@ def _check_guarantee(options: SinkOptions, reader: OptionReader) -> None:
         value = properties.get(name, "").strip().lower()
         if value in wrong:
             reader.problem(
-                bad_value(f"kafka.{name}", value, "deliveryGuarantee=exactly-once needs more.")
+                bad_value(
+                    f"kafka.{name}", value, "deliveryGuarantee=exactly-once needs the default."
+                )
             )
     if options.streaming:
         _check_stream(options, reader)

@@ -1,9 +1,9 @@
 """The streaming source: the reader that Spark calls on the driver and in the tasks.
 
 Spark gives a Python source neither the path of the checkpoint nor the id of the query, and repeats
-a planned batch after a crash with a new initial offset. What a repeated batch needs is therefore in
-its offsets (see `offsets`). The decisions are in `stream_batches`; this module connects them with
-Spark on one side and with the cluster on the other.
+a planned batch after a crash with a new initial offset. So the offsets contain everything that a
+repeated batch needs (see `offsets`). The decisions are in `stream_batches`; this module connects
+them with Spark on one side and with the cluster on the other.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
 
     def initialOffset(self) -> dict[str, Any]:
-        """Return what stands for the start of the query; the first plan stores the real offsets."""
+        """Return a placeholder for the start of the query. The first plan stores the offsets."""
         return StreamOffsets.beginning().as_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -81,7 +81,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Return the end of the next batch; `start` if there is nothing to read."""
         begin = parse(start)
-        # Spark calls this after each batch, but `commit` not after the last batch of availableNow.
+        # Spark calls this after each batch. It skips `commit` after the last one of availableNow.
         self._commit(begin)
         end = self._batches.next_end(
             begin,
@@ -127,7 +127,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class StreamCluster:
-    """The state of the cluster, by requests of the process on the driver. Tasks do not use it."""
+    """The state of the cluster, which the process on the driver requests. Tasks do not use it."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -140,7 +140,7 @@ class StreamCluster:
         self._gauges = gauges
 
     def logs(self, max_age_s: float) -> Logs:
-        """Return the topics and end offsets, of which none is older than `max_age_s`."""
+        """Return the topics and end offsets, which are at most `max_age_s` old."""
         now = time.monotonic()
         if self._logs is None or now - self._logs[0] >= max_age_s:
             self._logs = now, clients.run(self._options.properties, self._describe)
@@ -156,7 +156,7 @@ class StreamCluster:
         return clients.run(self._options.properties, ask)
 
     def written(self, partitions: Iterable[TopicPartition]) -> Positions:
-        """Return the end offset of each log, with the records of open transactions."""
+        """Return the end offset of each log, including the records of open transactions."""
         wanted = list(partitions)
 
         async def ask(client: Client) -> Positions:
@@ -165,7 +165,7 @@ class StreamCluster:
         return clients.run(self._options.properties, ask)
 
     def starting(self, partitions: Iterable[TopicPartition]) -> Positions:
-        """Return the offset at which the options let each partition start."""
+        """Return the starting offset of each partition, as the options define it."""
         wanted = list(partitions)
 
         async def ask(client: Client) -> Positions:
@@ -175,7 +175,7 @@ class StreamCluster:
         return clients.run(self._options.properties, ask)
 
     def commit(self, group: str, offsets: Positions) -> None:
-        """Commit offsets for tools that show lag. A failure is logged: no record needs them."""
+        """Commit offsets for tools that show lag. A failure is only logged."""
 
         async def ask(client: Client) -> None:
             async with Admin(client=client) as admin:
@@ -193,7 +193,7 @@ class StreamCluster:
             )
 
     async def _describe(self, client: Client) -> Logs:
-        if client is not self._measured:  # The one before was idle, and was closed.
+        if client is not self._measured:  # The client before was idle, and was closed.
             self._measured = client
             for name, gauge in self._gauges.items():
                 client.register_metric(name, gauge)

@@ -1,6 +1,6 @@
 """The ranges of offsets of each batch of a stream: the decisions of its reader on the driver.
 
-    next_end   the end of the next batch, from the end of the one before and what the cluster has
+    next_end   the end of the next batch, from the end of the previous one and the cluster's logs
     ranges     the ranges of a planned batch, also of one that is repeated after a crash
 
 Neither assumes that the log is still the one for which the offsets were written. `next_end`
@@ -41,25 +41,26 @@ __all__ = ["Cluster", "StreamBatches"]
 log = logging.getLogger("aiokclient.spark")
 
 CONFIRM_S = 1.0
-"""Least time for which an end offset is requested again before a log counts as truncated.
+"""Minimum number of seconds for which a low end offset is requested again before a log counts as
+truncated.
 
-A new leader returns a lower end offset until its followers have told it what they have."""
+A new leader returns a lower end offset until its followers have reported theirs."""
 
 
 class Cluster(Protocol):
     """The requests to the cluster on which the decisions are based."""
 
     def logs(self, max_age_s: float) -> Logs:
-        """Return the topics and end offsets, of which none is older than `max_age_s`."""
+        """Return the topics and end offsets, which are at most `max_age_s` old."""
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> Positions:
         """Return the first offset of each partition that exists."""
 
     def written(self, partitions: Iterable[TopicPartition]) -> Positions:
-        """Return the end offset of each log, with the records of open transactions."""
+        """Return the end offset of each log, including the records of open transactions."""
 
     def starting(self, partitions: Iterable[TopicPartition]) -> Positions:
-        """Return the offset at which the options let each partition start."""
+        """Return the starting offset of each partition, as the options define it."""
 
 
 class StreamBatches:
@@ -95,7 +96,7 @@ class StreamBatches:
         self._target = self._cluster.logs(0)
 
     def latest(self) -> StreamOffsets | None:
-        """Return the end offsets that the last decision saw."""
+        """Return the end offsets on which the last decision was based."""
         if self._seen is None:
             return None
         return StreamOffsets(self._seen.ids, self._seen.ends)
@@ -181,7 +182,7 @@ class StreamBatches:
         if wrong:
             raise ConfigError(
                 f"{self._options.starting.option} is beyond the end of a log. {' '.join(wrong)} "
-                "Records that are written there later would not be those that were meant."
+                "Set it to offsets that the logs have."
             )
         ends = {tp: max(logs.ends[tp], offset) for tp, offset in starts.items()}
         self._waits(available(starts, ends))
@@ -191,7 +192,7 @@ class StreamBatches:
         return StreamOffsets(ids, ends, starts)
 
     def _waits(self, count: int) -> bool:
-        """Return whether a batch waits. With a target, it would wait without an end."""
+        """Return whether a batch waits for more records. With a target, it would wait forever."""
         if self._delay is None or self._target is not None:
             return False
         return self._delay.waits(count, self._clock())
@@ -213,7 +214,7 @@ class StreamBatches:
                 f"The checkpoint does not have the starting offsets of its first batch for "
                 f"{names}. Restart the query with a new checkpoint."
             )
-        # In a converted checkpoint, partitions were added without their starts.
+        # A converted checkpoint lacks the starts of partitions that were added.
         earliest = self._cluster.earliest(unknown) if unknown else {}
         return {**starts, **{tp: earliest.get(tp, 0) for tp in unknown}}
 
@@ -227,10 +228,10 @@ class StreamBatches:
         return self._with_written(logs, {tp: end.offsets[tp] for tp in starts})
 
     def _with_written(self, logs: Logs, wanted: Positions) -> Logs:
-        """Return the logs with ends that are not below `wanted` because of open transactions.
+        """Return the logs with ends that open transactions do not keep below `wanted`.
 
-        With read_committed, the end of a log is that of the first open transaction. A start that
-        the program gives, or an offset that was reached with read_uncommitted, can be after it.
+        With read_committed, a log ends at its first open transaction. A start that the program
+        gives, or an offset that was reached with read_uncommitted, can be after that.
         """
         below = [tp for tp, offset in wanted.items() if logs.ends.get(tp, offset) < offset]
         if not below or self._options.isolation_level != "read_committed":
@@ -244,7 +245,7 @@ class StreamBatches:
     def _unchanged(
         self, starts: Positions, end: StreamOffsets, logs: Logs
     ) -> dict[TopicPartition, int]:
-        """Return the starts in topics that are still those of the plan."""
+        """Return the starts of partitions whose topics are still those of the plan."""
         kept: dict[TopicPartition, int] = {}
         replaced: dict[str, dict[TopicPartition, int]] = {}
         losses = []
@@ -263,7 +264,7 @@ class StreamBatches:
         return kept
 
     def _confirmed(self, start: StreamOffsets, logs: Logs) -> tuple[Logs, Comparison]:
-        """Compare until no log is truncated, or this has been so for a while."""
+        """Repeat the comparison until no log is truncated, or until a truncation is certain."""
         comparison = compare(start, logs)
         for _ in self._attempts():
             now = self._with_written(self._cluster.logs(0), start.offsets)
@@ -288,7 +289,7 @@ class StreamBatches:
         for tp in self._options.partitions:
             if tp.topic in logs.ids and tp not in logs.ends and tp not in start.offsets:
                 raise ConfigError(
-                    f"assign: the partition {tp.topic}-{tp.partition} does not exist. It must be "
+                    f"assign: the partition {tp.topic}-{tp.partition} does not exist. Name only "
                     "partitions that exist."
                 )
         if missing:
@@ -309,7 +310,7 @@ class StreamBatches:
 
 
 def _raised(target: Logs, now: Logs, offsets: Positions) -> Logs:
-    """Return the target with the ends that the query has passed, if the logs still have them."""
+    """Return the target, with ends raised to the offsets of the query that the logs still have."""
     ends = {
         tp: max(end, min(now.ends.get(tp, 0), offsets.get(tp, 0)))
         for tp, end in target.ends.items()

@@ -147,9 +147,9 @@ async def _at_times(
 async def bytes_per_offset(
     client: Client, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, float]:
-    """Return the mean size of the records of each partition, as far as the brokers tell it.
+    """Return the mean size of the records of each partition for which the brokers return a size.
 
-    The user may lack the permission to describe the brokers, so that nothing is returned.
+    Without the permission to describe the log folders of the brokers, the result is empty.
     """
     wanted = set(partitions)
     sizes = dict[TopicPartition, int]()

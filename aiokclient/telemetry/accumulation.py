@@ -1,4 +1,4 @@
-"""The differences between the values of metrics and what the brokers already have.
+"""The differences between the values of metrics and the values that the brokers already have.
 
 Collectors give sums since the client began. Brokers want either the difference to the last push
 that was accepted (delta), or the sum since the accumulation began (cumulative). When a subscription
@@ -20,7 +20,7 @@ from aiokclient.telemetry.points import HistogramValue, Point, PointKind
 __all__ = ["AcceptedValues", "Accumulation", "Measurement"]
 
 MOST_SERIES: Final = 20_000
-"""The most series whose last accepted values are kept. Above it, those of ended series are not."""
+"""Number of series above which the last accepted values of ended series are dropped."""
 
 SeriesKey: TypeAlias = tuple[str, Labels, int]
 """The name, the labels, and the source of a series."""
@@ -35,7 +35,7 @@ class _Base(NamedTuple):
 
 
 class Measurement(NamedTuple):
-    """A point, with the value to push, and the time since when sums are counted."""
+    """A point, with the value to push, and the time since which sums are counted."""
 
     point: Point
     value: Total
@@ -80,7 +80,7 @@ class Accumulation:
         self._delta = delta
 
     def measure(self, points: Iterable[Point]) -> list[Measurement]:
-        """Return what to push of these points."""
+        """Return the values to push for these points."""
         bases = self._accepted if self._delta else self._origins
         return [self._measured(point, bases) for point in points]
 
@@ -115,7 +115,7 @@ def _topics(labels: Labels) -> list[str]:
 
 
 def _difference(new: Total, old: Total) -> Total | None:
-    """Return the increase of a value, or None if it is not the continuation of the old one."""
+    """Return the increase of a value, or None if it does not continue the old one."""
     if isinstance(new, HistogramValue) and isinstance(old, HistogramValue):
         if new.bounds != old.bounds:
             return None

@@ -14,13 +14,13 @@ from aiokclient.telemetry.points import HistogramValue, Point, PointKind
 __all__ = ["ApplicationPoints"]
 
 LONGEST_S = 0.010
-"""Seconds that the function of a metric may take."""
+"""Maximum number of seconds that the function of a metric may take."""
 WARNINGS = 100
-"""The most warnings about metrics that are left out."""
+"""Maximum number of warnings about metrics that are left out."""
 
 
 class ApplicationPoints:
-    """The reader of an application's metrics. It logs each one that it must leave out, once."""
+    """The reader of an application's metrics. It logs once for each metric that it leaves out."""
 
     def __init__(self, metrics: ApplicationMetrics, clock: Clock, log: ClientLog) -> None:
         self._metrics = metrics

@@ -1,11 +1,11 @@
-"""The table of the metrics that other tools get: names, kinds, units, and texts.
+"""The table of the metrics that other tools get: names, kinds, units, and descriptions.
 
-It has all metrics of `metrics()`, as `aiokclient.` and their name. To these it adds what only the
-pushes have (`table.py`), as `aiokclient.` and their name without `org.apache.kafka.`. What concerns
-connections is pushed under the name of each kind of client, and is here once, under `client.`.
+It has all metrics of `metrics()`, with the prefix `aiokclient.`, and the metrics that only pushes
+have (`table.py`), with `aiokclient.` in place of `org.apache.kafka.`. The metrics of connections
+are pushed under the name of each kind of client. Here they exist once, under `client.`.
 
-Left out is what tools compute themselves: rates, averages, and extreme values. `SAME` names what
-is left out because it is the same number as another metric.
+Rates, averages, and extreme values are left out, because tools compute them themselves. So are the
+metrics in `SAME`, each of which has the same number as another metric.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ LASTING: Final = {
     Way.INT: "gauge",
     Way.HISTOGRAM: "histogram",
 }
-"""The kinds of the values that concern no time span."""
+"""The kinds of metrics by the way in which they are computed, if that needs no time span."""
 UNITS: Final = (
     ("time.ns", "ns"),
     (".ms", "ms"),
@@ -133,7 +133,7 @@ UNITS: Final = (
     (".age", "s"),
     ("record", RECORD),
 )
-"""Parts of names of pushed metrics, which have no units, with the unit that they mean."""
+"""Parts of the names of pushed metrics, each with the unit of the metrics that contain it."""
 
 
 def _added(prefix: str, *rows: Row) -> tuple[Row, ...]:
@@ -155,7 +155,7 @@ PUSHED: Final[Mapping[str, tuple[Row, ...]]] = MappingProxyType(
         "admin": (),
     }
 )
-"""The rows that only pushes have, by the kind of their object; "" is the connections."""
+"""The rows that only pushes have, by the kind of their object; "" stands for connections."""
 
 
 def _described(rows: Iterable[Row]) -> Iterable[tuple[str, Description]]:
@@ -178,9 +178,9 @@ DESCRIPTIONS: Final[Mapping[str, Description]] = MappingProxyType(
 
 
 def largest_counts(name: str) -> bool:
-    """Return whether the largest value counts if several objects have the same labels.
+    """Return whether the largest value is used if several objects have the same labels.
 
-    Otherwise, it is their sum. A time or a timestamp must not be added up.
+    Otherwise, their values are added up, which would be wrong for a time or a timestamp.
     """
     description = DESCRIPTIONS.get(f"{NAMESPACE}{name}")
     return description is not None and description.kind == "gauge" and description.unit in TIMES

@@ -70,11 +70,11 @@ class ClientPoints:
         self._wanted = wanted
         self._partitions = partitions
         self.further = 0
-        """The number of series that are not of partitions, once they were computed."""
+        """The number of series other than those of partitions, after the call."""
 
     @property
     def most(self) -> int:
-        """About how many points there are, or more."""
+        """An estimate of the number of points, which is rather too high than too low."""
         found = 0
         for (kind, membership), count in Counter(map(_sort, self._children)).items():
             rows = rows_of(kind, membership, self._partitions)
@@ -136,7 +136,7 @@ class ClientPoints:
     ) -> Sequence[tuple[Labels, Change]]:
         """Return the changes of a key in this time span.
 
-        What a producer or consumer does not measure itself, its connections may measure.
+        If the object does not measure the key, the changes are those of the connections.
         """
         source = sample if sample.has(key) else self._connections
         found = changes(source, self._before.get(source.number), key)
@@ -148,7 +148,7 @@ def _sort(sample: Sample) -> tuple[str, str]:
 
 
 def _sharers(children: Sequence[Sample]) -> Iterator[tuple[str, Labels]]:
-    """Yield the kinds of objects that use the connections, with the attributes of an only one."""
+    """Yield the kinds of objects that use the connections, with the attributes of a single one."""
     for kind, members in groupby(sorted(children, key=_sort), key=lambda child: child.kind):
         resources = [child.resource for child in members]
         yield kind, resources[0] if len(resources) == 1 else ()

@@ -4,13 +4,13 @@
     Measures of each child ──────┼──▶ samples ──▶ rows of the table ──▶ points
     metrics of the application ──┘
 
-`take` copies all numbers in the event loop, at one moment. The points are computed of these samples
-in the thread that encodes them.
+`take` copies all numbers in the event loop, at one moment. The points are computed from these
+samples in the thread that encodes them.
 
 Sums are cumulative since the object began. Rates, averages, and largest values concern the time
 since the last push that a broker has accepted. The collector therefore keeps the samples that it
-has taken last, and `restart` makes them the beginning of the next time span. What is measured
-between the two calls belongs to the next time span.
+has taken last, and `restart` makes them the beginning of the next time span. Observations
+between the two calls belong to the next time span.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class ClientCollector:
         """The beginning of the time span, and of the next one."""
         self._before: dict[int, Sample] = {}
         self._samples: dict[int, Sample] = {}
-        """The samples at these times, by their numbers."""
+        """The samples at the beginning of the next time span, by their numbers."""
         self._ended: list[Measures] = []
         """The objects that were closed when the last samples were taken."""
         self._again = False
@@ -106,8 +106,8 @@ class ClientCollector:
     ) -> Iterator[tuple[Row, Labels, float | HistogramValue]]:
         """Yield the values of these rows, which must not concern a time span.
 
-        `measures` are those of an object, or of the connections. For tools that read the values
-        in addition to the pushes: nothing that was remembered for a push changes.
+        `measures` are those of an object, or of the connections. Tools that read the values may
+        call this between pushes, because the next push stays the same.
         """
         measures.update()
         partitions = any("partition" in row.labels for row in rows)

@@ -61,7 +61,7 @@ def compute(row: Row, change: Change, other: Change | None, seconds: float) -> f
 
 
 def changes(sample: Sample, before: Sample | None, key: str) -> list[tuple[Labels, Change]]:
-    """Return what has changed since an earlier sample of the same object, by labels."""
+    """Return the changes since an earlier sample of the same object, by labels."""
     earlier = {} if before is None else before.read(key)
     return [
         (labels, _change(reading, earlier.get(labels, EMPTY)))

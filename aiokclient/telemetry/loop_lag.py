@@ -1,4 +1,4 @@
-"""The lag of the event loop: how late a timer is, because something else held the loop."""
+"""The lag of the event loop: how late a timer is, because something else blocked the loop."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ __all__ = ["LoopLag"]
 
 TICK_S = 0.25
 HELD_S = 0.05
-"""Seconds of lag from which the program's code has held the loop. The library never does so."""
+"""Lag in seconds that only the program's code can cause, not the library."""
 UNREAD = 14_400
 """Number of ticks without a collection after which the timer ends."""
 
 
 class LoopLag:
-    """A timer that measures its own lateness, from the first collection on. It keeps no client."""
+    """A timer that measures its own lateness, after the first collection. Refers to no client."""
 
     def __init__(self) -> None:
         self._histogram = Histogram([bound * 1000 for bound in SECONDS])
         self.held_s = 0.0
-        """Seconds for which the program's code has held the loop, as a lower bound."""
+        """A lower bound of the seconds for which the program's code has blocked the loop."""
         self._timer: asyncio.TimerHandle | None = None
         self._unread = 0
 

@@ -20,18 +20,18 @@ __all__ = ["EncodedSeries", "encode", "is_loaded"]
 
 MODULE: Final = "opentelemetry.proto.metrics.v1.metrics_pb2"
 TEXT_LIMIT: Final = 1_000
-"""The most characters of a label's value that are pushed."""
+"""Maximum number of characters of a label's value that are pushed."""
 
 
 class EncodedSeries(NamedTuple):
-    """A series as bytes, and the point that it was made of."""
+    """A series as bytes, and the point from which it was made."""
 
     data: bytes
     point: Point
 
 
 def is_loaded() -> bool:
-    """Return whether encoding does not import anything any more."""
+    """Return whether all modules that encoding needs are imported."""
     return MODULE in sys.modules
 
 

@@ -36,7 +36,7 @@ class Payload(NamedTuple):
 
 
 class Payloads(NamedTuple):
-    """The payloads of metrics that were taken at one moment, and what was done about their size.
+    """The payloads of metrics that were taken at one moment, and how their size was limited.
 
     There is at least one, which is empty if there are no metrics.
     """
@@ -59,7 +59,7 @@ def make_payloads(
 ) -> Payloads:
     """Encode and compress metrics that were taken at one moment. May take long.
 
-    `measure` returns what to push of the points.
+    `measure` returns the values to push for the points.
     """
     series, skipped = encode(measure(points), time_ms, delta=delta)
     omitted = []

@@ -45,7 +45,7 @@ class Point(NamedTuple):
     resource: Labels = ()
     """The attributes of the producer, consumer, or admin that the series belongs to."""
     source: int = 0
-    """A number for that object. Others may have the same attributes, which may also change."""
+    """The number of that object. Its attributes may change, and another one may have the same."""
 
 
 class Collected(NamedTuple):
@@ -54,7 +54,7 @@ class Collected(NamedTuple):
     points: Callable[[], Sequence[Point]]
     """A function that returns the points. It may take long, and may be called in any thread."""
     most: int
-    """About how many points there are, or more."""
+    """An estimate of the number of points, which is rather too high than too low."""
     ended_topics: frozenset[str] = frozenset()
     """Topics that have ended since the last time. If one returns, its series begin at zero."""
 

@@ -3,9 +3,9 @@
     REGISTRY.register(Collector(client, producer))
     start_http_server(9100)
 
-A scrape may happen in any thread. It has the numbers taken in the event loop of each client. If a
-loop is blocked for more than a second, or has ended, it gets the numbers that were taken last. The
-clients may be created, started, closed, or dropped at any time, and none is kept alive.
+A scrape may happen in any thread. It gets numbers that are taken in the event loop of each client.
+If a loop is blocked for more than a second, or has ended, it gets the numbers that were taken last.
+The clients may be created, started, closed, or dropped at any time, and none is kept alive.
 
 A metric is named as in `docs/metrics.md`, with "_" for "." and the prefix "aiokclient_". Counters
 end with "_total". Each series has the label `client_id`.
@@ -55,7 +55,7 @@ class Collector(CollectorBase):
         for name, series in self._series.read().items():
             family = _family(name, series[0])
             if families.setdefault(family.name, family) is not family:
-                continue  # Two names of the application differ only in characters.
+                continue  # Two names of the application differ only in replaced characters.
             labelled = {_labels(each.labels): each for each in series}
             for labels, each in labelled.items():
                 _add(family, dict(labels), each)

@@ -19,31 +19,31 @@ from aiokclient.telemetry.subscription import Subscription
 __all__ = ["Encoding", "Pushes"]
 
 INLINE_POINTS: Final = 40
-"""The most points that are encoded in the event loop, which takes about a millisecond."""
+"""Maximum number of points to encode in the event loop, which takes about a millisecond."""
 LEAST_BYTES: Final = 1_000
-"""The least limit to which the size of a push is reduced when brokers refuse it as too large."""
+"""The lowest limit to which the size of a push is reduced if brokers refuse it as too large."""
 UNLIMITED: Final = 2**31 - 1
 
 
 class Encoding:
-    """Metrics that were taken at one moment, and that are to be encoded. The call does that.
+    """Metrics that were taken at one moment. A call of the object encodes them.
 
-    `most` is about the number of points, or more.
+    `most` is an estimate of the number of points, which is rather too high than too low.
     """
 
     def __init__(self, job: Callable[[], Payloads], most: int) -> None:
         self._job = job
         self.takes_long = most > INLINE_POINTS or not is_loaded()
-        """Whether it must be done in a thread."""
+        """Whether the call must be made in a thread."""
 
     def __call__(self) -> Payloads:
         return self._job()
 
 
 class Pushes:
-    """The payloads of pushes. `collect` creates the source of the metrics at the first one.
+    """The payloads of pushes. `collect` creates the source of the metrics at the first push.
 
-    The values of the first push have changed since `since_ms`.
+    The first push contains the changes since `since_ms`.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Pushes:
         self._accumulation.follow(subscription.delta)
 
     def take(self, subscription: Subscription) -> Encoding:
-        """Take all metrics now, and return what must be encoded."""
+        """Take all metrics now, and return them for encoding."""
         if self._collector is None:
             self._collector = self._make_collector()
         self._payloads.clear()
@@ -112,7 +112,7 @@ class Pushes:
             self._collector.restart()
 
     def discard(self) -> None:
-        """Forget the payloads. Later ones contain what these do."""
+        """Forget the payloads. Later ones contain their values."""
         self._payloads.clear()
 
     def shrink(self) -> None:

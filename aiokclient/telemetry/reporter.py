@@ -1,9 +1,9 @@
 """The reporter: pushes the metrics of one client to the brokers that have subscribed to them.
 
 `states.py` has the table of states. This module has the coroutine around the table. It runs in a
-task that does not belong to the client's supervisor, and which is created when a connected broker
+task that does not belong to the client's supervisor, and that is created when a connected broker
 announces the requests, or when the application wants the client instance id. If the task dies, the
-client logs one warning, and goes on without it.
+client logs one warning, and continues without it.
 """
 
 from __future__ import annotations
@@ -57,15 +57,15 @@ __all__ = ["LAST_PUSH_S", "ReportConnections", "Reporter"]
 R = TypeVar("R", bound=Response)
 
 DELAY_S: Final = 1.0
-"""The longest random time before the first request, in seconds."""
+"""Maximum number of seconds of the random time before the first request."""
 SPREAD: Final = (0.5, 1.5)
-"""The first push of a subscription comes after a random time between these parts of an interval."""
+"""The range of the random time before the first push of a subscription, in intervals."""
 FORBIDDEN_S: Final = 1_800.0
 """Seconds until the next request after an authorization error."""
 LAST_PUSH_S: Final = 0.5
-"""The most seconds of a close that the last push may take."""
+"""Maximum number of seconds that the last push may take during a close."""
 FINISH_S: Final = 0.2
-"""The seconds of these for which a push in flight may still be answered."""
+"""Seconds for which a close still waits for the response to a push that is in flight."""
 STOP_S: Final = 2.0
 """Seconds that the cancelled task may take to end."""
 NO_IDS: Final = (0, 1)
@@ -130,7 +130,7 @@ class Reporter:
         """The last event."""
         self._closing = False
         self._failure: Exception | None = None
-        """The error that has ended the pushes: that of a broker, or of the task."""
+        """The error of a broker or of the task that has ended the pushes."""
         self._dead = False
         self._id: UUID | None = None
         self._waiters: dict[asyncio.Future[UUID], None] = {}
@@ -385,7 +385,7 @@ class Reporter:
         if not new.names:
             return ReporterEvent.UNSUBSCRIBED
         if new.shortened:
-            self._warn("shortened", "a subscription to client metrics has too many prefixes")
+            self._warn("shortened", "some prefixes of a subscription to client metrics are ignored")
         if new == self._subscription:
             return ReporterEvent.UNCHANGED
         self._subscription = new
@@ -412,7 +412,7 @@ class Reporter:
             self._pushes.accepted()
             return ReporterEvent.ACCEPTED
         if outcome is not ReporterEvent.TOO_LARGE:
-            # The next push contains what this one did, and what has happened since.
+            # The next push contains the values of this one, and the changes since.
             self._pushes.discard()
         return outcome
 

@@ -1,9 +1,9 @@
 """The present series of clients, readable in every thread, while they run and after their end.
 
-The numbers of a client belong to its event loop. A tool that reads them in another thread has them
-taken by a callback in that loop, and waits at most `WAIT_S`. If the loop is blocked, or has ended,
-the tool gets the values that were taken last. Sums of objects that were closed are kept, so that no
-sum decreases. Nothing here keeps a client alive.
+The numbers of a client belong to its event loop. For a tool that reads them in another thread, a
+callback in that loop takes them, and the tool waits at most `WAIT_S`. If the loop is blocked, or
+has ended, the tool gets the values that were taken last. Sums of objects that were closed are kept,
+so that no sum decreases. Nothing here keeps a client alive.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Series(NamedTuple):
 class ClientSeries:
     """The series of one client. Objects that share a client have the same series.
 
-    `number` tells clients with the same client id apart: the second one has the label "name-2".
+    `number` distinguishes clients with the same client id: the second one has the label "name-2".
     """
 
     def __init__(self, client: MeasuredClient) -> None:
@@ -95,12 +95,12 @@ class ClientSeries:
         self._ended: dict[tuple[str, Labels], float] = {}
         """The sums of objects that were measured before, and have ended."""
         self._last: list[Series] = []
-        self._taking = threading.Lock()  # After the end of the loop, any thread takes them.
+        self._taking = threading.Lock()  # After the end of the loop, any thread may take series.
         client._observe_with(self._found)
 
     @property
     def is_gone(self) -> bool:
-        """Whether the client does not exist any more."""
+        """Whether the client no longer exists."""
         return self._client() is None
 
     @property
@@ -157,7 +157,7 @@ class ClientSeries:
             return
 
     def _found(self, cluster: MeasuredCluster) -> None:
-        """Read what this cluster client measures from now on, also after it is closed."""
+        """Read the measures of this cluster client from now on, even after it is closed."""
         self._cluster = cluster.metrics, cluster.collector(), cluster.measures
         self._client_id = cluster.config.client_id
         self._known, self._ended = {}, {}
@@ -180,7 +180,7 @@ class ClientSeries:
         return series
 
     def _added(self, collector: ClientCollector, measures: ClientMeasures) -> list[Series]:
-        """Return what only the pushes have."""
+        """Return the series of the metrics that only pushes have."""
         present = dict.fromkeys((measures.connections, *measures.children))
         for gone in [one for one in self._known if one not in present]:
             for name, kind, labels, value, _ in _of(collector, gone):
@@ -247,7 +247,7 @@ class SeriesOfClients:
         return series
 
     def remove(self, series: ClientSeries) -> None:
-        """Do not read these series any more."""
+        """Stop reading these series."""
         with self._lock:
             self._clients.pop(series, None)
             self._names.pop(series, None)

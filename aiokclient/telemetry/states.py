@@ -14,16 +14,16 @@ subscription has changed, the broker refuses the push, and the reporter asks aga
     READY         waits, then pushes
     PUSHING       takes the metrics, and pushes them
     TERMINATING   pushes for the last time, because the client is closing
-    ENDED         a broker has refused the metrics for good; nothing is sent any more
+    ENDED         a broker has refused the metrics for good; nothing more is sent
     CLOSED        the reporter has ended
 
 No request follows another one immediately, except a request for the subscription after a push, and
 a push after a request for an unchanged subscription that was preceded by a wait. So the reporter
 sends at most two requests per interval, whatever the brokers respond. If a push fails, the
-subscription stays in use; the next push contains what the failed one did.
+subscription stays in use; the next push contains the values of the failed one.
 
-An event without a row for the present state is ignored. What an error code means is data: `CODES`.
-All codes that are not listed there end the pushes, as in Kafka's own client.
+An event without a row for the present state is ignored. `CODES` has the events of error codes. All
+codes that are not listed there end the pushes, as in Kafka's own client.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class ReporterEvent(Enum):
     TOO_LARGE = "too large"
     """The push has more bytes than the broker accepts."""
     POSTPONED = "postponed"
-    """The broker has refused this request, but not the ones after an interval."""
+    """The broker has refused this request, but may accept one after an interval."""
     FORBIDDEN = "forbidden"
     """The client is not authorized."""
     REFUSED = "refused"

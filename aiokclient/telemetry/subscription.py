@@ -1,7 +1,7 @@
 """The subscription in a response: the metrics of this client that a broker wants.
 
-Nothing in a response is taken on trust. Its numbers are brought into usable limits, and only as
-many prefixes are kept as any operator would configure.
+Responses are not trusted. Their numbers are limited to usable values, and only as many prefixes are
+kept as any operator would configure.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ DEFAULT_MAX_BYTES: Final = 1024 * 1024
 
 MOST_PREFIXES: Final = 10_000
 LONGEST_PREFIX: Final = 1_000
-"""The most prefixes that are kept of a subscription, and the longest one, in characters.
+"""The limits for the number of prefixes in a subscription, and for their length in characters.
 
-No name of a metric is longer than the longest prefix, so that longer ones match nothing.
+Longer prefixes match nothing, because no metric has such a long name.
 """
 
 EVERYTHING: Final = ("", "*")
-"""Texts that stand for all metrics: that of the specification, and that of Kafka's brokers."""
+"""The prefixes that mean all metrics: in the specification, and in Kafka's brokers."""
 
 
 class NamePrefixes:
@@ -51,13 +51,13 @@ class NamePrefixes:
     def __init__(self, prefixes: Iterable[str]) -> None:
         kept: list[str] = []
         for prefix in sorted(set(prefixes)):
-            # A prefix of this one would be the last one that was kept.
+            # In sorted order, a prefix of this one would be the last one in `kept`.
             if not (kept and prefix.startswith(kept[-1])):
                 kept.append(prefix)
         self._prefixes = tuple(kept)
 
     def __contains__(self, name: str) -> bool:
-        # Since no prefix begins with another one, only the last one before the name can match.
+        # No prefix begins with another one, so only the last one up to the name can match.
         index = bisect_right(self._prefixes, name)
         return index > 0 and name.startswith(self._prefixes[index - 1])
 
@@ -71,7 +71,7 @@ class NamePrefixes:
 
 
 class Subscription(NamedTuple):
-    """What the brokers subscribe to, with the interval limited to usable values."""
+    """The subscription of the brokers, with the interval limited to usable values."""
 
     id: int
     interval_s: float
@@ -82,7 +82,7 @@ class Subscription(NamedTuple):
     codecs: tuple[Compression, ...]
     """The accepted compressions that this client has, the preferred one first."""
     shortened: bool = False
-    """Whether there were more prefixes than are kept."""
+    """Whether prefixes were dropped, because they were too many or too long."""
 
     def wants(self, name: str) -> bool:
         """Return whether a metric is to be pushed."""

@@ -116,7 +116,7 @@ NETWORK = (
     *_meter("failed.authentication", "authentications.failed"),
     *_meter("failed.reauthentication", "reauthentications.failed"),
     *_meter("successful.authentication", "authentications"),
-    # The brokers' side of Kafka counts old clients with it. A client counts all of its own.
+    # Kafka's brokers count only old clients here. A client counts all of its authentications.
     Row("successful.authentication.no.reauth.total", Way.TOTAL, "authentications"),
     *_meter("successful.reauthentication", "reauthentications"),
     *_spread("reauthentication.latency", "reauthentications.seconds", scale=MS),

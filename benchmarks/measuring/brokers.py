@@ -19,9 +19,9 @@ sys.path.append(str(Path(__file__).resolve().parents[2] / "tests" / "harness"))
 from kafka_harness import KAFKA, ExternalKafka, KafkaCluster
 
 JVM = ("-XX:TieredStopAtLevel=4", "-Xmx1g")
-PROPERTIES = {"log.initial.task.delay.ms": 1000}
-"""From then on the broker removes the files of deleted topics, which otherwise fill the disk."""
 """JVM options that replace those of the tests, whose heap is small and whose JIT is limited."""
+PROPERTIES = {"log.initial.task.delay.ms": 1000}
+"""Let the broker remove the files of deleted topics early. Otherwise, they would fill the disk."""
 STEP = 2_000
 """Largest number of partitions per CreateTopics request; a controller refuses many more."""
 WAIT_S = 300
@@ -53,7 +53,7 @@ class Brokers:
         """Wait until the brokers lead all partitions of a topic.
 
         The metadata may list a partition before its broker leads it. The broker refuses requests
-        that arrive too early and accepts the next ones, by which an idempotent client may lose its
+        that arrive too early and accepts the next ones, so that an idempotent client may lose its
         first records.
         """
         from confluent_kafka import KafkaException, TopicPartition

@@ -129,7 +129,7 @@ class Member:
         self.joined_at = self.killed_at = 0
         self._trail = trail
         self._ready, self._joined = threading.Event(), threading.Event()
-        # It stays open as long as the process runs.
+        # The file stays open as long as the process runs.
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115
         self._process = subprocess.Popen(
             subject.command(spec),

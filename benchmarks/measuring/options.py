@@ -44,11 +44,13 @@ def main(benchmark: Benchmark, *, kafka: bool = True) -> int:
     With `kafka=False`, no broker is started, because the benchmark needs none.
     """
     parser = argparse.ArgumentParser(description=benchmark.__doc__.splitlines()[0])
-    parser.add_argument("--count", type=int, default=benchmark.COUNT, help="messages a run")
-    parser.add_argument("--runs", type=int, default=5, help="of each; medians are shown")
-    parser.add_argument("--cases", default="", help="only these, with commas between")
-    parser.add_argument("--only", default="", help="subjects with one of these in their names")
-    parser.add_argument("--json", type=Path, help="writes the figures there, too")
+    parser.add_argument("--count", type=int, default=benchmark.COUNT, help="messages in a run")
+    parser.add_argument("--runs", type=int, default=5, help="runs of each; the tables show medians")
+    parser.add_argument("--cases", default="", help="cases to measure, separated by commas")
+    parser.add_argument(
+        "--only", default="", help="subjects with one of these texts in their names"
+    )
+    parser.add_argument("--json", type=Path, help="a file for the figures")
     parser.add_argument("--bootstrap", help="a Kafka of your own; otherwise one is started")
     given = parser.parse_args()
     options = Options(given.count, given.runs, given.cases, given.only)

@@ -50,7 +50,7 @@ def _aiokafka_committed(spec: Spec) -> Iterable[list[bytes]]:
 
 
 async def _read_aiokafka_committed(spec: Spec) -> list[bytes]:
-    """Return the committed records: at least the expected number, or what came in WAIT_S."""
+    """Return the committed records: at least the expected number, or those that came in WAIT_S."""
     from aiokafka import AIOKafkaConsumer, TopicPartition
 
     places = [TopicPartition(spec.topic, partition) for partition in range(spec.partitions)]

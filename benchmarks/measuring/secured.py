@@ -69,7 +69,7 @@ LOGINS = (
 
 
 class SecuredBrokers(Brokers):
-    """The topics of such a Kafka, and how to log in to it."""
+    """The topics of a Kafka with all listeners, and how to log in to it."""
 
     def __init__(
         self, kafka: KafkaCluster, folder: Path, listeners: Iterable[str], keytab: str

@@ -58,8 +58,8 @@ class Meter:
     def _processes(self) -> Processes:
         """Return all processes, none of which ended while they were read.
 
-        A worker that ends after its parent was read, and before it is read itself, would count for
-        nothing.
+        A worker that ends after its parent was read, and before it is read itself, would not be
+        counted.
         """
         found = dict(stats())
         while True:

@@ -35,7 +35,7 @@ class MeasuredLoop(asyncio.SelectorEventLoop):
 
 
 class Connecting(PythonSubject):
-    """A client that connects. It is measured in a process in which none has connected before."""
+    """A client that connects, measured in a process in which no client has connected before."""
 
     warming = 0.0
 
@@ -66,7 +66,7 @@ class Connecting(PythonSubject):
             figures["later_held_ms"] = max(held_s or 0.0 for _, held_s in later) * 1e3
 
     def bring_in(self) -> None:
-        """Import what a program has imported when it connects."""
+        """Import the modules that a program has imported before it connects."""
 
     @abstractmethod
     def connect(self, spec: Spec) -> tuple[float, float | None]:

@@ -18,7 +18,7 @@ correlation id, tags, the topic with its id, and the index of the partition."""
 
 
 class Floor:
-    """Return a connection to the first bootstrap server."""
+    """A connection to the first bootstrap server, with a blocking socket."""
 
     def __init__(self, bootstrap: str) -> None:
         from aiokclient.protocol.framing import ClientPipeline

@@ -29,7 +29,7 @@ Held = tuple[float, float]
 
 
 class Measured:
-    """Measures the callbacks and the iterations of the current thread's loop."""
+    """A measurement of the callbacks and the iterations of the current thread's loop."""
 
     def __enter__(self) -> Measured:
         self._stack = ExitStack()
@@ -64,7 +64,7 @@ async def producer_pushes() -> Held:
 
 
 async def pushed(brokers: EmbeddedCluster, more: int) -> None:
-    """Wait for so many more pushes."""
+    """Wait for `more` further pushes."""
     wanted = len(brokers.records(TOPIC, 0)) + more
     while len(brokers.records(TOPIC, 0)) < wanted:  # noqa: ASYNC110
         await asyncio.sleep(0.1)

@@ -120,7 +120,7 @@ class Consuming(Pushing):
             consumer.assign(tps)
 
             async def turn(count: int = 0) -> int:
-                """Read the topic from its beginning: its first records, or so many."""
+                """Read `count` records from the beginning of the topic, or only the first batch."""
                 consumer.seek_to_beginning()
                 seen = size = 0
                 async for records in consumer.batches(LIST):

@@ -1,4 +1,4 @@
-"""Functions over the rows of a source, in a module that workers import quickly."""
+"""Functions over the rows of a source, in a module that workers can import quickly."""
 
 from __future__ import annotations
 

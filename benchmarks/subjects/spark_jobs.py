@@ -36,7 +36,7 @@ class World:
         self._filled: dict[tuple[int, int], str] = {}
 
     def filled(self, rows: int, size: int) -> str:
-        """Return a topic with so many values of so many bytes. It is filled once."""
+        """Return a topic with `rows` values of `size` bytes. It is filled only once."""
         if (rows, size) not in self._filled:
             topic = self._filled[rows, size] = self.kafka.create_topic(None, PARTITIONS)
             self.send(topic, rows, size)
@@ -52,7 +52,7 @@ class World:
 
     @contextmanager
     def output(self, rows: int) -> Iterator[str]:
-        """Provide a topic that has exactly so many rows at the end, and delete it."""
+        """Provide a topic, check that it has exactly `rows` rows at the end, and delete it."""
         topic = self.kafka.create_topic(None, PARTITIONS)
         yield topic
         found = asyncio.run(self._count(topic))
@@ -81,18 +81,18 @@ class World:
 
 @dataclass(frozen=True)
 class Job:
-    """A task for Spark, which several subjects do one after the other."""
+    """A task for Spark, which several subjects execute one after the other."""
 
     name: str
     start: Callable[[World, str, int], AbstractContextManager[Callable[[], object]]]
-    """Prepares the job for a subject and a number of rows, provides what is measured, and checks
-    what it has done."""
+    """A function that prepares the job for a subject and a number of rows, provides the call to
+    measure, and checks its result."""
     subjects: tuple[str, ...] = SOURCES
     rows: int | None = None
-    """The number of rows, if it does not depend on that of the other jobs."""
+    """The number of rows, if it does not depend on the command line."""
     share: float = 1.0
-    """The part of the rows of the other jobs, for large ones."""
+    """The fraction of the usual number of rows, for jobs with large rows."""
 
     def count(self, rows: int) -> int:
-        """Return the number of rows, where most jobs have `rows`."""
+        """Return the number of rows of this job. `rows` is the usual number."""
         return self.rows or max(1, int(rows * self.share))

@@ -1,4 +1,4 @@
-"""A Spark source with rows from memory, and a sink without effect: the most that the API allows."""
+"""A Spark source with rows from memory, and a sink without effect: the lower bound of the API."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, SupportsTriggerAv
 __all__ = ["MemorySource"]
 
 ROWS = 10_000
-# Written out, because it takes time to import the library.
+# A copy of the schema of the library, because importing it takes time.
 SCHEMA = (
     "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, "
     "timestampType int"
@@ -29,7 +29,7 @@ SCHEMA = (
 
 
 class MemorySource(DataSource):
-    """`rows` rows with values of `size` bytes, in as many partitions as `partitions`."""
+    """A source of `rows` rows with values of `size` bytes, in `partitions` partitions."""
 
     @classmethod
     def name(cls) -> str:
@@ -77,7 +77,7 @@ class MemoryReader(DataSourceReader):
 
 
 class MemoryStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """All rows are in the first batch."""
+    """A stream with all rows in its first batch."""
 
     def __init__(self, reader: MemoryReader) -> None:
         self._reader = reader

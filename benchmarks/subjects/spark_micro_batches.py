@@ -53,7 +53,7 @@ class Progress(StreamingQueryListener):
 def stream(
     world: World, subject: str, topic: str, target: str | None, **options: object
 ) -> Iterator[Progress]:
-    """Run a stream from a topic to another one, or without a target, into nothing."""
+    """Run a stream from a topic to another one. Without a target, the rows are discarded."""
     reader = world.spark.readStream.format(subject).options(**world.servers, subscribe=topic)
     frame = reader.options(startingOffsets="earliest", **options).load().select("value")
     writer = frame.writeStream.format("noop" if target is None else subject)
@@ -85,7 +85,7 @@ def batch_ms(world: World, subject: str, batches: int, *, copied: bool) -> float
                 report = progress.next()
                 rows += report.numInputRows
                 times.append(report.durationMs["triggerExecution"])
-    # Processes and connections are started for the first batch.
+    # The first batch is slow, because it starts processes and connections.
     return statistics.median(times[1:])
 
 

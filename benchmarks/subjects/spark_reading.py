@@ -31,7 +31,7 @@ def query(
 ) -> Job:
     """Return a job that queries values of `size` bytes.
 
-    `schema` has the columns that a source is asked for. The connector refuses one.
+    `schema` has the columns that are requested from a source. The connector accepts no schema.
     """
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""Writing: rows that cost nothing into a topic, and a stream that copies one topic to another."""
+"""Writing rows that cost nothing to a topic, and copying one topic to another in a stream."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Transactions with a number of records each, and transforms of one topic into another.
 
-Each client uses its topic's name as transactional id and group. A transform commits the offsets of
-what it has read with what it writes, so that each record is written exactly once.
+Each client uses its topic's name as transactional id and group. A transform commits its
+input offsets with the records that it writes, so that each record is written exactly once.
 """
 
 from __future__ import annotations

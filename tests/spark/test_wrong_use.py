@@ -135,13 +135,12 @@ def test_schemas_are_refused(spark: SparkSession, schema: str, line: str) -> Non
 def test_missing_topic_and_partition_are_named(spark: SparkSession, options: Options) -> None:
     found = refusal(spark, {**options, "subscribe": "no-such-topic"})
     assert found == (
-        "subscribe: the topic no-such-topic does not exist. It must have names of topics that "
-        "exist."
+        "subscribe: the topic no-such-topic does not exist. Name only topics that exist."
     )
     topic = options.pop("subscribe")
     found = refusal(spark, {**options, "assign": json.dumps({topic: [7]})})
     assert found == (
-        f"assign: the partition {topic}-7 does not exist. It must be partitions that exist."
+        f"assign: the partition {topic}-7 does not exist. Name only partitions that exist."
     )
 
 

@@ -93,7 +93,7 @@ def mend(data: Buffer) -> bytes:
 
 
 def _xxh32(data: bytes) -> int:
-    """xxHash-32 with seed 0 of fewer than 16 bytes, which a frame descriptor always is."""
+    """Return the xxHash-32, with seed 0, of fewer than 16 bytes, such as a frame descriptor."""
     h = (374761393 + len(data)) & _MASK
     words = len(data) >> 2
     for index in range(words):

@@ -1,9 +1,9 @@
-"""The decision about each push of a stream: accepted, late, or a copy of one before.
+"""The decision about each push of a stream: accepted, late, or a copy of an earlier one.
 
 The state is the identity and the time of all pushes that were accepted and are not older than the
-watermark. A copy of an older one is late, so that nothing else has to be known. Each decision
-depends only on the state, the watermark, and the pushes of the batch in the order of partitions
-and offsets. A batch that is repeated after a crash is therefore decided in the same way.
+watermark. A copy of an older push is late, too, so no other identities need to be kept. Each
+decision depends only on the state, the watermark, and the pushes of the batch in the order of
+partitions and offsets. A batch that is repeated after a crash is therefore decided in the same way.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ENTRY: Final = Struct(">16sq")
 
 
 class Admission:
-    """Decides about pushes. `state` is what `save` has returned, and all times are microseconds."""
+    """The decisions about pushes. `state` is what `save` has returned. Times are microseconds."""
 
     def __init__(self, state: bytes, watermark: int) -> None:
         self._watermark = watermark

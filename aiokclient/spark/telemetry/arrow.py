@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 ROWS: Final = 10_000
-"""A batch of points is complete when it has so many rows."""
+"""The number of rows at which a batch of points is complete."""
 DAY_US: Final = 86_400_000_000
 TIME: Final = pa.timestamp("us", tz="UTC")
 MAP: Final = pa.map_(pa.string(), pa.string())
@@ -46,7 +46,7 @@ CLIENT: Final = [
 ]
 PUSHES: Final = pa.schema(
     [
-        # Microseconds: as timestamps they would pass through pandas in the session's time zone.
+        # Times are integers, because pandas would convert timestamps to the session's time zone.
         ("received_us", pa.int64()),
         ("time_us", pa.int64()),
         ("event_us", pa.int64()),

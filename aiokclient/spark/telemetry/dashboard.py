@@ -18,7 +18,7 @@ RED: Final = "tab:red"
 GRAY: Final = "tab:gray"
 BLUE: Final = "tab:blue"
 MOST_BARS: Final = 25
-"""The most clients in one panel of the picture."""
+"""The maximum number of clients in one panel of the picture."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class Dashboard:
 
 
 def make_dashboard(tables: Tables, now: str | None = None) -> Dashboard:
-    """Return what all views of the tables say. `now` is that of `silent_clients`."""
+    """Return the results of all views of the tables. `now` is passed to `silent_clients`."""
     points = tables.points.persist()
     try:
         latencies = points.where(

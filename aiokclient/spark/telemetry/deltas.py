@@ -1,14 +1,14 @@
-"""The totals of series: what the pushes of one series say together.
+"""The totals of series, added up from the values that were pushed.
 
-A delta says what has happened between its start and its time. The order in which deltas arrive does
-not matter. Where one ends, the next begins. If it begins later, what lies between them was lost.
+A delta counts what happened between its start and its time. The order in which deltas arrive does
+not matter. Each delta begins where the previous one ends. If it begins later, a push was lost.
 If two begin at the same time, and nothing has begun where the shorter one ends, the client did not
 know that the shorter one was accepted. It then pushed the same differences again with the next
 ones, so that the longer one replaces the shorter one. A delta that begins before the end of another
 one in any other way belongs to a series that has begun again, from zero.
 
-A cumulative value says what has happened since its start. It loses nothing when a push is lost. It
-begins again when its start changes, or when it decreases although it is monotonic.
+A cumulative value counts what has happened since its start. It loses nothing when a push is lost.
+It begins again when its start changes, or when it decreases although it is monotonic.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Amounts: TypeAlias = tuple[float, ...]
 
 
 class SeriesValue(NamedTuple):
-    """One point of a series. The times have any unit."""
+    """One point of a series. The times may have any unit."""
 
     start: int
     time: int
@@ -44,7 +44,7 @@ class SeriesTotal(NamedTuple):
     restarts: int
     """The number of times that the series began again."""
     replaced: int
-    """The number of points that a longer one contains."""
+    """The number of points that were not added up, because a longer one contains them."""
 
 
 def add_deltas(values: Iterable[SeriesValue], continued: Collection[int]) -> SeriesTotal:
@@ -112,7 +112,7 @@ def _merge(
 
 
 def _decreased(new: Amounts, old: Amounts) -> bool:
-    # The sum of a histogram decreases with negative observations, its counts cannot.
+    # The sum of a histogram can decrease by negative observations. Its counts cannot.
     skipped = 1 if len(new) > 1 else 0
     return any(a < b for a, b in zip(new[skipped:], old[skipped:], strict=True))
 

@@ -44,7 +44,7 @@ class PayloadPoint:
     """Whether the value of a sum, or the counts of a histogram, can only increase."""
     labels: Labels
     value: float | None
-    """The number; of histograms and summaries the sum of what was observed."""
+    """The number, or the sum of the observations of a histogram or summary."""
     count: int | None
     """The number of observations of histograms and summaries."""
     buckets: tuple[Bucket, ...]
@@ -73,7 +73,7 @@ def parse(payload: bytes) -> Any:
     except _decode_error() as error:
         raise BrokenPayloadError(f"The payload is not OTLP: {error}.") from error
     if not any(True for _ in _metrics(message)):
-        # Other bytes may be a message of fields that are all unknown.
+        # Bytes that are not OTLP may parse as a message whose fields are all unknown.
         raise BrokenPayloadError("The payload has no metrics.")
     return message
 

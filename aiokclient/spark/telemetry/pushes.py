@@ -17,7 +17,7 @@ from aiokclient.spark.telemetry.otlp import BrokenPayloadError, parse, time_of
 __all__ = ["BUCKETS", "Push", "read_push"]
 
 BUCKETS: Final = 64
-"""Into so many groups client instances are divided, each with a state of its own."""
+"""The number of groups of client instances. Each group has a state of its own."""
 DIGEST_BYTES: Final = 16
 
 
@@ -29,24 +29,24 @@ class Push(NamedTuple):
     time_us: int | None
     """The newest time of its points, by the clock of the client."""
     event_us: int | None
-    """The earlier of both, so that a client whose clock is ahead does not make others late."""
+    """The earlier of the two, so that a client whose clock is ahead does not make others late."""
     instance_id: str | None
     client_id: str | None
     software: str | None
     version: str | None
     address: str | None
     terminating: bool
-    """Whether the client pushed it when it was closed."""
+    """Whether this was the last push of a client, before it was closed."""
     interval_ms: int
     """The interval of the client's pushes, or 0 if the receiver did not write it."""
     partition: int
     offset: int
     bucket: int
     digest: bytes
-    """The same for two pushes only if one is a copy of the other."""
+    """A hash that two pushes share only if one is a copy of the other."""
     payload: bytes | None
     problem: str | None
-    """Why the push is broken, or None."""
+    """The reason why the push is broken, or None."""
 
 
 def read_push(
@@ -97,6 +97,6 @@ def _time(payload: bytes | None) -> tuple[int | None, str | None]:
 
 
 def _digest(instance: str, payload: bytes) -> bytes:
-    """Return the identity of a push. A client puts the time into each, so that they differ."""
+    """Return the hash of a push. Different pushes differ, because each contains its time."""
     person = blake2b(instance.encode(), digest_size=DIGEST_BYTES).digest()
     return blake2b(payload, digest_size=DIGEST_BYTES, person=person).digest()

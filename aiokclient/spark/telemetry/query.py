@@ -49,7 +49,7 @@ REJECTED: Final = (
 def write_tables(
     records: DataFrame, path: str, *, watermark: str = "10 minutes"
 ) -> DataStreamWriter:
-    """Return a writer of the tables `points` and `rejected` under a path, which is not started.
+    """Return a writer of the tables `points` and `rejected` under a path, which is to be started.
 
         writer = write_tables(records, "s3a://metrics/kafka-clients")
         writer.option("checkpointLocation", "s3a://metrics/checkpoint").start()

@@ -94,7 +94,7 @@ def totals(points: DataFrame) -> DataFrame:
     """Add up sums and histograms by client instance and series; see `deltas.py` for how.
 
     The result has the total `value`, for histograms also `count` and `buckets`, the times between
-    which it was counted, the number of points, the `gaps` of which nothing is known because pushes
+    which it was counted, the number of points, the `gaps` for which nothing is known because pushes
     were lost, the number of `restarts` of the series, and that of the points that were `replaced`
     by a longer one.
     """

@@ -35,8 +35,8 @@ REBALANCES: Final = r"[.](failed[.])?rebalance[.]total$"
 def instances(points: DataFrame) -> DataFrame:
     """Return one row for each client instance: who it is, and when and how often it pushed.
 
-    The interval is what the receiver wrote, otherwise the median time between two pushes, and for
-    an instance with one push that of all instances.
+    The interval is the one that the receiver wrote, or else the median time between two pushes. An
+    instance with a single push gets the median interval of all instances.
     """
     return _sql(
         """
@@ -102,7 +102,7 @@ def latency_by_client(points: DataFrame, metrics: tuple[str, ...] = LATENCIES) -
 def slow_clients(points: DataFrame, *, ratio: float = 4, least_ms: float = 200) -> DataFrame:
     """Return the clients whose latency is `ratio` times the usual one, and at least `least_ms`.
 
-    What is compared is the 90th percentile, and the usual one is the median of all clients.
+    The 90th percentiles are compared. The usual latency is their median over all clients.
     """
     return _sql(
         f"""
@@ -119,7 +119,7 @@ def slow_clients(points: DataFrame, *, ratio: float = 4, least_ms: float = 200) 
 
 def top_errors(points: DataFrame, count: int = 10) -> DataFrame:
     """Return the clients with the most errors: refused records, failed logins and rebalances."""
-    # Series with labels are parts of the one without: those of a topic.
+    # A series with labels, such as one of a topic, is part of the series without labels.
     errors = totals(points.where(f"metric RLIKE '{ERRORS}' AND size(labels) = 0"))
     return _sql(
         f"""
@@ -135,11 +135,11 @@ def top_errors(points: DataFrame, count: int = 10) -> DataFrame:
 
 
 def silent_clients(points: DataFrame, now: str | None = None, *, intervals: float = 3) -> DataFrame:
-    """Return the client instances that push no more, and were not closed.
+    """Return the client instances that no longer push, although they were not closed.
 
-    They have not pushed for so many of their intervals at the time `now`, a timestamp as text,
-    which is that of the newest push if it is None. Clients that end without being closed are
-    among them.
+    At the time `now`, they have not pushed for `intervals` of their intervals. `now` is a timestamp
+    as text, by default that of the newest push. Clients that ended without being closed are among
+    them.
     """
     time = "(SELECT max(last) FROM {instances})" if now is None else f"TIMESTAMP '{now}'"
     return _sql(
@@ -156,7 +156,7 @@ def silent_clients(points: DataFrame, now: str | None = None, *, intervals: floa
 
 
 def rebalances_by_group(points: DataFrame) -> DataFrame:
-    """Return the number of rebalances of each group, as its members counted them together."""
+    """Return the number of rebalances of each group, added up over its members."""
     return _sql(
         """
         SELECT attributes['group_id'] AS group_id, count(DISTINCT instance_id) AS members,
@@ -188,9 +188,9 @@ def restarts(points: DataFrame) -> DataFrame:
 
 
 def lost_pushes(points: DataFrame) -> DataFrame:
-    """Return the times for which pushes of a client instance are missing between others.
+    """Return the periods for which pushes of a client instance are missing between others.
 
-    `pushes` estimates their number by the interval. Pushes that were lost at the end of an
+    `pushes` is their number, estimated from the interval. Pushes that were lost at the end of an
     instance cannot be recognized.
     """
     return _sql(

@@ -6,8 +6,8 @@
 
 `instrument` gives the metrics of an object to a MeterProvider (`metrics`), and makes spans of what
 a producer or consumer does (`producing`, `consuming`). The object gets a class of its own for that
-(`classes`), so that objects without it do not even have a branch for it. Only opentelemetry-api is
-needed: without an SDK, nothing is recorded, and no header is added to records.
+(`classes`), so that there is no cost, not even a branch, for other objects. Only opentelemetry-api
+is needed: without an SDK, nothing is recorded, and no header is added to records.
 
 See docs/tracing.md for the names, attributes, parents, and links of spans.
 """
@@ -80,7 +80,7 @@ def instrument(
     meter_provider: MeterProvider | None = None,
     tracer_provider: TracerProvider | None = None,
 ) -> Instrumentation:
-    """Give the metrics of an object to OpenTelemetry, and trace it. Return what undoes that.
+    """Give the metrics of an object to OpenTelemetry, and trace it. Return a handle to undo that.
 
     `x` is a Client, Producer, Consumer, Admin, or GroupMember, before or after its start. Spans are
     made for a Producer or Consumer. Objects that share a client have their metrics in common: they

@@ -50,7 +50,7 @@ class ArrowHeaders:
             self._usable, self.rows = False, []
 
     def with_context(self, carried: Carried) -> pa.RecordBatch:
-        """Return the batch, whose rows carry the context, too."""
+        """Return the batch with the context added to the headers of its rows."""
         if not self._usable:
             return self._batch
         rows = self.rows or [()] * self._batch.num_rows

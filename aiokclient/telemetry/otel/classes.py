@@ -1,9 +1,9 @@
-"""The methods of one object, replaced.
+"""The replacement of methods of one object.
 
-An instrumented object gets a class of its own, a subclass of the former one in which the traced
-methods replace the original ones. So Python finds them where it finds all others, special methods
-such as `__aiter__` included, and nothing is looked up or checked in any other object. The object
-stays what it is for isinstance(), repr(), and all who refer to it. `undo` gives it back its class.
+An instrumented object gets a class of its own: a subclass of its former class, in which the traced
+methods replace the original ones. Python finds these methods like any others, including special
+methods such as `__aiter__`, and other objects are not affected. isinstance(), repr(), and
+references to the object work as before. `undo` gives the object its former class again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def is_instrumented(thing: object) -> bool:
 
 
 def with_methods(thing: object, methods: Mapping[str, Callable[..., Any]]) -> Callable[[], None]:
-    """Replace methods of one object. Return a function that undoes it, and may be called again."""
+    """Replace methods of one object. Return an idempotent function that undoes this."""
     kind = type(thing)
     attributes = {
         "__doc__": kind.__doc__,

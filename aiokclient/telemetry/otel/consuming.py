@@ -1,7 +1,7 @@
 """The spans of a consumer: of requests for records, of their processing, and of commits.
 
 - A record of an iteration has a span `process` while the body of the loop runs, or with `tracked`
-  until `done`. Its parent is the current span, and otherwise the creation context of the record.
+  until `done`. Its parent is the current span or, without one, the record's creation context.
 - A list, or a table, has a span `poll` for the request, and below it a span `process` for the
   body. Both have links to the creation contexts. So have the spans of `poll()` and `get()`, which
   end when these return, because what the caller does with the records is not known.
@@ -96,7 +96,7 @@ class ConsumerTracing:
                 try:
                     return TracedIterator(original(consumer, *args, **named), begin, self._failed)
                 except BaseException:
-                    del consumer  # The error must not keep it alive.
+                    del consumer  # The traceback must not keep it alive.
                     raise
 
             return traced
@@ -324,7 +324,7 @@ def _topics(consumer: TracedConsumer) -> set[str]:
     try:
         return {tp.topic for tp in consumer.assignment()}
     except KafkaError:
-        return set()  # The commit raises it.
+        return set()  # The commit raises the same error.
 
 
 def _of_record(record: Record) -> dict[str, Any]:

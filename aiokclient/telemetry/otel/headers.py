@@ -2,7 +2,7 @@
 
 A record carries its creation context: that of the span which sent it. By the conventions, a context
 that the application has put into the headers is kept. An exception is the context of a record that
-is being processed: who passes its headers on does not mean that context for the new record.
+is being processed. If its headers are passed on, the new record still gets its own context.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Pair = tuple[str, bytes | None]
 Key = tuple[int, int]
 
 PROCESSED: Final = create_key("aiokclient-processed")
-"""The key of a context for the creation contexts of the records that are processed in it."""
+"""The key under which a context has the creation contexts of the records processed in it."""
 
 
 class _Reading(Getter[Headers]):
@@ -72,7 +72,7 @@ def _as_pair(pair: Pair) -> Pair:
 
 
 def extracted(headers: Headers, context: Context) -> Context:
-    """Return the context with what the headers carry."""
+    """Return the context, extended by the context in the headers."""
     return propagate.extract(headers, context, READING) if headers else context
 
 

@@ -3,8 +3,8 @@
 A loop says nothing to its iterator when its body is left by `break`, `return`, or an exception.
 But it drops its reference to the iterator at once, so that the iterator's `__del__` runs in the
 frame of the loop. The instruction that the frame then executes tells the two apart: `break` and
-`return` pop the iterator by an instruction of their own, and an exception leaves the frame at what
-has raised.
+`return` pop the iterator by an instruction of their own, and an exception leaves the frame at the
+instruction that has raised it.
 
 The exception itself is not passed to `__del__`. Since Python 3.12, it is the one among the newest
 objects whose traceback begins in this frame. In Python 3.11 it has no traceback yet, so that only
@@ -33,7 +33,7 @@ MOST_OBJECTS: Final = 20_000
 
 
 class Left:
-    """The way in which a body was left: with an error or not. An error of None is not known."""
+    """Whether a body was left by an exception, and the exception, or None if it is not known."""
 
     __slots__ = ("error", "failed")
 
@@ -57,7 +57,7 @@ def left_by(frame: FrameType) -> Left:
 def _newest_from(frame: FrameType) -> BaseException | None:
     """Return the exception that is leaving this frame, or None if it is not found."""
     if gc.get_count()[0] > MOST_OBJECTS:
-        return None  # The program has disabled garbage collections.
+        return None  # Too many to search, because the program has disabled the collector.
     for found in gc.get_objects(generation=0):
         if issubclass(type(found), BaseException):
             traceback = found.__traceback__

@@ -1,8 +1,9 @@
 """The bridge of metrics to a MeterProvider, by observable instruments.
 
-There is one bridge for each provider, because a provider has an instrument of a name only once.
+There is one bridge for each provider, because a provider has only one instrument of each name.
 All instruments are made before they are read: a callback must not make any. All callbacks of one
-collection share what was read for the first of them, so that their numbers belong together.
+collection share the snapshot that was read for the first of them, so that their numbers belong
+together.
 
 The API has no observable histogram. A histogram is three counters, as in Prometheus: `.bucket`
 with the attribute `le`, `.count`, and `.sum`.
@@ -41,7 +42,7 @@ class MetricBridge:
         self._series = SeriesOfClients()
         self._making = threading.Lock()
         self._made: set[str] = set()
-        # Not the same lock: a thread that holds this one may wait for the event loop.
+        # A lock of its own, because a thread may wait for the event loop while it holds it.
         self._reading = threading.Lock()
         self._snapshot: dict[str, list[Series]] = {}
         self._answered: set[str] | None = None

@@ -1,4 +1,4 @@
-"""The span of what the application processes, current in the body of a loop.
+"""The span of the records that the application processes, current in the body of a loop.
 
 Theory of operation. `TracedIterator` stands between a loop and the iterator of the consumer. When
 it delivers records, it makes their span the current one in the context of the task, which is that
@@ -32,7 +32,7 @@ __all__ = ["Processing", "TracedIterator"]
 
 
 PROCESSING: Final = create_key("aiokclient-processing")
-"""The key of a context for the processing that made it the current one."""
+"""The key under which a context has the processing that made the context current."""
 
 
 class Processing:
@@ -67,7 +67,7 @@ class Processing:
             self.span.end()
 
     def _forget_ended(self) -> None:
-        """Do not return to a context that has ended. Otherwise, a chain of them would remain."""
+        """Drop contexts that have ended. Otherwise, a chain of them would stay in memory."""
         self._before = self._without_ended(self._before)
 
     def _without_ended(self, context: Context) -> Context:
@@ -82,13 +82,13 @@ class Processing:
 
 
 Begin = Callable[[Any, int], Processing | None]
-"""Begins to process what an iterator has returned, requested at a time in nanoseconds."""
+"""A function that begins to process a result of an iterator, requested at a time in ns."""
 Failed = Callable[[BaseException, int], None]
-"""Records that a request at a time has failed."""
+"""A function that records the error of a request, made at a time in ns."""
 
 
 class TracedIterator:
-    """An iterator over what another one returns, for one loop."""
+    """An iterator over the results of another one, for one loop."""
 
     __slots__ = ("__weakref__", "_begin", "_code", "_failed", "_inner", "_present")
 

@@ -1,7 +1,7 @@
 """The spans of a producer: of each send, until its outcome, and of each commit of a transaction.
 
-`send_many` and `send_arrow` have one span for all their records, whose context all of them carry.
-`send_and_wait`, `send_all`, `send_threadsafe`, and the sends of transactions call these methods.
+`send_many` and `send_arrow` have one span for all their records, which all carry its context.
+`send_and_wait`, `send_all`, `send_threadsafe`, and the sends of transactions call traced methods.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class ProducerTracing:
         self._send_arrow = kind.send_arrow
         self._open: Method = kind._open  # type: ignore[attr-defined]
         self._context = contextvars.Context()
-        """The context in which spans end, which needs nothing of the sender's."""
+        """An empty context in which spans end, because the sender's context is not needed then."""
         self._undo: Callable[[], None] | None = None
 
     def methods(self) -> dict[str, Method]:
@@ -90,7 +90,7 @@ class ProducerTracing:
                 record = ProducerRecord(topic, value, key, partition, timestamp, headers)
                 return tracing.send(producer, record)
             except BaseException:
-                del producer  # The error must not keep it alive.
+                del producer  # The traceback must not keep it alive.
                 raise
 
         def send_many(
@@ -188,7 +188,7 @@ class ProducerTracing:
         topics = {str(record.topic) for record in records}
         links = _links(records)
         if not isinstance(topic, str):
-            topics = set()  # The send refuses it.
+            topics = set()  # The send refuses this topic.
         span = self._spans.start(SEND, topics, attributes, links=links)
         return span, Carried(set_span_in_context(span))
 

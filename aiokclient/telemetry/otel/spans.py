@@ -111,7 +111,7 @@ def _server(host: str, port: int) -> dict[str, Any]:
 def fail(span: Span, error: BaseException | None) -> None:
     """Record that the work of a span has failed. None is an error that is not known.
 
-    What is no error of the program, such as a cancellation, is not recorded.
+    A cancellation and the like, which are no errors of the program, are not recorded.
     """
     if error is not None and not isinstance(error, Exception):
         return
@@ -141,7 +141,7 @@ def _qualified(error: BaseException) -> str:
 
 @contextmanager
 def being(context: Context) -> Iterator[None]:
-    """Return a scope in which a context is the current one."""
+    """Make a context the current one in the body of a `with` statement."""
     before = current_context.get_current()
     current_context.attach(context)
     try:

@@ -67,7 +67,7 @@ def test_options_of_kafka_go_to_the_client_or_to_the_producer() -> None:
         ),
         (
             {**EXACTLY, "writeid": "a", "kafka.acks": "1"},
-            "kafka.acks: '1' is not allowed. deliveryGuarantee=exactly-once needs more.",
+            "kafka.acks: '1' is not allowed. deliveryGuarantee=exactly-once needs the default.",
         ),
         ({"kafka.acks": "7"}, "kafka.acks: '7' is not allowed. It must be one of "),
         (
