@@ -175,11 +175,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         names = set(getattr(item, "fixturenames", ()))
         parameters = getattr(getattr(item, "callspec", None), "params", {})
-        # A fixture with parameters requests the fixture that its parameter names.
+        # A parameter of a fixture may be the name of the fixture that it requests.
         real = names & REAL or any(
             value in REAL for value in parameters.values() if isinstance(value, str)
         )
-        # The tests of this folder also start clusters of their own.
+        # Tests in this folder may start other Kafka clusters without these fixtures.
         if real or item.nodeid.startswith("tests/faults/kafka/"):
             item.add_marker(pytest.mark.kafka)
         if names & JAVA:

@@ -211,7 +211,7 @@ class Null:
         "from aiokclient.network.sasl.null import Null\n",
         before="\n__all__ = [",
     )
-    # The counterpart in the embedded cluster.
+    # Add the same mechanism to the embedded cluster.
     rows = "MECHANISMS: dict[str, Callable[[Accounts], ServerMechanism]] = {"
     server = """
 class ServerNull:

@@ -1,4 +1,4 @@
-"""Agreement of tests/faults.md, which says where each fault is tested, with the tests."""
+"""Checks that tests/faults.md, which says where each fault is tested, agrees with the tests."""
 
 import ast
 import re
@@ -15,7 +15,7 @@ PLACES = {
 
 
 def promised() -> dict[int, str]:
-    """Return the letters in each row of the table."""
+    """Return the letters in the last column of the table of faults, by the number of the fault."""
     rows = re.findall(r"^\| (\d+) \|.*\| ([SPKF ]+|-) \|$", (TESTS / "faults.md").read_text(), re.M)
     return {int(number): letters.replace(" ", "").strip("-") for number, letters in rows}
 

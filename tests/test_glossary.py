@@ -100,7 +100,7 @@ CAMEL = "|".join("".join(map(str.title, term.words)) for term in RETIRED)
 ANY_RETIRED = re.compile(
     rf"(?<![A-Za-z])(?:{SNAKE}|{SNAKE.upper()})(?![A-Za-z])|(?:{CAMEL})(?![a-z])"
 )
-"""Finds the files that need parsing, because a search is much faster than parsing."""
+"""A pattern that finds the files to parse, because a search is much faster than parsing."""
 
 
 def words(name: str) -> tuple[str, ...]:

@@ -115,7 +115,7 @@ def test_sizes(path: Path) -> None:
     ]
     longest = max((len(extent) for _, extent in functions), default=0)
     if text.count("\n") <= FILE_LINES and longest <= FUNCTION_LINES:
-        return  # Even with comments and docstrings, which take long to tell from code.
+        return  # Finding the comments and docstrings to subtract would take much longer.
     lines = code_lines(text, tree)
     if not name_of(path).startswith(TABLES):
         assert len(lines) <= FILE_LINES, f"{name_of(path)}: which second concept is in it?"

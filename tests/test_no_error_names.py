@@ -27,7 +27,7 @@ BROKER_ERRORS = {
 """The classes of the error codes, and the categories from which they derive."""
 CODE_NAMES = {"code", "error_code", "errorcode"}
 FREE = {PACKAGE / "errors", PACKAGE / "testing", PACKAGE / "policy.py"}
-"""The error classes themselves, the embedded cluster, which returns errors, and the policy."""
+"""The modules without this rule: the error classes, the embedded cluster, and the policy."""
 
 RAISED_HERE = {"CorruptRecordError", "UnsupportedVersionError"}
 """Errors that the decoder of records and the negotiation of versions raise.
@@ -38,7 +38,7 @@ An `except` for them does not handle a broker's response.
 
 ALIASED = (ast.Tuple, ast.Name, ast.Attribute, ast.BinOp)
 Aliases = dict[str, set[str]]
-"""The broker errors that other names of a module stand for."""
+"""The names that a module gives to broker errors, each with the errors that it stands for."""
 
 
 def named(node: ast.AST | None, aliases: Aliases | None = None) -> set[str]:
@@ -70,7 +70,7 @@ def aliases_in(tree: ast.AST) -> Aliases:
 
 
 def has_code(node: ast.AST) -> bool:
-    """Return whether the expression has codes of errors, not their classes."""
+    """Return whether the expression contains error codes rather than error classes."""
     return any(is_code(part) for part in ast.walk(node))
 
 

@@ -19,9 +19,9 @@ Finding = tuple[int, str]
 
 @pytest.fixture(scope="module")
 def findings() -> dict[str, set[Finding]]:
-    """Return the lines that mypy reports, with its error codes, by file."""
+    """Return the lines that mypy reports with their error codes, by file."""
     options = ["--strict", "--no-error-summary", "--show-error-codes", "--hide-error-context"]
-    # Check them as separate modules, without the exceptions that apply to the project's tests.
+    # Check the files as separate modules, without the exceptions that apply to the project's tests.
     options.append("--no-explicit-package-bases")
     files = [str(file) for file in sorted(TYPED.glob("*.py"))]
     done = subprocess.run(

@@ -20,7 +20,7 @@ class Stage:
         self.topic = ""
 
     def new_topic(self, partitions: int = 1, **options: Any) -> str:
-        """Create a topic, to which `topic` and `tp` refer from now on."""
+        """Create a topic, and make it the one that `topic` and `tp` refer to."""
         self.topic = f"contract-{next(_numbers)}"
         self.cluster.create_topic(self.topic, partitions, **options)
         return self.topic

@@ -42,12 +42,12 @@ TYPES = {
 
 
 def is_measured(time: float) -> bool:
-    """Return whether a time was measured. The clock of uvloop has a resolution of a millisecond."""
+    """Return whether a time was measured. With uvloop, a measured time may be 0 milliseconds."""
     return time > 0 or (time == 0 and os.environ.get(loops.VARIABLE) == "uvloop")
 
 
 class Leases:
-    """A protocol in which no member gets anything."""
+    """A protocol that assigns nothing to any member."""
 
     name = "leases"
 
@@ -256,7 +256,7 @@ async def test_a_consumer_pushes_what_it_has_read(
         fetches = "consumer.fetch.manager"
         assert pushed.value(f"{fetches}.records.consumed.total") == 100
         assert pushed.value(f"{fetches}.records.consumed.total", topic="orders") == 100
-        headers = 2 * 61  # One batch in each partition.
+        headers = 2 * 61  # The headers of one batch in each partition.
         read_bytes = consumer.metrics()["consumer.topic.bytes{topic=orders}"] - headers
         assert pushed.value(f"{fetches}.bytes.consumed.total") == read_bytes
         assert pushed.value(f"{fetches}.bytes.consumed.total", topic="orders") == read_bytes
@@ -408,7 +408,7 @@ async def test_tls_without_sasl_counts_as_authentication() -> None:
 
 
 class CountedCalls:
-    """The number of calls of functions that measure, while this context is entered."""
+    """A context manager that counts the calls of functions that measure."""
 
     MODULES = ("measures.py", "meters.py", "traffic.py", "metrics.py")
 
@@ -429,7 +429,7 @@ class CountedCalls:
 
 
 async def test_producing_more_records_measures_no_more_often(cluster: EmbeddedCluster) -> None:
-    """The number of batches and requests determines what measuring costs."""
+    """The cost of measuring depends on the number of batches and requests, not of records."""
     options: dict[str, Any] = {"linger_ms": 60_000, "batch_size": 1_000_000}
     async with Producer(bootstrap_servers=cluster.bootstrap_servers, **options) as producer:
         await producer.prepare("orders")

@@ -64,7 +64,7 @@ def test_a_subscription_is_created_changed_and_deleted(client_metrics: Command) 
         "  match=client_id=y",
         "  metrics=a.,b.",
     ]
-    # What is not given stays, and an empty text restores the default.
+    # Options that are not given do not change. An empty text restores the default.
     client_metrics(*alter, "--metrics", "c.", "--metrics", "d.", "--match", "", "--interval", "")
     assert client_metrics("--describe").splitlines()[1:] == [
         "  interval.ms=300000",
@@ -164,7 +164,7 @@ def test_a_terminal_has_styles_and_the_same_text(servers: str, client_metrics: C
         while True:
             try:
                 part = os.read(ours_, 4096)
-            except OSError:  # The program has closed its side.
+            except OSError:  # The program has closed its side of the terminal.
                 break
             if not part:
                 break
@@ -182,7 +182,7 @@ def test_a_terminal_has_styles_and_the_same_text(servers: str, client_metrics: C
 def test_kafkas_own_tool_and_ours_see_the_same_state(
     cluster_servers: Any, kafka_tools_jars: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Each of the two does each action, and both describe and list what is there then."""
+    """Each tool performs each action. After it, both tools must list and describe the same."""
     tools = {
         "ours": ours(cluster_servers.bootstrap, capsys),
         "theirs": theirs(cluster_servers.bootstrap),
@@ -192,13 +192,13 @@ def test_kafkas_own_tool_and_ours_see_the_same_state(
         return [sorted(tool(*arguments).split("\n")) for tool in tools.values()]
 
     def names() -> set[str]:
-        """Return the names that both list."""
+        """Return the names that both tools list."""
         first, second = ({each for each in lines if each} for lines in both("--list"))
         assert first == second
         return first
 
     def described(*arguments: str) -> list[str]:
-        """Return the options that both describe."""
+        """Return the options that both tools describe."""
         first, second = (
             [line.strip() for line in lines if line.startswith("  ")]
             for lines in both("--describe", *arguments)
@@ -206,7 +206,7 @@ def test_kafkas_own_tool_and_ours_see_the_same_state(
         assert first == second
         return first
 
-    others = names()  # Of other tests on the same cluster.
+    others = names()  # Subscriptions of other tests on the same cluster.
     for name, tool in tools.items():
         options = ("--metrics", "a.,b.", "--interval", "1000", "--match", "client_id=x")
         tool("--alter", "--name", name, *options)

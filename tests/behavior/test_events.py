@@ -1,4 +1,4 @@
-"""The events of a client: who gets which, in what order, and what a slow reader misses."""
+"""Tests of events: which reader gets which events, in what order, and what slow readers miss."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def first(reader: EventReader, kind: type[Event]) -> Any:
         async for event in reader:
             if isinstance(event, kind):
                 return event
-    raise AssertionError(f"The reader ended without {kind.__name__}.")
+    raise AssertionError(f"The reader ended without a {kind.__name__} event.")
 
 
 async def rest(reader: EventReader) -> list[Event]:

@@ -118,8 +118,8 @@ def test_the_page_about_logs_lists_every_event_with_its_fields() -> None:
 
 def test_modules_log_only_through_the_clients_log() -> None:
     for path in Path(aiokclient.__file__).parent.rglob("*.py"):
-        # The command line is a program, which sets up the log. The Spark source uses only what is
-        # public.
+        # The command line sets up the log, because it is a program. The Spark source uses only
+        # public names.
         if not {"cli", "spark", "testing"} & set(path.parts) and path.name != "log.py":
             assert "getLogger" not in path.read_text(), path
 

@@ -24,7 +24,7 @@ EVERYTHING = ConfigResource.client_metrics("everything")
 
 @pytest.fixture(params=["embedded", "kafka"])
 async def servers(request: pytest.FixtureRequest) -> AsyncIterator[str]:
-    """Run the test on both clusters, with a subscription to everything at one second."""
+    """Run the test on both clusters, with a subscription to all metrics at one second."""
     if request.param == "kafka":
         kafka: KafkaCluster = request.getfixturevalue("kafka_telemetry")
         async with subscribed(kafka.bootstrap) as found:
@@ -40,7 +40,7 @@ async def servers(request: pytest.FixtureRequest) -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def subscribed(servers: str) -> AsyncIterator[str]:
-    """Subscribe to everything, and create the topic of the clients, within the scope."""
+    """Subscribe to all metrics and create the clients' topic. Delete both after the block."""
     async with Admin(bootstrap_servers=servers, enable_metrics_push=False) as admin:
         changes = {EVERYTHING: {"metrics": "*", "interval.ms": "1000"}}
         (await admin.alter_configs(changes)).raise_for_errors()
@@ -68,7 +68,7 @@ async def administrate(servers: str, options: dict[str, Any]) -> UUID:
 
 
 async def work(client: Any, call: Callable[[], Awaitable[Any]]) -> UUID:
-    """Work until the client has pushed at its interval. Return its id."""
+    """Repeat a call until the client has pushed at its interval. Return its client instance id."""
     instance_id: UUID = await client.client_instance_id()
     async with asyncio.timeout(60):
         while not any(name.startswith(PUSHES) for name in client.metrics()):

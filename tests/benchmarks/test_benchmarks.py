@@ -27,7 +27,7 @@ SMALL = {
     "members": ["--count", "4", "--cases", "eager"],
     "transactions": ["--count", "10"],
 }
-if os.environ.get("AIOKCLIENT_EXPLORE"):  # They take as long as all others together.
+if os.environ.get("AIOKCLIENT_EXPLORE"):  # These take as long as all others together.
     SMALL |= {
         "scale": ["--count", "20", "--only", "send_many,lists"],
         "tls": [
@@ -51,8 +51,8 @@ def run(
     saved = folder / f"{name}.json"
     command = [sys.executable, str(BENCHMARKS / f"{name}.py"), "--runs", "1", "--json", str(saved)]
     command += ["--bootstrap", kafka.bootstrap, *arguments]
-    # Another client calls the event loop from a thread, which asyncio's debug mode refuses, so that
-    # the client hangs.
+    # One of the other clients calls the event loop from a thread. In asyncio's debug mode, that
+    # raises an error, and the client hangs.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDEVMODE"}
     done = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""The example of a fleet names the three clients that went wrong, from what is pushed alone."""
+"""Tests that the fleet example finds the three faulty clients, from their pushed metrics alone."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ ERRORS = "org.apache.kafka.producer.record.error.total"
 
 
 class Pushing:
-    """A fleet at a time that the test determines, and clients that push to it."""
+    """A fleet whose clock the test sets, with clients that push to it."""
 
     def __init__(self, fleet_type: Any) -> None:
         self.now = 0.0

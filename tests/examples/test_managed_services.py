@@ -1,8 +1,8 @@
-"""The recipes for managed services log in to an embedded cluster that is set up as the service is.
+"""Tests of the recipes for managed services, with an embedded cluster that imitates each service.
 
-Names of the services lead to the embedded cluster, whose certificates contain them. The default
-certificates of the operating system are replaced by its authority. The page's programs run as they
-are written.
+The names of the services lead to the embedded cluster, whose certificates contain these names. Its
+authority replaces the default certificates of the operating system. The page's programs run
+unchanged.
 """
 
 from __future__ import annotations

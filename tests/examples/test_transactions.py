@@ -84,7 +84,7 @@ def started(program: str, cluster: EmbeddedCluster) -> Iterator[subprocess.Popen
 
 
 async def results(program: str, cluster: EmbeddedCluster, total: int) -> Counter[str]:
-    """Return what a read_committed consumer sees, once it is `total` or more."""
+    """Return the results that a read_committed consumer sees, once there are at least `total`."""
     found: Counter[str] = Counter()
     async with Consumer(
         "output",
@@ -160,5 +160,5 @@ def test_after_an_invalid_configuration_the_program_ends_and_nothing_is_committe
         assert "TopicAuthorizationError" in printed
         assert printed.count("giving up: ") == (program == "word_count")
     assert not cluster.committed("word-count" if program == "word_count" else "shouting")
-    # Once that is corrected, the program processes every record.
+    # After the cause of the error is corrected, the program processes every record.
     until_done(program, cluster)

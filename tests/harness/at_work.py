@@ -1,4 +1,4 @@
-"""Clients of a real cluster that work in the background, and notes of what came of it.
+"""Clients of a real cluster that work in the background and record their results.
 
 An idempotent producer writes the payloads of a ledger, and three consumers read them: one in a
 classic group, one in a KIP-848 group, and one by assignment. A transactional producer writes to a
@@ -116,7 +116,7 @@ class Transactions:
                 await self.ended.wait()
 
     def check(self, found: list[Any]) -> None:
-        """Check that each transaction is among the committed records as its outcome says."""
+        """Check that the committed records agree with the outcome of each transaction."""
         counts = Counter((int(each.value), each.partition) for each in found)
         for number, transaction in enumerate(self.all):
             times = [counts.pop((number, partition), 0) for partition in range(PARTITIONS)]
@@ -125,7 +125,7 @@ class Transactions:
                 TransactionOutcome.COMMITTED: [whole],
                 TransactionOutcome.ABORTED: [absent],
                 TransactionOutcome.UNKNOWN: [whole, absent],
-                None: [absent],  # It did not begin.
+                None: [absent],  # The transaction did not begin.
             }
             assert times in allowed[transaction.outcome], (number, transaction.outcome, times)
         assert not counts
@@ -173,7 +173,7 @@ class AtWork:
         return [TopicPartition(*place) for place in places({self.topic: PARTITIONS})]
 
     async def stop_writing(self) -> None:
-        """Stop both producers, and wait until all that was sent has its outcome."""
+        """Stop both producers, and wait for the outcomes of all sent records."""
         self.writer.stopped = self.transactions.stopped = True
         await asyncio.gather(*self._writing)
         await self.clients["producer"].flush()
@@ -202,7 +202,7 @@ def _has_read(reader: Reader, count: int) -> bool:
 
 @asynccontextmanager
 async def at_work(topic: str, tx_topic: str, **options: Any) -> AsyncIterator[AtWork]:
-    """Open the clients, and let them work within the block. Their failure ends it."""
+    """Open the clients, and let them work within the block, which is cancelled if one fails."""
     work = AtWork(topic, tx_topic, options)
     async with AsyncExitStack() as stack:
         await work._open(stack)

@@ -34,7 +34,7 @@ DELAY_S = 0.6
 
 
 class Pushed(NamedTuple):
-    """One record of the topic of pushes."""
+    """One record of the topic into which the metrics are pushed."""
 
     key: bytes | None
     value: bytes | None
@@ -53,7 +53,7 @@ class Counted(NamedTuple):
 
 
 class Fleet:
-    """The clients, until `end` is set."""
+    """The clients, which work until `end` is called."""
 
     def __init__(self, servers: str) -> None:
         self._servers = servers
@@ -105,7 +105,7 @@ class Fleet:
 
 
 async def run_fleet(pushes: int) -> Counted:
-    """Run the clients until each of them has pushed so often."""
+    """Run the clients until each of them has pushed its metrics `pushes` times."""
     async with EmbeddedCluster(telemetry=TopicTelemetryReceiver(TOPIC)) as cluster:
         servers = cluster.bootstrap_servers
         async with Admin(bootstrap_servers=servers, enable_metrics_push=False) as admin:

@@ -32,7 +32,7 @@ class Writer:
     async def run(self, count: int | None = None) -> None:
         """Send `count` payloads, or send until `stopped` is set.
 
-        Does not wait for the outcome of the last ones.
+        This does not wait for the outcomes of the last payloads.
         """
         turns = itertools.cycle(self.places)
         for sent in itertools.count():

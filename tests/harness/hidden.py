@@ -1,4 +1,4 @@
-"""The check that an error shows no secret, not even to those who look into its traceback."""
+"""The check that an error shows no secret, not even in the local variables of its traceback."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ OWN = ("aiokclient",)
 def assert_hidden(error: BaseException, secret: str, *, source_has_it: bool = False) -> None:
     """Assert that neither the texts nor the local variables of an error have the secret.
 
-    The variables are those of the library's functions, with the errors that led to this one.
-    ``source_has_it``: The line of the test itself has the secret, and is part of the traceback.
+    The variables of the library's functions are checked, also those of the errors that led to this
+    one. ``source_has_it``: The traceback shows a line of the test that contains the secret.
     """
     assert secret not in f"{error} {error!r}"
     if not source_has_it:

@@ -22,7 +22,7 @@ class Interrupted(NamedTuple):
 def watched(
     call: Coroutine[Any, Any, Any], suspended: Callable[[], None]
 ) -> Generator[Any, Any, Any]:
-    """Run the call, and call ``suspended`` each time that it waits."""
+    """Run `call`, and call `suspended` at each of its suspensions."""
     step: Callable[..., Any] = call.send
     value: Any = None
     while True:
@@ -47,9 +47,9 @@ async def interrupt(
 ) -> Interrupted:
     """Run the call and cancel it after a number of suspensions, or of seconds from its start.
 
-    With ``way`` "asyncio" the call's task is cancelled once; with "asyncio, twice" it is cancelled
-    again at the next suspension; with "anyio" its scope is, which repeats the cancellation of
-    whatever waits in it. Returns when the call has ended, in any way.
+    With ``way`` "asyncio", the call's task is cancelled once. With "asyncio, twice", it is
+    cancelled again at the next suspension. With "anyio", its cancel scope is cancelled, which also
+    cancels every later await in the scope. Returns when the call has ended, in any way.
     """
     loop, count = asyncio.get_running_loop(), 0
     scope = anyio.CancelScope()
@@ -58,7 +58,7 @@ async def interrupt(
         nonlocal count
         count += 1
         if count == suspension or (way == TWICE and suspension and count == suspension + 1):
-            loop.call_soon(lambda: cancel())  # With eager tasks, it is set only afterwards.
+            loop.call_soon(lambda: cancel())  # An eager task runs before `cancel` is set.
 
     async def run() -> None:
         with scope:

@@ -23,7 +23,7 @@ from aiokclient.testing.broker.sasl import Challenge, Login
 
 MUTUAL = "mutual"
 OFFER = b"\x01\0\0\0"
-"""A broker's offer of no security layer."""
+"""A broker's message that it supports only connections without a security layer."""
 
 
 # -- the scripted package ------------------------------------------------------------------------
@@ -38,7 +38,7 @@ class FakeGssError(Exception):
 
 
 class FakeGssapi(ModuleType):
-    """The part of the package that the client uses. A test determines what it returns.
+    """A replacement of the package gssapi, as far as the client uses it. Tests set its results.
 
     ``tokens``: what successive steps of a context return or raise; after the last one, the context
     is complete. ``ticket``: the lifetime of the ticket, or the error of getting one.
@@ -108,12 +108,12 @@ class FakeContext:
 
 
 def wrapped(message: bytes) -> bytes:
-    """Return what the scripted package makes of a message that it signs."""
+    """Return a message as the scripted package signs it."""
     return b"signed:" + message
 
 
 class FakeBroker:
-    """The broker's side that fits to the scripted package."""
+    """The broker's side of an authentication by the scripted package."""
 
     user = "alice"
 
@@ -124,10 +124,10 @@ class FakeBroker:
         if self._answers:
             expected, answer = self._answers.popleft()
             if message != expected:
-                raise Refused(Code.SASL_AUTHENTICATION_FAILED, f"unexpected {message!r}")
+                raise Refused(Code.SASL_AUTHENTICATION_FAILED, f"{message!r} was unexpected.")
             return Challenge(answer, done=False)
         if message != wrapped(OFFER):
-            raise Refused(Code.SASL_AUTHENTICATION_FAILED, f"unexpected {message!r}")
+            raise Refused(Code.SASL_AUTHENTICATION_FAILED, f"{message!r} was unexpected.")
         return Challenge(b"", done=True, login=Login(self.user))
 
 

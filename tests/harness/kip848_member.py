@@ -30,8 +30,8 @@ GROUP = 32
 class Owners:
     """The owner of each partition, over all members of a group.
 
-    No member may take what another one owns, unless that one delivers nothing because it has no
-    response from the coordinator.
+    A member may take a partition from an owner only if that owner delivers nothing because it has
+    no response from the coordinator.
     """
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class Owners:
 
 
 class Reading:
-    """A reconciler that takes and revokes partitions while `hold` is set."""
+    """A reconciler that takes partitions, and revokes them only while the event `hold` is set."""
 
     def __init__(self, name: str, owners: Owners) -> None:
         self.name, self.owners = name, owners
@@ -204,9 +204,9 @@ async def until_assigned(members: list[Member], count: int, timeout: float = 60.
 async def configure(bootstrap: str, group_id: str, **configs: int) -> None:
     """Set configs of a group, such as `session_timeout_ms`. Targets are computed immediately.
 
-    When the function returns, the configs are in force at all brokers. The controller responds
-    before that, and brokers report a config before they apply it. But when they report the next
-    config, they have applied this one.
+    When the function returns, all brokers have applied the configs. The controller responds before
+    that, and a broker reports a config before applying it. But a broker that reports a later config
+    has applied all earlier ones, so the function changes a second config and waits for it.
     """
     client = ClusterClient(ClientConfig(bootstrap_servers=bootstrap))
     await client.start()

@@ -111,7 +111,7 @@ def drive(readers, check):
 
 
 def even(readers, count):
-    """Return whether each consumer has its share, and no partition has two owners."""
+    """Return whether all partitions are divided evenly, and none has two owners."""
     parts = [place for each in readers for place in each.has]
     sizes = [len(each.has) for each in readers]
     return len(parts) == len(set(parts)) == count and max(sizes) - min(sizes) <= 1

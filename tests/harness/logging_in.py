@@ -1,4 +1,4 @@
-"""What tests do with a secured cluster: use it after a login, or take the error of a refusal."""
+"""Helpers for tests of logins: use a secured cluster, or return the error of a refused login."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def refusal(servers: str, **options: Any) -> KafkaError:
 
 
 class LoginTime(NamedTuple):
-    """How long the start of a client took."""
+    """The duration of a client's start."""
 
     seconds: float
     """The time until the first connection was ready and the metadata had arrived."""
@@ -48,7 +48,7 @@ class LoginTime(NamedTuple):
 
 
 async def login_time(**options: Any) -> LoginTime:
-    """Return how long a client that logs in takes to start, and holds the event loop meanwhile."""
+    """Return the time in which a client starts and logs in, and for which it holds the loop."""
     with held_times(collecting=False) as held:
         began = time.perf_counter()
         async with Client(**options):

@@ -33,7 +33,7 @@ def held_times(collecting: bool = True) -> Iterator[list[float]]:
 
 @contextmanager
 def iteration_times(collecting: bool = True) -> Iterator[list[float]]:
-    """Yield such a list of the CPU seconds of each iteration of the loop: all its callbacks."""
+    """Yield a list that grows by the CPU seconds of each loop iteration, with all its callbacks."""
     with _measured(asyncio.BaseEventLoop, "_run_once", collecting) as times:
         yield times
 
@@ -70,5 +70,5 @@ def _measured(owner: type, method: str, collecting: bool) -> Iterator[list[float
     finally:
         if enabled:
             gc.enable()
-        # The objects of this test are excluded as well, which must end with it.
+        # `gc.freeze` has excluded the objects of this test, too. Include them again.
         excluded.end()

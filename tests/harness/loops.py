@@ -26,7 +26,7 @@ Loop = asyncio.AbstractEventLoop
 def eager(loop: Loop) -> None:
     """Let tasks start eagerly; skip the test in uvloop.
 
-    uvloop passes an option to task factories that the one of Python 3.13.0 does not have.
+    uvloop passes an option that the eager task factory of Python 3.13.0 does not accept.
     """
     if os.environ.get(VARIABLE) == "uvloop":
         pytest.skip("uvloop cannot use asyncio.eager_task_factory of every Python")

@@ -1,4 +1,4 @@
-"""A proxy in front of one broker, as a proxy that speaks Kafka's protocol would be.
+"""A proxy in front of one broker that understands Kafka's protocol.
 
 Clients know it by two addresses. One is for `bootstrap_servers`; the other takes the place of the
 broker's own address in all responses. On request, the proxy answers one Metadata request with
@@ -122,7 +122,9 @@ class MetadataProxy:
                     self._changed.clear()
                     await self._changed.wait()
         except TimeoutError:
-            raise AssertionError(f"still waiting, with {self.connections}") from None
+            raise AssertionError(
+                f"The condition is false after {timeout} s. Connections: {self.connections}"
+            ) from None
 
     async def _serve(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, is_bootstrap: bool

@@ -1,4 +1,4 @@
-"""A source that finds Spark 4.1, wherever Spark creates it."""
+"""A source for which the version of pyspark is always 4.1.1, in the driver and in workers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class OldSparkSource(KafkaDataSource):
         return "aiokclient_on_old_spark"
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
-        # Other sources may use this process later.
+        # Restore the version, because other sources may use this process later.
         present, pyspark.__version__ = pyspark.__version__, VERSION
         try:
             super().__init__(options)

@@ -21,7 +21,7 @@ def payload(
     temporality: Any = DELTA,
     attributes: Mapping[str, str] | None = None,
 ) -> bytes:
-    """Return a payload of a client, whose sums are counted from a start."""
+    """Return a client's payload of sums, which begin at `start_us`, and of gauges."""
     whole = MetricsData()
     entry = whole.resource_metrics.add()
     label(entry.resource.attributes, attributes or {})

@@ -41,7 +41,7 @@ async def opened(servers: str, **options: Any) -> list[Any]:
 
 
 async def leave_unfinished(clients: list[Any]) -> list[Any]:
-    """Begin calls that have no outcome when this returns."""
+    """Begin calls that are still in progress when this returns."""
     waiting: list[Any] = [clients[0].send(TOPIC, b"pending") for _ in range(3)]
     waiting.append(asyncio.create_task(clients[1].poll(60)))
     await asyncio.sleep(0)
@@ -68,7 +68,7 @@ def connected_to(servers: str) -> int:
             with socket.socket(fileno=os.dup(int(name))) as copy:
                 count += copy.getpeername()[1:2] == (port,)
         except OSError:
-            continue  # It is no socket, or is not connected.
+            continue  # This descriptor is not a socket, or is not connected.
     return count
 
 
@@ -141,7 +141,7 @@ def fork_and_run_another(servers: str, kind: str) -> None:
 
 
 def fork_and_exit(servers: str, kind: str) -> None:
-    """Exit with the copies of the clients, which are collected then."""
+    """Fork, and exit the child after its copies of the clients were garbage collected."""
 
     def leave(loop: Any, clients: list[Any]) -> None:
         say("child: connected", connected_to(servers))
@@ -152,7 +152,7 @@ def fork_and_exit(servers: str, kind: str) -> None:
 
 
 def fork_within(servers: str, kind: str) -> None:
-    """Fork in a coroutine, as `multiprocessing` does there, and never return to the loop."""
+    """Fork in a coroutine, as `multiprocessing` does. The child never returns to the loop."""
 
     async def main() -> None:
         clients = await opened(servers)
@@ -219,7 +219,7 @@ def interrupt(servers: str, kind: str) -> None:
 
 
 def close_the_loop(servers: str, kind: str) -> None:
-    """Close the loop below the clients, and use and drop them after that."""
+    """Close the event loop of open clients. Then use the clients, and drop them."""
     loop = new_loop(kind)
     clients = loop.run_until_complete(opened(servers))
     waiting = loop.run_until_complete(leave_unfinished(clients))
@@ -246,7 +246,7 @@ def close_the_loop(servers: str, kind: str) -> None:
 
 
 KEPT: list[Any] = []
-"""What exists until the end of the process."""
+"""The objects that must exist until the end of the process."""
 WAYS: Mapping[str, Callable[[str, str], None]] = {
     way.__name__: way
     for way in (

@@ -18,11 +18,11 @@ class Form(NamedTuple):
     """The form of one pushed metric. `labels` and `attributes` are names, separated by spaces."""
 
     kind: str
-    """Such as "monotonic sum, delta, as_double, since"."""
+    """The kind of the metric's points, such as "sum, delta, monotonic, as_double, since"."""
     attributes: str
-    """The attributes of the resource."""
+    """The names of the resource's attributes."""
     extras: str
-    """A unit, a description, or a scope, which Kafka's clients do not push."""
+    """The unit, description, and scope, if pushed. Kafka's clients push none of them."""
 
 
 class SeriesName(NamedTuple):
@@ -86,7 +86,7 @@ Forms: TypeAlias = dict[SeriesName, Form]
 
 
 def forms(payloads: Iterable[bytes]) -> Forms:
-    """Return how each metric was pushed last. `payloads` are in the order of the pushes."""
+    """Return the form in which each metric was last pushed. `payloads` must be in push order."""
     return {
         SeriesName(value.name, " ".join(name for name, _ in value.labels)): value.form
         for payload in payloads

@@ -106,7 +106,7 @@ class ClusterFault:
 
     @contextlib.contextmanager
     def active(self) -> Iterator[None]:
-        """Return a context in which the fault lasts."""
+        """Return a context manager that begins the fault, and ends it at its exit."""
         yield
 
     def earliest_and_latest(self, began: float, attempted: float) -> tuple[float, float]:
@@ -198,7 +198,7 @@ FAULTS = (AllRefuse, AllSilent, RequiredByMetadata, RequiredByApiVersions)
 
 
 class Watch:
-    """The times at which a client first requested metadata in vain, and rebootstrapped."""
+    """A record of when a client first failed to get metadata, and of its rebootstraps."""
 
     def __init__(self, world: World, cluster: ClusterClient) -> None:
         self.world = world
@@ -219,7 +219,7 @@ class Watch:
         return trigger
 
     async def run(self) -> None:
-        """Look every 10 ms."""
+        """Check the client every 10 ms."""
         while True:
             since = self._recovery._since
             if since is not None and since >= self.began:
@@ -246,7 +246,7 @@ async def until_more(world: World, work: Any, count: int, timeout_s: float = 60.
 
 
 async def until_healthy(world: World, client: Any, timeout_s: float = 5.0) -> None:
-    """Wait until nothing is wrong with a client."""
+    """Wait until the client's health reports no problem."""
     until = world.now + timeout_s
     while client.health().reasons:
         assert world.now < until, client.health()
@@ -281,10 +281,10 @@ class ClientWork:
         yield
 
     async def run(self) -> None:
-        """Work until it is cancelled."""
+        """Work until cancelled."""
 
     def progress(self) -> int:
-        """Return how much work is done, to wait for more."""
+        """Return a count that increases as the client works."""
         raise NotImplementedError
 
     async def finish(self) -> None:
@@ -295,11 +295,11 @@ class ClientWork:
         raise NotImplementedError
 
     def calls_by_timeout(self) -> Sequence[Callable[[float], Awaitable[Any]]]:
-        """Return the calls of the client that end by a deadline, given their timeout."""
+        """Return the client's calls that accept a timeout. Each is a function of the timeout."""
         return []
 
     async def make_calls(self) -> None:
-        """Make these calls with short and long timeouts, until it is cancelled."""
+        """Make the calls of `calls_by_timeout` with short and long timeouts, until cancelled."""
         for timeout in itertools.cycle((0.3, 2.0, 5.0)):
             calls = [partial(call, timeout) for call in self.calls_by_timeout()]
             await asyncio.gather(*(self.call(call, timeout) for call in calls))
@@ -455,7 +455,7 @@ class TransactionalWork(ClientWork):
 
 
 class ReadingWork(ClientWork):
-    """Consumes what the test appends to the logs of the brokers, as another producer would."""
+    """A consumer of records that the test appends to the brokers' logs like another producer."""
 
     more: ClassVar[Mapping[str, Any]] = {}
 
@@ -528,7 +528,7 @@ class ReadingWork(ClientWork):
                 self.world.ledger.consume(record)
                 self.read.append((TopicPartition(record.topic, record.partition), record.offset))
         self.world.ledger.check()
-        # Neither skipped nor repeated: positions have stayed.
+        # The positions were kept, so that no record was skipped or repeated.
         assert len(self.read) == len(set(self.read)) == self.written
 
 

@@ -31,7 +31,7 @@ RESOURCE: Labels = (("group_id", "g"),)
 
 
 class Push(NamedTuple):
-    """A push as the receiver got it."""
+    """A push as it reached the receiver."""
 
     at: float
     instance_id: UUID
@@ -40,7 +40,7 @@ class Push(NamedTuple):
 
     @property
     def sums(self) -> Counter[str]:
-        """The values of all sums by name, with the labels added."""
+        """The values of all sums, by name and label values joined with dots."""
         found: Counter[str] = Counter()
         for metric, _ in self._metrics():
             for point in metric.sum.data_points:
@@ -85,13 +85,13 @@ class Pushed:
 
 
 class FakeCollector:
-    """A source of metrics: one sum that increases each time, and `more` series by partition."""
+    """A source of metrics: a sum that increases at each collection, and `more` gauges."""
 
     def __init__(self, more: int = 0) -> None:
         self.value = 0
         self.more = more
         self.sums = 0
-        """The number of further sums, which have no labels."""
+        """The number of additional sums, which have no labels."""
         self.collected = 0
         self.restarted = 0
         self.error: Exception | None = None
@@ -115,7 +115,7 @@ class FakeCollector:
 
 
 class Reports:
-    """The client's requests of telemetry, and what it pushes. Its metrics are those of `fake`."""
+    """The telemetry requests and pushes of the client under test, whose metrics are from `fake`."""
 
     def __init__(self, world: World, pushed: Pushed, fake: FakeCollector) -> None:
         self.world, self.pushed, self.fake = world, pushed, fake
@@ -136,7 +136,7 @@ class Reports:
         return [message for _, each, _, message in self.requests if each is api]
 
     async def until(self, count: int, api: ApiKey | None = None, timeout_s: float = 4_000) -> None:
-        """Wait until there were so many requests."""
+        """Wait until the client has sent `count` telemetry requests, or `count` of one API."""
         until = self.world.now + timeout_s
         while sum(api in (None, each) for _, each, _, _ in self.requests) < count:
             assert self.world.now < until, self.requests

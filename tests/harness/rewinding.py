@@ -256,7 +256,7 @@ class Herd:
                 await asyncio.sleep(0.25)
 
     async def end(self) -> None:
-        """Check that everything was read and all requests were followed; then all members leave."""
+        """Check that all records were read and all requests carried out. Then end all members."""
         await self.whole()
         assert self.books.count() == COUNT * PARTITIONS
         self.books.check_calls()
@@ -289,14 +289,14 @@ async def herd(
 
 
 def fail_over(world: World) -> None:
-    """Stop the coordinator; another broker takes over what was persisted."""
+    """Move the coordinator to another broker, which knows only the persisted state of the group."""
     coordinator = world.cluster.coordinator("g")
     world.cluster.move_coordinator("g")
     world.cluster.disconnect(coordinator)
 
 
 def rewinds(request: Any) -> bool:
-    """Return whether an OffsetCommit is from an owner that has gone back."""
+    """Return whether an OffsetCommit commits a rewound offset."""
     return any(
         each.committed_offset < COUNT
         and (each.committed_metadata or "").startswith(rewind_requests.NOTE)
@@ -328,7 +328,10 @@ def at(
     which: Callable[[Any], bool],
     then: Callable[[], object],
 ) -> None:
-    """Call a function at the first such request, and cut its connection before or after it."""
+    """Call `then` at the first request of `api` for which `which` is true, and disconnect.
+
+    `when` says whether the connection is cut before or after the broker handles the request.
+    """
 
     def where(request: Any) -> bool:
         if not which(request):

@@ -1,10 +1,11 @@
 """Distribution of the tests to the workers of pytest-xdist.
 
-The tests are sorted by what they need: three brokers, an old broker, one broker, Java, nothing; the
-slow ones of the last kind come last. Workers with an even number take files from the start of this
-order, the others from its end, until they meet. So all end at about the same time, normally only
-the first worker starts three brokers, and what the workers run last are short files. A file stays
-together, except that its tests with different needs, and its slow tests, are separate units.
+The tests are sorted by what they need: three brokers, an old broker, one broker, Java, or nothing.
+Slow tests that need nothing come last. Workers with an even number take files from the start of
+this order, and workers with an odd number take them from its end, until they meet. So all workers
+end at about the same time, and usually only the first one starts three brokers. The files that run
+last are short. All tests of a file with the same need form one unit, except that slow ones form
+a unit of their own.
 """
 
 from collections.abc import Sequence
@@ -15,13 +16,14 @@ from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
 NEEDS = ("kafka3", "kafka3_session", "kafka_old", "kafka", "java")
-"""Fixtures and marks of what starts slowly, in the order in which the tests run."""
+"""Fixtures and marks of servers that start slowly, in the order in which their tests run."""
 
 
 def need(item: pytest.Item) -> int:
-    """Return the index in NEEDS of what the test needs.
+    """Return the index in NEEDS of the fixture or mark that the test needs.
 
-    That of a test which needs nothing is higher, and highest if it is slow.
+    A test that needs none of them has the next index after NEEDS, or the one after that if it is
+    slow.
     """
     names = {*getattr(item, "fixturenames", ()), *(mark.name for mark in item.iter_markers())}
     nothing = len(NEEDS) + ("slow" in names)
@@ -42,7 +44,7 @@ class TwoEndsScheduling(LoadScopeScheduling):
 
     def __init__(self, config: pytest.Config, log: object = None) -> None:
         super().__init__(config, log)
-        # The order is that of the sorted tests, not that of the sizes of files.
+        # Keep the order of the sorted tests. By default, xdist begins with the largest files.
         config.option.loadscopereorder = False
         self._units: dict[str, str] = {}
         self._indexes: dict[str, int] = {}

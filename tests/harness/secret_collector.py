@@ -62,12 +62,12 @@ OWN_FILES = (
 
 
 class Collector:
-    """What the program has shown while `collecting` was entered."""
+    """A collector of everything that the program shows within `collecting`."""
 
     def __init__(self) -> None:
         self.collected = Collected()
         self.seen: set[str] = set()
-        """The names of the loggers and classes that were looked at."""
+        """The names of the loggers and classes that have been searched."""
 
     @contextlib.contextmanager
     def collecting(self) -> Iterator[None]:
@@ -139,7 +139,7 @@ class Collector:
             except Exception as error:
                 self.error(error, pickled=False)
         if hasattr(thing, "health"):
-            return  # The copy of a client would have half of an event loop.
+            return  # A copied client would have an incomplete copy of its event loop.
         for duplicate in (copy.copy, copy.deepcopy):
             try:
                 self.add("pickle", duplicate(thing))
@@ -163,7 +163,7 @@ class Collector:
             self.add("error", found, vars(found))
             self._frames(frame for frame, _ in traceback.walk_tb(found.__traceback__))
             found = found.__cause__ or found.__context__
-        # Before Python 3.13, this fails if a variable has no repr, as a half of a copy has none.
+        # Before Python 3.13, this fails if the repr of a variable does, as in an incomplete copy.
         with contextlib.suppress(AttributeError):
             captured = traceback.TracebackException.from_exception(error, capture_locals=True)
             self._captured(captured)

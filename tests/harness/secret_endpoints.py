@@ -45,7 +45,7 @@ def granting(tour: Tour) -> Callable[[Asked], tuple[int, bytes]]:
 
 
 async def visit_client_credentials(tour: Tour) -> None:
-    """Ask a token endpoint by a secret, and get answers that are of no use."""
+    """Request tokens with a client secret, and get both tokens and unusable responses."""
     async with token_server() as server:
         server.respond = granting(tour)
         for encoded in (False, True):
@@ -78,7 +78,7 @@ async def _refuse(tour: Tour, server: TokenServer, provider: Any) -> None:
 
 
 async def visit_assertions(tour: Tour) -> None:
-    """Ask a token endpoint by assertions, and fail to make them."""
+    """Request tokens with assertions, and fail to create assertions."""
     key = tour.cluster.client_certificate("alice").key
     path, other = tour.folder / "key.pem", tour.folder / "other.pem"
     path.write_text(tour.search_for_key(locked(tour.search_for_key(key))))

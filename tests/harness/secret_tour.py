@@ -1,9 +1,8 @@
-"""A tour of everything that has to do with secrets, on an embedded cluster.
+"""A tour of all uses of secrets, on an embedded cluster.
 
 A visit is a function of `secret_visits.py` or `secret_options.py`. It uses known passwords, tokens,
-and keys in one way, and shows the collector all objects and errors that it meets. `SECRETS` are
-searched for in what was collected, with what followed from them: the keys and proofs of SCRAM, and
-tokens.
+and keys in one way, and passes all resulting objects and errors to the collector. The tour searches
+everything that was collected for `SECRETS`, and for the tokens, keys, and proofs derived from them.
 """
 
 from __future__ import annotations
@@ -80,9 +79,9 @@ SENDING = (
     ApiKey.RENEW_DELEGATION_TOKEN,
     ApiKey.EXPIRE_DELEGATION_TOKEN,
 )
-"""The requests that send a secret to a broker, as they must."""
+"""The requests that must contain a secret."""
 TOKEN_LENGTH = 20
-"""A shorter part of a token, such as its header, is no secret."""
+"""The minimum length of a secret part of a token. A shorter one, such as a header, is public."""
 
 
 def locked(key: str) -> str:
@@ -99,11 +98,11 @@ Visit: TypeAlias = "Callable[[Tour], Awaitable[None]]"
 
 
 VISIT_S = 120
-"""The longest time for one visit. After it, the traceback shows for what the visit waits."""
+"""The longest time for one visit, in seconds. If it is exceeded, a traceback shows the cause."""
 
 
 class Tour:
-    """The tour, with what it collects and what it searches for."""
+    """The tour, with its collector and the secrets that it searches for."""
 
     def __init__(self) -> None:
         self.collector = Collector()
@@ -250,7 +249,7 @@ class Tour:
         except Exception as error:
             self.collector.error(error)
         else:
-            raise AssertionError("There was no error.")
+            raise AssertionError("The visit expected an error, but none was raised.")
 
     def tokens(self, **claims: Any) -> Callable[[], Any]:
         async def provide() -> OAuthToken:

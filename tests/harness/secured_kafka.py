@@ -183,7 +183,7 @@ class SecuredKafka:
 
     async def create_users(self) -> None:
         async with Admin(bootstrap_servers=self.cluster.bootstrap) as admin:
-            # In one request, brokers accept one change of a user.
+            # Brokers accept only one change per user in a request.
             for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
                 changed = await admin.alter_user_scram_credentials(
                     UserScramCredentialUpsertion(user, password, mechanism)

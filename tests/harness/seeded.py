@@ -92,7 +92,7 @@ class Workload:
         """Choose what varies between seeds, before the cluster starts."""
 
     def read_logs(self) -> None:
-        """Read the logs of the cluster, before it ends."""
+        """Read the logs of the cluster before it is closed."""
 
     def check(self) -> None:
         """Raise BrokenInvariantError if A, B, or C does not hold."""
@@ -128,7 +128,7 @@ class Workload:
         return Writer(producer, self.ledger, places(TOPICS), number=number, pause=pause, size=80)
 
     async def flush(self, producers: Sequence[Producer[Any, Any]]) -> None:
-        """E: wait until each send has its outcome, within a time after the faults."""
+        """E: wait until each send has its outcome, at most RECOVERY_S after the faults."""
         for producer in producers:
             await self.bounded("flush", RECOVERY_S, producer.flush())
 
@@ -161,8 +161,8 @@ class Workload:
             **options, client_id=client_id, delivery_timeout_ms=DELIVERY_TIMEOUT_MS
         )
         await self.bounded("start", 60, producer.start())
-        # Records of partitions that cannot be sent any more may exceed the buffer by up to half of
-        # it, so that they do not block others.
+        # The records of partitions that cannot be sent may exceed the buffer by up to half of its
+        # size, so that they do not block other partitions.
         most = options["buffer_memory"] * 3 // 2
         self.limits.append((producer, "producer.buffer.bytes", most))
         self.limits.append((producer, "producer.overflow.bytes", most))
@@ -185,7 +185,7 @@ class Workload:
         )
         consumer.assign([TopicPartition(*place) for place in places(TOPICS)[number::2]])
         await self.bounded("start", 60, consumer.start())
-        # Two responses of each broker, each with a whole first batch even if that is larger.
+        # Two responses of each broker. The first batch of a response may exceed `fetch_max_bytes`.
         limit = 2 * len(self.cluster.brokers) * (fetch_max_bytes + LARGEST_BATCH)
         self.limits.append((consumer, "consumer.buffer.bytes", limit))
         try:
@@ -207,22 +207,22 @@ class Workload:
         result = await call
         took = self.sim.loop.time() - began
         if took > limit_s + SLACK_S:
-            raise BrokenInvariantError(f"D: {what} took {took:.3f} s, the limit is {limit_s} s")
+            raise BrokenInvariantError(f"D: {what} took {took:.3f} s. The limit is {limit_s} s.")
         return result
 
     def check_memory(self) -> None:
-        """I: check that what the clients hold is within their limits."""
+        """I: check that the bytes that clients hold are within their limits."""
         for client, name, limit in self.limits:
             if (held := client.metrics()[name]) > limit:
-                raise BrokenInvariantError(f"I: {name} is {held}, the limit is {limit}")
+                raise BrokenInvariantError(f"I: {name} is {held}. The limit is {limit}.")
 
     async def recovered(self) -> None:
-        """E: wait until everything is read, within a time. The readers end by themselves."""
+        """E: wait until everything is read, for a limited time. The readers end by themselves."""
         deadline = self.sim.loop.time() + RECOVERY_S
         while self.ledger.missing or not self.ledger.settled:
             if self.sim.loop.time() > deadline:
                 raise BrokenInvariantError(
-                    f"E: unread {RECOVERY_S} s after faults: {self.account()}"
+                    f"E: Records are unread {RECOVERY_S} s after the faults: {self.account()}"
                 )
             await asyncio.sleep(0.5)
 
@@ -231,11 +231,11 @@ class Workload:
         return f"{self.ledger.summary()}; {len(missing)} not read yet: {missing[:5]}"
 
     def check_leaks(self) -> None:
-        """H: check that nothing is left of the clients after they are closed."""
+        """H: check that closed clients have left no task and no connection."""
         tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
         if tasks or self.sim.network.connections:
             open_ = [f"{c.client}->{c.server}" for c in self.sim.network.connections.values()]
-            raise BrokenInvariantError(f"H: still open: {tasks} {open_}")
+            raise BrokenInvariantError(f"H: Tasks or connections are left: {tasks} {open_}")
 
     # -- the faults
 

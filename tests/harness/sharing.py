@@ -17,7 +17,7 @@ def names(members: Mapping[str, bytes]) -> dict[str, bytes]:
 
 
 class Sharing(GroupProtocol):
-    """A protocol with the given `metadata` that assigns with `how` and records calls in `asked`."""
+    """A protocol with the metadata `says` that assigns with `how`, and records calls in `asked`."""
 
     def __init__(self, says: str, name: str = "sharing", how: Assign = names) -> None:
         self.name, self.says, self.how = name, says, how
@@ -34,10 +34,10 @@ class Sharing(GroupProtocol):
 
 
 class Life:
-    """One member that enters each generation, and a log of that.
+    """A member that enters every generation, and a log of them.
 
-    `log` has the (generation id, assignment) of each generation entered, `errors` what iterating
-    raised. `now` is the current generation.
+    `log` has the (generation id, assignment) of each entered generation, and `errors` has the
+    errors of the iteration. `now` is the current generation.
     """
 
     def __init__(self, member: GroupMember, *protocols: Sharing) -> None:
@@ -117,10 +117,7 @@ async def begin(life: Life) -> None:
 
 
 async def together(*lives: Life, after: int = -1) -> int:
-    """Wait until all are in one generation later than `after` and each has an assignment.
-
-    Returns the generation's id.
-    """
+    """Wait until all members are in the same generation, later than `after`. Return its id."""
     async with asyncio.timeout(60):
         while True:
             ids = {life.generation for life in lives}
@@ -137,7 +134,7 @@ async def together(*lives: Life, after: int = -1) -> int:
 
 
 def count_agrees(lives: tuple[Life, ...]) -> bool:
-    """Return whether members that use `names` agree on how many they are."""
+    """Return whether each member that assigns with `names` was told the number of `lives`."""
     return all(
         life.protocols[0].how is not names
         or (life.assignment or b"").endswith(b" of %d" % len(lives))

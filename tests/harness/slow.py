@@ -1,7 +1,7 @@
 """The slow tests, which `make quick` omits, by prefixes of their names.
 
-They are few but take most of the time. `make test` runs them, and prints the slowest 20 tests. A
-new one among those that needs neither Kafka nor Java may belong in this list.
+They are few but take most of the time. `make test` runs them, and prints the slowest 20 tests. If
+one of those is new and needs neither Kafka nor Java, consider adding it to this list.
 """
 
 SLOW = tuple(

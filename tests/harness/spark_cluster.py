@@ -34,13 +34,13 @@ SPARK_HOME = Path(pyspark.__file__).resolve().parent
 LOOPBACK = "127.0.0.1"
 WORKERS = 2
 INSTALLED = ("pandas", "pyarrow")
-"""The packages that every machine has beside Spark."""
+"""The packages that every machine has in addition to Spark."""
 SHIPPED = ("aiokclient", "rich")
-"""The packages in the environment, without those that they require."""
+"""The packages in the environment, without their requirements."""
 ARCHIVE = "environment.tar.gz"
 MEMORY = "512m"
 JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Options of virtual machines that live for a few seconds."""
+"""Options of Java virtual machines that run for a few seconds only."""
 CONFIGS = {
     "spark.driver.bindAddress": LOOPBACK,
     "spark.driver.host": LOOPBACK,
@@ -199,7 +199,7 @@ class StandaloneCluster:
         wait_until(f"{count} workers of Spark", registered, START_S)
 
     def _state(self) -> dict[str, Any]:
-        """Return what the master says of itself."""
+        """Return the state that the master reports."""
         url = f"http://{LOOPBACK}:{self._web_port.port}/json/"
         with urllib.request.urlopen(url, timeout=START_S) as response:
             state: dict[str, Any] = json.load(response)
@@ -230,10 +230,10 @@ def _spawn(
 
 
 def _needed(*names: str) -> dict[str, Distribution]:
-    """Return these distributions and all that they require."""
+    """Return these distributions and all their requirements."""
     found: dict[str, Distribution] = {}
     waiting = list(names)
-    for name in waiting:  # The list grows.
+    for name in waiting:  # The loop also visits the names that it appends.
         found[name] = distribution(name)
         for requirement in map(Requirement, found[name].requires or ()):
             marker = requirement.marker
@@ -252,11 +252,11 @@ def _link_installed(folder: Path) -> None:
 
 
 def _make_environment(folder: Path) -> None:
-    """Make a virtual environment with what is shipped, and its archive."""
+    """Make a virtual environment with the shipped packages, and its archive."""
     environment = folder / "environment"
     venv.create(environment, symlinks=True)
     packages = Path(sysconfig.get_path("purelib", "venv", {"base": str(environment)}))
-    # The files of a wheel, with the native modules of this checkout: compiling takes a minute.
+    # Build without native modules, and then copy those of this checkout. Compiling takes a minute.
     subprocess.run(
         [sys.executable, "setup.py", "--quiet", "build_py", "--build-lib", str(packages)],
         cwd=ROOT,

@@ -42,25 +42,25 @@ __all__ = [
 ROOT = Path(__file__).resolve().parents[2]
 SCOPES = ("batch", "task")
 VICTIMS = ("worker", "executor", "driver", "broker")
-# An executor of its own takes Spark a long time to start.
+# The runs that must be quick kill no executor, because Spark starts separate executors slowly.
 QUICK = ("worker", "worker", "driver", "broker", "worker")
 POINTS = {
     "before-flush": 0,
     "before-handoff": 1,
     "between-commits": 2,
     "after-commit": 3,
-    # The log of batch 4 is written when batch 5 begins.
+    # When batch 5 begins, Spark has written the log of batch 4.
     "after-log": 5,
 }
 """The batch in which each point is armed."""
 ROWS_OF_PARTITION = 10
-"""The rows of a batch, of each partition."""
+"""The number of rows that a batch has from each partition."""
 STALLED_S = 300.0
 """The time without any progress after which a run fails."""
 POLL_S = 0.02
 BROKERS = 3
 IN_SYNC = {"min.insync.replicas": 2}
-# Programs that run for seconds gain nothing from compilers that take their time.
+# Optimizing compilers do not pay off in programs that run for seconds only.
 JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
@@ -83,7 +83,7 @@ class Kill:
 
     @property
     def fails_query(self) -> bool:
-        """Whether the query fails: Spark repeats a task, but not the commit of the driver."""
+        """Whether the kill fails the query. Spark repeats tasks, but not the driver's commit."""
         return self.victim == "worker" and self.partition is None
 
 
@@ -95,7 +95,7 @@ class Plan:
     scope: str | None = "batch"
     """The option `commitScope`. None copies at least once."""
     is_real: bool = False
-    """Whether the brokers are real ones."""
+    """Whether the brokers are those of a real Kafka."""
     partitions: int = 2
     batches: int = 6
     seed: int = 0
@@ -167,7 +167,7 @@ class RealBrokers:
         self._topics.append(name)
 
     def kill(self, broker: int) -> None:
-        """Kill a broker when the others have everything, so that they go on without it."""
+        """Kill a broker after the other brokers have replicated everything from it."""
         self.cluster.heal()
         for topic in self._topics:
             for partition in self.cluster.metadata([topic]).topics[topic]:
@@ -219,7 +219,7 @@ def run(
 
 
 def _values(plan: Plan) -> list[bytes]:
-    """Return values that differ, of different lengths."""
+    """Return unique values of random lengths."""
     chosen = random.Random(plan.seed)
     count = ROWS_OF_PARTITION * plan.partitions * plan.batches
     return [b"%06d:" % number + chosen.randbytes(chosen.randint(0, 300)) for number in range(count)]
@@ -245,7 +245,7 @@ async def _committed(bootstrap: str, topic: str) -> Counter[bytes]:
 
 
 class _Runner:
-    """The process of the query, and the killing."""
+    """A runner of the query's process, which also kills the victims."""
 
     def __init__(
         self,
@@ -259,7 +259,7 @@ class _Runner:
         self._plan = plan
         self._left = list(plan.kills)
         self._stopped: list[tuple[int, int]] = []
-        """The brokers that are killed, and the batches after whose commit they are started."""
+        """The killed brokers, each with the batch after whose commit it is restarted."""
         executors = any(kill.victim == "executor" for kill in plan.kills)
         # Four attempts for each task, as in a cluster.
         self._settings = {
@@ -278,7 +278,7 @@ class _Runner:
         self._process: subprocess.Popen[bytes] | None = None
 
     def complete(self) -> list[str]:
-        """Run the query until everything is copied, and return the failures that it had."""
+        """Run the query until everything is copied, and return its failures."""
         progress, since = None, time.monotonic()
         try:
             while True:
@@ -302,7 +302,7 @@ class _Runner:
                 self._brokers.restart(broker)
 
     def _progress(self) -> tuple[object, ...]:
-        """Return what changes while the run goes on."""
+        """Return a value that changes as long as the run makes progress."""
         files = [
             each.name
             for folder in ("points", "checkpoint/offsets", "checkpoint/commits")
@@ -312,10 +312,10 @@ class _Runner:
 
     def _started(self) -> subprocess.Popen[bytes]:
         self._starts += 1
-        # The workers of Spark find the data source by the path that they inherit.
+        # Spark's workers inherit PYTHONPATH, and so find the data source.
         paths = os.pathsep.join([str(ROOT), str(ROOT / "tests" / "harness")])
         command = [sys.executable, "-m", "spark_eos_query", json.dumps(self._settings)]
-        # Where the system supports it, the query and Spark end with a test that is killed.
+        # Where the system supports it, the query and Spark end even if the test is killed.
         if setpriv := shutil.which("setpriv"):
             command = [setpriv, "--pdeathsig", "KILL", *command]
         with (self._folder / f"output.{self._starts}").open("wb") as output:
@@ -354,7 +354,7 @@ class _Runner:
             os.kill(pid, signal.SIGKILL)
 
     def _restart_brokers(self) -> None:
-        """Start the brokers without which a whole batch was written."""
+        """Restart each killed broker after a whole batch was written without it."""
         for broker, batch in list(self._stopped):
             if (self._folder / "checkpoint" / "commits" / str(batch)).exists():
                 self._stopped.remove((broker, batch))

@@ -21,7 +21,7 @@ __all__: list[str] = []
 
 ADAPTIVE = "spark.sql.adaptive.streaming.stateless.enabled"
 KEPT = ["partition", "key", "value", "headers", "timestamp"]
-"""The columns that a copy of a record has in common with it."""
+"""The columns that are equal in a record and its copy."""
 LIMIT = 100
 
 
@@ -32,7 +32,7 @@ def read(spark: SparkSession, source: str, servers: str, topic: str) -> DataFram
 
 
 def kept(rows: DataFrame) -> pa.Table:
-    """Return what copies have in common with the rows, sorted."""
+    """Return the KEPT columns of the rows, sorted."""
     names = (name for name in KEPT if name != "headers")  # Arrow does not sort lists.
     return rows.select(KEPT).toArrow().sort_by([(name, "ascending") for name in names])
 

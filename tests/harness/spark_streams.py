@@ -24,7 +24,7 @@ Rows: TypeAlias = "list[tuple[str, int, int, str]]"
 
 
 class StreamFailure(Exception):
-    """The failure of a query. Its text is what Spark shows of it."""
+    """The failure of a query. Its text is the one that Spark shows."""
 
     @property
     def first_line(self) -> str:
@@ -87,7 +87,7 @@ class Stream:
             collected.append(frame.toArrow())
 
         self._finish(self._start(options, keep, availableNow=True))
-        # Without a batch there is no schema, and a query that starts has a batch.
+        # If the query had no batch, there is no schema, so return an empty table.
         rows = pa.concat_tables(collected) if collected else pa.table({})
         return rows.sort_by([(name, "ascending") for name in ORDER]) if collected else rows
 
@@ -99,11 +99,13 @@ class Stream:
         finally:
             query.stop()
         if not ended:
-            raise AssertionError(f"The query goes on: {query.lastProgress}")
+            raise AssertionError(
+                f"The query did not end within {WAIT_S} s. Its last progress: {query.lastProgress}"
+            )
 
     @contextmanager
     def running(self, **options: str) -> Iterator[Stream]:
-        """Run the query until the context ends."""
+        """Run the query within the block."""
         self._collected = collected = []
 
         def keep(frame: DataFrame, batch: int) -> None:
@@ -122,9 +124,9 @@ class Stream:
             if (error := self._query.exception()) is not None:
                 raise StreamFailure(str(error))
             if time.monotonic() > deadline or len(found) > len(rows):
-                raise AssertionError(f"{found} instead of {rows}")
+                raise AssertionError(f"The query has read {found} instead of {rows}.")
             time.sleep(0.05)
-        # A query that is stopped before the commit repeats the batch when it starts again.
+        # Wait for the commit, because a query that is stopped before it would repeat the batch.
         self._query.processAllAvailable()
 
     def planned(self) -> list[int]:

@@ -25,13 +25,13 @@ BATCH_ID = "streaming.sql.batchId"
 
 
 def executor() -> int:
-    """Return the process of the executor: the parent of the daemon that has forked this worker."""
+    """Return the id of the executor's process: the parent of the daemon that forked this worker."""
     after_name = Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(")")[2]
     return int(after_name.split()[1])
 
 
 def noted(folder: Path) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return a step that writes the executor of each task of a stream into a file."""
+    """Return a step in which each task of a stream writes its executor's process id to a file."""
 
     def note(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
@@ -44,7 +44,7 @@ def noted(folder: Path) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Reco
 
 
 def stuck(folder: Path) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return a step in which the first attempt at a task goes on only when its executor ends."""
+    """Return a step in which a task's first attempt hangs until its executor is killed."""
 
     def wait(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
@@ -60,7 +60,7 @@ def stuck(folder: Path) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Reco
 
 
 def imported(_: Iterator[Any]) -> Iterator[tuple[str, list[str], bool]]:
-    """Yield where a task finds the package, all folders in which it could, and whether in C."""
+    """Yield the package's file in a task, all folders that have the package, and `native`."""
     import aiokclient
 
     folders = [path for path in sys.path if (Path(path or ".") / "aiokclient").exists()]
@@ -84,7 +84,7 @@ def copy(spark: SparkSession, settings: Settings) -> Any:
 
 
 def read_stuck(spark: SparkSession, settings: Settings) -> Any:
-    """Read a topic with a task that goes on only when its executor ends."""
+    """Read a topic, with one task that hangs until its executor is killed."""
     rows = read(spark, settings).select("value")
     return values(rows.mapInArrow(stuck(Path(settings["folder"])), rows.schema))
 

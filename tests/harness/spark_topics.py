@@ -136,6 +136,6 @@ def count(bootstrap: str, topic: str) -> int:
 
 
 def compacted(bootstrap: str, topic: str, records: int) -> int:
-    """Wait until the log of a topic has fewer than `records`, and return how many it has."""
+    """Wait until compaction has left fewer than `records` in a topic. Return their number."""
     wait_until(f"compaction of {topic}", lambda: count(bootstrap, topic) < records, 60)
     return count(bootstrap, topic)

@@ -1,6 +1,6 @@
 """The pipeline of client metrics over files of records, one file in each micro-batch.
 
-As a program it kills itself and its Java virtual machine after it has written so many tables:
+As a program, it kills itself and its Java virtual machine after it has written TABLES tables:
 
     telemetry_query.py SOURCE OUT FOLDER TABLES
 """
@@ -42,7 +42,7 @@ WATERMARK = "1 second"
 
 
 def write_source(records: Sequence[Pushed], folder: Path, files: int) -> None:
-    """Write the records into so many files, in their order. Offsets are their positions."""
+    """Write the records to `files` files, in order. Each record's index is its offset."""
     folder.mkdir()
     rows = [
         {
@@ -61,7 +61,7 @@ def write_source(records: Sequence[Pushed], folder: Path, files: int) -> None:
         pq.write_table(
             pa.Table.from_pylist(rows[number * size : (number + 1) * size], SCHEMA), path
         )
-        # Spark reads the files in the order of their times.
+        # Spark reads the files in the order of their modification times.
         os.utime(path, (1_700_000_000 + number * 10,) * 2)
 
 
@@ -76,7 +76,7 @@ def run(spark: SparkSession, source: Path, out: Path) -> None:
 
 
 def after_tables(count: int, action: Callable[[], Any]) -> Callable[..., None]:
-    """Return a replacement of `query._write` that acts after it has written so many tables."""
+    """Return a replacement of `query._write` that calls `action` after `count` tables."""
     original = query._write
     written = 0
 

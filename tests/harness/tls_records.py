@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from typing import Final, NamedTuple
 
 DATA: Final = 23
-"""The type of records with data. In TLS 1.3, all encrypted records seem to have it."""
+"""The type of records with data. In TLS 1.3, every encrypted record has this outer type."""
 ALERT_BYTES: Final = 19
 """The size of an encrypted alert of TLS 1.3: two bytes, the true type, and a tag of 16 bytes.
 
@@ -18,7 +18,7 @@ The shortest request of Kafka's protocol is larger, and so is a message of a han
 
 
 REFUSAL_BYTES: Final = 64
-"""More than what a Java broker sends when it refuses a certificate, and less than a response.
+"""A size above that of a Java broker's refusal of a certificate, and below that of a response.
 
 A response to ApiVersions has hundreds of bytes.
 """

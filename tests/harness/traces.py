@@ -1,4 +1,4 @@
-"""Spans and metrics that the in-memory exporters of opentelemetry-sdk have got."""
+"""Spans and metrics that the in-memory exporters of opentelemetry-sdk have received."""
 
 from __future__ import annotations
 

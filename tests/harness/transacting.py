@@ -67,7 +67,7 @@ COMMIT_S = DELIVERY_S + 1.0 + API_S
 SLACK_S = 0.25
 WHEN: list[Literal["before", "after"]] = ["before", "after"]
 RECOVERY_S = 30.0
-"""Longer than a transaction that no one ends may last."""
+"""The time for a commit after the faults. It exceeds each `transaction_timeout_ms`."""
 T = TypeVar("T")
 
 COORDINATION: list[Any] = [
@@ -106,7 +106,7 @@ class BodyError(Exception):
 
 
 class Attempt:
-    """A transaction: what it sent, and as what the producer knows it."""
+    """An attempt at a transaction: the values that it sent, and the producer's `Transaction`."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -116,7 +116,7 @@ class Attempt:
 
     @property
     def outcome(self) -> TransactionOutcome | None:
-        """The outcome; that of a transaction which did not begin is ABORTED."""
+        """The outcome of the transaction, or ABORTED if it did not begin."""
         return ABORTED if self.transaction is None else self.transaction.outcome
 
     def all_values(self) -> list[bytes]:
@@ -174,9 +174,9 @@ class Author:
         try:
             await self.bounded("abort", API_S, self.producer.abort_transaction())
         except AbortableError as error:
-            raise BrokenInvariantError(f"abort_transaction raised {error!r}") from error
+            raise BrokenInvariantError(f"abort_transaction() raised {error!r}.") from error
         except IllegalStateError:
-            # No transaction is open: it was cancelled before its begin or after its end.
+            # No transaction is open. The attempt was cancelled before its begin or after its end.
             engine = self.producer._engine
             assert engine is not None
             assert engine.transactions is not None
@@ -304,7 +304,7 @@ class TransactingWorkload(seeded.Workload):
         await self.bounded("close", CLOSE_S, producer.close())
 
     async def recover(self, author: Author) -> None:
-        """E: commit a transaction, within a time after the faults."""
+        """E: commit a transaction within RECOVERY_S after the faults."""
         async with asyncio.timeout(RECOVERY_S):
             committed = False
             while not committed:
@@ -368,7 +368,7 @@ class TransactingWorkload(seeded.Workload):
     # -- the invariants
 
     async def check_transactions(self) -> None:
-        """Check B and K by what readers of committed data see."""
+        """Check B and K with the data that read_committed readers see."""
         async with Consumer[Any, Any](
             **self.options(), isolation_level="read_committed", auto_offset_reset="earliest"
         ) as consumer:
@@ -382,7 +382,7 @@ class TransactingWorkload(seeded.Workload):
         for author in self.authors:
             await self.check_author(author, seen, order)
         if seen:
-            raise BrokenInvariantError(f"K: records of no transaction: {list(seen)[:5]}")
+            raise BrokenInvariantError(f"K: Records are from no transaction: {list(seen)[:5]}")
 
     async def check_author(
         self,
@@ -414,10 +414,10 @@ class TransactingWorkload(seeded.Workload):
             name = f"{author.name} ".encode()
             mine = [each for each in order[tp] if each and each.startswith(name)]
             if mine != values:
-                raise BrokenInvariantError(f"B: {tp} has {mine}, not {values}")
+                raise BrokenInvariantError(f"B: {tp} has the values {mine}, not {values}.")
         found = self.cluster.committed(author.name).get(INPUT)
         if (None if found is None else found.offset) != stored:
-            raise BrokenInvariantError(f"K: {author.name} has the offset {found}, not {stored}")
+            raise BrokenInvariantError(f"K: {author.name} has committed {found}, not {stored}.")
 
     def summary(self) -> str:
         outcomes = [attempt.outcome for author in self.authors for attempt in author.attempts]

@@ -1,4 +1,4 @@
-"""Transactions of one producer in the simulation, with what readers must see of them."""
+"""Transactions of one producer in the simulation, and the records that readers must see."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Run:
     async def transaction(
         self, within: Callable[[], object] = lambda: None, *, offsets: bool = False
     ) -> TransactionOutcome:
-        """Run a transaction of several batches. Call `within` when a part of it is written."""
+        """Run a transaction of several batches. Call `within` when about half of it is written."""
         self._number += 1
         values = [b"%d-%d" % (self._number, index) for index in range(30)]
         tx = self.producer.transaction()

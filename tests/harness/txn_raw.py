@@ -43,7 +43,7 @@ class Txn:
         self.sequences = {}
 
     def twin(self):
-        """Return another producer with the same transactional id, which knows nothing yet."""
+        """Return another producer with the same transactional id, but without a producer id."""
         other = Txn(self.place, self.level, self.id)
         other.ids = self.ids
         return other
@@ -55,7 +55,7 @@ class Txn:
         return other
 
     def number(self, pid):
-        """Return which of the producer ids this is, counted from 0; -1 for none."""
+        """Return the index of a producer id in the order of first use, or -1 for no id."""
         if pid < 0:
             return pid
         if pid not in self.ids:

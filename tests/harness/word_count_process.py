@@ -24,7 +24,8 @@ from aiokclient import Consumer, GroupMetadata, Producer
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 POINTS = ("begun", "sent", "offsets", "committing", "committed")
-"""The points of a transaction: each is reached when this was done, or is about to be done."""
+"""The points of a transaction. "committing" is directly before the commit; the others are after
+the named step."""
 
 
 class HeldProducer(Producer[Any, Any]):
@@ -76,7 +77,7 @@ class DefectiveProducer(HeldProducer):
 
 
 class WatchedConsumer(Consumer[Any, Any]):
-    """A consumer that the defective producer can use."""
+    """A consumer through which the defective producer commits offsets."""
 
     def __init__(self, *topics: str, **options: Any) -> None:
         super().__init__(*topics, **options)

@@ -31,9 +31,9 @@ import org.apache.kafka.common.PartitionInfo;
 import org.apache.kafka.common.TopicPartition;
 
 /**
- * Kafka's own assignors behind a pipe: it stays up and answers one question after another.
+ * Kafka's own assignors, in a process that answers one question after another.
  *
- * Questions and answers are a line of JSON each. Bytes are hexadecimal, partitions are pairs.
+ * Each question and each answer is one line of JSON. Bytes are hexadecimal, partitions are pairs.
  */
 public final class AssignorOracle {
     private static final ObjectMapper MAPPER = new ObjectMapper();
@@ -96,7 +96,7 @@ public final class AssignorOracle {
         given.forEach((member, assignment) -> put(answer.putObject(member), assignment));
     }
 
-    /** A broker for each rack, and one without; a partition has its replicas on these. */
+    /** Returns the cluster of these topics. Each rack has one broker, and one broker has no rack. */
     private static Cluster cluster(JsonNode topics) {
         Map<String, Node> nodes = new HashMap<>();
         Node nowhere = new Node(0, "none", 1);

@@ -17,8 +17,8 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 
 /**
- * Kafka's own consumer as a member of a group: it reads until its standard input has something to
- * say or ends, and tells what happens to it, a line of JSON each with the time of the machine.
+ * Kafka's own consumer as a member of a group. It reads until its standard input has data or ends,
+ * and reports each event as a line of JSON with the time of the machine's clock.
  *
  * Arguments: the topic, then the consumer's options as name=value.
  */
@@ -58,7 +58,7 @@ public final class GroupMember implements ConsumerRebalanceListener {
         tell("\"left\"");
     }
 
-    /** What is processed is committed by the next poll. */
+    /** Reports records as delivered and as processed. The next poll commits them. */
     private static void work(String asked, ConsumerRecords<byte[], byte[]> records) {
         StringBuilder places = new StringBuilder();
         for (ConsumerRecord<byte[], byte[]> each : records) {
@@ -90,7 +90,7 @@ public final class GroupMember implements ConsumerRebalanceListener {
         return some.stream().map(each -> "" + each.partition()).collect(Collectors.joining(",", "[", "]"));
     }
 
-    /** Of the clock that other processes of the machine read, too. */
+    /** Returns the time of the clock that all processes of the machine share. */
     private static String now() {
         return String.format(Locale.ROOT, "%.9f", System.nanoTime() / 1e9);
     }

@@ -20,10 +20,10 @@ import org.apache.kafka.common.record.internal.Record;
 import org.apache.kafka.common.utils.Utils;
 
 /**
- * Kafka's own record code behind a pipe: it stays up and answers one question after another.
+ * Kafka's own record code, in a process that answers one question after another.
  *
- * A question is a 32-bit length, a letter and its arguments; an answer is a length, a zero and the
- * result, or a one and what went wrong. All numbers are big endian, null has the length -1.
+ * A question is a 32-bit length, a letter, and its arguments. An answer is a length, and a zero
+ * with the result or a one with the text of the error. Numbers are big endian. Null has length -1.
  */
 public class RecordOracle {
     private static final int DEFAULT_LEVEL = Integer.MIN_VALUE;
@@ -103,7 +103,7 @@ public class RecordOracle {
         }
     }
 
-    /** Reads batches: each is announced by a one, its records likewise, and a zero ends them. */
+    /** Reads batches: a one precedes each batch and each record, and a zero ends a list of them. */
     private static void read(DataInputStream in, DataOutputStream out) throws IOException {
         MemoryRecords records = MemoryRecords.readableRecords(ByteBuffer.wrap(in.readAllBytes()));
         for (MutableRecordBatch batch : records.batches()) {

@@ -11,10 +11,10 @@ import org.apache.kafka.common.errors.InvalidProducerEpochException;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /**
- * Kafka's own transactional producer: commits and aborts transactions in turns, with the offsets of
- * a group in each, and is fenced by a second producer at the end.
+ * Kafka's own transactional producer. It commits and aborts transactions in turn, each with offsets
+ * of a group. At the end, a second producer fences it.
  *
- * Arguments: the bootstrap servers, the topic, the transactional id, the group, and how many
+ * Arguments: the bootstrap servers, the topic, the transactional id, the group, and the number of
  * transactions.
  */
 public final class TransactionalProducer {

@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 if find_spec("pyspark") is None:
     collect_ignore_glob = ["test_*.py"]
 
-# Virtual machines of Spark, those of processes that tests start included, live for minutes:
-# compiling everything well would take more time than it saves.
+# Spark's virtual machines, including those of processes that tests start, run for minutes only, so
+# optimizing compilers would take more time than they save.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 HERE = Path(__file__).parent
 LONGEST = [HERE / f"test_{name}.py" for name in ("exactly_once", "telemetry")]
-"""The files that take longest. Workers that begin with them end at about the same time."""
+"""The slowest test files. If workers begin with these, all workers end at about the same time."""
 
 
 @pytest.hookimpl(trylast=True)

@@ -1,8 +1,8 @@
-"""The rows of the source equal those of Spark's Kafka connector, with types.
+"""Tests that the rows of the source equal those of Spark's Kafka connector, including their types.
 
-Every program here is written for the connector. Replacing the name of the format is all that
-changes. With `AIOKCLIENT_SPARK_SOURCE=aiokclient_dropping` it is replaced by that of a source which
-drops rows, so that the tests fail.
+Every program here is written for the connector, and the tests replace only the name of the format.
+With `AIOKCLIENT_SPARK_SOURCE=aiokclient_dropping`, they use a source that drops rows, so that the
+tests fail.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def test_rows_equal_the_connectors_where_compaction_has_left_gaps(
     )
     sent = [Step(tuple(Sent(0, bytes([n % 7]), b"%d" % n) for n in range(40)))] * 3
     fill(options["kafka.bootstrap.servers"], topic, sent)
-    # Its later time makes the broker close the segment with the other records and compact it.
+    # The later timestamp makes the broker close the segment with the other records and compact it.
     last = Sent(0, b"last", b"1", timestamp=round(time.time() * 1000) + 60_000)
     fill(options["kafka.bootstrap.servers"], topic, [Step((last,))])
     left = compacted(options["kafka.bootstrap.servers"], topic, 121)
@@ -115,7 +115,7 @@ def test_rows_equal_the_connectors_for_200_partitions(
     spark: SparkSession, options: Options, new_topic: Callable[..., str]
 ) -> None:
     topic = new_topic(200)
-    # Every third is empty.
+    # Every third partition is empty.
     sent = tuple(Sent(n, value=b"%d" % n) for n in range(200) if n % 3 for _ in range(n % 5))
     fill(options["kafka.bootstrap.servers"], topic, [Step(sent)])
     assert compare(spark, {**options, "subscribe": topic}).num_rows == len(sent)

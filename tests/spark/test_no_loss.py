@@ -40,7 +40,7 @@ def stream(spark: Any, cluster: EmbeddedCluster, tmp_path: Path) -> Stream:
 
 
 def write(cluster: EmbeddedCluster, count: int, partition: int = 0, topic: str = TOPIC) -> Rows:
-    """Append records, and return the rows that they are."""
+    """Append records, and return them as rows."""
     first = (
         len(cluster.records(topic, partition)) and 1 + cluster.records(topic, partition)[-1].offset
     )
@@ -73,8 +73,8 @@ def test_a_restarted_stream_reads_each_record_once(
 def test_a_first_batch_that_was_planned_from_latest_and_crashed_is_repeated_from_there(
     stream: Stream, cluster: EmbeddedCluster
 ) -> None:
-    # Spark asks for the initial offset again. By then, "latest" is after the end of the planned
-    # batch, so that Spark alone would leave out the records between them.
+    # When Spark asks for the initial offset again, "latest" is after the end of the planned batch.
+    # Without the source's own check, the records in between would be lost.
     write(cluster, 1000)
     with pytest.raises(StreamFailure, match=r"crash"):
         stream.run(crash=True, startingOffsets="latest")
@@ -90,7 +90,7 @@ def test_a_first_batch_with_records_that_crashed_is_repeated_as_planned(
     with pytest.raises(StreamFailure, match=r"crash"):
         stream.run(crash=True)
     later = write(cluster, 50)
-    # The option, which would leave out records, no longer matters.
+    # The new startingOffsets, which would leave out records, no longer matter.
     batches = stream.batches(startingOffsets='{"orders": {"0": 80, "1": 0}}')
     assert batches == [planned, later]
 

@@ -129,7 +129,7 @@ def nowhere(timeout_ms: int) -> dict[str, str]:
 
 
 class Attempt:
-    """The context of a task, as far as it is used."""
+    """The context of a task, with the only method that the source uses."""
 
     def __init__(self, number: int) -> None:
         self._number = number
@@ -144,7 +144,7 @@ def test_repeated_attempt_of_a_task_does_not_wait_for_unreachable_brokers_again(
     (split,) = reader(cluster).partitions()
     monkeypatch.setattr(attempts, "REPEATED_S", 0.1)
     monkeypatch.setattr(TaskContext, "get", lambda: Attempt(1))
-    # The test would take longer than it may if the attempt waited for the timeout.
+    # If the attempt waited for this timeout, the test would exceed its own.
     parsed = SourceOptions.parse(nowhere(900_000), streaming=False)
     with pytest.raises(BootstrapError, match=r"127\.0\.0\.1:1") as caught:
         list(read(parsed, SCHEMA, split.value))
@@ -175,7 +175,7 @@ def test_batch_query_whose_range_is_deleted_after_its_plan_follows_the_option(
 ) -> None:
     source = spark.read.format("aiokclient").options(**options(cluster), failOnDataLoss=fail)
     frame = source.load().select("offset")
-    assert frame._jdf.queryExecution().toRdd().getNumPartitions() == 1  # The plan is kept.
+    assert frame._jdf.queryExecution().toRdd().getNumPartitions() == 1  # The plan is cached.
     cluster.delete_records(TOPIC, 0, before=4)
     if not fail:
         assert sorted(row.offset for row in frame.collect()) == [*range(4, 10)]

@@ -66,7 +66,7 @@ def refusal(rows: DataFrame, options: Options, mode: str = "append") -> str:
         rows.write.format("aiokclient").options(**options).mode(mode).save()
     said = str(caught.value)
     lines = [line for line in said.splitlines() if line.startswith("aiokclient.errors.")]
-    # The text has the error once.
+    # The text must contain the error exactly once.
     assert len(lines) == 1, said
     return lines[0].partition(": ")[2]
 
@@ -115,7 +115,7 @@ def test_column_topic_is_overridden_by_the_option(
     for source in ("kafka", "aiokclient"):
         write(rows, options, source)
         write(rows, {**options, "topic": three}, source)
-    # Each is written by both sinks, and the third topic has all rows.
+    # Both sinks have written each topic, and the third topic has all rows.
     assert [r.value for r in records(options, one)] == [b"a"] * 2
     assert [r.value for r in records(options, two)] == [b"b"] * 2
     assert sorted(r.value for r in records(options, three)) == [b"a", b"a", b"b", b"b"]
@@ -260,14 +260,14 @@ def test_stream_is_refused_where_exactly_once_is_not_possible(
     target = new_topic()
     exactly = {**options, "topic": target, "deliveryGuarantee": "exactly-once"}
     checkpoint = {"checkpointLocation": str(tmp_path / "checkpoint")}
-    # The session serves other tests, too.
+    # Other tests use the same session and may have changed the setting.
     spark.conf.unset(ADAPTIVE)
     assert spark.conf.get(ADAPTIVE) == "true"
     try:
         for _ in range(2):
             said = stream_failure(rows, {**exactly, **checkpoint})
             assert f"{ADAPTIVE}: 'true' is not allowed with deliveryGuarantee=exactly-once." in said
-            # Spark's default, and then the setting of the program.
+            # The first run uses Spark's default, and the second one a setting of the program.
             spark.conf.set(ADAPTIVE, "true")
         assert "checkpointLocation must be specified" in stream_failure(rows, exactly)
         spark.conf.set("spark.sql.streaming.checkpointLocation", str(tmp_path / "chosen"))

@@ -40,7 +40,7 @@ def cluster(
     java: str, certificates: Certificates, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[StandaloneCluster]:
     with StandaloneCluster(tmp_path_factory.mktemp("standalone")) as cluster:
-        # Shipped to the executors by `--files`. The driver runs in this folder.
+        # `--files` ships this file to the executors. The driver runs in this folder.
         (cluster.folder / "ca.pem").write_bytes(certificates.ca.read_bytes())
         yield cluster
 
@@ -115,7 +115,7 @@ def test_executors_read_and_write_with_the_package_of_the_archive(
     assert sorted(found["values"]) == values()
     assert committed(spark_kafka, settings) == values()
     for package, folders, native in found["imported"]:
-        # In the folder into which the worker has unpacked the archive, and nowhere else.
+        # The package must be only in the folder into which the worker has unpacked the archive.
         assert re.search(r"/work-\d/app-[^/]+/\d+/environment/lib/", package)
         assert folders == [str(Path(package).parents[1])]
         assert native
@@ -138,7 +138,7 @@ def test_exactly_once_stream_has_each_row_once_though_executors_are_killed(
     settings["sink"] |= {
         "deliveryGuarantee": "exactly-once",
         "checkpointLocation": str(tmp_path / "checkpoint"),
-        # Another executor must begin the task again before that, also on a machine that is busy.
+        # Even on a busy machine, another executor must begin the task again within this time.
         "kafka.transaction.timeout.ms": "600000",
         "aiokclient.test.points": str(tmp_path),
     }

@@ -88,12 +88,12 @@ def test_first_plan_stores_latest_although_there_is_nothing_to_read(
     assert end != start, "Spark stores an end that differs from the start."
     assert reached(end) == end["starts"]["orders"] == {"0": 10, "1": 0}
     cluster.produce("orders", [b"v"] * 5, 0)
-    # A query that is started again with the stored plan reads from there.
+    # A query that is started again with the stored plan reads from the stored offset.
     again = reader(cluster, startingOffsets="latest")
     assert again.partitions(again.initialOffset(), end) == []
     after = advance(again, end)
     assert [part.value.start for part in again.partitions(end, after)] == [10]
-    # Without one, it starts at the end again, as the documentation says.
+    # Without a stored plan, it starts at the end again, as the documentation says.
     lost = reader(cluster, startingOffsets="latest")
     assert reached(advance(lost, lost.initialOffset())) == {"0": 15, "1": 0}
 

@@ -34,13 +34,13 @@ PUSHES = 16
 
 
 class Delivered(NamedTuple):
-    """The pushes of the fleet that the pipeline gets."""
+    """The pushes of the fleet that the pipeline receives, and those that it misses."""
 
     records: list[Pushed]
     missing: list[Pushed]
     """Pushes that the pipeline cannot or must not count."""
     interior: Counter[str]
-    """By client, the number of missing pushes that have a counted one before and after them."""
+    """The number of missing pushes between counted pushes, by client."""
 
 
 def client_of(record: Pushed) -> str:
@@ -48,7 +48,7 @@ def client_of(record: Pushed) -> str:
 
 
 def value_of(record: Pushed, metric: str) -> float:
-    """Return what a push says about a metric, decoded by the tests' own code."""
+    """Return the value of a metric in a push, decoded by the tests' own code."""
     return sum(each.number for each in values(record.value) if each.name == metric)
 
 
@@ -57,7 +57,7 @@ def with_value(record: Pushed, value: bytes) -> Pushed:
 
 
 def disturb(records: Sequence[Pushed]) -> Delivered:
-    """Lose, repeat, break, delay, and reorder pushes, those of each client in one way."""
+    """Lose, repeat, break, delay, or reorder pushes, in one of these ways for each client."""
     of: dict[str, list[Pushed]] = {}
     for record in records:
         of.setdefault(client_of(record), []).append(record)
@@ -125,7 +125,7 @@ def sums(points: DataFrame, metric: str) -> Counter[str]:
 
 
 def expected(counted: dict[str, int], missing: Sequence[Pushed], metric: str) -> Counter[str]:
-    """Return what a client counted, without what was in its missing pushes."""
+    """Return the counts of the clients, less the values in their missing pushes."""
     found = Counter[str](counted)
     for record in missing:
         if client_of(record) in found:
@@ -134,7 +134,7 @@ def expected(counted: dict[str, int], missing: Sequence[Pushed], metric: str) ->
 
 
 def rows(frame: DataFrame) -> list[str]:
-    """Return the rows in an order of their own, without the id of the query that wrote them."""
+    """Return the rows as sorted texts, without the id of the query that wrote them."""
     plain = frame.selectExpr("* EXCEPT (batch)", "right(batch, 9) AS batch")
     return sorted(repr(row) for row in plain.collect())
 
@@ -222,10 +222,10 @@ def test_killed_and_restarted_pipeline_writes_the_same_parquet(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # The second batch has written its points, but not yet what it rejects.
+    # The query dies after its second batch has written points, but no rejected records yet.
     program = [sys.executable, telemetry_query.__file__, str(source), str(tmp_path)]
     log = tmp_path / "log"
-    with log.open("wb") as output:  # Not a pipe: workers of Spark may live a little longer.
+    with log.open("wb") as output:  # Spark's workers may outlive it and hold a pipe open.
         killed = subprocess.run(
             [*program, str(tmp_path / "spark"), "3"],
             start_new_session=True,
@@ -236,7 +236,7 @@ def test_killed_and_restarted_pipeline_writes_the_same_parquet(
         )
     assert killed.returncode == -signal.SIGKILL, log.read_text()
     assert rows(read(spark, tmp_path).points) != rows(tables.points)
-    # It writes that batch again, and dies before it commits the next one.
+    # The next run writes that batch again, and dies before it commits the batch after it.
     monkeypatch.setattr(query, "_write", telemetry_query.after_tables(4, lambda: 1 / 0))
     with pytest.raises(Exception, match="ZeroDivisionError"):
         telemetry_query.run(spark, source, tmp_path)

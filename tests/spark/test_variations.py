@@ -95,7 +95,7 @@ def test_open_transaction_at_the_end_of_the_range_is_read_as_its_level_says(
     assert same(spark, options) == (3 if level == "read_committed" else 8)
     commit()
     assert same(spark, options) == 8
-    # The offset of the marker of the commit, which is no record.
+    # The range contains only the commit marker, which is not delivered as a record.
     only_marker = {
         "startingOffsets": json.dumps({"orders": {"0": 8, "1": 0}}),
         "endingOffsets": json.dumps({"orders": {"0": 9, "1": 0}}),

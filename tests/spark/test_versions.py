@@ -59,7 +59,7 @@ def test_queries_of_each_kind_give_the_connectors_rows_in_this_version(
 
 
 def use(spark: SparkSession, way: str, checkpoint: Path) -> None:
-    """Use the stand-in source in one of the ways that Spark has."""
+    """Use the source for old versions of Spark to read or write, in a batch or a stream."""
     options = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "orders", "topic": "orders"}
     if way == "read":
         spark.read.format(OldSparkSource.name()).options(**options).load()

@@ -28,7 +28,7 @@ TRACEBACK = "Traceback (most recent call last):"
 
 
 def first_line(caught: pytest.ExceptionInfo[Any]) -> str:
-    """Return the line after the frames, without the class of the error."""
+    """Return the first line after the frames of the traceback, without the class of the error."""
     said = str(caught.value)
     assert said.count(TRACEBACK) == 1, said
     after = (line for line in said.partition(TRACEBACK)[2].splitlines()[1:] if line[:2] != "  ")
@@ -212,7 +212,7 @@ def test_unreachable_broker_is_one_error_after_the_timeout(spark: SparkSession) 
     }
     began = time.monotonic()
     assert NOWHERE in refusal(spark, given)
-    # A retry of Spark would take the time again.
+    # The call took the timeout once. A retry by Spark would take it again.
     assert time.monotonic() - began > 0.5
 
 

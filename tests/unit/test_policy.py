@@ -147,9 +147,9 @@ def test_errors_that_no_broker_sends(error: BaseException, expected: Decision) -
 
 @pytest.mark.parametrize("scope", Scope)
 def test_malformed_bytes(scope: Scope) -> None:
-    """Another connection may be valid, so clients retry.
+    """Clients retry, because another connection may work.
 
-    Tools want to see the error immediately.
+    Connection setup and tools fail immediately, so that the error is seen.
     """
     at_once = scope in (*SETTING_UP, Scope.ADMIN, Scope.CLIENT)
     expected = Decision.FAIL if at_once else Decision.REFRESH_AND_RETRY

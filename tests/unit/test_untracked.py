@@ -1,4 +1,4 @@
-"""Tests that large responses, and what is kept of them, cost the garbage collector nothing."""
+"""Tests that the garbage collector visits neither large responses nor the data kept from them."""
 
 import gc
 from collections.abc import Iterator

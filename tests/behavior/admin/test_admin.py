@@ -62,7 +62,7 @@ async def described(admin: Admin, topic: str | UUID, partitions: int) -> TopicDe
             led = [part for part in result.partitions if part.leader is not None]
             if len(led) == partitions:
                 return result
-    raise AssertionError(f"{topic} does not become ready: {result!r}")
+    raise AssertionError(f"{topic} is not ready after 20 s. The last description: {result!r}")
 
 
 async def gone(admin: Admin, topic: str) -> None:

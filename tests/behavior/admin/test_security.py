@@ -142,7 +142,9 @@ async def becomes(expected: object, call: Callable[[], Awaitable[object]]) -> No
             while (found := await call()) != expected:
                 pass
     except TimeoutError:
-        raise AssertionError(f"{found!r} does not become {expected!r}") from None
+        raise AssertionError(
+            f"The result is {found!r} after {WAIT_S} s, not {expected!r}."
+        ) from None
 
 
 def only(results: Results[Any, Any], kind: type[KafkaError]) -> KafkaError:

@@ -262,7 +262,7 @@ class TestDescribeProducers:
                 assert results[site.tp()] == expected
             else:
                 assert isinstance(results[site.tp()], IllegalStateError)
-        assert answered == 1  # The topic has one replica.
+        assert answered == 1  # Only one broker has a replica of the partition.
 
 
 class TestFenceProducers:
@@ -326,7 +326,7 @@ class TestHangingTransactions:
         [broker] = (await site.admin.describe_cluster()).brokers
         shown = ConfigResource.broker(broker.node_id)
         async with asyncio.timeout(30):
-            while True:  # The broker applies it a moment later.
+            while True:  # The broker applies the config a moment later.
                 results = await site.admin.describe_configs([shown])
                 entry = results.raise_for_errors()[shown][option]
                 if entry.value == (value or "true"):

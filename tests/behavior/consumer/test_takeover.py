@@ -38,7 +38,7 @@ async def test_readers_see_only_the_producer_that_takes_over(cluster_servers: An
         asking = asyncio.create_task(group.committed([tp]))
 
         taking_over = RawTransaction(client, transactional_id)
-        await taking_over.begin()  # It waits until the other transaction is aborted.
+        await taking_over.begin()  # Waits until the dead producer's transaction is aborted.
         assert await asking == {tp: None}
         await taking_over.produce(tp, *NEXT)
         await taking_over.commit_offsets(f"g-{tp.topic}", {tp: 3})

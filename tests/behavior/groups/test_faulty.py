@@ -28,7 +28,7 @@ class Ahead(OurMember):
 
 
 class Hoarder(OurMember):
-    """A member that keeps records, and begins to process them after the revocation."""
+    """A member that keeps delivered records, and begins to process them after the revocation."""
 
     async def take(self, records: Sequence[Any], asked: float) -> None:
         self.stock = [*getattr(self, "stock", ()), *records]

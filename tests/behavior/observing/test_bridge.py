@@ -20,7 +20,7 @@ from aiokclient.testing import EmbeddedCluster
 
 KAFKA = "org.apache.kafka."
 TIMES = ("loop.lag", "loop.held", "seconds", ".time.", "latency", "threads.", "start.time")
-"""Parts of the names of sums that change while nothing is requested, or are times."""
+"""Parts of the names of sums that are times, or that change without any request."""
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ async def cluster() -> AsyncIterator[EmbeddedCluster]:
 
 
 def bridged_name(pushed: str) -> str:
-    """Return the name in the bridge of a pushed sum."""
+    """Return the name that a pushed sum has in the bridge."""
     name = pushed.removeprefix(KAFKA)
     for kind in ("producer", "consumer", "admin.client", "admin"):
         for prefix in (f"{kind}.aiokclient.", f"{kind}."):
@@ -44,16 +44,16 @@ def bridged_name(pushed: str) -> str:
 
 
 def pushed_sums(client: Any) -> dict[str, float]:
-    """Return the sums that the client would push now, by name in the bridge.
+    """Return the sums that the client would push now, by their names in the bridge.
 
-    A metric of the connections is pushed for each kind of client, and counts once.
+    A metric of the connections is pushed once for each kind of client, and is counted only once.
     """
     sums: dict[str, Counter[str]] = {}
     for point in client._cluster.collector().collect(lambda name: True):
         if point.kind is not PointKind.SUM or any(part in point.name for part in TIMES):
             continue
         if point.name.endswith("consumed.total") and not point.labels:
-            continue  # The sum of those by topic.
+            continue  # This is the total of the sums by topic.
         sums.setdefault(bridged_name(point.name), Counter())[point.name] += point.value
     for name, by_pushed in sums.items():
         assert len(set(by_pushed.values())) == 1, name
@@ -168,7 +168,7 @@ async def test_sums_of_closed_producers_are_kept(cluster: EmbeddedCluster, trace
                     await producer.send("orders", b"x")
                     assert traces.total(name) == number
                 measures = client._cluster.measures
-                measures.drop_ended(measures.ended)  # As after a push.
+                measures.drop_ended(measures.ended)  # A push does the same.
                 assert traces.total(name) == number
 
 

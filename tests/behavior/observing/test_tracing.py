@@ -283,7 +283,7 @@ async def test_tracked_records_are_processed_until_done(
             ended = traces.named("process orders")
             assert [span.context.span_id for span in ended] == [found[2][1], found[1][1]]
             assert [parent(span) for span in ended] == [ids(sends[2]), ids(sends[1])]
-    # The close has ended what the application has not.
+    # `close` has ended the span that the application had not ended.
     assert traces.named("process orders")[2].context.span_id == found[0][1]
     assert traces.named("process orders")[2].attributes["messaging.consumer.group.name"] == "g"
 
@@ -396,7 +396,7 @@ async def test_transform_joins_the_traces(cluster: EmbeddedCluster, traces: Trac
     bills = traces.named("send bills")
     assert [parent(span) for span in bills] == [ids(process)] * 2
     assert parent(traces.one("commit")) == ids(process)
-    # The headers of the records that were processed have not become those of the new ones.
+    # The new records carry the context of their own spans, not that of the processed records.
     found = [record for record in cluster.records("bills", 0) if record.value in (b"0", b"1")]
     assert [carried(record) for record in found] == [ids(span) for span in bills]
     async with reading(cluster, "bills", isolation_level="read_committed") as consumer:

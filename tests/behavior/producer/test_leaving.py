@@ -1,4 +1,4 @@
-"""The time of sending: a full batch, after linger, or awaited while none is in flight."""
+"""Tests of when a batch is sent: full, after its linger time, or awaited with none in flight."""
 
 import asyncio
 import contextlib
@@ -34,13 +34,13 @@ def answers_held(cluster: EmbeddedCluster) -> Iterator[None]:
 
 
 def unanswered(cluster: EmbeddedCluster) -> int:
-    """Return how many requests wait at the broker, the one with the held response included."""
+    """Return how many requests wait at the broker, including the one with the held response."""
     connections = cluster._state.brokers[1]._connections
     return 1 + cluster._runner.call(lambda: sum(len(each._waiting) for each in connections))
 
 
 async def turns(count: int = 20) -> None:
-    """Let the event loop run for `count` iterations of a millisecond each."""
+    """Let the event loop run by sleeping `count` times for a millisecond."""
     for _ in range(count):
         await asyncio.sleep(0.001)
 

@@ -28,7 +28,7 @@ Make = Callable[..., Producer[Any, Any]]
 
 
 def elsewhere(call: Callable[[], Any]) -> Any:
-    """Call a function in an event loop of its own, and return its result, awaited if it can be."""
+    """Call a function in a new event loop, and return its result, which is awaited if possible."""
 
     async def main() -> Any:
         result = call()

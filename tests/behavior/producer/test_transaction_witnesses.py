@@ -169,7 +169,7 @@ def topic(kafka: ExternalKafka) -> str:
 async def test_the_console_consumer_sees_exactly_our_committed_records(
     kafka: ExternalKafka, kafka_tools_jars: list[Path], topic: str
 ) -> None:
-    """The transactions of five producers are one after the other, each with its own codec."""
+    """Five producers with different codecs write transactions one after the other."""
     plans = [(codec, plan(f"{topic}-{codec}", 8)) for codec in CODECS]
     for codec, transactions in plans:
         options = {"transactional_id": f"{topic}-{codec}", "compression_type": codec}
@@ -219,7 +219,7 @@ async def test_our_consumer_sees_exactly_the_committed_records_of_java(
 async def test_our_producer_and_java_commit_offsets_of_one_group_in_turns(
     kafka: ExternalKafka, kafka_jars: list[Path], topic: str
 ) -> None:
-    """Each sees the offset that the other has committed, and none that it has aborted."""
+    """Each client sees the offsets that the other one has committed, but none that it aborted."""
     group, tp = f"g-{uuid.uuid4().hex[:12]}", TopicPartition(topic, 0)
     bootstrap = kafka.bootstrap
     with java_writer(bootstrap, transactional_id=f"{topic}-java") as java:

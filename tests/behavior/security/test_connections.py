@@ -1,4 +1,4 @@
-"""What a client sends, when, and to whom, and how much it reads before it has logged in."""
+"""Tests of what a client sends to which address before its login, and how much it reads."""
 
 from __future__ import annotations
 
@@ -83,7 +83,10 @@ def received(cluster: EmbeddedCluster) -> set[ApiKey]:
 async def raw_server(
     answer: Callable[[bytes], bytes | None],
 ) -> AsyncIterator[tuple[str, bytearray]]:
-    """Run a server that stores what it receives, and answers each piece, or closes with None."""
+    """Run a server that stores what it receives.
+
+    `answer` returns the response to each piece of data, or None to close the connection.
+    """
     stored = bytearray()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -111,7 +114,7 @@ async def test_a_client_with_tls_never_falls_back_to_plaintext(
     servers = cluster.bootstrap_servers_for("SASL")
     error = await refusal(servers, MAKERS[mechanism](cluster.client_tls))
     assert isinstance(error, ConnectionSetupError)
-    # To find out what the port speaks, the client asks for versions, without its client id.
+    # To find out the protocol of the port, the client asks for API versions without its client id.
     asked = [(each.api, each.version, each.client_id) for each in cluster.requests]
     assert asked == [(ApiKey.API_VERSIONS, 0, None)]
 
@@ -176,7 +179,7 @@ def test_certificates_and_host_names_are_verified_by_default() -> None:
 async def test_a_frame_before_the_login_has_at_most_a_mebibyte(size: int, closed: bool) -> None:
     async with raw_server(lambda data: size.to_bytes(4, "big")) as (address, _):
         error = await refusal(address, Plaintext(), timeout_ms=2000)
-    # A size that is allowed is believed, and the client waits for the rest of the frame.
+    # If the size is allowed, the client waits for the rest of the frame.
     assert ("is not a Kafka broker" in str(error)) == closed
 
 

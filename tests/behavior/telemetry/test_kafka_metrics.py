@@ -40,11 +40,11 @@ PATIENCE_S = 60.0
 
 SIZE = 100
 RECORDS = (60, 40)
-"""The numbers of records in the partitions of a topic, which is what clients send and read."""
+"""The numbers of records in the partitions of a topic that clients send or read."""
 RETRIED, FAILURES = 3, 2
-"""The records of a batch that is refused, and how often it is."""
+"""The number of records in a batch that is refused, and the number of its refusals."""
 COMMITTED, ABORTED = (10, 20), 5
-"""The records of the transactions."""
+"""The numbers of records in the committed transactions, and in the aborted one."""
 LISTINGS = 3
 
 
@@ -59,7 +59,7 @@ class Identity(NamedTuple):
 
 
 class CountingProxy(MetadataProxy):
-    """A proxy that requests cumulative values if told so, and that refuses what was written."""
+    """A proxy that can request cumulative values, and can refuse batches that were written."""
 
     altered: Mapping[int, Any] = {
         **ALTERED,
@@ -74,9 +74,9 @@ class CountingProxy(MetadataProxy):
         self.refusals: Counter[str] = Counter()
         """The number of batches that are still to be refused, by client id."""
         self.records: Counter[tuple[str, str]] = Counter()
-        """The records in all Produce requests, by client id and topic."""
+        """The number of records in all Produce requests, by client id and topic."""
         self.bytes: Counter[tuple[str, str]] = Counter()
-        """The bytes of their batches."""
+        """The size of the batches in all Produce requests, by client id and topic."""
 
     def passed(self, connection: ProxiedConnection, frame: bytes, key: int, version: int) -> None:
         if key == ApiKey.PRODUCE:
@@ -104,7 +104,7 @@ class CountingProxy(MetadataProxy):
 class Exchanged(NamedTuple):
     """The requests of one client and their responses, as the proxy has counted them.
 
-    Without the last push, because its metrics are those before it.
+    The last push is not counted, because its metrics are those before it.
     """
 
     requests: int
@@ -114,8 +114,8 @@ class Exchanged(NamedTuple):
     by_node: dict[str, int]
     connections: int
     last: list[int]
-    """The bytes of the last response on each connection. A client that closes may not wait for it,
-    for example for the end of a fetch session."""
+    """The size of the last response on each connection. A client that closes may not wait for this
+    response, such as that to the end of a fetch session."""
 
 
 def exchanged(connections: list[ProxiedConnection]) -> Exchanged:
@@ -178,7 +178,9 @@ class PushLog:
                     await self._changed.wait()
         except TimeoutError:
             counts = {name: len(pushes) for name, pushes in self.pushes.items()}
-            raise AssertionError(f"not all clients have pushed: {counts}") from None
+            raise AssertionError(
+                f"Some clients have not pushed within {PATIENCE_S} s. Pushes: {counts}"
+            ) from None
 
     async def two_more(self, name: str) -> None:
         """Wait for two more pushes, the second of which was made after this call."""
@@ -331,7 +333,7 @@ async def java_work(java: JavaClients, site: Site, who: Identity) -> None:
 
 
 async def java_pushes(java: JavaClients, site: Site, everyone: list[Identity]) -> None:
-    """Let Java's clients push two more times, and close them. Its consumers must poll meanwhile."""
+    """Let Java's clients push two more times, while the consumers poll. Then close them."""
     waiting = asyncio.gather(*(site.log.two_more(who.name) for who in everyone))
     consumers = [who for who in everyone if who.kind in ("assigned", "classic", "kip848")]
     while not waiting.done():
@@ -352,9 +354,9 @@ class Run(NamedTuple):
     pushes: dict[Identity, list[Pushed]]
     exchanged: dict[Identity, Exchanged]
     records: Counter[tuple[str, str]]
-    """The records in Produce requests, by client id and topic."""
+    """The number of records in Produce requests, by client id and topic."""
     sizes: Counter[tuple[str, str]]
-    """The bytes of their batches."""
+    """The size of the batches in Produce requests, by client id and topic."""
     topics: tuple[str, str, str]
 
     def payloads(self, who: Identity) -> list[bytes]:
@@ -521,7 +523,7 @@ def test_transactional_producers_push_what_the_test_has_sent(
     run: Run, client: str, mode: str
 ) -> None:
     totals = run.totals(Identity(client, "transactional", mode))
-    # The broker may ask to send the first batch of a transaction again.
+    # The broker may refuse the first batch of a transaction until the previous one has ended.
     retried = totals.value("producer.record.retry.total")
     assert totals.value("producer.record.send.total") - retried == sum(COMMITTED) + ABORTED
     check_sent(run, Identity(client, "transactional", mode))
@@ -558,10 +560,10 @@ INCOMPARABLE = (
 )
 """Parts of names whose values depend on times, or on how a client uses its connections."""
 RETRIED_PARTS = ("record.send", "record.retry")
-"""Parts of names whose values depend on whether the broker asks for another attempt."""
+"""Parts of names whose values depend on whether the broker refuses first attempts."""
 SIZES = "producer.topic.byte"
-"""Part of a name whose values depend on times: a timestamp 64 ms after the first one of its batch
-takes another byte. `check_sent` compares them with the requests."""
+"""Part of the name of metrics whose values depend on times, because a timestamp 64 ms after the
+first one of its batch takes one more byte. `check_sent` compares these values with the requests."""
 
 
 @pytest.mark.parametrize("mode", MODES)

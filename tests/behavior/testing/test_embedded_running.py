@@ -228,7 +228,7 @@ def free_ports(count: int) -> int:
         finally:
             for place in places:
                 place.close()
-    raise AssertionError("found no free ports")
+    raise AssertionError(f"No {count} consecutive ports are free.")
 
 
 async def service(sim: Simulation) -> tuple[Any, ...]:

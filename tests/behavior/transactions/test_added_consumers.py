@@ -142,8 +142,8 @@ async def test_a_rebalance_that_takes_nothing_away_does_no_harm(work: Work, prot
             before = one.group_metadata()
             joining = asyncio.create_task(other.start())
             async with asyncio.timeout(60):
-                # A new generation has begun, or the coordinator has a new member. What is being
-                # processed here is not revoked yet.
+                # Wait for a new generation, or until the coordinator has the new member. The
+                # partitions of the records in progress are not revoked yet.
                 while one.group_metadata() == before and not member_of(other):
                     await asyncio.wait([joining], timeout=0.01)
             assert len(one.assignment()) == 2

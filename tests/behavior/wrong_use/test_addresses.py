@@ -28,7 +28,7 @@ CLIENTS: list[Make] = [Client, Producer, Consumer, Admin]
 
 @pytest.fixture
 async def one_try(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
-    """Allow one attempt only: after the first failure, the loop's clock is past the deadline."""
+    """Allow only one attempt, by moving the loop's clock past the deadline at the first failure."""
     loop = asyncio.get_running_loop()
     if os.environ.get(VARIABLE) == "uvloop":
         pytest.skip("the timers of uvloop do not follow its time()")

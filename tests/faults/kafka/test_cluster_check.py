@@ -27,7 +27,7 @@ async def test_broker_refuses_a_connection_that_is_meant_for_another_cluster(kaf
     await client.start()
     identity = client.cluster._metadata_requests.identity
     present = identity.cluster_id
-    identity.cluster_id = "another-cluster-------"  # As if the address had a new owner.
+    identity.cluster_id = "another-cluster-------"  # Expect another cluster here.
 
     async def use() -> None:
         await client.cluster.brokers.pool(1).get(Purpose.CONTROL)

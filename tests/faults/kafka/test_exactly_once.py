@@ -231,7 +231,7 @@ async def test_each_record_is_counted_once_when_the_process_dies(site: Site) -> 
     point = site.choose(POINTS)
     with site.counting(hold=[point, site.random.randint(1, 24)]) as counting:
         await counting.until_printed("holding")
-        if point == "committing":  # Anywhere between before and after the commit.
+        if point == "committing":  # Kill the process before, during, or after the commit.
             await asyncio.sleep(site.random.uniform(0, 0.02))
         counting.kill()
     with site.counting() as counting:
@@ -252,7 +252,7 @@ async def test_each_record_is_counted_once_when_a_broker_hangs(site: Site) -> No
 
 @pytest.mark.fault(7)
 async def test_each_record_is_counted_once_when_two_processes_have_one_id(site: Site) -> None:
-    """Each fences the other, and restarts, until one of them is killed."""
+    """Each process fences the other one, and restarts, until one of them is killed."""
     ended = site.choose(("first", "second"))
     half = LINES // 2
     await site.fill(site.lines[:half])
@@ -260,7 +260,7 @@ async def test_each_record_is_counted_once_when_two_processes_have_one_id(site: 
         await site.until_done(first, site.moment())
         with site.counting() as second:
             await second.until_printed("counting")
-            # The first is fenced now, and in the group has at least one of the partitions.
+            # The first process is fenced now, but still owns at least one of the partitions.
             await site.fill(site.lines[half:])
             await first.until_printed("restarting: ")
             (first if ended == "first" else second).kill()
@@ -270,7 +270,7 @@ async def test_each_record_is_counted_once_when_two_processes_have_one_id(site: 
 async def test_the_check_fails_when_offsets_are_committed_outside_of_the_transaction(
     site: Site,
 ) -> None:
-    """The same case with the defect: so the check of the other tests can fail."""
+    """The same case with the defect shows that the check of the other tests can fail."""
     await site.fill(site.lines)
     with site.counting(outside=True, hold=["offsets", 5]) as counting:
         await counting.until_printed("holding")

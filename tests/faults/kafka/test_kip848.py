@@ -138,8 +138,8 @@ async def test_a_removed_member_loses_its_partitions_and_joins_again(kafka3: Kaf
         members = [await group.join(topic) for _ in range(2)]
         await group.until(lambda: all(len(each.owned) == 3 for each in members))
         for consumer, member in zip(group.consumers, members, strict=True):
-            # The member is processing nothing. Until it learns of its removal, another member may
-            # own its partitions.
+            # The member has no record in progress. Another member may own its partitions before
+            # this one learns of its removal.
             request = ConsumerGroupHeartbeatRequest(
                 group_id=group.id, member_id=consumer.group_metadata().member_id, member_epoch=-1
             )

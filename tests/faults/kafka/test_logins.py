@@ -44,7 +44,7 @@ async def test_a_login_holds_the_event_loop_for_under_10_ms(
 ) -> None:
     times = []
     while not times or (min(times) >= HELD_S and len(times) < 5):
-        # The processor may be slow for a while, so the shortest of several attempts counts.
+        # The processor may be slow for a while, so the test uses the shortest of several attempts.
         times.append((await login_time(**(await secured.way(login, transport)).options)).held_s)
     assert min(times) < HELD_S
 
@@ -128,7 +128,7 @@ PROPERTIES: dict[str, Callable[[SecuredKafka], dict[str, str]]] = {
     },
     "GSSAPI": kerberos_properties,
 }
-"""What a user of a Java client has for each kind of login."""
+"""The properties of a Java client for each kind of login."""
 
 
 @pytest.mark.parametrize(

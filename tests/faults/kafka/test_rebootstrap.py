@@ -27,13 +27,13 @@ pytestmark = pytest.mark.timeout(600)
 
 IN_SYNC = {"min.insync.replicas": 2}
 OTHER = 9
-"""The producer number of the payloads that are in the other cluster from the beginning."""
+"""The producer number of the payloads that the other cluster has from the beginning."""
 BEGIN: Mapping[str, list[int]] = {
     "classic": [7, 0, 0],
     "KIP-848": [0, 11, 0],
     "assigned": [0, 0, 0],
 }
-"""The offsets at which consumers begin in the other cluster: those that their group has there."""
+"""The offsets at which consumers begin in the other cluster: the offsets committed there, or 0."""
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +84,7 @@ def events_of(work: AtWork) -> dict[str, Any]:
 
 
 async def emitted(events: Mapping[str, Any], kind: type) -> dict[str, list[Any]]:
-    """Return the events of a kind of each client, which is closed."""
+    """Return the events of a kind for each client. The clients must be closed."""
     return {
         name: [each async for each in found if isinstance(each, kind)]
         for name, found in events.items()
@@ -110,7 +110,7 @@ async def test_clients_find_their_brokers_at_other_ports(moving: KafkaCluster) -
         work.ledger.consume_all(found)
     work.ledger.check()
     work.transactions.check(await read_committed(moving.bootstrap, topics[1]))
-    # Positions have stayed, so nothing was read twice.
+    # The positions did not change, so nothing was read twice.
     for kind, reader in work.readers.items():
         for partition in range(PARTITIONS):
             offsets = [each.offset for each in reader.of(partition)]
@@ -156,7 +156,7 @@ async def commit(other: KafkaCluster, group: str, topic: str, begin: list[int]) 
 
 
 def check_log(log: Mapping[int, list[Any]], topic: str) -> set[Payload]:
-    """Check that a log has no payload twice, and the sender's order. Return its payloads."""
+    """Check that a log has no payload twice and keeps the order of sending. Return its payloads."""
     found: list[Payload] = []
     for partition, records in log.items():
         payloads = [unpack(bytes(each.value)) for each in records]
@@ -169,7 +169,7 @@ def check_log(log: Mapping[int, list[Any]], topic: str) -> set[Payload]:
 
 
 def check_reading(reader: Reader, kind: str, log: Mapping[int, list[Any]]) -> None:
-    """Check that a consumer has read the log of the other cluster from its offset there on."""
+    """Check that a consumer has read the log of the other cluster from its BEGIN offset on."""
     for partition, begin in enumerate(BEGIN[kind]):
         read = reader.of(partition)
         there = [unpack(bytes(each.value)).producer == OTHER for each in read].index(True)
@@ -269,7 +269,7 @@ Use = Callable[[Any, str], Coroutine[Any, Any, None]]
 
 
 def users(topic: str, name: str, given: dict[str, Any]) -> dict[str, tuple[Any, Use]]:
-    """Return clients of each kind, with what they do forever. `name` is that of their group."""
+    """Return clients of each kind, each with an endless use. `name` is the id of their group."""
     reading = {"auto_offset_reset": "earliest", **given}
     kip848 = {"group_id": f"{name}-848", "group_protocol": "consumer"}
     return {

@@ -30,7 +30,7 @@ from aiokclient.events import Authenticated, Disconnected
 
 SECONDS = 60
 RATE = 5_000
-"""Records per second of the first login. The others share one tenth of that."""
+"""Records per second with the first login. All other logins together send a tenth of that."""
 PAUSE_S = 0.02
 LOGINS = [
     "SCRAM-SHA-512",
@@ -108,10 +108,10 @@ async def test_logins_repeated_for_a_minute_under_load_lose_and_reorder_nothing(
         assert traffic.read == traffic.sent
         again = [e for e in traffic.events if isinstance(e, Authenticated) and e.again]
         lost = [e for e in traffic.events if isinstance(e, Disconnected) and e.cause is not None]
-        # The client has connections to produce and to fetch, which are both in use all the time.
+        # The client has a connection to produce and one to fetch. Both are always in use.
         assert len(again) >= 2 * (SECONDS * 1000 // REAUTH_MS - 2), login
         assert all(0 < event.lifetime_ms <= REAUTH_MS for event in again), login
-        # Where a process gets no processor for long, a session may end before its repetition.
+        # If the process gets no processor time, a session may end before its login is repeated.
         assert len(lost) <= len(again) // 5, (login, lost)
 
 
@@ -143,7 +143,7 @@ async def test_a_producer_whose_user_is_deleted_fails_and_tries_with_backoff(
     with pytest.raises(SaslAuthenticationError, match=f"refused the user '{user}'"):
         await asyncio.wait_for(send_until_failure(producer, topic), 120)
     assert producer.state is State.FAILED
-    await asyncio.sleep(2)  # A hot loop would show now.
+    await asyncio.sleep(2)  # In this time, a busy loop would make many attempts.
     await producer.close()
     refused = [each async for each in events if isinstance(each.cause, SaslAuthenticationError)]
     # With the default backoff, the delay grows from 50 ms to a second.

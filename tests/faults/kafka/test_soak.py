@@ -1,8 +1,8 @@
 """A soak: every kind of client in one event loop, on three brokers with TLS and SCRAM, amid faults.
 
 `make soak MINUTES=10 SEED=7` runs it for longer. The run is a process of its own (`harness/soak`),
-so that its tasks, sockets, threads, and memory are those of the library and of nothing else. In one
-minute, memory is not compared, because there is no first minute before.
+so that its tasks, sockets, threads, and memory are those of the library alone. A run of one minute
+does not compare memory, because the comparison begins after the first minute.
 """
 
 import os
@@ -15,8 +15,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[3]
 MINUTES = float(os.environ.get("AIOKCLIENT_SOAK_MINUTES") or 1)
 SEED = os.environ.get("AIOKCLIENT_SOAK_SEED", "1")
-# So that the memory of the process is what it uses, glibc returns large blocks as soon as they are
-# free, and does not have an arena for each thread.
+# glibc must return large blocks as soon as they are free, and must not have an arena for each
+# thread. Otherwise, the process would hold memory that it does not use.
 ALLOCATOR = {"MALLOC_ARENA_MAX": "2", "MALLOC_MMAP_THRESHOLD_": "65536"}
 BREAK = os.environ.get("AIOKCLIENT_SOAK_BREAK", "")
 

@@ -23,9 +23,9 @@ IN_SYNC = {"min.insync.replicas": 2}
 
 
 class Program:
-    """A loop of transactions with a record and an offset each, and three clauses.
+    """A loop of transactions with a record and an offset, which handles errors by three clauses.
 
-    The committed offset says which record is next, so that each must be seen exactly once.
+    The committed offset says which record is next, so each record must be visible exactly once.
     """
 
     def __init__(self, kafka: KafkaCluster, topic: str, *, offsets_first: bool) -> None:
@@ -79,7 +79,7 @@ class Program:
             try:
                 await producer.restart()
             except AbortableError:
-                continue  # The coordinator refuses until it has moved.
+                continue  # The coordinator refuses the restart until it has moved.
             return
 
     async def committed(self) -> int:
@@ -88,7 +88,7 @@ class Program:
             return 0 if found is None else found.offset
 
     async def until(self, count: int) -> None:
-        """Wait until as many records are committed since now."""
+        """Wait until `count` more records are committed."""
         least = self.next + count
         async with asyncio.timeout(DEADLINE):
             while self.next < least:
@@ -141,7 +141,7 @@ async def test_each_record_is_committed_once_while_the_level_is_changed(
         await until_level(kafka, 0)
         program.hold = False
         program.running.set()
-        # The first request of level 2 is refused, and all others until the coordinator has moved.
+        # The first request of level 2 is refused. So are all others until the coordinator moves.
         async with asyncio.timeout(DEADLINE):
             await program.failed.wait()
         await program.move_coordinator()

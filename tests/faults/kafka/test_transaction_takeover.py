@@ -74,7 +74,7 @@ async def committed_values(kafka: KafkaCluster, topic: str) -> list[list[bytes |
 async def test_nothing_is_seen_of_a_producer_that_another_one_replaced(
     kafka3: KafkaCluster, level: int, dies: bool
 ) -> None:
-    """Its connections end with the process, and it closes nothing."""
+    """The first producer is never closed. If its process dies, its connections end."""
     topic = await asyncio.to_thread(kafka3.create_topic, None, 3, 3, IN_SYNC)
     name = group = f"takeover-{uuid.uuid4().hex[:12]}"
     offset = TopicPartition(topic, 0)
@@ -84,7 +84,7 @@ async def test_nothing_is_seen_of_a_producer_that_another_one_replaced(
             await process.wait()
         following = Producer(bootstrap_servers=kafka3.bootstrap, transactional_id=name)
         async with following, asyncio.timeout(DEADLINE):
-            # The coordinator answers so until the transaction of the first one is aborted.
+            # Until the first transaction is aborted, the response is CONCURRENT_TRANSACTIONS.
             assert following.metrics().get(BUSY, 0) > 0
             async with following.transaction() as tx:
                 for partition in range(3):

@@ -28,7 +28,7 @@ def loop(request: pytest.FixtureRequest) -> str:
 
 def run(cluster: EmbeddedCluster, how: str, loop: str) -> "subprocess.CompletedProcess[str]":
     """Run the process to its end, with every ResourceWarning shown."""
-    # Python warns that a process with threads forks. Here, the threads are idle.
+    # Ignore Python's warning about a fork in a process with threads. The threads are idle here.
     options = ["-W", "always::ResourceWarning", "-W", "ignore::DeprecationWarning"]
     command = [sys.executable, *options, str(HARNESS / "process_end.py")]
     command += [cluster.bootstrap_servers, how, loop]
@@ -40,7 +40,7 @@ def run(cluster: EmbeddedCluster, how: str, loop: str) -> "subprocess.CompletedP
 
 
 def unexpected(stderr: str) -> list[str]:
-    """Return the lines that are neither warnings about open clients nor their logs."""
+    """Return the lines that are neither warnings about open clients nor logs of these clients."""
     usual = (
         r".*: ResourceWarning: .*",
         r"  .*",  # The source line of a warning.

@@ -256,5 +256,5 @@ async def test_wrong_host_in_the_metadata_gets_no_data(
         told = terminator.forwarded
         with pytest.raises(ConnectionSetupError, match="is not accepted"):
             await client.start()
-        # Both times, only the bootstrap server got data.
+        # In both starts, only the bootstrap server received data.
         assert terminator.forwarded == 2 * told

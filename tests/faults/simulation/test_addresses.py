@@ -55,7 +55,7 @@ def named(world: World, *addresses: str, **more: Any) -> dict[str, Any]:
 
 
 def outcomes(world: World) -> list[str]:
-    """Return what came of each attempt to connect, in order."""
+    """Return the outcome of each attempt to connect, in order."""
     words = [what.split()[0] for _, what in world.network.events]
     return [word for word in words if word in ("opened", "refused")]
 
@@ -329,7 +329,7 @@ def test_start_succeeds_when_a_name_resolves_within_the_resolve_timeout(lookup: 
 @pytest.mark.fault(16)
 @pytest.mark.parametrize("timeout_ms", [0, 2_000])
 def test_resolve_timeout_does_not_end_a_start_when_one_name_is_resolved(timeout_ms: int) -> None:
-    """The broker of that name is down until later."""
+    """The broker with the resolved name is down for the first five seconds."""
 
     async def scenario(world: World) -> None:
         world.network.names |= {"one.test": NameFault.FAIL, "two.test": ["127.0.0.1"]}
@@ -348,7 +348,7 @@ def test_resolve_timeout_does_not_end_a_start_when_one_name_is_resolved(timeout_
 
 
 def test_last_of_many_names_is_resolved_within_the_resolve_timeout() -> None:
-    """The client begins with one server per second, unless that is too slow."""
+    """The client begins one lookup per second, or more if the timeout requires it."""
 
     async def scenario(world: World) -> None:
         names = [f"blocked{number}.test" for number in range(20)]

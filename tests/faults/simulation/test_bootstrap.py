@@ -129,7 +129,7 @@ def test_metadata_without_brokers_is_ignored() -> None:
 def test_an_unexpected_correlation_id_closes_the_connection(change: int) -> None:
     """The connection with the unexpected response is closed.
 
-    The request is sent again on another.
+    The request is sent again on another connection.
     """
 
     async def scenario(world: World) -> None:

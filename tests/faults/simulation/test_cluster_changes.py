@@ -47,10 +47,10 @@ VERSIONS = {
         ApiKey.OFFSET_FETCH: (1, 7),
     },
 }
-"""Limits of the versions of brokers, which determine what shows that the cluster is another one."""
+"""Limits of the brokers' API versions, on which the ways to detect another cluster depend."""
 
 GROUPS = [("classic", version) for version in VERSIONS] + [("consumer", "Kafka 4.4")]
-"""The group protocols, with the brokers that have them."""
+"""The group protocols, with the versions of brokers that support them."""
 
 EVERY_CLUSTER = pytest.mark.parametrize("limits", VERSIONS.values(), ids=VERSIONS)
 EVERY_STRATEGY = pytest.mark.parametrize("strategy", ["rebootstrap", "none"])
@@ -332,7 +332,7 @@ def test_commit_of_the_application_that_began_in_the_old_cluster_fails() -> None
 
 @EVERY_STRATEGY
 def test_rewind_of_a_group_that_began_in_the_old_cluster_fails(strategy: str) -> None:
-    """The owner has not carried it out, because it is processing a record."""
+    """The owner of the partition cannot rewind, because it is processing a record."""
 
     async def work(world: World, options: dict[str, Any]) -> None:
         world.cluster.produce("t", [b"old"] * 10)

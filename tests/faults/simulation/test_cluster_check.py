@@ -68,7 +68,7 @@ def test_no_ids_are_sent_when_the_check_is_off(option: dict[str, Any]) -> None:
 
 
 def test_brokers_before_4_4_get_the_same_requests_with_and_without_the_check() -> None:
-    """Only the first request differs, in a version whose body such a broker does not read."""
+    """Only the first request differs: it has a version whose body these brokers do not read."""
 
     async def run(world: World, *, check: bool) -> list[Any]:
         world.cluster.limit_versions({ApiKey.API_VERSIONS: (0, 4)})

@@ -77,7 +77,7 @@ async def once(world: World, call: Call, how: dict[str, Any]) -> Interrupted:
     if consumer.state is not State.CLOSED:
         last = committed(world)
         assert last is None or last <= COUNT
-        # A record that the cancelled call took is at most in progress, so it is delivered again.
+        # A record that the cancelled call received is not processed, so it is delivered again.
         async with asyncio.timeout(60):
             for _ in range(1000):  # A rebalance may be in progress.
                 if T0 in consumer.consumed():

@@ -264,7 +264,7 @@ def test_wait_for_the_turn_to_write_ends_when_a_task_of_the_member_dies(
 
         async def write() -> None:
             async with single_writer("g", **world.options()):
-                raise AssertionError("there are two writers")
+                raise AssertionError("There are two writers.")
 
         async with single_writer("g", **world.options()):
             waiting = asyncio.create_task(write())

@@ -89,7 +89,7 @@ def test_end_transaction_finds_out_what_a_lost_response_said(
 @LEVELS
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_the_opposite_end_after_a_lost_response_tells_what_happened(level: int, when: str) -> None:
-    """A driver that gave up a commit may abort, and learns whether the commit was applied."""
+    """A driver whose commit failed may abort, and then learns whether the commit was applied."""
 
     async def scenario(world: World) -> None:
         handle = await written(world)

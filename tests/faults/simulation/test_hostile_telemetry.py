@@ -1,4 +1,4 @@
-"""Whatever brokers respond to requests of telemetry, the other requests stay the same."""
+"""Tests that no response to a telemetry request changes the client's other requests."""
 
 import asyncio
 import random
@@ -16,11 +16,11 @@ from aiokclient.protocol import ApiKey
 Change = Callable[[random.Random, ApiKey, Any], Any]
 RECORDS = 60
 RECONNECTS = (ApiKey.API_VERSIONS, ApiKey.METADATA)
-"""The requests that a client repeats when a connection was lost."""
+"""The requests that a client repeats after a lost connection."""
 
 
 def answer(**fields: Any) -> Change:
-    """Return a change of the fields that the responses of an API have."""
+    """Return a function that sets these fields in responses, if the response has them."""
 
     def change(rng: random.Random, api: ApiKey, response: Any) -> Any:
         for name, value in fields.items():
@@ -103,7 +103,7 @@ KINDS: dict[str, tuple[Any, Any]] = {
 
 
 def check_bounds(reporter: Any) -> None:
-    """Check that the reporter keeps little of what brokers have responded."""
+    """Check that the reporter keeps only a little data from the brokers' responses."""
     subscription = reporter._subscription
     if subscription is not None:
         assert len(subscription.names._prefixes) <= 10_000
@@ -115,7 +115,7 @@ def check_bounds(reporter: Any) -> None:
 def work(
     monkeypatch: pytest.MonkeyPatch, kind: str, hostile: Change | None, *, enabled: bool
 ) -> tuple[int, list[tuple[ApiKey, Any]]]:
-    """Work for a minute. Return the number of requests of telemetry, and all others."""
+    """Work for a minute. Return the number of telemetry requests, and all other requests."""
     found: list[Any] = []
     make, step = KINDS[kind]
 

@@ -243,7 +243,7 @@ def test_a_join_that_outlasts_a_session_is_followed_by_a_login() -> None:
                 break
             second = world.consumer("t", **more)
             starting = asyncio.create_task(second.start())
-            # The first member is processing its record, so the rebalance waits for it.
+            # The first member is processing a record, so the rebalance waits for that member.
             await asyncio.sleep(3 * LIFETIME_MS / 1000)
             await starting
             events = second.events()

@@ -100,7 +100,7 @@ def test_few_fetches_of_limited_size_are_sent_before_a_batch_is_processed() -> N
             async for _ in batches:
                 pass
         sizes = [r.message.topics[0].partitions[0] for r in world.requests(ApiKey.FETCH)]
-        # One is in flight, two wait for the reader, and one is converted.
+        # Each part has a quarter: one is in flight, two wait for the reader, one is converted.
         assert all(each.partition_max_bytes <= SMALL["fetch_max_bytes"] / 4 for each in sizes)
 
     simulate(scenario)
@@ -252,7 +252,7 @@ def test_a_committed_range_continues_when_the_transaction_ends(commit: bool) -> 
 
 
 class Compacted:
-    """A broker that has no records from an offset on, although its log ends later."""
+    """A broker whose log has no records from an offset up to its end, as after compaction."""
 
     def __init__(self, after: int) -> None:
         self._after = after
@@ -350,7 +350,7 @@ def test_a_partition_that_does_not_exist_raises() -> None:
 
 
 class Damaged:
-    """A broker that changes a byte of the batch at an offset, `times` times."""
+    """A broker that damages the batch at an offset in its first `times` responses with it."""
 
     def __init__(self, offset: int, times: int) -> None:
         self._offset, self._left = offset, times

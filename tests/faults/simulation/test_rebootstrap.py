@@ -127,9 +127,9 @@ def test_client_survives(fault: type[ClusterFault], strategy: str, kind: str) ->
 
 @pytest.mark.fault(28)
 def test_stuck_connection_leaves_the_rebootstrap_to_the_trigger_time() -> None:
-    """One broker's packets are dropped, and the others refuse, so one may be available (KIP-1102).
+    """One broker's packets are dropped, so it may be available (KIP-1102). The others refuse.
 
-    The defaults are used, so that takes five minutes.
+    The test uses the default trigger time of five minutes.
     """
 
     async def scenario(world: World) -> None:
@@ -230,7 +230,7 @@ def late(cluster: EmbeddedCluster) -> Any:
 @pytest.mark.fault(27)
 @pytest.mark.parametrize("reason", [without_brokers, refused, closed, late])
 def test_trigger_time_passes_whatever_the_reason_why_there_is_no_metadata(reason: Any) -> None:
-    """All brokers are connected, and serve other requests."""
+    """The client is connected to all brokers, which serve its other requests."""
 
     async def scenario(world: World) -> None:
         name_leads_to(world, OLD)
@@ -246,7 +246,7 @@ def test_trigger_time_passes_whatever_the_reason_why_there_is_no_metadata(reason
             assert trigger is Trigger.TIMEOUT
             assert -0.02 <= when - watch.attempted - TRIGGER_S < 0.1
             assert all(each.closed for each in watch.former)
-            # Requests that are late now end by their timeout.
+            # Requests that are still delayed end by their timeout.
             await until_healthy(world, client, 60)
 
     simulate(scenario, brokers=3, topics=TOPICS)
@@ -346,7 +346,7 @@ def test_dead_addresses_cause_few_requests_and_connections(trigger_ms: int) -> N
 
 @pytest.mark.parametrize("trigger_ms", [0, 300_000])
 def test_bootstrap_server_that_lists_dead_brokers_is_asked_rarely(trigger_ms: int) -> None:
-    """The bootstrap succeeds each time, and each time all brokers in the response are dead."""
+    """Each bootstrap succeeds, but all brokers in the response are dead."""
 
     async def scenario(world: World) -> None:
         name_leads_to(world, OLD)
@@ -373,7 +373,7 @@ def test_bootstrap_server_that_lists_dead_brokers_is_asked_rarely(trigger_ms: in
 
 
 def test_trigger_time_of_zero_rebootstraps_at_the_first_failure() -> None:
-    """A response suffices to keep the connections, and the first failure to give them up."""
+    """Connections are kept as long as each request succeeds, and abandoned at the first failure."""
 
     async def scenario(world: World) -> None:
         name_leads_to(world, OLD)
@@ -415,7 +415,7 @@ def test_wrong_options_are_refused(option: dict[str, Any]) -> None:
 
 
 def all_topics(message: Any) -> bool:
-    """Return whether a request is one of the program's, because it names no topics."""
+    """Return whether a Metadata request asks for all topics, as only the program does."""
     return bool(message.topics is None)
 
 
@@ -487,7 +487,7 @@ def test_response_to_the_program_that_requires_a_rebootstrap_is_only_noted_witho
 
 
 def test_program_gets_the_response_to_ids_that_it_has_sent_itself() -> None:
-    """The program may ask a broker whether it has some other id, which is no reason to move."""
+    """The program may check a broker for other ids, without causing a rebootstrap."""
 
     async def scenario(world: World) -> None:
         async with world.client() as client:

@@ -268,7 +268,7 @@ def test_rewind_group_returns_the_ends_of_a_log_while_its_leader_is_unknown(stra
 
 
 def test_rewind_group_keeps_an_offset_of_an_open_transaction() -> None:
-    """The log of a read_committed consumer ends at the high watermark, as any other."""
+    """For a rewind, the log ends at the high watermark, also for a read_committed consumer."""
 
     async def scenario(world: World) -> None:
         world.cluster.produce("t", [b"v"] * 5)

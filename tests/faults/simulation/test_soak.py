@@ -1,7 +1,7 @@
-"""The parts of the soak that need no Kafka: its schedules, its clients, and its checks.
+"""Tests of the parts of the soak that need no Kafka: its schedules, its clients, and its checks.
 
-The clients run once in the simulation, amid a few faults. What they record is the ledger on which
-the checks are tested: unchanged, it breaks no promise, and each deliberate change breaks its own.
+The clients run once in the simulation, amid a few faults, and the checks are tested with the
+entries that they record. Unchanged entries break no promise. Each deliberate change breaks one.
 """
 
 import asyncio
@@ -152,7 +152,7 @@ def recorded() -> tuple[Entry, ...]:
 
 
 def checked(found: list[Entry] | tuple[Entry, ...], promise: str = "") -> Books:
-    """Return the books of a recorded run in which one promise is broken on purpose."""
+    """Return the checks of a recorded run in which one promise is broken on purpose."""
     search = SecretSearch()
     search.add("password", SECRET)
     books, sabotage = Books(search), Sabotage(promise, SECRET)
@@ -315,7 +315,7 @@ def test_late_calls_and_held_loops_are_reported() -> None:
 
 
 def work_s(seconds: float) -> None:
-    """Use the processor for this long."""
+    """Use the processor for this number of seconds."""
     end = time.thread_time() + seconds
     while time.thread_time() < end:
         pass

@@ -49,7 +49,7 @@ FINAL = [
         *AUTHORIZATION,
     )
 ]
-"""All other codes end the pushes."""
+"""The error codes after which the pushes end: all except those above."""
 
 
 def span(times: list[float], index: int = -1) -> float:
@@ -349,7 +349,7 @@ def test_change_of_temporality_begins_with_the_last_accepted_push(
                 if count < 10:
                     reports.world.cluster.fail(PUSH, UNKNOWN_SUBSCRIPTION_ID, times=1)
         values = [push.sums[NAME] for push in reports.pushed.pushes]
-        # The value increases by 1 at each push. A push was refused after the 3rd, and the 6th one.
+        # The value increases by 1 at each push. A push was refused after the 3rd and the 6th push.
         assert values == [1, 1, 1, 2, 3, 4, 2, 1, 1]
 
     simulate_reports(monkeypatch, scenario)
@@ -404,7 +404,7 @@ def test_metrics_that_are_too_large_are_split_over_intervals(
         moments = [push.taken.pop() for push in regular]
         assert moments == sorted(moments)
         assert len(set(moments)) < len(moments) / 2
-        # Each sum has been pushed as often as the metrics were taken, or once less.
+        # The total of each sum misses at most the last two collections.
         total = reports.pushed.total
         values = {total[f"{SUMS}.{number}"] for number in range(30)}
         assert max(values) <= reports.fake.value

@@ -40,7 +40,7 @@ async def opened(producer: Producer[Any, Any]) -> None:
 
 
 async def unanswered(producer: Producer[Any, Any]) -> None:
-    """Leave a commit without an answer."""
+    """Begin a commit that ends without a response."""
     await opened(producer)
     with pytest.raises(AbortableError):
         await producer.commit_transaction(timeout=0.2)
@@ -134,11 +134,11 @@ async def scenario(world: World, case: str, following: str, style: str, n: int) 
         with pytest.raises(ApplicationRecoverableError, match=r"restart\(\)"):
             await FOLLOWING[following](producer)
     else:
-        # A call in the wrong order is a mistake. All other errors are handled by the clauses.
+        # IllegalStateError is a call in the wrong order. The clauses handle all other errors.
         with contextlib.suppress(AbortableError, ApplicationRecoverableError, IllegalStateError):
             await FOLLOWING[following](producer)
     if state_of(producer) in ("IN_TRANSACTION", "ABORTABLE_ERROR"):
-        # The application knows that it has not ended its transaction.
+        # As the application would do, abort the transaction that has not ended.
         try:
             await producer.abort_transaction()
         except ApplicationRecoverableError:
@@ -177,7 +177,7 @@ def test_three_clauses_suffice_after_a_cancelled_call(
 ) -> None:
     cancelled = 0
     for n in range(1, 200):
-        # Both levels have nearly the same suspensions, so they take turns.
+        # The levels alternate, because both have nearly the same suspensions.
         level = 2 * (n % 2)
         if not run(lambda world, n=n: scenario(world, case, following, style, n), level):
             break

@@ -1,8 +1,8 @@
 """Every call about transactions is cancelled at each suspension.
 
 Afterwards, readers of committed data see all or nothing of the transaction, as its outcome says,
-and a next transaction commits. The tests print the number of suspensions of each call. Those of a
-wait that follows a cancellation are cancelled, too, by anyio and by a second cancellation.
+and a next transaction commits. The tests print the number of suspensions of each call. anyio and a
+second cancellation also cancel the suspensions of a wait that follows a first cancellation.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Case(NamedTuple):
     made: Callable[[World], Awaitable[Any]]
     call: Callable[[World, Any], Coroutine[Any, Any, Any]]
     outcomes: frozenset[TransactionOutcome | None]
-    """The outcomes of the first transaction that a cancellation may lead to."""
+    """The possible outcomes of the first transaction after a cancellation."""
     raises: type[KafkaError] | None = None
     """The error of the call if it is not cancelled."""
 
@@ -98,7 +98,7 @@ async def unanswered(world: World) -> Any:
 
 
 async def beside_a_reader(world: World) -> Any:
-    """Return a producer, and a consumer with all partitions that has read nothing, as one."""
+    """Return a producer whose `reader` is a consumer that owns all partitions, at their start."""
     world.cluster.produce("in", INPUTS)
     producer = await started(world)
     producer.reader = world.consumer("in", **READER)

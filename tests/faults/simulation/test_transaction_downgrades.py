@@ -28,7 +28,7 @@ QUICK: dict[str, Any] = {
     "transaction_timeout_ms": 8_000,
 }
 LONGEST_S = 8.0
-"""The longer one of the two timeouts that limit an abort."""
+"""The longer of the two timeouts that limit an abort, in seconds."""
 
 
 async def add_record(producer: Producer[Any, Any]) -> None:
@@ -86,7 +86,7 @@ def test_a_downgrade_between_transactions_ends_in_a_restart(add: Any, connected:
 
 @first_requests
 def test_a_restart_waits_for_the_coordinator_to_move_after_a_downgrade(add: Any) -> None:
-    """It must not send InitProducerId before, which would block the new coordinator, too."""
+    """An earlier InitProducerId would block the transactional id at the new coordinator, too."""
 
     async def scenario(world: World) -> None:
         async with world.producer(**QUICK) as producer:
@@ -294,7 +294,7 @@ def test_old_brokers_increase_the_epoch_after_an_abort(last: int) -> None:
 
 
 def test_an_old_broker_fences_the_producer_that_does_not_know_of_another() -> None:
-    """The epoch is increased without a check, so the abort before it must find the other one."""
+    """The broker increases the epoch unchecked, so the abort must detect the newer producer."""
 
     async def scenario(world: World) -> None:
         world.cluster.limit_versions({ApiKey.INIT_PRODUCER_ID: (0, 2)})

@@ -29,11 +29,11 @@ COMMITTED, ABORTED, UNKNOWN = TransactionOutcome
 @levels
 @pytest.mark.parametrize("in_flight", [True, False])
 def test_a_fenced_producer_writes_nothing_more(in_flight: bool, level: int) -> None:
-    """A second producer takes over while the first one has records in flight, or written ones."""
+    """A second producer takes over while the first one's records are in flight or written."""
 
     async def scenario(world: World) -> None:
         async with world.producer(**OPTIONS) as first, world.producer(**OPTIONS) as second:
-            # The second one has taken over at its start. The first one takes over again.
+            # The second producer has taken over at its start, so the first one takes over again.
             await first.restart()
             await first.begin_transaction()
             sent = [first.send("t", b"lost %d" % n, partition=n % 3) for n in range(30)]

@@ -56,10 +56,11 @@ CANNOT_OCCUR = {
 
 KIP_1050 = {2, 3, 6, 7, 14, 15, 16, 17, 18, 19, 20, 21, 22, 25, 29, 30, 31, 35, 43, 47, 48, 49}
 KIP_1050 |= {51, 53, 58, 82, 87, 90, 120}
-"""The codes of the exceptions in KIP-1050's table. Its others have no code: IllegalStateException,
-KafkaException, RuntimeException, CommitFailedException, CorrelationIdMismatchException."""
+"""The codes of the exceptions in KIP-1050's table. Its other exceptions have no code:
+IllegalStateException, KafkaException, RuntimeException, CommitFailedException,
+CorrelationIdMismatchException."""
 RECORDS_ALONE = {10, 32, 44, 76}
-"""The codes by which a broker refuses records, and nothing else."""
+"""The codes that a broker uses only to refuse records."""
 OTHERS = {-1, 45, 59, 69, 88, 113, 9999}
 """Codes that KIP-1050 leaves out. The last one is unknown."""
 FAULTS = {str(code) for code in KIP_1050 | RECORDS_ALONE | OTHERS}
@@ -183,7 +184,7 @@ async def first_allowed(producer: Producer[Any, Any], category: str, calls: list
         if isinstance(refusal, IllegalStateError):
             assert "Allowed calls" in str(refusal)
         else:
-            # Whatever ended the restart, another one is needed.
+            # If the restart failed, another restart is needed, whatever the error was.
             again = "recoverable" if state == "uninitialized" else category
             assert category_of(refusal) == again, name
         assert state_of(producer) == state, name
@@ -191,7 +192,7 @@ async def first_allowed(producer: Producer[Any, Any], category: str, calls: list
 
 
 async def scenario(world: World, injected: Injected, calls: list[str]) -> Observed:
-    """Inject the fault, and make these calls until one is allowed, which the result has."""
+    """Inject the fault, and make these calls until one is allowed, which the result names."""
     async with world.producer(transactional_id="t-1", **OPTIONS) as producer:
         with fault_of(world, injected), pytest.raises(KafkaError) as caught:
             await use(world, injected, producer)
@@ -217,7 +218,7 @@ def observe(injected: Injected) -> Observed:
             transaction_version=int(injected.level),
         )
         allowed.append(seen.calls)
-        # Those before it were refused.
+        # The calls before the allowed one were refused.
         del left[: left.index(seen.calls) + 1]
     return seen._replace(calls=" ".join(sorted(allowed)))
 

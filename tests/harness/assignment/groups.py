@@ -117,7 +117,10 @@ def _grow(rng: Random, group: Group, other: Group, equal: bool) -> Group:
 def carried(
     group: Group, given: Mapping[str, MemberAssignment], generation: int, *, eager: bool
 ) -> Group:
-    """Return the group with what its members own, or under the eager protocol report."""
+    """Return the group whose members own the given partitions.
+
+    With `eager`, the members report these partitions in their user data.
+    """
 
     def holding(name: str, member: MemberSubscription) -> MemberSubscription:
         if name not in given:

@@ -1,9 +1,9 @@
 """Checks of the events that the members of a group reported, in the order of time.
 
-In addition to invariants F and G, which `Ownership` checks: a partition has two owners only while
-one of them does not know yet that it was removed, and no more records are delivered to that one. A
+`Ownership` checks invariants F and G. In addition, a partition may have two owners only until the
+removed one learns of its removal, and no more records are delivered to the removed owner. A
 partition is delivered to a member without a gap, from the committed offset on. Committed offsets
-never decrease. No commit of one member is taken for that of another.
+never decrease. A member cannot commit an offset of a partition that has a new owner.
 """
 
 import contextlib

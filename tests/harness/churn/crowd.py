@@ -32,7 +32,7 @@ WRITE_S = 0.02
 class Settings:
     """The common settings of the members of a group.
 
-    `options` are for all members, `foreign` for those of one other client.
+    `options` apply to all members. `foreign` has further options for each kind of other client.
     """
 
     bootstrap: str

@@ -43,7 +43,7 @@ async def join(crowd: Crowd) -> None:
 
 
 async def flood(crowd: Crowd) -> None:
-    """Add as many members at once as the group may have."""
+    """Add members, without a pause, until the group has its maximum size."""
     while len(crowd.live) < MOST:
         await one_more(crowd)
 
@@ -79,7 +79,7 @@ async def kill(crowd: Crowd) -> None:
 
 
 async def stutter(crowd: Crowd) -> None:
-    """Suspend a member for a moment, after which it is still a member or almost removed."""
+    """Suspend a member until 20 more records are processed, which may end its membership."""
     name = await with_another(crowd)
     crowd.suspend(name)
     await crowd.progress(20)

@@ -180,9 +180,10 @@ class KafkaCluster(ExternalKafka):
         self.nodes[node].wait(timeout)
 
     def move(self) -> None:
-        """Let all brokers, which are not running, listen at other ports from their next start on.
+        """Give all brokers other ports, at which they listen after their next start.
 
-        Their former ports refuse connections. Additional listeners and the controller stay.
+        No broker may be running. The former ports refuse connections. The ports of additional
+        listeners and of the controller do not change.
         """
         for node, port in self._ports.items():
             assert not self._serves(node), "a broker that runs cannot move"

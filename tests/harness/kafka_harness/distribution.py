@@ -2,7 +2,7 @@
 
 Everything is made once and kept under ``.kafka/<version>/``. The template is what
 ``StorageTool format`` writes (two small files), so that a node starts from a copy and needs
-no JVM for formatting. The archive makes a JVM start in half the time; it holds for one JVM
+no JVM for formatting. The archive makes a JVM start in half the time. It is valid for one JVM
 and one class path.
 """
 

@@ -83,7 +83,7 @@ def node_properties(
         **FAILOVER,
     }
     if brokers == 1:
-        # No other broker can replace it, so it must survive a pause without a processor.
+        # No other broker can replace the only one, so it must survive a lack of processor time.
         properties["broker.session.timeout.ms"] = 20000
     if "broker" in roles:
         properties["inter.broker.listener.name"] = "PLAINTEXT"

@@ -1,4 +1,4 @@
-"""All checks of one run. `note` takes the entries in their order, and `breaches` has what is wrong.
+"""All checks of one run. `note` accepts the entries in order; `breaches` lists broken promises.
 
 The promises have the letters of tests/faults.md. E (everything is settled soon after the faults)
 and H (nothing is left open) are checked at the end, by `finish` and by the runner.
@@ -21,7 +21,7 @@ from .record_book import CopyBook, RecordBook
 from .transaction_book import TransactionBook
 
 PLAIN, COPIES, ATOMIC = "soak-plain", "soak-copies", "soak-atomic"
-"""The topics: of plain producers, of their copies by transactions, and of whole transactions."""
+"""The topics of plain producers, of transactional copies of their records, and of transactions."""
 PARTITIONS = 3
 READING_GROUPS = ("classic", "kip848")
 """The groups whose members process the plain topic. A third one copies it in transactions."""
@@ -131,7 +131,7 @@ class Books:
         return self.plain.open + self.copies.open + self.atomic.open + left
 
     def unfinished(self) -> Iterator[str]:
-        """Yield what is not settled."""
+        """Yield a description of everything that is not settled."""
         for book in (self.plain, self.copies, self.atomic):
             yield from book.unfinished()
         for group in self.groups.values():

@@ -60,7 +60,7 @@ class Assigned(NamedTuple):
 
 
 class Revoked(NamedTuple):
-    """A member was told that it must give up partitions, and has finished with their records."""
+    """Partitions of a member were revoked, after it had finished processing their records."""
 
     group: str
     member: str
@@ -68,7 +68,7 @@ class Revoked(NamedTuple):
 
 
 class Lost(NamedTuple):
-    """A member was told that others may own its partitions already."""
+    """A member has lost partitions, which other members may own already."""
 
     group: str
     member: str

@@ -1,8 +1,8 @@
 """The members of one group: who owns which partition (G), and what is processed and committed (F).
 
-Two members own a partition at the same time only while one of them does not know yet that the group
-has removed it. That one must learn that it has lost the partition: if it is told to give it up in
-the normal way, the other one has received it too early.
+Two members may own a partition at the same time only while one of them does not know yet that the
+group has removed it. The removed member must then lose the partition. If the partition is revoked
+from it instead, the other member was assigned the partition too early.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

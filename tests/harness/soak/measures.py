@@ -1,4 +1,4 @@
-"""What a run uses, and what the library shows: tasks, sockets, threads, memory, logs.
+"""Measures of a run: tasks, sockets, threads, memory, blocked loops, and logs.
 
 `Usage` is compared between two moments at which nothing fails and no member joins or leaves.
 """
@@ -27,12 +27,12 @@ from .entries import Entry, Held, Logged, Trouble
 
 TOLERANCE = 0.05
 SEEN_S = 0.010
-"""Callbacks that hold the loop for less are not noted."""
+"""The time, in seconds, for which a callback must hold the loop to be noted."""
 DESCRIPTORS, STATISTICS = Path("/dev/fd"), Path("/proc/self/statm")
 
 
 class Usage(NamedTuple):
-    """What a process uses at one moment."""
+    """The resources that a process uses at one moment."""
 
     tasks: int
     sockets: int
@@ -45,7 +45,7 @@ class Usage(NamedTuple):
         return f"{self.tasks} tasks, {self.sockets} sockets, {self.threads} threads, {memory}"
 
     def differences(self, before: "Usage", *, with_memory: bool) -> list[str]:
-        """Return what differs by over 5% from the usage before. Less memory is no difference."""
+        """Return the resources that differ by over 5% from `before`. Memory may shrink."""
         found = []
         for name in self._fields:
             old, new = getattr(before, name), getattr(self, name)
@@ -81,10 +81,10 @@ def resident_bytes() -> int:
 
 
 def return_free_memory() -> None:
-    """Return memory to the system that is not in use, where the C library can do that.
+    """Return unused memory to the system, if the C library can do that.
 
-    After a burst of connections, it keeps large pieces for later, which are no leak. The source
-    lines of logged tracebacks are kept by Python.
+    After a burst of connections, the C library keeps large free blocks for later, which is not a
+    leak. Python keeps the source lines of logged tracebacks, so they are dropped, too.
     """
     linecache.clearcache()
     gc.collect()
@@ -111,7 +111,7 @@ class Watch:
         collector, stolen = _Collector(), StolenTime()
 
         def measured(handle: Any) -> None:
-            callback = handle._callback  # A callback may cancel its handle, which forgets it.
+            callback = handle._callback  # A cancelled handle forgets its callback.
             stolen.begin()
             began, collecting = time.thread_time(), collector.took_s
             try:
@@ -134,7 +134,7 @@ class Watch:
             with warnings.catch_warnings():
                 warnings.simplefilter("error")
                 yield
-                gc.collect()  # Tasks and futures complain when they are collected.
+                gc.collect()  # Tasks and futures report unretrieved errors when collected.
         finally:
             handles._run = run
             sys.unraisablehook = unraisable
@@ -155,9 +155,9 @@ class Watch:
 
 
 class _Collector:
-    """The time of the garbage collector in this thread, which depends on all objects.
+    """The CPU time of the garbage collector in this thread, which depends on all objects.
 
-    A collection in another thread, whose finalizers may let this one continue, takes none of it.
+    Collections in other threads are not counted, even if their finalizers let this thread run.
     """
 
     def __init__(self) -> None:

@@ -24,7 +24,7 @@ class Stream(NamedTuple):
 
 
 class _Progress:
-    """What is known of a stream."""
+    """The known facts about a stream."""
 
     def __init__(self) -> None:
         self.sent = 0
@@ -34,9 +34,9 @@ class _Progress:
         self.unsettled: dict[int, int] = {}
         """Offsets of the records that were read and have no outcome yet, by sequence."""
         self.skipped: set[int] = set()
-        """Sequences that the reader has passed, without an outcome yet."""
+        """Sequences without an outcome whose records were missing when the reader passed them."""
         self.failed: set[int] = set()
-        """Sequences that failed, and may be read once."""
+        """Sequences of the records that failed. Such a record may be read once or never."""
 
 
 class RecordBook:
@@ -203,7 +203,7 @@ class CopyBook:
 
 
 def payload_of(tp: TopicPartition, offset: int, value: bytes, breach: Breach) -> Payload | None:
-    """Return the payload of a record that is intact and in its place (C)."""
+    """Return the payload of a record, or None if it is corrupt or in the wrong partition (C)."""
     try:
         payload = unpack(value)
     except BrokenInvariantError as error:

@@ -38,24 +38,26 @@ COLLECTION_S = 10.0
 """Seconds between two collections of all garbage.
 
 Python would collect all garbage about every two minutes here, first in the second minute. Until
-then, the parts of clients that have left and refer to each other add up to a third of all objects.
-The allocator then keeps the memory of the highest number of objects, because each of its arenas
-still has some. That is not more after ten minutes than after five, but more than after the first.
+then, reference cycles of closed clients add up to a third of all objects. The allocator keeps the
+memory of the highest number of objects, because each of its arenas still contains some. So a run
+would use more memory than after its first minute, although not more after ten minutes than after
+five.
 """
 IDLE_MS = 4_000
 """Connections without requests are closed after this time, so that their number is comparable."""
 MEMBERS = {"classic": 2, "kip848": 2, "transform": 1}
 LIMITS = {"attempts to connect": 60.0, "requests without records": 200.0}
-"""What one client may do in a second. After a loss, each of three brokers is tried five times in
-the first second, by its name in the metadata and as a bootstrap server."""
+"""How often one client may do these things in a second. After a lost connection, a client tries
+each of three brokers five times in the first second, by the address in the metadata and as a
+bootstrap server."""
 WITH_RECORDS = ("Produce", "Fetch")
 EXPECTED = ("Authenticated again", "Rebootstrapped", "Rebalanced", "LeaderMoved", "Disconnected")
-"""What every run must have met. Otherwise it has not tested what it should."""
+"""Events that must occur in every run. A run without one of them has not tested enough."""
 
 
 @dataclass
 class Pace:
-    """How fast the workload is."""
+    """The speed of the workload: seconds between records, transactions, and observations."""
 
     record_s: float = 0.02
     transaction_s: float = 0.15
@@ -64,7 +66,7 @@ class Pace:
 
 @dataclass
 class Settings:
-    """What is chosen for a run."""
+    """The settings of a run."""
 
     minutes: float = 1.0
     seed: int = 1
@@ -150,13 +152,13 @@ class Soak:
                 await self._disturbed(sampler)
                 await self._finish()
                 if sampler.done():
-                    sampler.result()  # It ends only by an error.
+                    sampler.result()  # The sampler ends early only with an error.
             finally:
                 sampler.cancel()
                 await asyncio.wait([sampler])
 
     async def _disturbed(self, sampler: asyncio.Task[None]) -> None:
-        """Go through the faults, and compare what is in use before and after."""
+        """Perform the faults, and compare the resources in use before and after them."""
         breaker = Breaker(self.site, self.network, self.members)
         first, rest = self.settings.faults()
         whole = self.settings.minutes > 1
@@ -208,7 +210,7 @@ class Soak:
         await self.members.started()
 
     async def _like(self, baseline: Usage, *, with_memory: bool) -> None:
-        """Wait until no more is in use than before, within 5%. Otherwise, H and I are broken."""
+        """Wait until the usage is within 5% of the baseline. If it stays different, H is broken."""
         await self._all_started()
         deadline = time.monotonic() + RECOVERY_S
         while True:
@@ -276,7 +278,7 @@ class Soak:
         self.workload.spawn(f"events of {name}", listen())
 
     async def _sample(self) -> None:
-        """Look at everything once a second, until a promise is broken."""
+        """Sample all clients once a second, until a promise is broken."""
         before, then, shown = self._counts(), time.monotonic(), time.monotonic()
         collected = then
         while not self.books.broken:
@@ -322,7 +324,7 @@ def _listed(counts: Any) -> str:
 
 
 async def resting_usage() -> Usage:
-    """Return the least usage of some moments, without what exists for an instant only."""
+    """Return the lowest usage of twenty moments, which excludes short-lived tasks and sockets."""
     return_free_memory()
     found = []
     for _ in range(20):

@@ -39,7 +39,7 @@ class Sabotage:
         self.done = False
 
     def __call__(self, entry: Entry) -> list[Entry]:
-        """Return the entries to be noted in place of this one."""
+        """Return the entries that replace this one."""
         if not self.promise:
             return [entry]
         return list(CHANGES[self.promise](self, entry))
@@ -62,7 +62,7 @@ class Sabotage:
             yield entry
 
     def swap(self, entry: Entry) -> Iterator[Entry]:
-        """Break B: two records of a partition have changed places."""
+        """Break B: two records of a partition are swapped."""
         if self._kept and isinstance(entry, Read) and entry.tp == self._kept[0].tp:
             yield entry
             yield self._kept.pop()
@@ -87,7 +87,7 @@ class Sabotage:
         yield entry
 
     def stall(self, entry: Entry) -> Iterator[Entry]:
-        """Break E: a group processes nothing any more from some moment on."""
+        """Break E: a group stops processing records."""
         if self.done and isinstance(entry, Delivered | Processed | Committed):
             return
         self.turn(entry, Processed)
@@ -144,4 +144,4 @@ CHANGES: Mapping[str, Callable[[Sabotage, Entry], Iterator[Entry]]] = {
     "K": Sabotage.halve,
     "L": Sabotage.leak,
 }
-"""The ways by the letters of the promises. The runner itself breaks H: it leaves something open."""
+"""The defects by the letters of the promises. The runner itself breaks H by open sockets."""

@@ -1,12 +1,12 @@
-"""The faults of a run: what, on whom, when, and for how long. Pure, and determined by the seed.
+"""The faults of a run, which the seed alone determines: what, where, when, and for how long.
 
-Three tracks run beside each other: faults of brokers, of the network, and of the group members.
-Each track goes through a shuffled deck of its kinds again and again, so that even a short run has
-every kind. Within a track, one fault begins after the one before it has ended, so at most one of
-the three brokers is away at a time, and partitions with two replicas in sync accept records.
+Three tracks run at the same time: faults of brokers, of the network, and of group members. Each
+track shuffles its kinds of faults and goes through them again and again, so that even a short run
+has every kind. Within a track, each fault begins after the previous one has ended. So at most one
+of the three brokers is down at a time, and partitions with two in-sync replicas accept records.
 
-Times are those of the schedule, in seconds. A fault begins later than that if the one before it in
-its track takes longer, as the restart of a broker may on a slow machine.
+Times are in seconds from the start of the schedule. A fault begins late if the previous fault of
+its track takes longer than planned, as the restart of a broker may on a slow machine.
 """
 
 import json
@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 NODES = (1, 2, 3)
 SIDES = (0, 1)
-"""Each client connects through the proxies of one side, so that a fault concerns half of them."""
+"""The sides of the network. Each client connects through one, so a fault affects half of them."""
 GROUPS = ("classic", "kip848", "transform")
 
 
@@ -52,11 +52,11 @@ KINDS = (
 PAUSES = {"broker": (3.0, 6.0), "network": (0.3, 2.0), "group": (0.5, 3.0)}
 """The range of the seconds between the faults of a track."""
 RESTART_S = {"kill": 6.0, "terminate": 6.0, "suspend": 1.0, "move": 1.0}
-"""The seconds that a broker usually needs afterwards until it is in sync again."""
+"""The seconds that a broker usually needs after a fault until it is in sync again."""
 
 
 class Fault(NamedTuple):
-    """One fault. `node`, `side`, and `group` say whom it concerns, as far as they apply."""
+    """One fault. Depending on its kind, it affects `node`, `side`, or `group`."""
 
     at: float
     kind: str
@@ -65,14 +65,14 @@ class Fault(NamedTuple):
     side: int
     group: str
     number: int
-    """A number from which the details follow, such as after how many bytes a connection ends."""
+    """A random number for details, such as the number of bytes before a connection ends."""
 
     def __str__(self) -> str:
         return f"{self.at:6.1f} s  {self.kind} {described(self)}"
 
 
 def described(fault: Fault) -> str:
-    """Return whom a fault concerns, for human readers."""
+    """Return what a fault affects and for how long, for human readers."""
     track = track_of(fault.kind)
     whom = {
         "broker": f"broker {fault.node}",
@@ -87,7 +87,7 @@ def track_of(kind: str) -> str:
 
 
 def all_brokers(fault: Fault) -> bool:
-    """Return whether a fault of the network concerns the connections to all brokers."""
+    """Return whether a fault of the network affects the connections to all brokers."""
     return fault.kind == "rebootstrap" or fault.number % 3 == 0
 
 

@@ -133,7 +133,7 @@ class Site:
             (await admin.alter_user_scram_credentials([change])).raise_for_errors()
 
     async def lead(self, order: Callable[[int], Sequence[int]]) -> None:
-        """Move the leaders: `order` returns the replicas of a partition, the leader first.
+        """Move the leaders. `order` returns the replicas of a partition, the new leader first.
 
         A broker that is not in sync does not become a leader.
         """
@@ -160,7 +160,7 @@ class Site:
                 for request in (reassignment, election):
                     await client.request(request, Controller(), timeout=20.0)
         except KafkaError:
-            pass  # A broker is away. The leaders stay where they are.
+            pass  # A broker is down. The leaders do not move.
 
     async def spread_leaders(self) -> None:
         """Make each broker the leader of one partition of each topic."""

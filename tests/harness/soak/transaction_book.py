@@ -10,7 +10,7 @@ COMMITTED, ABORTED, UNKNOWN = "committed", "aborted", "unknown"
 
 
 class _Transaction:
-    """What is known of a transaction."""
+    """The known facts about a transaction."""
 
     def __init__(self) -> None:
         self.outcome = ""
@@ -79,13 +79,13 @@ class TransactionBook:
 
     @property
     def open(self) -> int:
-        """The number of transactions that are not settled yet, except the last aborted ones."""
+        """The number of unsettled transactions, without those that `unfinished` omits."""
         return sum(1 for _ in self.unfinished())
 
     def unfinished(self) -> Iterator[str]:
-        """Yield what is not settled, at the end of a run."""
+        """Yield a description of each transaction that is not settled at the end of a run."""
         for (producer, sequence), found in self._open.items():
-            # Nothing follows the last transactions of a producer that would show their absence.
+            # No later record can show that the last transactions of a producer are absent.
             absent = not found.seen and found.outcome in (ABORTED, UNKNOWN)
             whole = len(found.seen) == self._partitions and found.outcome
             if not absent and not whole:

@@ -50,8 +50,8 @@ DELIVERY_S = 120.0
 BUFFER_MEMORY = 4 << 20
 FETCH_BYTES = 1 << 20
 NOTED_AT_ONCE = 50
-"""The records of a reader that are checked before the event loop continues. A check takes longer
-while many transactions are open."""
+"""The number of records that a reader checks before it yields to the event loop. Each check takes
+longer while many transactions are open."""
 ABORTED_SHARE = 0.3
 OUTCOMES = {
     TransactionOutcome.COMMITTED: "committed",
@@ -61,7 +61,7 @@ OUTCOMES = {
 
 
 class Pace(Protocol):
-    """How fast a workload is."""
+    """The speed of a workload."""
 
     record_s: float
     """Seconds between two records of a producer."""
@@ -294,7 +294,7 @@ class Workload:
                 self.count("repeated restarts of a transactional producer")
 
     async def observe(self, admin: Admin) -> None:
-        """Look at the committed offsets of the groups, again and again."""
+        """Look up the committed offsets of the groups periodically."""
         while True:
             await asyncio.sleep(self.pace.observation_s)
             try:
@@ -312,4 +312,4 @@ class Workload:
 
 
 class AbortedOnPurpose(Exception):
-    """Leaves a transaction, so that it is aborted."""
+    """An error that leaves a transaction, so that it is aborted."""

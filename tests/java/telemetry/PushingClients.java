@@ -125,7 +125,7 @@ public final class PushingClients {
         return failed;
     }
 
-    /** Read records until there were so many, and return their number. */
+    /** Read records until `count` were read, and return their number. */
     private static int read(KafkaConsumer<byte[], byte[]> consumer, int count) {
         Set<String> found = new HashSet<>();
         long end = System.nanoTime() + Duration.ofSeconds(60).toNanos();

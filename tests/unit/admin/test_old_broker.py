@@ -27,7 +27,7 @@ async def test_admin_calls_work_with_an_older_broker(kafka_old: Any) -> None:
         with pytest.raises(UnsupportedVersionError, match="DescribeCluster"):
             await admin.describe_cluster(include_fenced_brokers=True)
         (await admin.delete_topics([name])).raise_for_errors()
-        # The broker has version 0 of the request, which lists nothing else.
+        # The broker has only version 0 of the request, which lists only client metrics resources.
         metrics = ConfigResource.client_metrics(name)
         (await admin.alter_configs({metrics: {"metrics": "*"}})).raise_for_errors()
         deadline = time.monotonic() + 60

@@ -26,7 +26,7 @@ def impatient(tmp_path: Path) -> str:
 
 
 def failure(capsys: pytest.CaptureFixture[str]) -> str:
-    """Return the one line on standard error; there must be nothing on standard output."""
+    """Return the only line on standard error, and check that standard output is empty."""
     out, err = capsys.readouterr()
     assert out == ""
     (line,) = err.splitlines()

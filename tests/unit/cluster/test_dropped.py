@@ -246,7 +246,7 @@ FAILING: dict[str, Callable[[Any], Any]] = {
     "pause": lambda app: app.consumer.pause([UNKNOWN]),
 }
 CASES = [(way, fails) for way in FAILING for fails in ("cancelled", "refused")]
-CASES.remove(("until_end", "cancelled"))  # This iteration ends without a cancellation.
+CASES.remove(("until_end", "cancelled"))  # This iteration ends before it can be cancelled.
 
 
 @pytest.mark.parametrize(("way", "fails"), CASES)
@@ -261,7 +261,7 @@ def test_an_error_that_is_kept_does_not_keep_the_consumer_alive(
     async def scenario(world: World) -> None:
         app = SimpleNamespace()
         options = {} if fails == "cancelled" else {"value_deserializer": refuse}
-        for name in ("b", "a"):  # By its name, the second consumer gets the partition of the first.
+        for name in ("b", "a"):  # The partition moves to "a", whose member id sorts first.
             app.consumer = await world.consumer(
                 "t", group_id="g", client_id=name, heartbeat_interval_ms=500, **options
             )

@@ -242,7 +242,7 @@ async def test_failures_are_retried_and_waited_for(cluster: Cluster, make: Make)
     refreshed = asyncio.create_task(updater.refresh(timeout=5))
     await cluster.until(3)
     assert updater.last_error is cluster.error
-    # It is kept until the next success, and would keep the connection of the request alive.
+    # The error is kept until the next success. Its traceback would keep the connection alive.
     assert updater.last_error.__traceback__ is None
     cluster.error = None
     await refreshed

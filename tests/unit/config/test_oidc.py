@@ -1,4 +1,4 @@
-"""Token providers that ask a token endpoint, and Kafka's options for them."""
+"""Token providers that request tokens from an endpoint, and Kafka's options for them."""
 
 from __future__ import annotations
 

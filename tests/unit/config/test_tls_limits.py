@@ -66,7 +66,7 @@ def test_openssl_knows_the_suites_of_the_table(name: str, known: str) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.set_ciphers(known)
     assert known in {each["name"] for each in context.get_ciphers()}
-    # OpenSSL's names leave out TLS, RSA at the start, WITH, and CBC, and join AES and its size.
+    # OpenSSL's names omit TLS, WITH, CBC, and a leading RSA, and write AES_128 as AES128.
     parts = set(name.replace("_CCM_8", "_CCM8").replace("AES_", "AES").split("_"))
     assert set(known.split("-")) <= parts
     assert parts - set(known.split("-")) <= {"TLS", "WITH", "RSA", "CBC", "SHA256"}

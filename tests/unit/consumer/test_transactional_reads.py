@@ -1,4 +1,4 @@
-"""The part of a consumer in a transaction: offsets, identity, and the way back after an abort."""
+"""Tests of a consumer in a transaction: its offsets, its identity, and its rewind after aborts."""
 
 import asyncio
 from typing import Any
@@ -110,7 +110,7 @@ class TestCommit:
                 idle = member(world, diary, place="two", **OWN, **PROTOCOLS[protocol])
                 joining = asyncio.create_task(idle.start())
                 if protocol != "eager":
-                    # The one partition stays where it is, in a new generation or epoch.
+                    # The only partition keeps its owner, in a new generation or epoch.
                     await until(lambda: diary.pages and one.group_metadata() != before)
                     assert one.assignment() == {T0}
                 assert reads.member() == one.group_metadata()

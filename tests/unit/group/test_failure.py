@@ -1,7 +1,4 @@
-"""Tests of the payload that reports a failed assignment.
-
-No other payload is taken for one.
-"""
+"""Tests that the payload for a failed assignment is recognized, and that no other payload is."""
 
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st

@@ -28,7 +28,7 @@ async def connection() -> AsyncIterator[BrokerConnection]:
         lambda: BrokerConnection(1, host, port, client_id="test"), host, port
     )
     made.ready({18: (0, 3), 0: (3, 9)}, 1 << 20)
-    # The client's socket has its file descriptor now, and will not get that of the other end.
+    # Both sockets exist now, so the client's file descriptor differs from that of the other end.
     await accepted.wait()
     yield made
     server.close()
@@ -50,13 +50,13 @@ async def test_a_closing_transport_gets_no_data(
     await connection.wait_closed()
     assert connection.closed
     loop = asyncio.get_running_loop()
-    # Nothing watches the file descriptor any more, which the next socket may reuse.
+    # The loop does not watch the file descriptor any more, because the next socket may reuse it.
     assert not loop.remove_writer(descriptor)
     assert not loop.remove_reader(descriptor)
 
 
 class Slow(asyncio.Protocol):
-    """A server protocol that sends one message and reads nothing until the test says so."""
+    """A server protocol that sends one message, and reads nothing until the test allows it."""
 
     def __init__(self) -> None:
         self.received = bytearray()

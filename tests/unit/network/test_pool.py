@@ -129,7 +129,7 @@ async def test_the_error_of_an_attempt_does_not_keep_its_connection_alive(
         for error in chain(pool.last_error)
         for frame, _ in traceback.walk_tb(error.__traceback__)
     ]
-    assert "get" in frames  # The error was raised there, after the attempt.
+    assert "get" in frames  # `get` raised the error after the attempt.
     assert not {"open_connection", "connect", "create_connection"} & set(frames)
 
 

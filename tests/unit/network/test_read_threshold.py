@@ -25,11 +25,11 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="The option is u
 FRAME = os.urandom(1_000_000)
 SENT = struct.pack(">i", len(FRAME)) + FRAME
 PART = 300_000
-"""The first part of a frame, after which more than the threshold is missing."""
+"""The size of the first part of a frame. The rest is larger than the threshold."""
 
 
 class Ends(NamedTuple):
-    """Both ends of a connection, of which the test plays the broker."""
+    """Both ends of a connection. The test controls the broker's end."""
 
     client: BrokerConnection
     broker: asyncio.StreamWriter
@@ -146,7 +146,7 @@ async def test_the_threshold_is_lowered_when_nothing_arrives(
     assert ends.threshold() == 1, "it stays lowered until the end of this frame"
     await ends.send(SENT[PART + 10 :])
     assert bytes(await frame) == FRAME
-    # The next frame gets it again.
+    # For the next frame, the threshold is raised again.
     await ends.send_part()
 
 

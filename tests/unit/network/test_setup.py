@@ -129,7 +129,7 @@ async def test_a_refusal_that_lists_nothing_leads_to_version_0(settings: Setting
 async def test_a_refusal_that_cannot_be_read_leads_to_version_0(
     settings: Settings, keys: bytes
 ) -> None:
-    """Brokers of other vendors answer an unknown version in forms of their own."""
+    """Brokers of other vendors answer an unknown version in formats that Kafka does not use."""
     async with ScriptedBroker() as broker:
         body = struct.pack(">ih", 0, 35) + keys
         frame = struct.pack(">i", len(body)) + body
@@ -347,7 +347,7 @@ async def test_a_tls_port_used_with_plaintext_is_explained(
 async def test_a_plaintext_port_used_with_tls_is_explained(
     settings: Settings, client_tls: ssl.SSLContext
 ) -> None:
-    # A broker also rejects this: the start of a TLS handshake looks like a frame that is too long.
+    # A real broker also refuses the start of a TLS handshake, which looks like too long a frame.
     async with ScriptedBroker() as broker:
         error = await refusal(broker, settings(tls=contexts(client_tls)))
         assert isinstance(error, ConnectionSetupError)
@@ -384,7 +384,7 @@ async def test_a_certificate_for_another_host_is_refused(
 
 
 class Names:
-    """A connector that resolves names as the test says, and opens real connections."""
+    """A connector that resolves names by a function of the test, and opens real connections."""
 
     def __init__(self, resolve: Callable[[], object], real: ConnectionSettings) -> None:
         self._resolve = resolve

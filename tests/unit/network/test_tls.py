@@ -61,7 +61,7 @@ def tls(files: Files) -> Tls:
 
 @pytest.fixture
 def contexts(tls: Tls, monkeypatch: pytest.MonkeyPatch) -> TlsContexts:
-    """The contexts of these files, with times in which a busy machine ends every check."""
+    """The contexts of these files, with times so long that even a busy machine ends each check."""
     monkeypatch.setattr(module, "CHECK_S", 3600.0)
     monkeypatch.setattr(module, "WAIT_S", 3600.0)
     made = TlsContexts(tls, ClientLog("aiokclient", "app"))
@@ -116,7 +116,7 @@ async def test_files_that_cannot_be_used_keep_the_context_and_warn_once(
         replace(files.key, authority.issue_cert("bob").private_key_pem.bytes())
     else:
         if os.geteuid() == 0:
-            # This user can read every file. A folder is not readable by anyone.
+            # root can read every file, so a folder takes the place of the file.
             files.key.unlink()
             files.key.mkdir()
         else:

@@ -26,7 +26,7 @@ def request() -> messages.ProduceRequest:
 
 
 class Stopped(asyncio.Protocol):
-    """A peer that reads nothing until the test says so."""
+    """A peer that reads nothing until the test allows it."""
 
     def __init__(self, connected: asyncio.Future["Stopped"]) -> None:
         self.connected = connected

@@ -218,7 +218,7 @@ async def test_a_former_writer_whose_body_has_not_ended_does_not_keep_others_fro
         await begun.wait()
         [before] = (await admin.describe_groups([ledger]))[ledger].members
         await lose(client, ledger)
-        # The first member joins again, as the only one, before the next one does.
+        # Wait until the first member has joined again, before the second one joins.
         while True:
             group = (await admin.describe_groups([ledger]))[ledger]
             if any(each.member_id != before.member_id for each in group.members):

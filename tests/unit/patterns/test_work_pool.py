@@ -86,7 +86,7 @@ async def test_a_loop_that_is_left_leaves_the_group(cluster_servers: Any) -> Non
         async with items as mine:
             assert mine == tuple(sorted(ITEMS))
         break
-    # This is sooner than the session timeout could have had an effect.
+    # The partitions are free before the session timeout could have freed them.
     next_one = Worker(work_pool(group, ITEMS, **options))
     await until_all_is_owned(next_one)
     await next_one.stop()

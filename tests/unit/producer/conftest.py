@@ -11,7 +11,7 @@ from aiokclient.producer.batching.buffer_pool import Memory
 
 @pytest.fixture
 def memory_totals(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Return a list to which each change of a producer's memory adds the bytes of both pools."""
+    """Return a list of the total bytes in both memory pools after each change by a producer."""
     totals: list[int] = []
     take = Memory.take
 

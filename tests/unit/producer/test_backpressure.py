@@ -138,9 +138,9 @@ def test_a_record_larger_than_the_buffer_is_refused() -> None:
 
 
 class Flood:
-    """Tasks that send three times the memory to partitions which accept nothing.
+    """Tasks that send three times the size of the memory to partitions that accept nothing.
 
-    Each task awaits `drain()` by itself.
+    Each task calls `drain()` independently of the others.
     """
 
     def __init__(self, producer: Any, topic: str, partitions: list[int | None]) -> None:

@@ -213,7 +213,7 @@ async def test_nothing_leaks(producer: Any) -> None:
                     producer.send_many(topic, [*items, *wrong])
             assert len(await producer.gather(deliveries)) == len(deliveries)
         del deliveries
-        # Send each record alone, which fills what is kept for requests with one batch.
+        # Send each record alone, so that the objects kept for requests with one batch exist.
         for partition in range(3):
             await producer.send(topic, partition=partition)
         producer.metrics()  # Until the batches are counted, the metrics refer to their topics.

@@ -23,6 +23,6 @@ async def test_callbacks_of_an_awaited_send(
         with held_times() as times:
             for _ in range(SENDS):
                 await producer.send(kafka_topic, b"v")
-        # With a linger time, the await triggers the send in the next iteration, or the timer does.
+        # With a linger time, the await or the timer triggers the send in a later iteration.
         each = 2 if not linger_ms else 4
         assert len(times) <= each * SENDS + 10

@@ -31,7 +31,7 @@ from aiokclient.record.crc import crc32c
 from aiokclient.types import ConsumerRecord, TimestampType
 
 if not in_use():
-    # Otherwise, records are Python objects, which the native modules do not make.
+    # The native modules cannot be tested if the package was imported in pure Python.
     pytest.skip("the native modules are not in use", allow_module_level=True)
 from aiokclient._native import record as native
 

@@ -113,7 +113,7 @@ def test_client_in_use_stays_when_it_loses_a_connection() -> None:
             await broker_count(client)
             return client
 
-        # It was idle before.
+        # The client was idle before each call.
         client = run(properties, itself)
         assert run(properties, stay) is client
         assert run(properties, itself) is client
@@ -121,7 +121,7 @@ def test_client_in_use_stays_when_it_loses_a_connection() -> None:
 
 def test_check_of_the_brokers_has_a_limit_of_its_own(properties: Properties) -> None:
     clients.connect(properties, 5.0)
-    # The call would otherwise take longer than the test may.
+    # Without the limit, the call would take longer than the timeout of the test.
     nowhere = (("bootstrap.servers", "127.0.0.1:1"), ("default.api.timeout.ms", "900000"))
     with pytest.raises(BootstrapError, match=r"127\.0\.0\.1:1"):
         clients.connect(nowhere, 0.1)
@@ -163,7 +163,7 @@ def test_stream_yields_in_order_and_reads_ahead_by_a_bounded_number(
     items = stream(properties, counting, ahead=3)
     for expected in range(100):
         assert next(items) == expected
-        # Items ready, one that waits for room, and the one of the reader.
+        # Three items are ready, one waits for room, and the reader has one.
         assert len(made) <= expected + 1 + 3 + 2
     assert list(items) == []
 

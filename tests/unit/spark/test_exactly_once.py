@@ -1,7 +1,7 @@
-"""Tasks and drivers of the exactly-once sink that end, repeat, or go on when they should not.
+"""Tests of exactly-once sinks whose tasks and drivers end, repeat, or continue unexpectedly.
 
-A test is the driver and its tasks, without Spark, on the embedded cluster and on Kafka. Tasks that
-run at the same time have clients of their own, as in several executors.
+Each test acts as the driver and its tasks, without Spark, on the embedded cluster and on a real
+Kafka. Tasks that run at the same time have separate clients, as in several executors.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ async def query(cluster_servers: Servers, client: Client) -> Query:
 
 @pytest.fixture
 async def zombie(cluster_servers: Servers, query: Query) -> AsyncIterator[Query]:
-    """The same query in another process, which goes on when Spark believes that it has ended."""
+    """The same query in another process, which continues although Spark considers it ended."""
     async with Client(bootstrap_servers=cluster_servers.bootstrap) as client:
         yield Query(client, query.name, query.options)
 
@@ -189,7 +189,7 @@ async def test_two_attempts_of_a_task_at_the_same_time_double_nothing(
     first, second = await asyncio.gather(*attempts, return_exceptions=True)
     for part in (first, second):
         if isinstance(part, WrittenPart):
-            # The other attempt may have fenced it.
+            # The other attempt may have fenced this one.
             with contextlib.suppress(KafkaError):
                 await query.commit([part, await query.task(1, BOTH[1])])
     await query.run(BOTH)
@@ -202,7 +202,7 @@ async def test_driver_that_ends_between_two_commits_is_completed_by_the_next(
     parts = await zombie.tasks(BOTH)
     await zombie.commit([parts[0], None])
     await query.run(BOTH)
-    # The former driver goes on.
+    # The former driver continues.
     with pytest.raises(KafkaError, match=FENCED):
         await zombie.commit(parts)
     await abort([part for part in parts if part], zombie.client)
@@ -225,7 +225,7 @@ async def test_batch_is_completed_with_another_scope(query: Query, scopes: tuple
     first, second = map(query.with_scope, scopes)
     parts = await first.tasks(BOTH[:1])
     await first.commit([*parts, None])
-    # The other task has written and not committed.
+    # The other task writes its rows but does not commit them.
     await query.with_scope("batch").task(1, BOTH[1])
     await second.run(BOTH)
     assert await query.output() == ["a", "b", "c", "d"]

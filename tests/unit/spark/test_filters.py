@@ -1,4 +1,4 @@
-"""Filters that are pushed down: what is read must have every record for which they hold."""
+"""Tests of filters that are pushed down: every record that matches them must be read."""
 
 from __future__ import annotations
 

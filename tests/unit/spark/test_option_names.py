@@ -27,7 +27,7 @@ def test_options_are_those_of_the_signature() -> None:
             "url: It is not available. Pass security=SaslOAuthBearer(token_provider=...), or not.",
             "url: It is not available.",
         ),
-        # The names of others, and a word that is an option, too.
+        # Names that are not options of clients, and a common word that is also an option.
         ("Raise group.min.session.timeout.ms. Further acks are of no use.", None),
         ("kafka.client.id is missing.", None),
         ("broker-1.client.id:9092 did not respond.", None),

@@ -110,7 +110,7 @@ def test_exactly_once_has_the_scope_of_a_batch_by_default() -> None:
 
 @dataclass
 class Type:
-    """A type of Spark, as the check reads it."""
+    """A data type of Spark, with the only method that the check uses."""
 
     name: str
 
@@ -174,5 +174,5 @@ def test_columns_of_the_source_are_accepted() -> None:
         "headers": HEADERS,
     }
     check_columns(schema(**columns), None)
-    # The option is used then, whatever the column is.
+    # With the option `topic`, the type of the column does not matter.
     check_columns(schema(**{**columns, "topic": "int"}), "orders")

@@ -1,4 +1,4 @@
-"""The table of the metrics that other tools get, and the extras that these need."""
+"""Tests of the table of metrics for other tools, and of the extras that these tools need."""
 
 from __future__ import annotations
 

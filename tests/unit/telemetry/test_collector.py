@@ -64,7 +64,7 @@ async def test_rates_concern_the_time_since_the_last_accepted_push(world: World)
     assert world.value("producer.record.error.rate") == 2
     failed.add(20)
     world.clock.now += 5
-    assert world.value("producer.record.error.rate") == 3  # No push was accepted so far.
+    assert world.value("producer.record.error.rate") == 3  # No push has been accepted yet.
     world.collector.restart()
     failed.add(4)
     world.clock.now += 2
@@ -131,7 +131,7 @@ async def test_partitions_are_left_out_above_the_limit_of_series() -> None:
     assigned = 10_000
     points = world.points()
     assert not any("partition" in dict(p.labels) for p in points)
-    assert any(p.name == name for p in points)  # The one without labels.
+    assert any(p.name == name for p in points)  # The series without labels.
     assert world.value(left_out) == 2
     assigned = 100
     assert any("partition" in dict(p.labels) for p in world.points())

@@ -1,4 +1,4 @@
-"""Pushes hold the event loop for less than 10 ms of CPU time, and keep nothing that has ended."""
+"""Tests that pushes hold the event loop for less than 10 ms, and keep no data of ended topics."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ async def test_metrics_of_a_hundred_topics_of_a_producer_are_taken_quickly(clust
 
 
 async def test_pushes_of_a_hundred_topics_hold_the_loop_only_briefly() -> None:
-    """From taking the metrics to the response of the broker."""
+    """The measured time includes everything from collecting the metrics to the response."""
     topics = {f"topic-{number}": 100 for number in range(100)}
     receiver = TopicTelemetryReceiver("client-metrics")
     async with EmbeddedCluster(topics=topics, telemetry=receiver) as brokers:
@@ -128,7 +128,7 @@ async def test_pushes_of_a_hundred_topics_hold_the_loop_only_briefly() -> None:
 
 
 async def pushed(client: Any, count: int) -> None:
-    """Wait until there are so many more pushes."""
+    """Wait until the client has pushed `count` more times."""
 
     def pushes() -> int:
         found = client.metrics()
@@ -199,7 +199,7 @@ def traced() -> Iterator[None]:
 @pytest.mark.parametrize("accepted", [True, False])
 @pytest.mark.parametrize("width", [12, 100])
 async def test_memory_is_bounded_when_topics_come_and_go(width: int, accepted: bool) -> None:
-    """The series of 100 partitions of each topic are left out."""
+    """With 100 partitions for each topic, the series of partitions are left out."""
     pushing = Pushing(accepted, width)
     with traced():
         for _ in range(3):

@@ -1,4 +1,4 @@
-"""Subscriptions, whatever the brokers send."""
+"""Tests of subscriptions, with valid and invalid responses of brokers."""
 
 import random
 

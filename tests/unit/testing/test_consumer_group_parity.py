@@ -94,7 +94,7 @@ def reconciliation(place):
     seen += [group.commit("a", 3, rest[0]), group.commit("a", 4), group.commit("a", -1)]
     seen += [group.fetch("a", 2), group.fetch("a", 3), group.fetch("x", 3), group.fetch(None, -1)]
     seen.append((group.beat("b", 3).given == [(0, rest)], group.describe()[:3]))
-    # The response was lost. The partitions owned are still a part of those assigned.
+    # The response was lost. The member still owns some of its assigned partitions.
     lost = group.beat("a", 2, owned={0: kept[1][:1]})
     seen.append((lost.code, lost.epoch))
     seen.append(group.beat("a", 2, owned={0: rest}))

@@ -1,4 +1,4 @@
-"""Tests that large requests are handled in slices, so that other connections are served between."""
+"""Tests that large requests are handled in slices, between which other connections are served."""
 
 import asyncio
 

@@ -203,7 +203,7 @@ def free_ports(count):
         finally:
             for place in places:
                 place.close()
-    raise AssertionError("no ports are free")
+    raise AssertionError(f"No {count} consecutive ports are free.")
 
 
 def test_brokers_listen_on_the_requested_ports():

@@ -93,7 +93,7 @@ def test_uniform_finds_chains_of_moves():
 
 @given(members=groups(alike=True), sizes=sizes, data=st.data())
 def test_uniform_moves_no_more_than_necessary(members, sizes, data):
-    """When a member leaves, the others keep what they had. When one joins, only its share moves."""
+    """If a member leaves, the others keep their partitions. If one joins, only its share moves."""
     before = assign_uniform(members, sizes)
     members = with_targets(members, before)
     gone = data.draw(st.sampled_from(sorted(members)))

@@ -98,14 +98,14 @@ class Rebalance:
     def is_held_by(self, consumers: list[Any]) -> bool:
         """Return whether the consumers hold exactly what the leader assigned.
 
-        If not, another rebalance is under way: its assignment is on record before the consumers,
-        which handle it while they are polled, know of it.
+        If they do not, another rebalance is in progress. Its assignment is recorded before the
+        consumers receive it, because they handle it only while they are polled.
         """
         return sorted(in_order(self.given).values()) == sorted(sorted(held(c)) for c in consumers)
 
 
 def settled(cluster: EmbeddedCluster, strategy: str, consumers: list[Any]) -> Rebalance:
-    """Poll until every partition has an owner, as the last rebalance assigned it; return that."""
+    """Poll until every partition has the owner that the last rebalance chose. Return the latter."""
     last = Rebalance(cluster, strategy)
 
     def done() -> bool:
@@ -155,7 +155,7 @@ def test_static_members_keep_their_rank(embedded: EmbeddedCluster) -> None:
 
 
 def test_a_member_sends_its_generation_and_its_owned_partitions(embedded: EmbeddedCluster) -> None:
-    """When a second member joins, the first one sends what it owns, and its generation."""
+    """When a second member joins, the first one sends its owned partitions and its generation."""
     strategy = {"partition_assignment_strategy": "cooperative-sticky"}
     with joined(embedded, **strategy) as first:
         poll_until([first], lambda: all_assigned([first]))

@@ -36,8 +36,8 @@ def test_an_iteration_yields_to_the_loop() -> None:
                 world.sim.loop.leap(0.001)
                 if record.offset == 1_999:
                     break
-            # A tick takes three iterations of the loop: its timer, its wake-up, and the one that it
-            # missed.
+            # A tick takes three iterations of the loop: one for its timer, one for its wake-up, and
+            # one that it misses.
             assert ticks >= 2_000 / 10 / 3 - 5
             ticking.cancel()
             with contextlib.suppress(asyncio.CancelledError):

@@ -262,7 +262,7 @@ def test_a_part_that_comes_when_its_partition_was_resumed_follows_those_set_asid
     state.pause(True)
     buffer.add(first)
     state.pause(False)
-    buffer.add(second)  # The reader has not sorted the buffer out yet.
+    buffer.add(second)  # The reader has not called `sort_out` yet.
     buffer.sort_out()
     assert list(buffer) == [first, second]
     steps = unpacker(buffer)
@@ -299,7 +299,7 @@ def test_parts_of_a_partition_are_read_in_order_whatever_is_paused(events: list[
         elif event == "sort out":
             buffer.sort_out()
         else:
-            buffer.sort_out()  # The reader does that after each change.
+            buffer.sort_out()  # The reader calls this after each change.
             fetch = buffer.next()
             if fetch is not None:
                 if fetch.state is state:

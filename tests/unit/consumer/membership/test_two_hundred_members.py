@@ -80,7 +80,7 @@ def is_shared(members: Sequence[Consumer[Any, Any]]) -> bool:
 
 
 class Answers:
-    """The number of partitions for which committed offsets were returned."""
+    """A counter of the partitions for which committed offsets were returned."""
 
     def __init__(self, cluster: EmbeddedCluster) -> None:
         self.partitions = 0
@@ -107,7 +107,7 @@ class Beats:
 
     def __call__(self) -> bool:
         now = time.monotonic()
-        # The condition is checked after every request, and there are many of them.
+        # The condition is called after every request, so it looks only twice per heartbeat.
         if now < self._next_look:
             return False
         self._next_look = now + BEAT_MS / 1000 / 2

@@ -1,6 +1,6 @@
 """GSSAPI over a scripted package gssapi: the messages, the errors, and logins that use it.
 
-`test_kerberos.py` does the same with the real package and a real KDC, where there are such.
+`test_kerberos.py` has the same tests with the real package and a real KDC, if they are installed.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def login(**options: Any) -> Gssapi:
 
 
 def answer(mechanism: Gssapi, challenge: bytes) -> bytes | None:
-    """Return the response to a challenge, after the work that it needs."""
+    """Return the response to a challenge, and do the blocking work for it in this thread."""
     step = mechanism.step(challenge)
     while isinstance(step, Compute):
         assert step.blocking

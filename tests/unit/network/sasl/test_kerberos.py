@@ -33,7 +33,7 @@ def realm() -> Iterator[Kdc]:
 
 
 def login(credentials: SaslGssapi, kdc: Kdc, host: str = "localhost") -> str:
-    """Log in to the broker's side, and return the name that it sees."""
+    """Log in to the broker's side, and return the user name that it determines."""
     mechanism = Gssapi(Login(credentials, host))
     broker = Acceptor(kdc.keytab("kafka/localhost"))
     message = b""

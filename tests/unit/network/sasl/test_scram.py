@@ -58,7 +58,7 @@ def test_the_example_of_rfc_5802_is_reproduced(monkeypatch: pytest.MonkeyPatch) 
 
 
 class Server:
-    """The other side, written from RFC 5802 alone."""
+    """The broker's side, written from RFC 5802 alone."""
 
     def __init__(self, password: str, hash_name: str, iterations: int = 4096) -> None:
         self.salt, self.hash, self.iterations = b"salt of a user", hash_name, iterations

@@ -54,7 +54,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
 
 
 class Hooks:
-    """The part of an accumulator that a batch needs in order to finish."""
+    """The attributes of an accumulator that a batch needs in order to finish."""
 
     loop: Any = None
     thread = 0

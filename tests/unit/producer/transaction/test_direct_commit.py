@@ -39,7 +39,7 @@ def spawned(producer: Producer[Any, Any], monkeypatch: pytest.MonkeyPatch) -> li
 
 
 async def warmed_up(world: World, **options: Any) -> Producer[Any, Any]:
-    """Return a producer that knows the topic, is connected, and has just read the level."""
+    """Return a connected producer that knows the topic, and has just read transaction.version."""
     producer = world.producer(transactional_id="t-1", **options)
     await producer.start()
     async with producer.transaction() as tx:
@@ -125,7 +125,7 @@ def test_a_response_after_the_deadline_does_not_decide_the_commit(level: int) ->
                 last = producer.last_transaction
                 assert last is not None
                 assert last.outcome is UNKNOWN
-                await asyncio.sleep(5.0)  # The response arrives, and the call has raised already.
+                await asyncio.sleep(5.0)  # The response arrives after the call has raised.
             assert last.outcome is UNKNOWN
             with pytest.raises(ApplicationRecoverableError, match="had been committed"):
                 await producer.abort_transaction()

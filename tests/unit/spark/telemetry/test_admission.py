@@ -1,4 +1,4 @@
-"""Which pushes of a stream are accepted, late, or copies, across batches."""
+"""Tests of which pushes of a stream are accepted, late, or duplicates, across batches."""
 
 from __future__ import annotations
 

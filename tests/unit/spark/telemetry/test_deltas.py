@@ -1,4 +1,4 @@
-"""The totals of series: in order or not, with gaps, restarts, and differences pushed again."""
+"""Tests of the totals of series: any order, gaps, restarts, and deltas that are pushed again."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from aiokclient.spark.telemetry.deltas import SeriesValue, add_cumulative, add_d
 
 
 def chain(*times: int) -> list[SeriesValue]:
-    """Return deltas of which each begins where the one before ends, worth the time they take."""
+    """Return consecutive deltas between the times. The value of each is its duration."""
     return [SeriesValue(start, time, (float(time - start),)) for start, time in pairwise(times)]
 
 
@@ -45,7 +45,7 @@ def test_delta_pushed_again_with_the_next_differences_replaces_the_shorter_one()
 
 
 def test_series_that_begins_again_is_a_restart_and_counts_in_full() -> None:
-    # A topic was deleted and created again: its series begins with the client, from zero.
+    # A topic was deleted and created again. Its series starts from zero at the client's start.
     values = [*chain(10, 20, 30), SeriesValue(10, 50, (7.0,))]
     total = add_deltas(values, {*starts(values), 20, 30, 40})
     assert total.amounts == (27,)

@@ -1,4 +1,4 @@
-"""Tests of how records of the topic are read, broken ones among them."""
+"""Tests of how the records of the topic are read, including broken ones."""
 
 from __future__ import annotations
 

@@ -289,7 +289,7 @@ def peers(cluster: EmbeddedCluster, wire: Any) -> Peers:
 
 @pytest.fixture
 def peers_of(wire_to: Any) -> Any:
-    """Return a function that makes such a factory for a cluster that the test makes itself."""
+    """Return a function that makes a factory of members for a cluster that the test starts."""
 
     def make(cluster: EmbeddedCluster, group: str = "g") -> Peers:
         wire = wire_to(cluster)

@@ -71,7 +71,7 @@ class Life:
 
 
 class Chaos:
-    """A sequence of random events, and the checks of what must hold meanwhile."""
+    """A sequence of random events, and the checks of invariants after each of them."""
 
     def __init__(self, world, resync):
         self.world, self.cluster, self.resync = world, world.cluster, resync

@@ -169,7 +169,7 @@ async def test_a_certificate_of_the_authority_is_required_for_mutual_tls(
 
 
 def refuses(context: ssl.SSLContext, host: str, port: int) -> bool:
-    """Return whether a broker refuses a client. With TLS 1.3, the client learns it at its read."""
+    """Return whether a broker refuses a client. With TLS 1.3, only a read shows the refusal."""
     try:
         with (
             socket.create_connection((host, port), 60) as plain,

@@ -27,12 +27,12 @@ SHA_256, SHA_512 = 1, 2
 
 
 def said(answer: Any) -> tuple[str, str | None, bytes]:
-    """Return what a broker says to a message of a mechanism."""
+    """Return the error, the error message, and the bytes in a SaslAuthenticate response."""
     return named(answer.error_code), answer.error_message, bytes(answer.auth_bytes)
 
 
 def outcome(login: Any, *messages_: bytes) -> list[object]:
-    """Send messages and return the answers, and whether the connection was closed then."""
+    """Send messages. Return the answers, and whether the broker then closed the connection."""
     answers: list[object] = []
     for message in messages_:
         try:

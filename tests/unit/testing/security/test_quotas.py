@@ -58,7 +58,7 @@ def test_the_most_specific_quota_applies(quotas: ClientQuotas) -> None:
     for number, entity in enumerate(ENTITIES):
         quotas.change(entity, PRODUCER, 1000.0 * (number + 1))
     for number, entity in enumerate(ENTITIES):
-        # A minute's worth of the quota takes a minute, less the ten seconds of the measurement.
+        # 60 s of the quota are throttled for 50 s, because the quota is measured over 10 s.
         excess_s = quotas.throttle_s(PRODUCER, "alice", "web", 60_000.0 * (number + 1))
         assert excess_s == pytest.approx(50)
         quotas.change(entity, PRODUCER, None)
@@ -240,7 +240,7 @@ def test_the_second_mutation_over_the_quota_is_refused(
     def create(name: str, version: int = 7) -> tuple[str, bool]:
         topic = CreatableTopic(name=name, num_partitions=20, replication_factor=1)
         request = messages.CreateTopicsRequest(timeout_ms=9_000, topics=[topic])
-        # Each one has a connection of its own, because a throttled one is muted.
+        # Each request needs a new connection, because the broker mutes throttled connections.
         answer = wire.to(1).request(request, version)
         return named(answer.topics[0].error_code), answer.throttle_time_ms > 100_000
 

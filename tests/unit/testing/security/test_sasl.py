@@ -1,4 +1,4 @@
-"""Tests of logins and of sessions that end, which the parity tests do not reach."""
+"""Tests of logins and of expiring sessions in cases that the parity tests do not cover."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def principals(cluster: EmbeddedCluster) -> list[str]:
 
 
 def move_time(cluster: EmbeddedCluster, seconds: float) -> None:
-    """Set the clocks of the security of a cluster forward, and stop them."""
+    """Move the clocks that a cluster uses for security forward, and stop them."""
     security = cluster._state.security
     now, time_ms = security._now() + seconds, security._time_ms() + int(seconds * 1000)
     security._now = lambda: now

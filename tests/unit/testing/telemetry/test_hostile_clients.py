@@ -29,18 +29,18 @@ MIB = 1 << 20
 
 
 def gzip_bomb(size: int) -> bytes:
-    """Return members of zeros. One byte of them holds about 1,000."""
+    """Return gzip members of zeros. One compressed byte stands for about 1,000 bytes."""
     packer = zlib.compressobj(9, zlib.DEFLATED, 31)
     return (packer.compress(bytes(size // 16)) + packer.flush()) * 16
 
 
 def zstd_bomb(size: int) -> bytes:
-    """Return frames of zeros. One byte of them holds about 10,000."""
+    """Return zstd frames of zeros. One compressed byte stands for about 10,000 bytes."""
     return bytes(zstandard.ZstdCompressor(level=1).compress(bytes(size // 16)) * 16)
 
 
 def repeated_zstd_bomb(size: int) -> bytes:
-    """Return a frame whose blocks are one repeated byte each. One byte of it holds 32,768."""
+    """Return a frame of blocks of one repeated byte. Each of its bytes stands for 32,768."""
     most = 128 << 10
     header = b"\x28\xb5\x2f\xfd" + bytes([0x00, 0x58])
     blocks = size // most
@@ -52,7 +52,7 @@ def repeated_zstd_bomb(size: int) -> bytes:
 
 
 def snappy_bomb(size: int) -> bytes:
-    """Return a raw block that announces more than it has."""
+    """Return a raw block that announces a larger size than it has."""
     announced = bytes([size & 127 | 128, size >> 7 & 127 | 128, size >> 14 & 127 | 128])
     return announced + bytes([size >> 21 & 127 | 128, size >> 28]) + b"\0" * 1000
 
@@ -86,7 +86,7 @@ def test_a_bomb_is_refused_without_using_the_memory(name: str, place: Any, colle
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    # The request, the response, and at most twice what may be the content.
+    # The memory is for the request, the response, and at most twice the allowed content.
     assert peak < 3 * len(bomb) + 4 * MIB
     assert collector.pushes == []
     assert place.names() == []
@@ -190,4 +190,4 @@ def test_a_full_topic_of_metrics_is_bounded(telemetry_place: Any) -> None:
             assert client.push(identity, client.ask(identity).subscription_id, data) == "ok"
             client.connection.socket.close()
         kept = sum(len(record.value or b"") for record in cluster.records("metrics", 0))
-        assert kept <= 24 * MIB  # With the active segment.
+        assert kept <= 24 * MIB  # The limit includes the active segment.

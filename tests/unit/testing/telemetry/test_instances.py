@@ -93,7 +93,7 @@ def test_the_subscription_may_be_requested_once_after_certain_errors(
 ) -> None:
     assert [broker.ask(), broker.push(**wrong)] == [Code.NONE, code]  # type: ignore[arg-type]
     assert [broker.ask(), broker.ask()] == [Code.NONE, Code.THROTTLING_QUOTA_EXCEEDED]
-    # It does not allow a push in between, because it was not a request at the interval.
+    # This extra request does not allow a push, because it was not made at the interval.
     assert broker.push() == Code.THROTTLING_QUOTA_EXCEEDED
 
 
@@ -191,7 +191,7 @@ def test_the_least_recently_used_instance_makes_room(
     assert [each in broker.instances for each in ids[:4]] == [True, False, True, True]
     broker.now += 3 * INTERVAL_S
     broker.use(ids[4])
-    assert len(broker.instances) == 1  # The others had expired.
+    assert len(broker.instances) == 1  # All other instances have expired.
 
 
 def test_instances_of_lost_connections_are_forgotten(broker: Broker) -> None:

@@ -166,7 +166,7 @@ class TestOtlp:
             assert client.push(ID, number, otlp()) == "ok"
             assert receiver.sent == 0
             assert client.push(ID, number, otlp(), terminating=True) == "ok"
-        # The cluster has ended, and what was queued is sent.
+        # Pushes that were queued are sent even after the cluster has ended.
         endpoint.may_answer.set()
         assert receiver.flush(PATIENCE_S)
         assert (receiver.sent, len(endpoint.requests)) == (2, 2)
@@ -214,7 +214,7 @@ class TestOtlp:
             receiver.export(CONTEXT, payload(data))
         endpoint.may_answer.set()
         assert receiver.flush(PATIENCE_S)
-        # One more may have been taken from the queue before the others came.
+        # The receiver may have taken the first push from the queue before the others arrived.
         assert receiver.dropped in (6, 7)
         assert receiver.sent == 10 - receiver.dropped
         receiver.close()

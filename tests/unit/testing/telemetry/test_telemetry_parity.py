@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900)]
 
 SETS = 200
 GROWING = 30
-"""The number of sets at the end that have enough subscriptions for larger hash tables."""
+"""The number of final sets that have enough subscriptions to make hash tables grow."""
 TOPIC = "client-metrics"
 LIMIT = 1 << 20
 CLIENT_METRICS = 16
@@ -60,7 +60,7 @@ INTERVALS = ["60000", "60001", "300000", "3599999", "3600000", " 70000 ", "+8000
 
 
 class Pair:
-    """The embedded cluster and the real one, to which the same is done."""
+    """The embedded cluster and the real one, on which each step is run alike."""
 
     def __init__(self, ours: Any, theirs: Any) -> None:
         self.ours, self.theirs = ours, theirs
@@ -69,7 +69,7 @@ class Pair:
         return step(self.ours), step(self.theirs)
 
     def same(self, step: Any) -> Any:
-        """Do something at both clusters, and return the result, which must be the same."""
+        """Run a step on both clusters, check that the results are equal, and return the result."""
         ours, theirs = self.both(step)
         assert ours == theirs
         return ours
@@ -77,7 +77,7 @@ class Pair:
 
 @pytest.fixture(scope="module")
 def clusters(java: str) -> Iterator[tuple[EmbeddedCluster, KafkaCluster]]:
-    # The order of a hash table depends on all changes since the start, so that both are new.
+    # Both clusters must be new, because the order of a hash table depends on all earlier changes.
     embedded = EmbeddedCluster(telemetry=TopicTelemetryReceiver(TOPIC), retention_bytes=-1)
     with embedded, KafkaCluster(KAFKA, telemetry=TOPIC) as real:
         real.create_topic(TOPIC, configs={"max.message.bytes": 1 << 24})
@@ -92,7 +92,7 @@ def pair(clusters: Any, telemetry_place: Any) -> Pair:
 
 def random_match(rng: random.Random) -> str:
     keys = rng.sample(list(MATCHES), rng.choice((1, 1, 2, 3)))
-    # A pattern is trimmed, and of two for the same property the last one counts.
+    # Patterns are trimmed. If there are two for the same property, the last one counts.
     if rng.random() < 0.1:
         keys.append(keys[0])
     items = [f"{key}{rng.choice(('=', ' = '))}{rng.choice(MATCHES[key])}" for key in keys]
@@ -138,7 +138,7 @@ def otlp(rng: random.Random) -> bytes:
 
 
 def random_payload(rng: random.Random) -> tuple[int, bytes]:
-    """Return a codec and bytes, which may not be of that codec."""
+    """Return a codec and bytes, which may not be valid in that codec."""
     codec = rng.choice((-1, 0, 0, 1, 2, 3, 4, 5))
     content = rng.choice((b"", otlp(rng), rng.randbytes(50), b"\0" * 2_000_000))
     kind = rng.random()
@@ -176,7 +176,7 @@ def end_of_topic(place: Any) -> int:
 
 
 def exported(place: Any, offset: int) -> list[tuple[Any, ...]]:
-    """Return what the broker wrote into the topic of its receiver from an offset on."""
+    """Return the records that the broker has written to its receiver's topic from an offset on."""
     found: list[tuple[Any, ...]] = []
     connection = place.wire.at(place.address)
     end = end_of_topic(place)
@@ -363,7 +363,7 @@ def test_a_changed_subscription_may_be_requested_immediately_as_by_kafka(pair: P
         place.subscribe("changed-again", metrics="b", interval_ms="50000")
         seen.append(client.push(identity, first[3]))
         seen.append(second := subscription(client.ask(identity)))
-        # The request in between does not count as one that the interval allows.
+        # The request for the changed subscription does not count as a request at the interval.
         seen += [client.push(identity, second[3]), subscription(client.ask(identity))]
         place.unsubscribe("changed", "changed-again")
         seen += [subscription(client.ask(identity)), subscription(client.ask(identity))]
@@ -379,7 +379,7 @@ def test_pushes_around_a_terminating_one_are_answered_as_by_kafka(pair: Pair) ->
         number = client.ask(identity).subscription_id
         seen = [client.push(identity, number, terminating=each) for each in (False, True)]
         seen += [client.push(identity, number, terminating=each) for each in (True, False)]
-        # A push that is not terminating was refused, so that the next one is allowed again.
+        # The refused push was not a terminating one, so the client may push again.
         place.until(lambda: client.push(identity, number) == "ok")
         place.until(lambda: client.ask(identity).error_code == 0)
         seen.append(client.push(identity, number, codec=7))

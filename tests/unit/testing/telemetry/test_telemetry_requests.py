@@ -30,7 +30,7 @@ def test_the_requests_are_announced_only_with_a_receiver(place: Any, telemetry_p
         found = announced(other.connection)
         assert ApiKey.LIST_CONFIG_RESOURCES in found
         assert not found & TELEMETRY
-        # Like Kafka, a broker answers them nevertheless.
+        # Like Kafka, a broker answers these requests although it does not announce them.
         client = other.client()
         answer = client.ask(ID)
         assert (answer.error_code, list(answer.requested_metrics)) == (0, [])
@@ -130,7 +130,7 @@ def test_a_restarted_broker_knows_no_instances(
     telemetry_cluster.stop(1)
     telemetry_cluster.start(1)
     again = place.client()
-    # Its subscriptions are configs of the cluster, which stay.
+    # Subscriptions are configs of the cluster, so they survive the broker's restart.
     assert again.ask(ID).subscription_id == number
 
 
@@ -154,7 +154,7 @@ def test_listing_subscriptions_needs_the_permission_to_describe_configs(
         request = messages.ListConfigResourcesRequest()
         answer = place.connection.request(request)
         assert named(answer.error_code) == "CLUSTER_AUTHORIZATION_FAILED"
-        # Pushing needs no permission.
+        # Requests for subscriptions and pushes need no permission.
         client = place.client()
         assert client.push(ID, client.ask(ID).subscription_id, b"metrics") == "ok"
 

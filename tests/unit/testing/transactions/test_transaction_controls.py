@@ -1,4 +1,4 @@
-"""Tests of the controls of transactions, and of what only they can bring about."""
+"""Tests of the controls of transactions, and of states that only these controls can cause."""
 
 import pytest
 

@@ -47,7 +47,7 @@ def compare(kafka_of_levels, wire_to, place_of):
 
 
 def prepared(txn, topic, index=0):
-    """Add a partition where the client must do it."""
+    """Add a partition to the transaction if the client must do so at this level."""
     return txn.add((topic, index)) if txn.level < 2 else []
 
 
@@ -155,7 +155,7 @@ def ends_in_each_state(place, level):
                     answer = txn.end(commit, version=version, epoch=txn.epoch + change)
                     seen.append((prepare.__name__, version, commit, change, answer, txn.describe()))
                     if level == 0 and version == 5:
-                        # At level 0, the answer to a second request is worth a look, too.
+                        # At level 0, also compare the answers to a repeated request.
                         again = txn.end(commit, version=version, wait=False)
                         seen.append((again, txn.init(wait=False), txn.init(wait=False)))
     return seen
@@ -213,7 +213,7 @@ def partitions_that_were_not_added(place, level):
         seen += [txn.produce(topic, index=2, version=12), txn.describe()]
         seen += [txn.offsets("g", topic, 1, version=5), txn.describe()]
     else:
-        # What a client of level 2 gets before it knows of a downgrade.
+        # Compare the responses to a client of level 2 that does not know of the downgrade yet.
         other = Txn(place, level)
         other.init()
         seen += [other.produce(topic, version=12), other.describe()]
@@ -463,7 +463,7 @@ def test_transactions_are_answered_as_kafka_does(name, level, compare):
 
 
 def changes_of_the_level(place, change):
-    """Use transactional ids whose level of transaction.version changes meanwhile."""
+    """Use transactional ids while the level of transaction.version changes."""
     topic, _ = place.topic()
     group = fresh("group")
     idle, ongoing, late = (Txn(place, 2) for _ in range(3))
@@ -490,7 +490,7 @@ def changes_of_the_level(place, change):
     # A transaction that began at level 0 continues at level 2.
     seen += [fresh_one.produce(topic, version=12), fresh_one.end(version=5), fresh_one.describe()]
     seen += [fresh_one.produce(topic, version=12), fresh_one.abort(version=5)]
-    # How many aborted transactions after the last stable offset Kafka names depends on its index.
+    # Kafka may list aborted transactions after the last stable offset, so they are not compared.
     seen += [fresh_one.describe(), fresh_one.log(topic)[:3]]
     seen += [idle.produce(topic, version=12), idle.end(version=5), idle.describe()]
     return seen

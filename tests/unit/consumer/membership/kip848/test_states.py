@@ -37,7 +37,7 @@ def path_to(state: Kip848State) -> tuple[Kip848Event, ...]:
                 at = after(at, event)
             if at is state:
                 return events
-    raise AssertionError(f"no sequence of events leads to {state}")
+    raise AssertionError(f"No sequence of events leads to {state}.")
 
 
 def member_in(state: Kip848State) -> Kip848Member:
