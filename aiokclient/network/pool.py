@@ -411,17 +411,23 @@ class ConnectionPool:
             self._spawn(self._renew, connection, sasl, ends_at, name=name)
 
     async def _renew(self, connection: BrokerConnection, sasl: Sasl, ends_at: float) -> None:
-        """Authenticate again on an open connection, which the broker closes otherwise."""
+        """Authenticate again on an open connection.
+
+        Without that, the broker closes the connection at its first request after `ends_at`. If the
+        event loop was blocked until then, the client authenticates late, which brokers permit.
+        """
         loop = asyncio.get_running_loop()
+        timeout_s = self._setup.delay(0, self._rng)
         login = None
-        while login is None and loop.time() < ends_at and not connection.closed:
+        while login is None and not connection.closed:
+            left_s = ends_at - loop.time()
             try:
-                login = await sasl.login(self.host, ends_at - loop.time())
-            except KafkaError:
-                pass  # The token source has logged it, and tries again after a delay.
+                login = await sasl.login(self.host, left_s if left_s > 0 else timeout_s)
+            except KafkaError:  # The token source has logged it, and tries again after a delay.
+                if loop.time() >= ends_at:
+                    return
         if login is None or connection.closed:
             return
-        timeout_s = self._setup.delay(0, self._rng)
         begun = loop.time()
         from aiokclient.network.authentication import authenticate_again
 

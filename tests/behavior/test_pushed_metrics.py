@@ -12,8 +12,9 @@ from kafka_harness import KafkaCluster
 from kafka_harness.telemetry import Pushed, pushed
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
-from aiokclient import Admin, Consumer, Producer, TopicPartition
+from aiokclient import Admin, AnyBroker, Client, Consumer, Producer, TopicPartition
 from aiokclient.admin import ConfigResource, NewTopic
+from aiokclient.protocol import messages
 from aiokclient.testing import EmbeddedCluster, TopicTelemetryReceiver
 
 TOPIC = "client-metrics"
@@ -45,10 +46,27 @@ async def subscribed(servers: str) -> AsyncIterator[str]:
         changes = {EVERYTHING: {"metrics": "*", "interval.ms": "1000"}}
         (await admin.alter_configs(changes)).raise_for_errors()
         await admin.create_topics([NewTopic(DATA.topic, 1, 1)])
+    await broker_applies(servers, 1000)
     yield servers
     async with Admin(bootstrap_servers=servers, enable_metrics_push=False) as admin:
         await admin.delete_client_metrics(["everything"])
         await admin.delete_topics([DATA.topic])
+
+
+async def broker_applies(servers: str, interval_ms: int) -> None:
+    """Wait until the broker has applied the subscription, which it does after its response.
+
+    A client that asks earlier is told to ask again after the default interval of five minutes.
+    """
+    request = messages.GetTelemetrySubscriptionsRequest()
+    async with (
+        asyncio.timeout(60),
+        Client(bootstrap_servers=servers, enable_metrics_push=False) as client,
+    ):
+        while True:
+            if (await client.request(request, to=AnyBroker())).push_interval_ms == interval_ms:
+                return
+            await asyncio.sleep(0.02)  # The broker has no call that waits for this.
 
 
 async def produce(servers: str, options: dict[str, Any]) -> UUID:

@@ -305,9 +305,9 @@ class Transaction:
         if self._current is None:
             raise IllegalStateError(f"{call} needs a transaction that has begun. Use `async with`.")
         if not self._is_current or self._manager.status.state is TransactionState.READY:
+            ended = "has ended" if self.outcome is None else f"has ended ({self.outcome.value})"
             raise IllegalStateError(
-                f"{call} needs an open transaction. This one has ended ({self.outcome}). Begin "
-                "another one."
+                f"{call} needs an open transaction. This one {ended}. Begin another one."
             )
         self._manager.require_open(call)
 

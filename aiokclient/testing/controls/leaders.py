@@ -42,7 +42,9 @@ class LeaderControls(Controls):
             if target is None:
                 choices = [each for each in found.replicas if each in alive]
                 target = next((each for each in choices if each != found.leader), None)
-            if target is None or target not in alive:
+            if target is None:
+                raise ValueError(f"{found!r} has no other replica whose broker is running.")
+            if target not in alive:
                 raise ValueError(f"{found!r} cannot be led by {target}: no such broker is running.")
             if target not in found.replicas:
                 found.replicas.append(target)

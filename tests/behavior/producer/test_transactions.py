@@ -247,7 +247,7 @@ async def test_calls_in_the_wrong_order_are_refused(
         with pytest.raises(SerializationError):
             tx.send(site.topic, "text")
         tx.send(site.topic, b"v")
-    with pytest.raises(IllegalStateError, match="ended"):
+    with pytest.raises(IllegalStateError, match=r"This one has ended \(committed\)\."):
         tx.send(site.topic, b"v")
     with pytest.raises(IllegalStateError, match="ended"):
         await tx.send_offsets({tp: 1}, GroupMetadata("g"))

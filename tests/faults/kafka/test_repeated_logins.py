@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 import uuid
 from typing import Any
 
@@ -14,6 +15,7 @@ from aiokclient import (
     AclBinding,
     AclOperation,
     Admin,
+    AnyBroker,
     Client,
     Consumer,
     NewTopic,
@@ -27,6 +29,7 @@ from aiokclient import (
 )
 from aiokclient.errors import SaslAuthenticationError
 from aiokclient.events import Authenticated, Disconnected
+from aiokclient.protocol import messages
 
 SECONDS = 60
 RATE = 5_000
@@ -113,6 +116,25 @@ async def test_logins_repeated_for_a_minute_under_load_lose_and_reorder_nothing(
         assert all(0 < event.lifetime_ms <= REAUTH_MS for event in again), login
         # If the process gets no processor time, a session may end before its login is repeated.
         assert len(lost) <= len(again) // 5, (login, lost)
+
+
+@pytest.mark.fault(46)
+async def test_a_session_that_ended_while_the_loop_was_blocked_is_renewed(
+    secured: SecuredKafka,
+) -> None:
+    options = (await secured.way("SCRAM-SHA-512", "REAUTH")).options
+    async with Client(**options) as client:
+        events = client.events()
+        await client.request(messages.ListGroupsRequest(), to=AnyBroker())
+        time.sleep(REAUTH_MS / 1000 + 0.5)  # noqa: ASYNC251 - as a program that only computes
+        seen: list[Any] = []
+        async with asyncio.timeout(60):
+            async for event in events:
+                seen.append(event)
+                if isinstance(event, Authenticated) and event.again:
+                    break
+        await client.request(messages.ListGroupsRequest(), to=AnyBroker())
+        assert not [event for event in seen if isinstance(event, Disconnected)]
 
 
 async def send_until_failure(producer: Producer, topic: str) -> None:

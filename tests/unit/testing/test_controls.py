@@ -319,6 +319,9 @@ class TestBrokers:
         cluster.stop(2)
         with pytest.raises(ValueError, match="no such broker is running"):
             cluster.move_leader("orders", 0, to=2)
+        cluster.stop(1)
+        with pytest.raises(ValueError, match="no other replica whose broker is running"):
+            cluster.move_leader("orders", 0)
 
     def test_controls_refuse_missing_names(self, cluster):
         with pytest.raises(ValueError, match="no broker 9"):
