@@ -37,9 +37,7 @@ PURE = [
     "tests/unit/consumer",
     "tests/behavior/producer",
     "tests/behavior/consumer",
-    "tests/behavior/groups",
     "tests/behavior/transactions",
-    "tests/behavior/wrong_use",
 ]
 # Tests that run on Python 3.11 in native mode, because `await` works differently before 3.12.
 AWAITING = [
@@ -53,12 +51,13 @@ LIVES = [
     "tests/unit/group",
     "tests/unit/patterns",
     "tests/unit/producer",
-    "tests/unit/consumer",
+    "tests/unit/consumer/fetching",
+    "tests/unit/consumer/membership",
+    "tests/unit/consumer/test_cancellation.py",
 ]
-# Long tests in those folders, which run once: random groups, large groups, and the times for which
+# Long tests in those folders, which run once: random and large groups, and the times for which
 # the event loop is held. `--all` runs them in each environment.
 NEWEST_ONLY = [
-    "tests/behavior/groups/test_churn.py",
     "tests/unit/consumer/assignors/test_confluent.py",
     "tests/unit/consumer/assignors/test_every.py",
     "tests/unit/consumer/assignors/test_sticky.py",

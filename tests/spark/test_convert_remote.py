@@ -39,6 +39,7 @@ def test_checkpoint_in_another_file_system_is_converted(root: str, tmp_path: Pat
     assert convert(root).batches == ()
 
 
+@pytest.mark.long
 def test_interrupted_conversion_in_another_file_system_is_completed(
     root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -70,6 +70,7 @@ def test_a_restarted_stream_reads_each_record_once(
     assert stream.run() == []
 
 
+@pytest.mark.long
 def test_a_first_batch_that_was_planned_from_latest_and_crashed_is_repeated_from_there(
     stream: Stream, cluster: EmbeddedCluster
 ) -> None:

@@ -65,6 +65,7 @@ def test_rows_equal_the_connectors_before_and_after_a_restart(
     assert both.compare().num_rows == 0
 
 
+@pytest.mark.long
 def test_rows_equal_the_connectors_from_given_offsets_and_in_partitions_that_are_added(
     spark_kafka: KafkaCluster, pair: Callable[..., Pair]
 ) -> None:
@@ -109,6 +110,7 @@ def test_random_topics_are_read_the_same_before_and_after_a_restart(
         both.compare()
 
 
+@pytest.mark.long
 def test_comparison_fails_where_a_stream_drops_a_row(
     spark_kafka: KafkaCluster, spark: SparkSession, pair: Callable[..., Pair], monkeypatch: Any
 ) -> None:

@@ -215,6 +215,7 @@ def test_parquet_is_partitioned_by_date(tables: telemetry.Tables, source: Path) 
     assert {f"date={date}" for date in dates} == set(folders)
 
 
+@pytest.mark.long
 def test_killed_and_restarted_pipeline_writes_the_same_parquet(
     spark: SparkSession,
     source: Path,

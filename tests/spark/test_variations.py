@@ -187,6 +187,7 @@ def read(rows: list[tuple[str, int, int, str]]) -> dict[str, int]:
     return {topic: sum(row[0] == topic for row in rows) for topic in {row[0] for row in rows}}
 
 
+@pytest.mark.long
 def test_pattern_without_a_topic_reads_those_that_are_created_later(
     spark: Any, cluster: EmbeddedCluster, options: Options, tmp_path: Path
 ) -> None:
@@ -198,6 +199,7 @@ def test_pattern_without_a_topic_reads_those_that_are_created_later(
     assert read(query.run(startingOffsets="latest")) == {"new-1": 4}
 
 
+@pytest.mark.long
 def test_restart_with_more_topics_reads_them_and_with_fewer_is_an_error(
     spark: Any, cluster: EmbeddedCluster, options: Options, tmp_path: Path
 ) -> None:
@@ -213,6 +215,7 @@ def test_restart_with_more_topics_reads_them_and_with_fewer_is_an_error(
     assert read(query.run(failOnDataLoss="false")) == {"orders": 3}
 
 
+@pytest.mark.long
 def test_start_within_an_open_transaction_is_read_when_it_is_committed(
     spark: Any, cluster: EmbeddedCluster, options: Options, tmp_path: Path
 ) -> None:

@@ -15,9 +15,9 @@ import transacting
 ROOT = Path(__file__).resolve().parents[3]
 ONE = os.environ.get("AIOKCLIENT_SIM_SEED")
 WANTED = int(os.environ.get("AIOKCLIENT_SIM_SEEDS") or 0)
-SEEDS = [int(ONE)] if ONE else range(WANTED or 50)
-INCARNATIONS = [int(ONE)] if ONE else range(WANTED or 20)
-TRANSACTIONS = [int(ONE)] if ONE else range(WANTED or 30)
+SEEDS = [int(ONE)] if ONE else range(WANTED or 30)
+INCARNATIONS = [int(ONE)] if ONE else range(WANTED or 12)
+TRANSACTIONS = [int(ONE)] if ONE else range(WANTED or 18)
 
 
 @pytest.mark.fault(1, 2, 3, 11, 15, 16, 17)

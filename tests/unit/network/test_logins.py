@@ -153,7 +153,9 @@ async def test_a_broker_that_repeats_the_password_does_not_make_it_visible(
     assert_hidden(error, SECRET)
 
 
-@pytest.mark.parametrize(("size", "kind"), [(64 * 1024 + 1, "accepts at most 65536"), (100, "malformed")])
+@pytest.mark.parametrize(
+    ("size", "kind"), [(64 * 1024 + 1, "accepts at most 65536"), (100, "malformed")]
+)
 async def test_a_challenge_is_bounded(cluster: EmbeddedCluster, size: int, kind: str) -> None:
     def enlarge(request: Any, response: Any) -> Any:
         return SaslAuthenticateResponse(auth_bytes=b"x" * size)

@@ -1,6 +1,7 @@
 """Tests of a group of 200 members in one process, with a thousand partitions."""
 
 import asyncio
+import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -22,6 +23,8 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
     "cooperative": {"partition_assignment_strategy": "cooperative-sticky", **TIMES},
     "kip848": {"group_protocol": "consumer"},
 }
+# `make test-all` also runs the eager protocol.
+TESTED = [name for name in PROTOCOLS if name != "eager" or os.environ.get("AIOKCLIENT_EXPLORE")]
 BEATS = (ApiKey.HEARTBEAT, ApiKey.CONSUMER_GROUP_HEARTBEAT)
 PATIENCE_S = 60
 """A timeout for steps that take a second or two on an idle machine."""
@@ -115,7 +118,7 @@ class Beats:
         return sum(number >= self._count for number in since.values()) == MEMBERS
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", TESTED)
 async def test_it_settles_and_its_heartbeats_hold(cluster: EmbeddedCluster, protocol: str) -> None:
     servers = cluster.bootstrap_servers
     async with Client(bootstrap_servers=servers) as client, AsyncExitStack() as stack:
