@@ -22,7 +22,6 @@ from aiokclient.cluster.targets import AnyBroker, Controller
 from aiokclient.config.secret import Secret
 from aiokclient.errors import ApiTimeoutError, IllegalStateError, KafkaError
 from aiokclient.errors.local import ArgumentTypeError
-from aiokclient.network.sasl.scram import HASHES, MAX_ITERATIONS, MIN_ITERATIONS, salted_password
 from aiokclient.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
@@ -100,6 +99,8 @@ class UserScramCredentialUpsertion:
         iterations: int = DEFAULT_ITERATIONS,
         salt: bytes | None = None,
     ) -> None:
+        from aiokclient.network.sasl.scram import MAX_ITERATIONS, MIN_ITERATIONS
+
         password = Secret(password)
         _require_user(user)
         _require_password(password)
@@ -260,6 +261,9 @@ async def _add_salted(
 
 
 async def _salted(change: UserScramCredentialUpsertion) -> ScramCredentialUpsertion:
+    # The mechanisms are imported only when a password is to be salted.
+    from aiokclient.network.sasl.scram import HASHES, salted_password
+
     salt = change.salt or secrets.token_bytes(SALT_BYTES)
     name = HASHES[change.mechanism.sasl_name]
     return ScramCredentialUpsertion(

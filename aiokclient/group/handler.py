@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from aiokclient.types import GroupMetadata
@@ -33,8 +32,7 @@ class Generation(NamedTuple):
         return self.leader_id == self.metadata.member_id
 
 
-@dataclass(frozen=True, slots=True)
-class GroupSettings:
+class GroupSettings(NamedTuple):
     """The group that a member joins, and its timeouts in milliseconds."""
 
     group_id: str

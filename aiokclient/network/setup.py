@@ -15,11 +15,10 @@ import asyncio
 import os
 import ssl
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from struct import Struct
 from struct import error as StructError
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import aiokclient.network.diagnosis as diagnosis
 from aiokclient.config.kinds import bare, bracketed, written
@@ -77,8 +76,7 @@ _ANSWERS = {
 """The meaning of error codes of ApiVersions. Any other code fails the connection."""
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionSettings:
+class ConnectionSettings(NamedTuple):
     """The settings of all connections of a client, in seconds and bytes."""
 
     connector: Connector

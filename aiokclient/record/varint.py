@@ -10,9 +10,10 @@ __all__ = ["SMALL", "VARINTS", "read_varint", "read_varlong", "wrap64", "write_v
 SMALL = 8192
 """`VARINTS` has all numbers below this limit, whose varints have one or two bytes."""
 
+_FIRST = [bytes((byte,)) for byte in range(256)]
 VARINTS: tuple[bytes, ...] = (
-    *(bytes((zigzag,)) for zigzag in range(0, 128, 2)),
-    *(bytes((zigzag & 127 | 128, zigzag >> 7)) for zigzag in range(128, 2 * SMALL, 2)),
+    *_FIRST[:128:2],
+    *[first + second for second in _FIRST[1 : SMALL >> 6] for first in _FIRST[128::2]],
 )
 """The varints of small numbers, by number. Most lengths and deltas are small and not negative."""
 

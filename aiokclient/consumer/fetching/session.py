@@ -20,7 +20,6 @@ or by id; to change that, a new session begins.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum, auto
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -65,8 +64,7 @@ class Answer(NamedTuple):
     data: PartitionData
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchOptions:
+class FetchOptions(NamedTuple):
     """The options of a fetch request."""
 
     min_bytes: int = 1

@@ -14,8 +14,7 @@ and fetchers depend on neither.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from aiokclient.types import TopicPartition
 
@@ -152,8 +151,7 @@ class Membership(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class MembershipParts:
+class MembershipParts(NamedTuple):
     """The collaborators of a membership. The callbacks are synchronous."""
 
     cluster: ClusterClient

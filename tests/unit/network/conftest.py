@@ -1,6 +1,5 @@
 """Fixtures: connections over transports in memory, and settings for real ones."""
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -36,4 +35,4 @@ def settings() -> Callable[..., ConnectionSettings]:
         receive_max=1 << 20,
         idle_s=None,
     )
-    return lambda **changes: dataclasses.replace(default, **changes)
+    return lambda **changes: default._replace(**changes)

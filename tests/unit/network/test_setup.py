@@ -1,7 +1,6 @@
 """Tests of connection setup: API versions, TLS, and servers that are not Kafka brokers."""
 
 import asyncio
-import dataclasses
 import ssl
 import struct
 from collections.abc import Callable
@@ -168,7 +167,7 @@ async def test_setup_fails_when_the_broker_refuses_the_version_that_it_names(
 async def test_setup_times_out_when_the_broker_does_not_respond(settings: Settings) -> None:
     async with ScriptedBroker() as broker:
         broker.handlers[ApiKey.API_VERSIONS] = lambda *_: None
-        error = await refusal(broker, dataclasses.replace(settings(), request_s=0.05))
+        error = await refusal(broker, settings(request_s=0.05))
         assert isinstance(error, DisconnectedError)
         assert "did not answer" in str(error)
 
