@@ -401,6 +401,11 @@ class ApplicationMetrics:
             raise ArgumentTypeError(
                 f"{source!r} is neither a function nor a Counter, Gauge, or Histogram."
             )
+        given: Any = labels
+        if not isinstance(given, Mapping):
+            raise ArgumentTypeError(
+                f"{given!r} is not a mapping from labels to values. Pass a dict."
+            )
         key = tuple(sorted((str(label), str(value)) for label, value in labels.items()))
         self._metrics[name, key] = ApplicationMetric(name, key, unit, source)
 

@@ -40,7 +40,7 @@ def hidden_properties(
         return _bare(error)
     if not isinstance(source, Mapping) or not all(isinstance(name, str) for name in source):
         return TypeError(
-            f"A {type(source).__name__} is neither a mapping of Kafka's dotted names to texts nor "
+            f"{type(source).__name__} is neither a mapping of Kafka's dotted names to texts nor "
             "the path of a file."
         )
     found = dict(source)

@@ -140,6 +140,4 @@ def require_record(record: Any) -> None:
 
 def _require_name(topic: str) -> None:
     if not is_topic_name(topic):
-        raise InvalidTopicError(
-            f"{topic!r} cannot be a topic. A name has 1 to 249 letters, digits, '.', '_' and '-'."
-        )
+        raise InvalidTopicError(f"{topic!r} cannot be a topic.")

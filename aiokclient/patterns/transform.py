@@ -21,12 +21,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from aiokclient.cluster.tracebacks import lets_go
+from aiokclient.consumer.arguments import require_count
 from aiokclient.errors import IllegalStateError, KafkaError
+from aiokclient.errors.local import ArgumentTypeError
 from aiokclient.log import ClientLog
 from aiokclient.policy import Backoff, Decision, Retry, Scope, classify
 from aiokclient.producer.delivery.failed import failed_delivery
 from aiokclient.producer.transaction.status import TransactionOutcome
-from aiokclient.types import ConsumerRecord, Headers
+from aiokclient.types import ConsumerRecord, Headers, seconds
 
 if TYPE_CHECKING:
     from aiokclient.consumer import Consumer, Records
@@ -292,6 +294,18 @@ def transform(
     within `close_timeout_ms`. `consumer.stop()` ends the loop after the current transaction.
 
     Both clients must be started. Entering raises IllegalStateError if the producer has no
-    `transactional_id`, or if the consumer has no group or commits automatically.
+    `transactional_id`, or if the consumer has no group or commits automatically. Arguments of a
+    wrong type raise TypeError.
     """
+    # A program that has these clients has imported their modules.
+    from aiokclient.consumer import Consumer
+    from aiokclient.producer import Producer
+
+    for given, kind in ((consumer, Consumer), (producer, Producer)):
+        if not isinstance(given, kind):
+            name = type(given).__name__
+            raise ArgumentTypeError(f"transform() takes a {kind.__name__} here, not {name}.")
+    require_count("max_records", max_records)
+    if seconds(max_wait, "max_wait") < 0:
+        raise IllegalStateError(f"max_wait must be at least 0 seconds, not {max_wait}.")
     return TransformStream(consumer, producer, max_records, max_wait)

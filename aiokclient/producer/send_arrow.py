@@ -197,10 +197,7 @@ class ArrowRecords:
         for number, name in enumerate(self.topics):
             if not is_topic_name(name):
                 row = self._which.index(number).as_py()
-                raise InvalidTopicError(
-                    f"Column 'topic' has {name!r} in row {row}. A topic name has 1 to 249 letters, "
-                    "digits, '.', '_', and '-'."
-                )
+                raise InvalidTopicError(f"Column 'topic' has {name!r} in row {row}.")
 
     # -- for native code
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 from aiokclient.background import ended, new_task
 from aiokclient.cluster.tracebacks import let_go, lets_go
 from aiokclient.errors import ClosedError, IllegalStateError, KafkaError
+from aiokclient.errors.local import ArgumentTypeError
 from aiokclient.producer.transaction.offsets import Offsets
 from aiokclient.producer.transaction.states import TransactionState
 from aiokclient.producer.transaction.status import CurrentTransaction, TransactionOutcome
@@ -154,9 +155,12 @@ class Transaction:
         which records were read in the meantime, the commit fails with the error of the group. If
         the transaction is aborted, the consumer goes back to its committed offsets or, without
         them, to where it was when the transaction began. Raises IllegalStateError for a consumer
-        that has no group or commits automatically (set `enable_auto_commit=False`).
+        that has no group or commits automatically (set `enable_auto_commit=False`), and TypeError
+        for anything but a consumer.
         """
         self._require_open("add()")
+        if not hasattr(consumer, "_for_transaction"):
+            raise ArgumentTypeError(f"add() takes a Consumer, not {type(consumer).__name__}.")
         if id(consumer) not in self._consumers:
             assert self._current is not None
             self._consumers[id(consumer)] = consumer._for_transaction(self._current.begun)

@@ -7,7 +7,16 @@ from typing import Any
 
 import pytest
 
-from aiokclient import Admin, Consumer, NewTopic, Producer, ProducerRecord, TopicPartition
+from aiokclient import (
+    Admin,
+    Consumer,
+    NewTopic,
+    Producer,
+    ProducerRecord,
+    TopicPartition,
+    TransactionOutcome,
+    transform,
+)
 from aiokclient.errors import ConfigError
 from aiokclient.testing import EmbeddedCluster
 
@@ -137,6 +146,44 @@ async def test_a_consumer_raises_type_error_for_wrong_types(servers: str) -> Non
                     f"Consumer {wrong}": lambda wrong=wrong: Consumer(
                         wrong, bootstrap_servers="localhost:9092"
                     ),
+                }
+            )
+
+
+async def test_transactions_raise_type_error_for_wrong_types(servers: str) -> None:
+    wrong: Any
+    async with (
+        Producer(bootstrap_servers=servers, transactional_id="types") as p,
+        Consumer("orders", bootstrap_servers=servers, group_id="types") as c,
+    ):
+        for wrong in ("text", None, 5, p):
+            await refused({f"transform from {wrong}": lambda wrong=wrong: transform(wrong, p)})
+        for wrong in ("text", None, 5, c):
+            await refused({f"transform to {wrong}": lambda wrong=wrong: transform(c, wrong)})
+        for wrong in (*NO_NUMBERS, 0):
+            await refused({f"records {wrong}": lambda wrong=wrong: transform(c, p, wrong)})
+        for wrong in NO_SECONDS:
+            await refused({f"wait {wrong}": lambda wrong=wrong: transform(c, p, 5, wrong)})
+        async with p.transaction() as tx:
+            for wrong in ("text", None, 5, p):
+                await refused({f"add {wrong}": lambda wrong=wrong: tx.add(wrong)})
+            for wrong in ("text", None, 5, c):
+                await refused(
+                    {f"group {wrong}": lambda wrong=wrong: tx.send_offsets({TP: 1}, wrong)}
+                )
+        assert tx.outcome is TransactionOutcome.COMMITTED
+
+
+async def test_metrics_raise_type_error_for_wrong_types(servers: str) -> None:
+    async with Producer(bootstrap_servers=servers) as p:
+        for wrong in (5, "text", [("a", "b")]):
+            await refused(
+                {
+                    f"labels {wrong}": lambda wrong=wrong: p.register_metric(
+                        "mine", lambda: 1, labels=wrong
+                    ),
+                    f"name {wrong}": lambda wrong=wrong: p.register_metric((wrong,), lambda: 1),
+                    f"source {wrong}": lambda wrong=wrong: p.register_metric("mine", wrong),
                 }
             )
 

