@@ -140,10 +140,11 @@ class Spread:
         return self._total
 
     def take(self, *, again: bool | None) -> Reading:
-        """Return the reading. Observations from now on belong to the next one.
+        """Return the number and the sum of all observations, and the extremes of a time span.
 
-        Its time span begins with the last reading. With `again`, no broker has accepted that one,
-        and the time span begins where that one began. With None, no new time span begins.
+        The time span begins with the last reading, and this one ends it. With `again`, no broker
+        has accepted the last reading, so its time span is included. With None, the time span
+        continues.
         """
         self._add_up()
         largest, smallest = self._largest, self._smallest

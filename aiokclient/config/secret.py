@@ -15,7 +15,7 @@ __all__ = ["HIDDEN", "Secret", "hide_secrets"]
 HIDDEN: Final = "***"
 
 _BARE: Final = (str, bytes, bytearray, Mapping, list, tuple)
-"""Types of values that have no repr of their own which hides a secret."""
+"""Types of values whose repr would show a secret."""
 
 
 class Secret:

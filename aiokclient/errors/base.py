@@ -54,7 +54,8 @@ class KafkaError(Exception):
         if code is None:
             return
         if code in registered:
-            raise TypeError(f"code {code} is both {registered[code].__name__} and {cls.__name__}")
+            other = registered[code].__name__
+            raise TypeError(f"The classes {other} and {cls.__name__} have the same code, {code}.")
         cls.code, cls.name = code, name
         registered[code] = cls
 

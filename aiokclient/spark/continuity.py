@@ -106,7 +106,7 @@ def compare(start: StreamOffsets, logs: Logs) -> Comparison:
 
 
 def differ(old: str | None, new: str | None) -> bool:
-    """Return whether two topic ids are of different topics. An unknown id differs from no id."""
+    """Return whether two topic ids are of different topics. False if one of them is unknown."""
     return old is not None and new is not None and old != new
 
 
