@@ -424,7 +424,7 @@ _RAISED: Mapping[Decision, tuple[type[KafkaError], type[KafkaError]]] = {
     FAIL: (InvalidConfigurationError, InvalidConfigurationError),
     RECOVER: (ApplicationRecoverableError, TransactionFailedError),
 }
-"""For each decision, the category of errors in a transaction, and the class raised for it."""
+"""The category of errors in a transaction, and the class that is raised, by decision."""
 
 
 def _of_category(error: KafkaError) -> Decision:

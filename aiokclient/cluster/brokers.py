@@ -46,25 +46,25 @@ class BrokersListener(Protocol):
     """The client's reactions to events of its connections. All methods are synchronous."""
 
     def found(self) -> None:
-        """Handle that a connection is ready, or that a broker has responded."""
+        """Handle a connection that became ready, or a response."""
 
     def lost(self) -> None:
-        """Handle that the last broker became unreachable, or that the last connection was lost.
+        """Handle a last broker that became unreachable, or the loss of the last connection.
 
         The client must find out whether any broker is reachable.
         """
 
     def slow(self) -> None:
-        """Handle that an attempt to connect takes long. It is called repeatedly."""
+        """Handle an attempt to connect that takes long. It is called repeatedly."""
 
     def outage(self) -> None:
-        """Handle that the last open connection was lost or closed."""
+        """Handle the end of the last open connection."""
 
     def unavailable(self) -> None:
-        """Handle that each broker in the metadata has refused a connection (KIP-899)."""
+        """Handle refused connections of all brokers in the metadata (KIP-899)."""
 
     def rebootstrap_required(self) -> None:
-        """Handle that a connection has reached another broker or cluster than intended."""
+        """Handle a connection that has reached another broker or cluster than intended."""
 
 
 class Brokers:

@@ -170,7 +170,7 @@ class MetadataRequests:
     # -- what happens to the connections, see `BrokersListener`
 
     def found(self) -> None:
-        """Handle that a connection is ready, or that a broker has responded."""
+        """Handle a connection that became ready, or a response."""
         if self.is_open:
             self._usable()
 
@@ -195,18 +195,18 @@ class MetadataRequests:
         self._updater().request_update(reason="connecting to a broker takes long")
 
     def outage(self) -> None:
-        """Handle that no connection is left, so that another cluster may have the addresses."""
+        """Handle the loss of the last connection: another cluster may have the addresses now."""
         self.identity.doubt()
         self._outage()
 
     def unavailable(self) -> None:
-        """Handle that each broker in the metadata has refused a connection (KIP-899)."""
+        """Handle refused connections of all brokers in the metadata (KIP-899)."""
         if self._begun:
             self._recovery.unavailable()
             self._look()
 
     def rebootstrap_required(self) -> None:
-        """Handle that a broker is another one than intended, or in another cluster."""
+        """Handle a broker that is not the intended one, or is in another cluster."""
         if not self._begun:
             return
         self._recovery.required()
@@ -227,7 +227,7 @@ class MetadataRequests:
         return lost
 
     def _elsewhere(self, found: MetadataResponse) -> None:
-        """Handle that a connection has reached another cluster."""
+        """Handle a connection that has reached another cluster."""
         self.rebootstrap_required()
         if self._rebootstraps:
             return

@@ -60,7 +60,7 @@ def let_go(error: BaseException, one: object) -> None:
 
 
 def note_cancelled(error: asyncio.CancelledError, one: object) -> None:
-    """Let the object count a cancelled call, once even if public methods call each other."""
+    """Count a cancelled call of the object, once even if public methods call each other."""
     count = getattr(one, "_note_cancelled", None)
     if count is not None and not hasattr(error, COUNTED):
         setattr(error, COUNTED, True)

@@ -82,7 +82,7 @@ class Consumer(Lifecycle, Generic[K, V]):
 
     A consumer can be created anywhere, and is started by `async with`, `await consumer.start()` or
     `await consumer`. When it has started, its positions are known, so that with "latest" all
-    records sent from then on are read. Partitions whose brokers do not respond are an exception.
+    records sent from then on are read, except from partitions whose brokers do not respond.
     The start also waits for the first assignment of a group, for at most three seconds. Only one
     task at a time may read. A delivered record counts as processed when the next one is requested.
 

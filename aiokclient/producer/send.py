@@ -246,7 +246,7 @@ class Sends(SendPath[K, V], Generic[K, V]):
         headers: Headers,
         size: int,
     ) -> bulk.Prepared:
-        """Choose the partition and the time of a record that was checked, unless it has them."""
+        """Choose the partition and the timestamp of a checked record, where they are not given."""
         queue: PartitionQueue = target.undesignated
         if target.known:
             partitioner = self._required_engine().leaders.partitioner

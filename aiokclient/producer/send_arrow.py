@@ -31,7 +31,7 @@ CONVERTED = 1024
 LARGEST_TIME = (1 << 63) - 1
 
 TIMES = {"s": (1000, 1), "ms": (1, 1), "us": (1, 1000), "ns": (1, 1_000_000)}
-"""For each unit of timestamps, the factor and the divisor that make it milliseconds."""
+"""The factor and the divisor that convert timestamps to milliseconds, by their unit."""
 
 COLUMNS = {
     "topic": "strings",

@@ -33,7 +33,7 @@ HOLDS: dict[str, Callable[[Any, Any], bool]] = {
     "StringEndsWith": str.endswith,
     "StringContains": str.__contains__,
 }
-"""For each class of Spark's filters, the test whether a value of the column passes it."""
+"""The test whether a value of the column passes a filter, by Spark's class of the filter."""
 
 
 @dataclass(slots=True)

@@ -184,7 +184,7 @@ class Reporter:
         self._context = contextvars.copy_context()
 
     def connected(self) -> None:
-        """Handle that a connection is ready, or may be used again. Synchronous."""
+        """Handle a connection that became ready, or that may be used again. Synchronous."""
         if not self._enabled or self._closing or self._state is not ReporterState.SEARCHING:
             return
         if self._task is not None:

@@ -163,7 +163,7 @@ LEAKS: dict[str, Callable[[], Leak]] = {
     "warnings": lambda: _warn(lambda text: warnings.warn(text, stacklevel=2)),
     "wire": lambda: patch.object(Client, "__init__", _named),
 }
-"""For each channel, a leak."""
+"""One deliberate leak for each channel."""
 
 MET_BY: dict[str, Visit] = {
     "files": visit_tls,
@@ -173,7 +173,7 @@ MET_BY: dict[str, Visit] = {
     "repr": visit_wrong_options,
     "spans": visit_telemetry,
 }
-"""For each channel, the visit in which it leaks. All other channels leak in `visit_plain`."""
+"""The visit in which a channel leaks. Channels that are not listed leak in `visit_plain`."""
 
 
 @contextlib.contextmanager

@@ -187,7 +187,7 @@ class Tour:
         return token
 
     def search_for_assertion(self, assertion: str) -> None:
-        """Search for the signature of an assertion, without which its claims are no secret."""
+        """Search for the signature of an assertion. Its claims alone are not secret."""
         signature = assertion.rpartition(".")[2]
         if len(signature) >= TOKEN_LENGTH:
             self.search_for("assertion", signature.encode())

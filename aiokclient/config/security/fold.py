@@ -225,4 +225,4 @@ LOGINS: Final[Mapping[str, Callable[[str, JaasEntry | None, Tls | None, Any], Se
     "OAUTHBEARER": _token,
     "GSSAPI": _ticket,
 }
-"""For each mechanism, a function that makes the `security` object from the options."""
+"""The functions that make the `security` object from the options, by mechanism."""

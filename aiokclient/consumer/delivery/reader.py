@@ -241,7 +241,7 @@ class Reader:
         return chunk is not None
 
     def _pass(self, chunk: Chunk) -> None:
-        """Remove a chunk without records left. Raise its error, or handle its damage."""
+        """Remove a chunk that has no records left. Raise its error, or handle its damage."""
         self._chunks.popleft()
         if chunk.damage is not None:
             self._damaged(chunk.state, chunk.damage)

@@ -230,7 +230,7 @@ def _partitions(assignment: Assignment) -> dict[TopicPartition, None]:
 
 
 def _label(member: Any, instance_id: str | None) -> str:
-    """Return a text that identifies a member for people."""
+    """Return a readable description of a member."""
     instance = "" if instance_id is None else f"instance {instance_id}, "
     host = member.client_host.removeprefix("/")
     return f"member {member.member_id} ({instance}client {member.client_id} at {host})"

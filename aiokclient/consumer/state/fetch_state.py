@@ -32,7 +32,7 @@ UNMEASURED: Final = LogDistances()
 
 
 class _Distances:
-    """The distances of one partition, while they are measured."""
+    """A measurement of the distances from a position to both ends of its log."""
 
     __slots__ = (
         "_lags",

@@ -60,7 +60,7 @@ class Progress(Protocol):
         ...
 
     def logs_replaced(self, tps: Iterable[TopicPartition] | None) -> None:
-        """Handle that the logs of these partitions, or of all, were replaced.
+        """Handle the replacement of the logs of these partitions, or of all.
 
         End offsets that were looked up before are those of the former logs.
         """

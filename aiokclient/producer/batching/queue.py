@@ -46,10 +46,10 @@ class PartitionLeader(Protocol):
     node_id: int
 
     def ready(self, queue: PartitionQueue, *, at_once: bool = False) -> None:
-        """Handle that the queue may have something to send."""
+        """Check a queue that may have something to send."""
 
     def lose(self, queue: PartitionQueue) -> None:
-        """Handle that the broker no longer leads the partition."""
+        """Remove a queue whose partition the broker no longer leads."""
 
     def unanswered_for(self) -> float:
         """Return the seconds since the oldest request without a response was sent, or 0."""
@@ -180,12 +180,12 @@ class PartitionQueue(Account):
     # -- the partition and its leader
 
     def appear(self) -> None:
-        """Handle that the metadata lists the partition."""
+        """Record that the metadata lists the partition."""
         self.absent_since = None
         self.rename(self.topic.incarnation)
 
     def disappear(self, now: float) -> None:
-        """Handle that the metadata no longer lists the partition."""
+        """Record that the metadata no longer lists the partition."""
         self.follow(None)
         self.absent_since = now
 

@@ -49,11 +49,11 @@ class Topic(TopicState[PartitionQueue]):
         return dropped
 
     def become_unknown(self) -> None:
-        """Let records wait until a metadata response lists the partitions."""
+        """Keep new records until a metadata response lists the partitions."""
         self.known = False
 
     def become_known(self) -> None:
-        """Let records go to the queues of their partitions."""
+        """Put new records into the queues of their partitions from now on."""
         self.status.end_moving()
         self.known = True
 

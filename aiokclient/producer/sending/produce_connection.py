@@ -49,7 +49,7 @@ class ConnectionUser(Protocol):
         """Send what is ready, because an attempt to connect has ended."""
 
     def disconnected(self) -> bool:
-        """Handle that the connection was lost. Return whether batches wait to be sent."""
+        """Handle the loss of the connection. Return whether batches wait to be sent."""
 
     def resume(self) -> None:
         """Send the waiting batches of all partitions."""
@@ -58,7 +58,7 @@ class ConnectionUser(Protocol):
         """Fail all batches, because the broker cannot be used and waiting does not change that."""
 
     def reach_changed(self) -> None:
-        """Handle that the broker became reachable, unreachable, silent, or responsive."""
+        """Handle a broker that became reachable, unreachable, silent, or responsive."""
 
 
 class ProduceConnection:

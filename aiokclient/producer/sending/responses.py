@@ -170,7 +170,7 @@ class Responses:
         self._accumulator.succeed(batch, -1, -1)
 
     def unanswered(self, sent: Sent, error: KafkaError) -> None:
-        """Handle that no response came, so that it is unknown whether the batch was written."""
+        """Handle a missing response, after which it is unknown whether the batch was written."""
         batch = sent.batch
         if batch.attempt == sent.attempt and not batch.done:
             self._failed(batch, batch.with_partition(error))

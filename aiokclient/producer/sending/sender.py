@@ -274,7 +274,7 @@ class Sender:
             self._accumulator.set_unsendable(queue, self.unsendable)
 
     def disconnected(self) -> bool:
-        """Handle that the connection was lost. Return whether batches wait to be sent."""
+        """Handle the loss of the connection. Return whether batches wait to be sent."""
         for queue in self.queues:
             queue.sequences.distrust()
         return any(queue.oldest() is not None for queue in self.queues)

@@ -73,13 +73,13 @@ class CommitEnds(Protocol):
     """The owner of a commit, which ends it or continues with it in a task."""
 
     def committed(self, commit: Commit, following: ProducerIdentity) -> None:
-        """Handle that the transaction was committed. `following` is the next identity."""
+        """Handle a successful commit. `following` is the next identity."""
 
     def go_on(self, commit: Commit, earlier: KafkaError | None = None) -> None:
         """Continue in a task, after the error of the first attempt to send EndTxn, if any."""
 
     def late(self, commit: Commit) -> None:
-        """Handle that EndTxn was not answered by the deadline."""
+        """Handle an EndTxn request without a response at the deadline."""
 
 
 class DirectCommit:

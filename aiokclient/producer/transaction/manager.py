@@ -360,7 +360,7 @@ class TransactionManager:
         await commit.operation.result(self._shielded_s)
 
     def _direct_is_possible(self) -> bool:
-        """Return whether a commit may need no task."""
+        """Return whether a commit can begin without a task of its own; see `CommitEnds`."""
         return not (
             self._bump_needed
             or self._offset_calls
@@ -373,7 +373,7 @@ class TransactionManager:
         self._spawn("commit", commit.operation, self._commit, commit, earlier)
 
     def records_settled(self) -> None:
-        """Handle that records may have their outcome, because a produce response has arrived."""
+        """Check the records of a commit again, because a produce response has arrived."""
         self._direct.advance()
 
     async def _commit(self, commit: Commit, earlier: KafkaError | None) -> None:

@@ -49,7 +49,7 @@ class MarkerPause:
         return self._sent != 0.0
 
     def ended(self, now: float) -> None:
-        """Handle that a transaction ended, whose markers are being written."""
+        """Record when a transaction ended. Its markers are now being written."""
         self._ended, self._sent = now, 0.0
 
     def left(self, now: float) -> float:
@@ -57,7 +57,7 @@ class MarkerPause:
         return 0.0 if self._sent else max(self._ended + self.length - now, 0.0)
 
     def sent(self, now: float) -> None:
-        """Handle that the first produce request of a transaction is sent."""
+        """Record when the first produce request of a transaction was sent."""
         self._sent = now
 
     def answered(self, now: float) -> None:
@@ -70,6 +70,6 @@ class MarkerPause:
             self.length = max(self.length - SHORTER_S, 0.0)
 
     def refused(self) -> None:
-        """Handle that the first produce request probably came before the markers."""
+        """Lengthen the pause: the first produce request probably came before the markers."""
         if self._sent - self._ended < SOON_S:
             self.length = min(self.length + LONGER_S, LONGEST_S)

@@ -253,7 +253,7 @@ class TransactionStatus:
         )
 
     def interrupt_restart(self) -> None:
-        """Handle that a restart was cancelled before it sent InitProducerId."""
+        """Handle a restart that was cancelled before it sent InitProducerId."""
         self.not_restarted()
         if self.state is not TransactionState.UNINITIALIZED:
             self.step(TransactionEvent.FAILED_FATAL)

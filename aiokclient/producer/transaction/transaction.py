@@ -57,7 +57,7 @@ class ConsumerReads(Protocol):
         """Return the group metadata with which to commit the offsets."""
 
     def committed(self) -> None:
-        """Handle that the transaction was committed."""
+        """Handle a successful commit."""
 
     async def go_back(self, timeout: float) -> None:
         """Read again what was read in the transaction, because it was aborted."""
@@ -263,7 +263,7 @@ class Transaction:
         return [(offsets, member) for offsets, member in found if offsets]
 
     def committed(self) -> None:
-        """Handle that the transaction was committed."""
+        """Handle a successful commit."""
         for reads in self._consumers.values():
             reads.committed()
         self._consumers.clear()

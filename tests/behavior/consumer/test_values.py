@@ -325,7 +325,7 @@ class TestCorruptBatch:
             assert len(records) == 10
 
     async def test_a_batch_that_cannot_be_decompressed_is_corrupt(self, stage: Any) -> None:
-        """A batch is damaged if its checksum is right, but its data cannot be decompressed."""
+        """A batch whose data cannot be decompressed is damaged, even if its checksum is right."""
         from aiokclient.record.crc import crc32c
 
         stage.fill(5, compression="none")

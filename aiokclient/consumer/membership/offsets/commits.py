@@ -183,7 +183,10 @@ class Commits:
 
     @contextmanager
     def without_waiting(self) -> Iterator[None]:
-        """Return a context in which no commit waits for the group, which waits for the caller."""
+        """Return a context in which commits do not wait for the group.
+
+        The group waits for the caller, so that both would wait forever.
+        """
         self._is_awaited = True
         try:
             yield

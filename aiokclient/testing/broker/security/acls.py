@@ -66,7 +66,7 @@ IMPLIED: Final = {
     ),
     AclOperation.DESCRIBE_CONFIGS: frozenset({AclOperation.ALTER_CONFIGS}),
 }
-"""For each operation, those that imply it if they are allowed. A denial implies nothing."""
+"""The operations that imply an operation if they are allowed. A denial implies nothing."""
 
 
 class Acl(NamedTuple):

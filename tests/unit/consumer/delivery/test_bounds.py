@@ -1,4 +1,4 @@
-"""Tests of limits of memory: the size of lists and tables, and very compressible batches."""
+"""Tests of memory limits: the size of lists and tables, and very compressible batches."""
 
 import asyncio
 import gc
