@@ -16,7 +16,7 @@ from aiokclient.protocol import ApiKey
 from aiokclient.testing import EmbeddedCluster
 
 MEMBERS, PARTITIONS = 200, 1_000
-BEAT_MS, SESSION_MS = 500, 30_000
+BEAT_MS, SESSION_MS = 1_000, 30_000
 TIMES = {"heartbeat_interval_ms": BEAT_MS, "session_timeout_ms": SESSION_MS}
 PROTOCOLS: dict[str, dict[str, Any]] = {
     "eager": {"partition_assignment_strategy": "range", **TIMES},
@@ -26,7 +26,7 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
 # `make test-all` also runs the eager protocol.
 TESTED = [name for name in PROTOCOLS if name != "eager" or os.environ.get("AIOKCLIENT_EXPLORE")]
 BEATS = (ApiKey.HEARTBEAT, ApiKey.CONSUMER_GROUP_HEARTBEAT)
-PATIENCE_S = 60
+PATIENCE_S = 120
 """A timeout for steps that take a second or two on an idle machine."""
 
 
