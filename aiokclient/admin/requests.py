@@ -140,7 +140,7 @@ class AdminRequests:
         return Results(results)
 
     def _refresh(self, key: object, error: KafkaError) -> bool:
-        self.cluster.updater.request_update(reason="an admin request reached a wrong broker")
+        self.cluster.updater.request_update()
         return True
 
     async def by_coordinator(

@@ -185,14 +185,14 @@ class MetadataRequests:
         if refusal is not None:
             self._supervisor.fail(refusal, "login")
             return
-        self._updater().request_update(reason="no broker can be reached")
+        self._updater().request_update()
 
     def slow(self) -> None:
         """Refresh the metadata: leaders and coordinators may have moved from a broker that hangs.
 
         Without a refresh, the client would not notice before the attempt to connect ends.
         """
-        self._updater().request_update(reason="connecting to a broker takes long")
+        self._updater().request_update()
 
     def outage(self) -> None:
         """Handle the loss of the last connection: another cluster may have the addresses now."""
@@ -394,7 +394,7 @@ class MetadataRequests:
             disputed = await threads.run(settle, known, response)
         self._brokers().avoid(node_id if disputed else None)
         if disputed:
-            updater.request_update(disputed, reason="brokers name different topic ids")
+            updater.request_update(disputed)
 
     def _verify(self, response: MetadataResponse) -> None:
         """Accept a response of the same cluster. Rebootstrap or move after that of another one."""

@@ -42,9 +42,9 @@ class Router:
             case Coordinator(kind, key):
                 self._coordinators.forget(kind, key, node_id)
             case Leader(topic, _):
-                self._updater.request_update((topic,), reason="a leader proved wrong")
+                self._updater.request_update((topic,))
             case _:
-                self._updater.request_update(reason="a broker proved wrong")
+                self._updater.request_update()
 
     async def _leader(self, topic: str, partition: int, timeout: float) -> int:
         leader = self._updater.snapshot.leader(topic, partition)

@@ -139,7 +139,7 @@ class MetadataUpdater:
         self._interest.setdefault(owner, {})[topic] = auto_create
         known = self.snapshot.topic(topic)
         if known is None or known.error:
-            self.request_update((topic,), reason="a topic is wanted")
+            self.request_update((topic,))
 
     def want_all(self, owner: Hashable, wants: Wants | None = None) -> None:
         """Keep all topics of the cluster in the snapshot for an owner, or those that it `wants`.
@@ -147,7 +147,7 @@ class MetadataUpdater:
         Synchronous. `wants(name)` returns whether to keep a topic. It is called in a thread.
         """
         self._everything[owner] = wants
-        self.request_update(reason="all topics are wanted")
+        self.request_update()
 
     def unwant(self, owner: Hashable) -> None:
         """Remove all wanted topics of an owner. Synchronous."""
@@ -170,7 +170,7 @@ class MetadataUpdater:
 
     # -- requesting updates -----------------------------------------------------------------
 
-    def request_update(self, topics: Iterable[str] | None = None, *, reason: str = "") -> None:
+    def request_update(self, topics: Iterable[str] | None = None) -> None:
         """Request an update of these topics, or of all wanted ones, soon. Synchronous.
 
         Requests are combined and delayed by the backoff, so frequent calls cost little.
@@ -208,7 +208,7 @@ class MetadataUpdater:
         if at_once:
             for subject in (None,) if waiter.left is None else waiter.left:
                 self._pacing.forget(subject)
-        self.request_update(waiter.left, reason="refresh")
+        self.request_update(waiter.left)
         try:
             async with asyncio.timeout(timeout) as patience:
                 return await waiter.future

@@ -85,7 +85,7 @@ class Engine:
             self.failures,
             self._sender_of,
             self._want,
-            lambda topic: cluster.updater.request_update((topic,), reason="a partition is gone"),
+            lambda topic: cluster.updater.request_update((topic,)),
             self._ask_again,
             lambda: self._ids.expire(),
             self._cluster_replaced,

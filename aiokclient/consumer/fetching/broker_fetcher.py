@@ -158,7 +158,7 @@ class BrokerFetcher:
         self._routes.leave_replica(self.node_id)
         delay_s = action.delay_s
         if action.decision is Decision.REFRESH_AND_RETRY:
-            self._responses.refresh(self.node_id, str(error))
+            self._responses.refresh(self.node_id)
         elif action.decision is not Decision.RETRY:
             self._responses.unusable(self.node_id, error)
             delay_s = self._responses.longest_backoff_s

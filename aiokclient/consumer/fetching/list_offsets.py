@@ -143,7 +143,7 @@ class OffsetLookup:
         return found
 
     def _refresh(self, tp: TopicPartition, error: KafkaError) -> bool:
-        self._cluster.updater.request_update([tp.topic], reason=str(error))
+        self._cluster.updater.request_update([tp.topic])
         return True
 
     # -- one round

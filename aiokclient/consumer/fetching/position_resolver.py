@@ -161,7 +161,7 @@ class PositionResolver:
     def _failed(self, state: PartitionState, error: KafkaError, scope: Scope) -> None:
         decision = self._backoff.failed(state, error, scope)
         if decision is Decision.REFRESH_AND_RETRY:
-            self._cluster.updater.request_update([state.tp.topic], reason=str(error))
+            self._cluster.updater.request_update([state.tp.topic])
         elif decision is not Decision.RETRY and self._subscription.concerns_all(error):
             self._report(error)
 

@@ -67,13 +67,13 @@ class PartitionResponses:
         """Return the retries of a new fetcher, which have no deadline."""
         return Retry(math.inf, self._backoff.backoff, self._cluster.clock)
 
-    def refresh(self, node_id: int, reason: str) -> None:
+    def refresh(self, node_id: int) -> None:
         """Request the leaders of the partitions that are fetched from a broker.
 
         It does nothing while the consumer ends, because that cancels the fetch in flight.
         """
         if self._routes.is_open:
-            self._cluster.updater.request_update(self._routes.topics_of(node_id), reason=reason)
+            self._cluster.updater.request_update(self._routes.topics_of(node_id))
 
     def keep(self, fetch: PartitionFetch) -> None:
         """Buffer the batches of a partition."""
@@ -134,7 +134,7 @@ class PartitionResponses:
             state.fetch.rest_replica(self._cluster.clock.monotonic())
         decision = self._backoff.failed(state, error, Scope.FETCH)
         if decision is Decision.REFRESH_AND_RETRY:
-            self._cluster.updater.request_update([state.tp.topic], reason=str(error))
+            self._cluster.updater.request_update([state.tp.topic])
         elif decision is not Decision.RETRY:
             self._report(error)
         self._subscription.changed()

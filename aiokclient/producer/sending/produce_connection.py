@@ -170,7 +170,7 @@ class ProduceConnection:
                     self._user.fail_all(error)
                     return
                 topics = dict.fromkeys(queue.topic.name for queue in self._user.queues)
-                self._cluster.updater.request_update(topics, reason="a leader is unreachable")
+                self._cluster.updater.request_update(topics)
                 await asyncio.sleep(action.delay_s)
             else:
                 self.current = connection

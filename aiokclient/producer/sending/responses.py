@@ -219,7 +219,7 @@ class Responses:
                 return
         self._block(queue, action.delay_s)
         if action.decision is Decision.REFRESH_AND_RETRY:
-            self._updater.request_update((queue.topic.name,), reason=str(error.name))
+            self._updater.request_update((queue.topic.name,))
 
     def _refused(self, batch: QueuedBatch, error: KafkaError, event: SequenceEvent) -> None:
         """Send a batch again that the leader refused because of its sequence.

@@ -92,7 +92,7 @@ class Reconciliation:
             self._moved = False
             self._apply(Kip848Event.RECONCILED)
             return math.inf
-        self._parts.cluster.updater.request_update(reason="the id of a topic has no name yet")
+        self._parts.cluster.updater.request_update()
         return self._clock.monotonic() + self._parts.config.retry_backoff_max_ms / 1000
 
     async def _revoke_all(self) -> None:

@@ -477,7 +477,7 @@ class Commits:
     def _refresh(self, tp: TopicPartition, error: KafkaError) -> bool:
         """Look up the coordinator and the topic again; return whether the partition may exist."""
         self._cluster.coordinators.forget("group", self.group_id)
-        self._cluster.updater.request_update([tp.topic], reason=str(error))
+        self._cluster.updater.request_update([tp.topic])
         return not self._cluster.metadata.lacks(*tp)
 
     def _is_final(self, tp: TopicPartition, error: KafkaError) -> bool:
