@@ -163,6 +163,8 @@ class OAuthToken:
         extensions: Mapping[str, str] | None = None,
     ) -> None:
         token = Secret(token)
+        if not isinstance(extensions, Mapping | None):
+            raise ConfigError("OAuthToken: extensions must be a mapping or None.")
         extensions = MappingProxyType(dict(extensions or {}))
         for field in dataclasses.fields(self):
             object.__setattr__(self, field.name, locals()[field.name])

@@ -6,7 +6,7 @@ import copy
 import dataclasses
 import os
 import ssl
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import ClassVar
 
@@ -22,11 +22,11 @@ class Tls:
     """TLS, which by default trusts the certificates of the operating system.
 
     `cafile` or `cadata` has other trusted certificates. `certfile` and `keyfile` authenticate the
-    client. They are PEM files, and `certfile` may also contain the key. `certdata` and `keydata`
-    have their contents instead. `password` decrypts the key. With `check_hostname=False`, the
-    certificate chain is still verified. `strict=False` switches off VERIFY_X509_STRICT, which
-    Python applies from version 3.13 on, and which refuses, for example, a certificate authority
-    without key usage. A `context` replaces all other arguments.
+    client. They are paths of PEM files, and `certfile` may also contain the key. `certdata` and
+    `keydata` have their contents instead. `password` decrypts the key. With
+    `check_hostname=False`, the certificate chain is still verified. `strict=False` switches off
+    VERIFY_X509_STRICT, which Python applies from version 3.13 on, and which refuses, for example, a
+    certificate authority without key usage. A `context` replaces all other arguments.
 
     When the files are replaced, new connections use the new ones. If these cannot be used, the
     client keeps the old ones and logs a warning.
@@ -53,10 +53,10 @@ class Tls:
     def __init__(
         self,
         *,
-        cafile: str | None = None,
+        cafile: str | os.PathLike[str] | None = None,
         cadata: str | Secret | None = None,
-        certfile: str | None = None,
-        keyfile: str | None = None,
+        certfile: str | os.PathLike[str] | None = None,
+        keyfile: str | os.PathLike[str] | None = None,
         certdata: str | Secret | None = None,
         keydata: str | Secret | None = None,
         password: str | Secret | None = None,
@@ -66,6 +66,7 @@ class Tls:
     ) -> None:
         cadata, password = Secret.of(cadata), Secret.of(password)
         certdata, keydata = Secret.of(certdata), Secret.of(keydata)
+        cafile, certfile, keyfile = _path(cafile), _path(certfile), _path(keyfile)
         given = locals() | {"limits": None}
         for field in dataclasses.fields(self):
             object.__setattr__(self, field.name, given[field.name])
@@ -76,15 +77,34 @@ class Tls:
         given = {name for name in names if getattr(self, name) is not None}
         if self.context is not None and given:
             raise ConfigError("Tls: Give either context or the files, not both.")
-        for name in ("cadata", "certdata", "keydata", "password"):
-            if name in given and not getattr(self, name).is_text:
-                raise ConfigError(f"Tls: {name} must be a string or None.")
-        if given >= {"certfile", "certdata"}:
-            raise ConfigError("Tls: Give either certfile or certdata, not both.")
+        self._check_types(given)
+        for file, data in (("certfile", "certdata"), ("keyfile", "keydata")):
+            if given >= {file, data}:
+                raise ConfigError(f"Tls: Give either {file} or {data}, not both.")
         if not given & {"certfile", "certdata"} and given & {"keyfile", "keydata", "password"}:
             raise ConfigError(
                 "Tls: keyfile, keydata, and password need certfile or certdata, the client's "
                 "certificate."
+            )
+
+    def _check_types(self, given: Collection[str]) -> None:
+        for name in ("cadata", "certdata", "keydata", "password"):
+            if name in given and not getattr(self, name).is_text:
+                raise ConfigError(f"Tls: {name} must be a string or None.")
+        for name in ("cafile", "certfile", "keyfile"):
+            if name in given and not isinstance(getattr(self, name), str):
+                raise ConfigError(f"Tls: {name} must be the path of a file, or None.")
+        for name in sorted(given):
+            # With an empty text, the module ssl would trust the operating system's certificates.
+            if name != "password" and not getattr(self, name):
+                raise ConfigError(f"Tls: {name} must not be empty. Leave it out instead.")
+        for name in ("check_hostname", "strict"):
+            if not isinstance(getattr(self, name), bool):
+                raise ConfigError(f"Tls: {name} must be True or False.")
+        if self.context is not None and not _is_for_clients(self.context):
+            raise ConfigError(
+                "Tls: context must be an ssl.SSLContext for clients, such as "
+                "ssl.create_default_context(), or None."
             )
 
     def limited(self, limits: TlsLimits | None) -> Tls:
@@ -167,6 +187,16 @@ class Tls:
                 f"{key} cannot be loaded ({error}). Both must be in PEM "
                 "format, and an encrypted key needs its password."
             ) from error
+
+
+def _path(given: str | os.PathLike[str] | None) -> str | None:
+    """Return a path as a string. Other values are returned as they are."""
+    path: str | None = os.fspath(given) if isinstance(given, os.PathLike) else given
+    return path
+
+
+def _is_for_clients(context: object) -> bool:
+    return isinstance(context, ssl.SSLContext) and context.protocol != ssl.PROTOCOL_TLS_SERVER
 
 
 @contextmanager

@@ -14,6 +14,7 @@ backoff, and the current token remains in use until it expires. A provider that 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Protocol
@@ -22,7 +23,7 @@ from aiokclient.background import new_task
 from aiokclient.clock import Clock
 from aiokclient.config.security import OAuthToken
 from aiokclient.config.security.sasl import TokenProvider
-from aiokclient.errors import KafkaError, TokenProviderError
+from aiokclient.errors import ConfigError, KafkaError, TokenProviderError
 from aiokclient.event_hub import EventHub
 from aiokclient.log import ClientLog
 from aiokclient.policy import Backoff, refuses_login
@@ -183,14 +184,22 @@ class TokenSource:
         if isinstance(error, Exception):
             if isinstance(error, TokenProviderError) or refuses_login(error):
                 raise error
+            # Other messages may contain a token. Those of ConfigError do not.
+            said = f": {error.message}" if isinstance(error, ConfigError) else "."
             raise TokenProviderError(
-                f"The token provider raised {type(error).__name__}."
+                f"The token provider raised {type(error).__name__}{said}"
             ) from error
         return self._checked(call.result())
 
     async def _call(self) -> OAuthToken | str:
         """Return the provider's token, or the name of the type of what it has returned instead."""
-        return _token_or_type(await self._provider())
+        started = _awaitable_or_type(self._provider())
+        if isinstance(started, str):
+            raise TokenProviderError(
+                f"The token provider returned an object of the type {started}, which cannot be "
+                "awaited. It must be an async function."
+            )
+        return _token_or_type(await started)
 
     def _checked(self, token: OAuthToken | str) -> OAuthToken:
         if isinstance(token, str):
@@ -227,6 +236,14 @@ class TokenSource:
             if not waiter.done():
                 waiter.set_exception(error)
                 waiter.exception()  # Mark it as retrieved: the connection may no longer wait.
+
+
+def _awaitable_or_type(returned: object) -> Awaitable[object] | str:
+    """Return an awaitable as it is, or the name of the type of any other object. Never raises.
+
+    The other object may be a token, which must not be in a local variable of a traceback.
+    """
+    return returned if isinstance(returned, Awaitable) else type(returned).__name__
 
 
 def _token_or_type(returned: object) -> OAuthToken | str:

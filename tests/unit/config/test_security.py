@@ -43,6 +43,8 @@ PLAIN = MODULE + f'plain.PlainLoginModule required username="alice" password="{S
 SCRAM = MODULE + f'scram.ScramLoginModule required username="alice" password="{SECRET}"'
 TOKEN = MODULE + "oauthbearer.OAuthBearerLoginModule required"
 KERBEROS = "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true;"
+SERVER = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+"""A context for servers, with which a client cannot connect."""
 SERVERS = {"bootstrap.servers": "localhost:9092"}
 
 
@@ -170,7 +172,20 @@ def test_wrong_login_options_are_explained(options: dict[str, str], text: str) -
         (lambda: OAuthToken(SECRET, 1, extensions={"auth": "x"}), "extensions must map"),
         (lambda: OAuthToken(SECRET, 1, extensions={"a": "\x01"}), "extensions must map"),
         (lambda: Tls(password=SECRET), "need certfile"),
+        (lambda: OAuthToken(SECRET, 1, extensions=5), "extensions must be a mapping"),
+        (lambda: OAuthToken(SECRET, 1, extensions=[("a", "x")]), "extensions must be a mapping"),
         (lambda: Tls(certfile="a", password=SECRET.encode()), "password must be a string"),
+        (lambda: Tls(cafile=5), "cafile must be the path of a file, or None"),
+        (lambda: Tls(certfile=["a"]), "certfile must be the path of a file"),
+        (lambda: Tls(certfile="a", keyfile=b"b"), "keyfile must be the path of a file"),
+        (lambda: Tls(cafile=""), "cafile must not be empty"),
+        (lambda: Tls(cadata=""), "cadata must not be empty"),
+        (lambda: Tls(certfile="a", keyfile="b", keydata=SECRET), "either keyfile or keydata"),
+        (lambda: Tls(check_hostname="false"), "check_hostname must be True or False"),
+        (lambda: Tls(strict=None), "strict must be True or False"),
+        (lambda: Tls(context="default"), "context must be an ssl.SSLContext for clients"),
+        (lambda: SaslPlain("u", SECRET, tls=SERVER), "context must be an ssl.SSLContext for cli"),
+        (lambda: Client(bootstrap_servers="a:1", security=SERVER), "context must be an ssl.SSLCon"),
     ],
 )
 def test_wrong_arguments_are_explained(make: Callable[[], Any], text: str) -> None:

@@ -99,6 +99,23 @@ async def test_replaced_files_give_a_new_context(
     assert await checked(contexts) is second
 
 
+async def test_paths_may_be_objects_of_pathlib(
+    files: Files, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.INFO, "aiokclient")
+    monkeypatch.setattr(module, "CHECK_S", 0.0)
+    paths = {"cafile": files.authority, "certfile": files.certificate, "keyfile": files.key}
+    tls = Tls(**paths)
+    assert tls == Tls(**{name: str(path) for name, path in paths.items()})
+    contexts = TlsContexts(tls, ClientLog("aiokclient", "app"))
+    contexts.load()
+    first = contexts._context
+    files.issue(trustme.CA())
+    assert await contexts.current() is not first
+    assert events(caplog) == ["tls_files_replaced"]
+    assert str(files.certificate) in caplog.text
+
+
 @pytest.mark.parametrize("change", ["rewritten in place", "removed", "other key", "no permission"])
 async def test_files_that_cannot_be_used_keep_the_context_and_warn_once(
     contexts: TlsContexts,

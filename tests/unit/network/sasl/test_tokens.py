@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
+from hidden import assert_hidden
 
 from aiokclient import OAuthToken
 from aiokclient.cluster.supervisor import Supervisor
@@ -153,11 +154,16 @@ async def returns_an_expired_token() -> Any:
     return OAuthToken("old", 5)
 
 
+async def returns_a_float_as_the_expiry() -> Any:
+    return OAuthToken("new", 5.5)  # type: ignore[arg-type]
+
+
 FAILURES = [
     (fails, "raised ValueError"),
     (hangs, "did not return a token within 5.0 s"),
     (returns_garbage, "returned a str"),
     (is_cancelled, "was cancelled"),
+    (returns_a_float_as_the_expiry, "raised ConfigError: OAuthToken: expires_at_ms must be an int"),
     (returns_an_expired_token, "has expired"),
     (raises_its_own_error, "log in. The endpoint is silent"),
 ]
@@ -171,7 +177,8 @@ def test_a_failing_provider_is_called_again_with_backoff(failing: Provider, text
             with pytest.raises(TokenProviderError, match=text) as caught:
                 await source.get(30)
             assert caught.value.retriable
-        assert isinstance(caught.value.__cause__, ValueError) == (failing is fails)
+        raises = failing in (fails, returns_a_float_as_the_expiry)
+        assert isinstance(caught.value.__cause__, ValueError) == raises
         assert source.problem is not None
         assert text in str(source.problem)
         await asyncio.sleep(200)
@@ -179,6 +186,19 @@ def test_a_failing_provider_is_called_again_with_backoff(failing: Provider, text
         provided.failing = None
         assert name_of(await source.get(30))[0] == "t"
         assert source.problem is None
+
+    simulate(main)
+
+
+@pytest.mark.parametrize("returned", ["a token", OAuthToken("t", 10**15), None])
+def test_a_provider_that_is_not_an_async_function_is_explained(returned: Any) -> None:
+    async def main(provided: Provided, source: TokenSource) -> None:
+        source._provider = lambda: returned
+        name = type(returned).__name__
+        text = rf"an object of the type {name}, which cannot be awaited. It must be an async"
+        with pytest.raises(TokenProviderError, match=text) as caught:
+            await source.get(30)
+        assert_hidden(caught.value, "a token")
 
     simulate(main)
 
