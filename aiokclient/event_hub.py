@@ -47,7 +47,8 @@ class EventReader:
 
     It keeps at most 1,000 unread events. Further events replace the oldest ones, and `dropped`
     counts them. It ends when the client closes, after the unread events. Cancelling `anext` loses
-    no event. Any number of readers may exist, each with one task that reads.
+    no event. Any number of readers may exist. If several tasks read from one of them, each event
+    goes to one of the tasks.
     """
 
     def __init__(self, source: Hashable) -> None:
@@ -55,7 +56,7 @@ class EventReader:
         """The number of events that were dropped because they were not read in time."""
         self._source = source
         self._unread: deque[Event] = deque()
-        self._waiter: asyncio.Future[None] | None = None
+        self._changed = asyncio.Event()
         self._ended = False
 
     def __aiter__(self) -> Self:
@@ -65,11 +66,8 @@ class EventReader:
         while not self._unread:
             if self._ended:
                 raise StopAsyncIteration
-            self._waiter = asyncio.get_running_loop().create_future()
-            try:
-                await self._waiter
-            finally:
-                self._waiter = None
+            self._changed.clear()
+            await self._changed.wait()
         return self._unread.popleft()
 
     async def aclose(self) -> None:
@@ -85,15 +83,11 @@ class EventReader:
             self._unread.popleft()
             self.dropped += 1
         self._unread.append(event)
-        self._wake()
+        self._changed.set()
 
     def _end(self) -> None:
         self._ended = True
-        self._wake()
-
-    def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        self._changed.set()
 
 
 class EventHub:

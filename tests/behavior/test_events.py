@@ -203,6 +203,21 @@ async def test_a_cancelled_wait_loses_no_event(cluster: EmbeddedCluster) -> None
         assert isinstance(await anext(reader), Failed)
 
 
+async def test_several_tasks_of_one_reader_share_its_events_and_all_end(
+    cluster: EmbeddedCluster,
+) -> None:
+    async with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        reader = producer.events()
+        tasks = [asyncio.create_task(rest(reader)) for _ in range(3)]
+        await asyncio.sleep(0)
+        for number in range(5):
+            producer._events.emit("Failed", broker=number)
+        await asyncio.sleep(0)
+    shared = [event for found in await asyncio.gather(*tasks) for event in found]
+    failed = [event.broker for event in shared if isinstance(event, Failed)]
+    assert sorted(map(str, failed)) == list("01234")
+
+
 class Frozen:
     """A clock that stands still."""
 
