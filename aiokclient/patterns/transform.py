@@ -122,7 +122,7 @@ class TransformStream(Generic[K, V]):
         self._must_restart = False
         config = producer._config
         backoff = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
-        self._retry = Retry(math.inf, backoff, producer._cluster.clock)
+        self._retry = Retry(math.inf, backoff, producer._clock)
         self._log = ClientLog.of("aiokclient.patterns", config)
 
     @lets_go
@@ -207,7 +207,9 @@ class TransformStream(Generic[K, V]):
             return
         if transaction.outcome is TransactionOutcome.COMMITTED:
             transaction.committed()
-        elif not transaction.was_aborted:
+        elif transaction.was_aborted:
+            transaction.require_producer()
+        else:
             await self._producer.commit_transaction()
         self._transaction = None
         self._retry.succeeded()

@@ -423,11 +423,13 @@ class Accumulator:
         if batch.done:
             return
         self.meters.failed(batch)
-        if self._categorize is not None:
-            error = batch.with_partition(self._categorize(error))
-        for failed in batch.fail_records(error):
+        for failed in batch.fail_records(batch.with_partition(self.categorized(error))):
             self.meters.lost(failed)
             self._failures.failed(failed)
+
+    def categorized(self, error: KafkaError) -> KafkaError:
+        """Return the error with which records fail. In a transaction, it fails, too."""
+        return error if self._categorize is None else self._categorize(error)
 
     def forget(self, batch: QueuedBatch) -> None:
         """Release the memory of a batch that is done, unless a request still uses its bytes."""

@@ -310,7 +310,7 @@ class Leaders:
             topic.name, -1 if partition is None else partition, self._accumulator
         )
         single.add(timestamp)
-        single.fail(error)
+        single.fail(self._accumulator.categorized(error))
         self._failures.failed(single)
         return single
 

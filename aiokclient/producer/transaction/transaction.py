@@ -39,8 +39,8 @@ ABORTED_FROM = frozenset(
 )
 
 
-LEFT_AS_IT_IS = frozenset({TransactionState.READY, TransactionState.DETACHED})
-"""The states in which the end of `async with` does not commit."""
+ENDED = frozenset({TransactionState.READY, TransactionState.ABORTING})
+"""The states in which the transaction was ended before the end of `async with`."""
 
 
 class ConsumerReads(Protocol):
@@ -92,6 +92,9 @@ class TransactionOwner(Protocol):
 
     def _began(self, transaction: Transaction) -> None:
         """Store the transaction that has just begun."""
+
+    def _check(self) -> None:
+        """Raise an error if the producer has failed, or was closed."""
 
 
 class Transaction:
@@ -224,23 +227,33 @@ class Transaction:
         try:
             if error is not None:
                 await self.abandon()
-            elif self._is_current and self._manager.status.state not in LEFT_AS_IT_IS:
-                try:
-                    await self._manager.commit(None, self._last_offsets)
-                except KafkaError:
-                    worse = await self.abandon()
-                    if worse is not None:
-                        raise worse from None
-                    if self.outcome is not TransactionOutcome.COMMITTED:
-                        raise
-                except asyncio.CancelledError:
-                    await self.abandon()
-                    raise
-                self.committed()
+            elif self._is_current:
+                await self._finish()
         except BaseException as raised:
             let_go(raised, self)
             del self
             raise
+
+    async def _finish(self) -> None:
+        """Commit the transaction, unless the body has ended or detached it."""
+        state = self._manager.status.state
+        if state is TransactionState.DETACHED:
+            return
+        try:
+            if state in ENDED:
+                self.require_producer()
+                return
+            await self._manager.commit(None, self._last_offsets)
+        except KafkaError:
+            worse = await self.abandon()
+            if worse is not None:
+                raise worse from None
+            if self.outcome is not TransactionOutcome.COMMITTED:
+                raise
+        except asyncio.CancelledError:
+            await self.abandon()
+            raise
+        self.committed()
 
     # -- what the producer calls
 
@@ -289,6 +302,11 @@ class Transaction:
     def failure(self) -> KafkaError | None:
         """The error because of which this open transaction cannot be committed, or None."""
         return self._manager.status.failure if self._is_current else None
+
+    def require_producer(self) -> None:
+        """Raise an error if the producer ended before it has committed the transaction."""
+        if self.outcome is not TransactionOutcome.COMMITTED:
+            self._producer._check()
 
     @property
     def was_aborted(self) -> bool:
