@@ -36,6 +36,7 @@ async def test_client_goes_on_after_garbage(api: ApiKey, garbage: bytes) -> None
         options = {
             "reconnect_backoff_ms": 1,
             "reconnect_backoff_max_ms": 5,
+            "request_timeout_ms": 1_000,
             "close_timeout_ms": 500,
         }
         async with Client(bootstrap_servers=broker.place, **options) as client:
