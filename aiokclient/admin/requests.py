@@ -9,7 +9,8 @@ cluster client.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
 from typing import Any, TypeAlias, TypeVar
 
 from aiokclient.admin.results import Results
@@ -26,6 +27,7 @@ from aiokclient.errors import (
     LeaderNotAvailableError,
     NotLeaderOrFollowerError,
     ProtocolError,
+    RefreshRetriableError,
     UnknownTopicOrPartitionError,
     UsageError,
     error_for,
@@ -171,7 +173,12 @@ class AdminRequests:
                 else:
                     coordinators.setdefault(broker, {})[key] = items[key]
             bound = min(remaining, self.patience_s)
-            answers.update(await ask_targets(coordinators, lambda some, to: ask(some, to, bound)))
+
+            async def ask_one(some: dict[str, Item], to: BrokerInfo) -> Answers[str, V]:
+                async with self._while_listed(to.node_id):
+                    return await ask(some, to, bound)
+
+            answers.update(await ask_targets(coordinators, ask_one))
             return answers
 
         return await self.each(keys, ask_each, timeout)
@@ -241,9 +248,34 @@ class AdminRequests:
         self, brokers: Iterable[int], request: Request[R], timeout: float
     ) -> Answers[int, R]:
         async def ask(items: dict[int, None], to: Broker) -> Answers[int, R]:
-            return dict.fromkeys(items, await self.send(request, to, timeout))
+            async with self._while_listed(to.node_id):
+                return dict.fromkeys(items, await self.send(request, to, timeout))
 
         return await ask_targets({Broker(node): {node: None} for node in brokers}, ask)
+
+    @asynccontextmanager
+    async def _while_listed(self, node_id: int) -> AsyncIterator[None]:
+        """Run a block until the metadata stops listing a broker, and raise a retriable error then.
+
+        Without this, a request to a broker that has died would be repeated for `patience_s`.
+        """
+
+        def observe(old: ClusterMetadata, new: ClusterMetadata) -> None:
+            if node_id not in new.brokers and not block.expired():
+                block.reschedule(0.0)
+
+        try:
+            async with asyncio.timeout(None) as block:
+                unsubscribe = self.cluster.updater.subscribe(observe)
+                try:
+                    yield
+                finally:
+                    unsubscribe()
+        except TimeoutError:
+            if not block.expired():
+                raise
+            text = f"The metadata no longer lists broker {node_id}."
+            raise RefreshRetriableError(text, broker=node_id) from None
 
 
 async def ask_targets(

@@ -170,6 +170,31 @@ def test_calls_follow_a_coordinator_that_moves() -> None:
     play(scenario)
 
 
+@pytest.mark.fault(1)
+@pytest.mark.parametrize(
+    ("name", "api"),
+    [
+        ("describe_transactions", ApiKey.DESCRIBE_TRANSACTIONS),
+        ("list_transactions", ApiKey.LIST_TRANSACTIONS),
+    ],
+)
+def test_a_call_ends_soon_after_the_metadata_lacks_a_dead_broker(name: str, api: ApiKey) -> None:
+    """The request to the dead broker is not repeated for `request_timeout_ms`."""
+
+    async def scenario(stage: Stage) -> None:
+        cluster, began = stage.world.cluster, stage.world.now
+        dead = cluster.coordinator("a")
+        with cluster.delay(api, 60, broker=dead):
+            call = asyncio.create_task(CALLS[name](stage.admin))
+            await cluster.until(lambda: any(each.api is api for each in cluster.requests))
+            cluster.stop(dead)
+            found = await call
+        assert set(found) <= set(IDS)  # Other brokers may answer before they take over "a".
+        assert stage.world.now - began < 5
+
+    play(scenario)
+
+
 def test_calls_follow_a_leader_that_moves() -> None:
     async def scenario(stage: Stage) -> None:
         cluster, admin = stage.world.cluster, stage.admin
