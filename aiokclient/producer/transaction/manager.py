@@ -633,14 +633,7 @@ class TransactionManager:
             self._bump_needed = True
         self._drain.begin()
         self._direct.leave()
-        if new is _S.FATAL_ERROR:
-            self._give_up(current)
-
-    def _give_up(self, current: CurrentTransaction) -> None:
-        """Store the outcome of a transaction that this producer cannot end any more, if open."""
-        if current.begun is not None and current.outcome is None:
-            undecided = current.undecided
-            current.end(TransactionOutcome.UNKNOWN if undecided else TransactionOutcome.ABORTED)
+        if new is _S.FATAL_ERROR and current.give_up():
             self._meters.ended(current.outcome)
 
     # -- closing
@@ -662,8 +655,7 @@ class TransactionManager:
 
     def stop(self) -> None:
         """Handle no more errors, and close the connection to the coordinator."""
-        self.status.close()
-        if self.status.state is not _S.DETACHED:
-            self._give_up(self.status.current)
+        if self.status.close():
+            self._meters.ended(self.status.current.outcome)
         self._direct.stop()
         self._requests.release()

@@ -144,6 +144,16 @@ class CurrentTransaction:
         """Store the outcome. An unknown outcome may be replaced later."""
         self.outcome = outcome
 
+    def give_up(self) -> bool:
+        """Store the outcome of a transaction that the producer cannot end any more.
+
+        Return whether it was open.
+        """
+        if self.begun is None or self.outcome is not None:
+            return False
+        self.end(TransactionOutcome.UNKNOWN if self.undecided else TransactionOutcome.ABORTED)
+        return True
+
     def lower_level(self, level: int) -> None:
         """Use the requests of a lower level, because the cluster was downgraded."""
         if level < self.level:
@@ -178,9 +188,13 @@ class TransactionStatus:
         """Call `changed(old, new)` after each change of the state."""
         self._changed = changed
 
-    def close(self) -> None:
-        """Ignore errors from now on, because the producer is being closed."""
+    def close(self) -> bool:
+        """Ignore errors from now on, because the producer is being closed.
+
+        Return whether it has left a transaction open that is not detached.
+        """
         self.closed = True
+        return self.state is not TransactionState.DETACHED and self.current.give_up()
 
     # -- sending
 
