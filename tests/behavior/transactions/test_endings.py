@@ -205,7 +205,9 @@ async def test_a_transaction_of_a_closed_producer_has_an_outcome(
     with cluster.delay(ApiKey.END_TXN, 0.5):
         if sent:
             commit = asyncio.create_task(producer.commit_transaction())
-            await asyncio.sleep(0.1)
+            await cluster.until(
+                lambda: any(each.api is ApiKey.END_TXN for each in cluster.requests)
+            )
             assert tx.outcome is None
         await producer.close(0)
         if sent:
