@@ -163,6 +163,7 @@ class Client(Parent):
           the end of the range.
         - UnknownTopicOrPartitionError; and UnknownTopicIdError if the topic was recreated in the
           meantime, or has another id than `topic_id`.
+        - ClusterChangedError if the client has moved to another cluster in the meantime.
         - CorruptBatchError for a batch that is still damaged when it is fetched again.
         - ApiTimeoutError, whose cause is the last error, ClosedError, and other errors that
           waiting does not correct, such as those of authorization.

@@ -123,6 +123,7 @@ class TlsError(ConnectionSetupError):
 class ClusterChangedError(InvalidConfigurationError):
     """An error raised when the brokers belong to another cluster and `cluster_id_change` is "fail".
 
+    It is also raised by the read of a range, whose offsets belong to the former cluster.
     `old_cluster_id` and `new_cluster_id` are the ids of the two clusters.
     """
 

@@ -294,10 +294,11 @@ class ConsumerCoordinator:
 
     def cluster_replaced(self, metadata: ClusterMetadata) -> None:
         """Become a new member, because another cluster does not know this one. Synchronous."""
+        self._subscription.settle()
+        self.commits.cluster_replaced()
         self.topics.rebase(metadata)
         self._rewinder.cluster_replaced()
         self.membership.start_over("the cluster is another one")
-        self.commits.wake()
 
     def _renamed(self) -> None:
         self.released.renamed(self.membership.metadata)

@@ -102,7 +102,8 @@ class RangeFetches:
 
         A wait without progress takes at most the timeout of the request. Raises
         OffsetOutOfRangeError, CorruptBatchError, ApiTimeoutError, UnknownTopicOrPartitionError,
-        UnknownTopicIdError, and all other errors of requests that are not retried.
+        UnknownTopicIdError, ClusterChangedError, and all other errors of requests that are not
+        retried.
         """
         self._progressed()
         while True:

@@ -2,6 +2,8 @@
 
 A range belongs to one topic id. When the topic is deleted and created again, the brokers refuse
 further requests, because they contain the id. Brokers older than 3.1 do not know it.
+
+It also belongs to one cluster. If the client moves to another one, its offsets mean nothing there.
 """
 
 from __future__ import annotations
@@ -10,13 +12,14 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from aiokclient.cluster.client import ClusterClient
-from aiokclient.cluster.metadata import BrokerInfo
+from aiokclient.cluster.metadata import BrokerInfo, differ
 from aiokclient.cluster.targets import Leader
 from aiokclient.consumer.fetching.session import BY_ID, NO_TOPIC_ID
 from aiokclient.consumer.ranges.connections import RangeOwner
 from aiokclient.consumer.ranges.outcomes import EVENTS, partition_data
 from aiokclient.consumer.ranges.request import RangeRequest
 from aiokclient.errors import (
+    ClusterChangedError,
     KafkaError,
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
@@ -55,6 +58,7 @@ class LeaderRequests:
         self._expected_id = request.topic_id
         self._read_committed = request.read_committed
         self._topic_id = NO_TOPIC_ID
+        self._cluster_id: str | None = None
         self._answered = False
         """Whether the leader has sent a response without an error."""
 
@@ -80,7 +84,7 @@ class LeaderRequests:
             raise UnknownTopicOrPartitionError(api="Metadata", topic_partition=self._tp)
         if not self._fits(info):
             raise self._recreated(f"Its id is {info.topic_id}, not {self._expected_id}.")
-        self._topic_id = info.topic_id
+        self._topic_id, self._cluster_id = info.topic_id, self._cluster.metadata.cluster_id
 
     def _fits(self, info: TopicInfo) -> bool:
         """Return whether a topic may be the one to read, and has the partition."""
@@ -140,6 +144,8 @@ class LeaderRequests:
         )
 
     def _highest(self) -> int | None:
+        """Return the highest version of a request that is about to be sent, or None for any."""
+        self._require_cluster()
         return BY_ID - 1 if self._topic_id == NO_TOPIC_ID else None
 
     def refusal(self, response: FetchResponse) -> KafkaError | None:
@@ -168,6 +174,7 @@ class LeaderRequests:
 
     async def _before_retry(self, error: KafkaError) -> None:
         """Raise an error if the metadata shows that the topic does not exist any more."""
+        self._require_cluster()
         metadata = self._cluster.metadata
         info = metadata.topic(self._tp.topic)
         if info is None:
@@ -179,6 +186,16 @@ class LeaderRequests:
             )
         if NO_TOPIC_ID not in (info.topic_id, self._topic_id) and info.topic_id != self._topic_id:
             raise self._recreated("It was deleted and created again while it was read.")
+
+    def _require_cluster(self) -> None:
+        """Raise ClusterChangedError if the client has moved to another cluster."""
+        former, present = self._cluster_id, self._cluster.metadata.cluster_id
+        if former is None or present is None or not differ(former, present):
+            return
+        error = ClusterChangedError(old_cluster_id=former, new_cluster_id=present)
+        error.what = "The client moved to another cluster while the range was read."
+        error.hint = "Its offsets mean nothing there. Read a range of the present cluster."
+        raise error
 
     def _recreated(self, why: str) -> KafkaError:
         error = UnknownTopicIdError(why, api="Fetch", topic_partition=self._tp)

@@ -88,6 +88,12 @@ NOT_ASSIGNED = (
 )
 """The text for partitions that were given without offsets and are not assigned to the consumer."""
 
+OTHER_CLUSTER = (
+    "The commit failed: the client has moved to another cluster since the records were delivered.",
+    "Their offsets mean nothing there. Request records, which come from the present cluster.",
+)
+"""The text for records that were delivered before the client moved to another cluster."""
+
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 Errors = dict[TopicPartition, KafkaError]
 
@@ -159,6 +165,11 @@ class Commits:
         self._lost.release(states, lost=lost)
         self._renamed.set()
 
+    def cluster_replaced(self) -> None:
+        """Record that the cluster is another one; see `LostRecords.cluster_replaced`."""
+        self._lost.cluster_replaced()
+        self._renamed.set()
+
     def requested(self) -> None:
         """Record that the application requests records, and has therefore handled lost ones."""
         self._lost.requested()
@@ -210,19 +221,23 @@ class Commits:
         """Store these offsets within `timeout` seconds, or raise the error of one of them.
 
         After an error or a cancellation, the other offsets may have been stored. Raises
-        CommitFailedError for partitions that are no longer owned, and for those for which
-        `covers(tp)` is true and delivered records were lost.
+        CommitFailedError for partitions that are no longer owned, for offsets of another cluster,
+        and for partitions for which `covers(tp)` is true and delivered records were lost.
         """
+        former = self._lost.former(offsets)
+        offsets = {tp: to for tp, to in offsets.items() if tp not in former}
         # While a failed consumer is being closed, its listener is called and may still commit.
         check = _nothing if self._in_listener() else self._check
         refused = await self.store(offsets, timeout, check=check)
         gone = {tp: error for tp, error in refused.items() if _not_owned(error)}
-        unstored = self._lost.uncommitted(covers)
+        unstored = [*former, *self._lost.uncommitted(covers)]
         if gone or unstored:
-            if not self._in_listener():
-                self._lost.raised(unstored)
             by_hand = not unstored and not any(map(self._is_the_groups, gone, gone.values()))
             text = NOT_A_MEMBER if by_hand else None
+            if self._lost.has_former([*gone, *unstored]):
+                text = OTHER_CLUSTER
+            if not self._in_listener():
+                self._lost.raised(unstored)
             raise _commit_failed([*dict.fromkeys([*gone, *unstored])], list(gone.values()), text)
         if refused:
             raise next(iter(refused.values()))

@@ -2,6 +2,10 @@
 
 A `commit()` after the loss has nothing left to store for these partitions. It must not report
 success, because the records will be delivered again, to this consumer or to another member.
+
+The same holds for all partitions after a change to another cluster. There, an offset of the former
+cluster would skip records that were never read. So until the consumer has committed what it has
+read in the present cluster, only offsets of records that it has delivered since are accepted.
 """
 
 from __future__ import annotations
@@ -9,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from aiokclient.consumer.state.partition import PartitionState
-from aiokclient.types import TopicPartition
+from aiokclient.types import OffsetAndMetadata, TopicPartition
 
 __all__ = ["LostRecords"]
 
@@ -25,6 +29,8 @@ class LostRecords:
         self._delivered: dict[TopicPartition, int] = {}
         self._raised: set[TopicPartition] = set()
         self._released: dict[TopicPartition, None] = {}
+        self._former: set[TopicPartition] = set()
+        """Partitions of which the application may still have records of a former cluster."""
 
     def release(self, states: Iterable[PartitionState], *, lost: bool) -> None:
         """Record that the group takes these partitions from the consumer.
@@ -37,6 +43,41 @@ class LostRecords:
                 self._delivered[state.tp] = state.position
                 self._raised.discard(state.tp)
 
+    def cluster_replaced(self) -> None:
+        """Record that the client has moved to another cluster.
+
+        Call it before positions are discarded, and with settled positions.
+        """
+        for state in self._partitions.values():
+            if state.located:
+                self._former.add(state.tp)
+                if state.uncommitted:
+                    self._delivered[state.tp] = state.position
+                    self._raised.discard(state.tp)
+
+    def former(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> list[TopicPartition]:
+        """Return the partitions whose offsets may be those of records of a former cluster."""
+        self._settle_former()
+        return [tp for tp, to in offsets.items() if self._is_former(tp, to.offset)]
+
+    def has_former(self, tps: Iterable[TopicPartition]) -> bool:
+        """Return whether the application may still have records of a former cluster."""
+        return any(tp in self._former for tp in tps)
+
+    def _is_former(self, tp: TopicPartition, offset: int) -> bool:
+        state = self._partitions.get(tp)
+        if tp not in self._former:
+            return False
+        return not (state and state.located and state.origin <= offset <= state.position)
+
+    def _settle_former(self) -> None:
+        """Forget the former cluster for partitions that were read and committed in this one."""
+        for tp in list(self._former):
+            state = self._partitions.get(tp)
+            if state is not None and state.located and state.group.committed > state.origin:
+                self._former.discard(tp)
+                self._delivered.pop(tp, None)
+
     def is_released(self, tp: TopicPartition) -> bool:
         """Return whether the group has taken the partition from the consumer."""
         return tp in self._released and tp not in self._partitions
@@ -48,10 +89,12 @@ class LostRecords:
         the loss, because a repeated commit would store nothing either. A partition that was
         assigned again, and committed up to the same offset, is not returned.
         """
+        self._settle_former()
         found = []
         for tp, offset in list(self._delivered.items()):
             state = self._partitions.get(tp)
-            if state is not None and state.group.committed >= offset:
+            committed = -1 if state is None or tp in self._former else state.group.committed
+            if committed >= offset:
                 del self._delivered[tp]
             elif covered(tp):
                 found.append(tp)
@@ -71,4 +114,5 @@ class LostRecords:
         if self._raised:
             for tp in self._raised:
                 self._delivered.pop(tp, None)
+            self._former -= self._raised
             self._raised.clear()
