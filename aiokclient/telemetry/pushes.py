@@ -41,9 +41,11 @@ class Encoding:
 
 
 class Pushes:
-    """The payloads of pushes. `collect` creates the source of the metrics at the first push.
+    """The payloads of pushes.
 
-    The first push contains the changes since `since_ms`.
+    `collect` creates the source of the metrics with the first subscription. From then on, objects
+    that are closed keep their metrics until the next push. The first push contains the changes
+    since `since_ms`.
     """
 
     def __init__(
@@ -68,14 +70,15 @@ class Pushes:
 
     def follow(self, subscription: Subscription) -> None:
         """Begin a new subscription."""
+        if self._collector is None:
+            self._collector = self._make_collector()
         self._limit = UNLIMITED
         self._payloads.clear()
         self._accumulation.follow(subscription.delta)
 
     def take(self, subscription: Subscription) -> Encoding:
-        """Take all metrics now, and return them for encoding."""
-        if self._collector is None:
-            self._collector = self._make_collector()
+        """Take all metrics now, and return them for encoding. `follow` has been called."""
+        assert self._collector is not None
         self._payloads.clear()
         self._taken_ms = self._clock.time_ms()
         collected = self._collector.take(subscription.wants)

@@ -103,7 +103,7 @@ class ReportConnections(Protocol):
 class Reporter:
     """The reporter of one client. It belongs to the event loop in which the client was started.
 
-    `collect` creates the source of the metrics, when the first push is due.
+    `collect` creates the source of the metrics, when there is a subscription.
     """
 
     def __init__(

@@ -11,6 +11,7 @@ import pytest
 from kafka_harness import KafkaCluster
 from kafka_harness.telemetry import Pushed, pushed
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
+from pushed_metrics import PREFIX, values
 
 from aiokclient import Admin, AnyBroker, Client, Consumer, Producer, TopicPartition
 from aiokclient.admin import ConfigResource, NewTopic
@@ -132,3 +133,66 @@ async def test_client_pushes_at_the_interval_and_when_it_is_closed(servers: str,
                 sums[metric.name] += sum(point.as_double for point in metric.sum.data_points)
     assert sum(sums.values()) > 0
     assert all(value >= 0 for value in sums.values())
+
+
+# -- clients that are closed before their first push
+
+
+async def send_one(client: Client) -> None:
+    async with Producer(client=client) as producer:
+        await producer.send(DATA.topic, b"x")
+
+
+async def read_one(client: Client) -> None:
+    async with Consumer(client=client, group_id="g", auto_offset_reset="earliest") as consumer:
+        consumer.subscribe(DATA.topic)
+        assert await consumer.get(timeout=60) is not None
+
+
+async def list_topics(client: Client) -> None:
+    async with Admin(client=client) as admin:
+        await admin.list_topics()
+
+
+@pytest.mark.parametrize(
+    ("work", "name", "expected"),
+    [
+        (send_one, "producer.record.send.total", 1),
+        (read_one, "consumer.fetch.manager.records.consumed.total", 1),
+        (list_topics, "admin.client.connection.creation.total", None),
+    ],
+    ids=["producer", "consumer", "admin"],
+)
+@pytest.mark.parametrize("end", ["closed", "cancelled"])
+async def test_last_push_has_everything_when_a_client_is_closed_before_its_first_push(
+    work: Callable[[Client], Awaitable[None]], name: str, expected: int | None, end: str
+) -> None:
+    async with EmbeddedCluster(
+        topics={DATA.topic: 1}, telemetry=TopicTelemetryReceiver(TOPIC)
+    ) as cluster:
+        servers = cluster.bootstrap_servers
+        async with Admin(bootstrap_servers=servers, enable_metrics_push=False) as admin:
+            (await admin.alter_configs({EVERYTHING: {"metrics": "*"}})).raise_for_errors()
+        cluster.produce(DATA.topic, [b"y"])
+        worked = asyncio.Event()
+
+        async def program() -> None:
+            async with Client(bootstrap_servers=servers) as client:
+                await client.client_instance_id()
+                await work(client)
+                worked.set()
+                if end == "cancelled":
+                    await asyncio.Event().wait()
+
+        task = asyncio.create_task(program())
+        await worked.wait()
+        if end == "cancelled":
+            task.cancel()
+        await asyncio.wait([task])
+        (push,) = cluster.records(TOPIC, 0)
+    assert dict(push.headers)["terminating"] == b"true"
+    numbers = [each.number for each in values(push.value) if each.name == f"{PREFIX}{name}"]
+    assert numbers
+    assert sum(numbers) > 0
+    if expected is not None:
+        assert set(numbers) == {expected}
