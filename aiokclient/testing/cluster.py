@@ -29,7 +29,11 @@ from aiokclient.testing.broker.node import Endpoint
 from aiokclient.testing.broker.requests import ReceivedRequest
 from aiokclient.testing.broker.security.listeners import DEFAULT, BrokerListener
 from aiokclient.testing.broker.state import ClusterState
-from aiokclient.testing.broker.telemetry.receiver import close_receiver, start_receiver
+from aiokclient.testing.broker.telemetry.receiver import (
+    checked_receiver,
+    close_receiver,
+    start_receiver,
+)
 from aiokclient.testing.broker.transactions.coordinator import (
     TransactionCoordinator,
     TransactionView,
@@ -141,7 +145,7 @@ class EmbeddedCluster:
             handled(),
             GroupCoordinator,
             TransactionCoordinator,
-            telemetry=telemetry,
+            telemetry=checked_receiver(telemetry),
             hidden=TELEMETRY_APIS if telemetry is None else (),
         )
         self._brokers: dict[int, EmbeddedBroker] = {}

@@ -55,16 +55,21 @@ class OtlpHttpTelemetryReceiver:
         timeout_s: float = 10.0,
         max_queued_bytes: int = 16 << 20,
     ) -> None:
+        if not isinstance(endpoint, str):
+            raise TypeError(f"endpoint={endpoint!r} is not a URL. Pass a str.")
         url = urlsplit(endpoint)
         if url.scheme not in _SCHEMES or not url.hostname or url.username or url.password:
             raise ValueError(
                 "The endpoint must be a URL with http or https and a host, without credentials. "
                 "Pass those as headers."
             )
+        if not 0 < timeout_s <= threading.TIMEOUT_MAX:
+            raise ValueError(f"timeout_s={timeout_s} is not a number of seconds above 0.")
         self._connect = partial(_SCHEMES[url.scheme], url.hostname, url.port, timeout=timeout_s)
         self._path = (url.path or "/") + (f"?{url.query}" if url.query else "")
         self._name = f"{url.scheme}://{url.netloc}{url.path}"
         self._headers = {**headers, "Content-Type": "application/x-protobuf"}
+        self._check_head()
         self._timeout_s = timeout_s
         self._max_queued_bytes = max_queued_bytes
         self._changed = threading.Condition()
@@ -86,6 +91,21 @@ class OtlpHttpTelemetryReceiver:
 
     def __repr__(self) -> str:
         return f"OtlpHttpTelemetryReceiver({self._name!r})"
+
+    def _check_head(self) -> None:
+        """Raise ValueError if the path or the headers cannot be sent. Sends nothing."""
+        connection = self._connect()
+        try:
+            connection.putrequest("POST", self._path)
+            for name, value in self._headers.items():
+                connection.putheader(name, value)
+        except (HTTPException, ValueError):
+            # The cause would show the value of a header, which may be secret.
+            raise ValueError(
+                "The endpoint or a header contains characters that HTTP does not allow."
+            ) from None
+        finally:
+            connection.close()
 
     def start(self, cluster: ReceivingCluster) -> None:
         """Accept pushes. Called by the embedded cluster at its start."""
@@ -157,24 +177,30 @@ class OtlpHttpTelemetryReceiver:
 
     def _send(self, context: ClientTelemetryContext, payload: ClientTelemetryPayload) -> str:
         """Send one push, and return the name of the counter for what happened."""
-        body = _with_client(context, payload.data)
-        if body is None:
-            return "rejected"
+        try:
+            body = _with_client(context, payload.data)
+            if body is None:
+                return "rejected"
+            status = self._post(body)
+        except Exception as error:  # The thread continues, whatever the error is.
+            self._warn("%s does not answer: %s", self._name, type(error).__name__)
+            return "failed"
+        if status // 100 != 2:
+            self._warn("%s refused pushed metrics with status %d.", self._name, status)
+            return "failed"
+        return "sent"
+
+    def _post(self, body: bytes) -> int:
+        """Send metrics, and return the status of the response."""
         # Each push has a connection of its own: one that was idle may be closed by the endpoint,
         # and then it is unknown whether the metrics have arrived.
         connection = self._connect()
         try:
             connection.request("POST", self._path, body, self._headers)
-            status = connection.getresponse().status
-        except (OSError, HTTPException) as error:
-            self._warn("%s does not answer: %s", self._name, type(error).__name__)
-            return "failed"
+            status: int = connection.getresponse().status
+            return status
         finally:
             connection.close()
-        if status // 100 != 2:
-            self._warn("%s refused pushed metrics with status %d.", self._name, status)
-            return "failed"
-        return "sent"
 
     def _warn(self, text: str, *values: object) -> None:
         """Log the first warning only."""
@@ -205,7 +231,8 @@ def _with_client(context: ClientTelemetryContext, data: bytes) -> bytes | None:
     for each in metrics.resource_metrics:
         for name, value in attributes.items():
             attribute = each.resource.attributes.add(key=name)
-            attribute.value.string_value = value
+            # The id of a client may contain surrogates, which protobuf refuses.
+            attribute.value.string_value = value.encode("utf-8", "replace").decode()
     # The endpoint expects an ExportMetricsServiceRequest, which has the same fields.
     encoded: bytes = metrics.SerializeToString()
     return encoded

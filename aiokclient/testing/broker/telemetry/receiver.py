@@ -17,6 +17,7 @@ __all__ = [
     "ClientTelemetryReceiver",
     "ReceivingCluster",
     "StartedReceiver",
+    "checked_receiver",
     "close_receiver",
     "start_receiver",
     "uuid_text",
@@ -91,6 +92,20 @@ class StartedReceiver(Protocol):
     def start(self, cluster: ReceivingCluster, /) -> None: ...
 
     def close(self) -> None: ...
+
+
+def checked_receiver(receiver: Any) -> Any:
+    """Return the receiver that was given to a cluster, or None.
+
+    Raises TypeError for an object without `export`, and for a class.
+    """
+    has_export = callable(getattr(receiver, "export", None))
+    if receiver is not None and (isinstance(receiver, type) or not has_export):
+        raise TypeError(
+            f"telemetry={receiver!r} is not a receiver. Pass an object with the method "
+            "export(context, payload)."
+        )
+    return receiver
 
 
 def start_receiver(receiver: object, cluster: ReceivingCluster) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+import traceback
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -84,6 +86,12 @@ class TestTopic:
     def test_it_raises_without_a_cluster(self) -> None:
         with pytest.raises(IllegalStateError, match="EmbeddedCluster"):
             TopicTelemetryReceiver("metrics").export(CONTEXT, payload(b"1"))
+
+
+@pytest.mark.parametrize("wrong", ["topic", 5, TopicTelemetryReceiver, lambda context, data: None])
+def test_a_cluster_refuses_an_object_that_is_no_receiver(wrong: Any) -> None:
+    with pytest.raises(TypeError, match="telemetry="):
+        EmbeddedCluster(telemetry=wrong)
 
 
 class Endpoint:
@@ -228,3 +236,53 @@ class TestOtlp:
     def test_a_wrong_endpoint_is_refused(self, url: str) -> None:
         with pytest.raises(ValueError, match="endpoint"):
             OtlpHttpTelemetryReceiver(url)
+
+    @pytest.mark.parametrize("wrong", [5, None, b"http://host/"])
+    def test_an_endpoint_that_is_no_text_is_refused(self, wrong: Any) -> None:
+        with pytest.raises(TypeError, match="endpoint="):
+            OtlpHttpTelemetryReceiver(wrong)
+
+    @pytest.mark.parametrize(
+        ("url", "headers"),
+        [
+            ("http://host/größe", {}),
+            ("http://host/a b", {}),
+            ("http://host/", {"X-Key": "secret\r\nX: y"}),
+            ("http://host/", {"größe": "secret"}),
+        ],
+    )
+    def test_what_http_cannot_send_is_refused_at_once(
+        self, url: str, headers: dict[str, str]
+    ) -> None:
+        with pytest.raises(ValueError, match="HTTP") as caught:
+            OtlpHttpTelemetryReceiver(url, headers=headers)
+        shown = "".join(traceback.format_exception(caught.value))
+        assert "secret\\r" not in shown
+
+    @pytest.mark.parametrize("wrong", [0, -1, float("inf"), float("nan")])
+    def test_a_wrong_timeout_is_refused(self, wrong: float) -> None:
+        with pytest.raises(ValueError, match="timeout_s="):
+            OtlpHttpTelemetryReceiver("http://host/", timeout_s=wrong)
+
+    def test_the_thread_continues_after_any_error(
+        self, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        receiver = OtlpHttpTelemetryReceiver(endpoint.url)
+
+        def broken() -> None:
+            raise OverflowError
+
+        monkeypatch.setattr(receiver, "_connect", broken)
+        for _ in range(2):
+            receiver.export(CONTEXT, payload(otlp()))
+            assert receiver.flush(PATIENCE_S)
+        receiver.close()
+        assert receiver.failed == 2
+
+    def test_a_client_id_with_surrogates_is_sent(self, endpoint: Endpoint) -> None:
+        receiver = OtlpHttpTelemetryReceiver(endpoint.url)
+        receiver.export(replace(CONTEXT, client_id="a\udc80"), payload(otlp()))
+        assert receiver.flush(PATIENCE_S)
+        receiver.close()
+        assert receiver.sent == 1
+        assert b"a?" in endpoint.requests[0][2]
