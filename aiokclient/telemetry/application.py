@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from asyncio import CancelledError
 from collections.abc import Callable
 
 from aiokclient.clock import Clock
@@ -40,20 +41,21 @@ class ApplicationPoints:
         return points
 
     def _point(self, metric: ApplicationMetric) -> Point | None:
-        source = metric.source
+        name, labels, unit, source = metric
         began = self._clock.monotonic()
         try:
             if isinstance(source, Histogram):
                 bounds, counts = source.buckets
                 value: float | HistogramValue = HistogramValue(bounds, counts, source.total)
-                return Point(metric.name, PointKind.HISTOGRAM, value, metric.labels)
+                return Point(name, PointKind.HISTOGRAM, value, labels, unit=unit)
             if isinstance(source, Counter):
-                return Point(metric.name, PointKind.SUM, float(source.value), metric.labels)
+                return Point(name, PointKind.SUM, float(source.value), labels, unit=unit)
             number = source.value if isinstance(source, Gauge) else source()
             if number is None and isinstance(source, Gauge):
                 return None  # The source of a gauge may leave it out.
             value = float(number)  # type: ignore[arg-type]
-        except Exception as error:
+        except (Exception, CancelledError) as error:
+            # CancelledError is the result of a cancelled future that the function reads.
             self._warn("The metric %s is missing from a push: %r.", metric, error)
             return None
         seconds = self._clock.monotonic() - began
@@ -64,7 +66,7 @@ class ApplicationPoints:
             return None
         if not math.isfinite(value):
             return None
-        return Point(metric.name, PointKind.GAUGE, value, metric.labels)
+        return Point(name, PointKind.GAUGE, value, labels, unit=unit)
 
     def _warn(self, text: str, metric: ApplicationMetric, why: object) -> None:
         if metric.name not in self._warned and len(self._warned) < WARNINGS:

@@ -69,7 +69,7 @@ def _series(measurement: Measurement, time_ms: int, delta: bool) -> bytes:
     entry = whole.resource_metrics.add()
     _label(entry.resource.attributes, point.resource)
     metric = entry.scope_metrics.add().metrics.add()
-    metric.name = point.name
+    metric.name, metric.unit = point.name, point.unit
     temporality = (
         otlp.AGGREGATION_TEMPORALITY_DELTA if delta else otlp.AGGREGATION_TEMPORALITY_CUMULATIVE
     )

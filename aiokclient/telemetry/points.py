@@ -46,6 +46,8 @@ class Point(NamedTuple):
     """The attributes of the producer, consumer, or admin that the series belongs to."""
     source: int = 0
     """The number of that object. Its attributes may change, and another one may have the same."""
+    unit: str = ""
+    """The unit that the application has given. The metrics of Kafka's clients have none."""
 
 
 class Collected(NamedTuple):

@@ -353,7 +353,9 @@ async def test_metrics_of_the_application_are_pushed_under_their_own_names(
     async with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
         producer.register_metric("shop.staff", lambda: 3, {"shop": "north"}, unit="{person}")
         found = [p for p in Pushed(producer).points if p.name == "shop.staff"]
-        assert [(p.value, p.labels) for p in found] == [(3.0, (("shop", "north"),))]
+        assert [(p.value, p.labels, p.unit) for p in found] == [
+            (3.0, (("shop", "north"),), "{person}")
+        ]
         assert not any("shop" in name for name in producer.metrics())
         producer.unregister_metric("shop.staff")
         assert not any(p.name == "shop.staff" for p in Pushed(producer).points)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from typing import Any
 
@@ -273,6 +274,7 @@ class TestApplicationMetrics:
         assert found["shop.sold"] == Point("shop.sold", PointKind.SUM, 3.0, (("shop", "north"),))
         assert found["shop.open"][1:3] == (PointKind.GAUGE, 4.0)
         assert found["shop.waits"].value == HistogramValue((1.0,), (1, 0), 0.5)
+        assert found["shop.waits"].unit == "s"
         assert found["shop.staff"][1:3] == (PointKind.GAUGE, 7.0)
         metrics.unregister("shop.sold")
         metrics.unregister("shop.unknown")
@@ -286,12 +288,15 @@ class TestApplicationMetrics:
 
         world.measures.application.register("app.broken", broken, {}, "")
         world.measures.application.register("app.text", lambda: "seven", {}, "")
+        cancelled = asyncio.get_running_loop().create_future()
+        cancelled.cancel()
+        world.measures.application.register("app.cancelled", cancelled.result, {}, "")
         world.measures.application.register("app.fine", lambda: 1, {}, "")
         for _ in range(3):
             names = [p.name for p in world.points() if p.name.startswith("app.")]
             assert names == ["app.fine"]
         warnings = [r for r in caplog.records if r.event == "telemetry_metric_left_out"]
-        assert [r.metric for r in warnings] == ["app.broken", "app.text"]
+        assert [r.metric for r in warnings] == ["app.broken", "app.text", "app.cancelled"]
 
     async def test_a_slow_function_is_not_called_again(
         self, world: World, caplog: pytest.LogCaptureFixture

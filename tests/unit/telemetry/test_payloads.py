@@ -127,6 +127,12 @@ def test_otlp_has_one_resource_for_each_series(delta: bool) -> None:
     assert list(distribution.explicit_bounds) == [1.0, 2.0]
 
 
+def test_a_metric_of_the_application_has_its_unit() -> None:
+    (payload,) = made([Point("shop.waits", PointKind.GAUGE, 1.5, unit="s")]).payloads
+    (found,) = MetricsData.FromString(payload.data).resource_metrics
+    assert found.scope_metrics[0].metrics[0].unit == "s"
+
+
 def test_series_that_cannot_be_expressed_are_skipped() -> None:
     points = [
         Point("a", PointKind.GAUGE_INT, 2**70),
