@@ -57,7 +57,7 @@ EVENTS: Final = {
     "task_hangs": "A background task does not end when it is cancelled.",
     "telemetry_died": "Metrics are no longer pushed, because of a bug. The client continues.",
     "telemetry_id": "The brokers have given the client its instance id.",
-    "telemetry_metric_left_out": "A metric of the application could not be read.",
+    "telemetry_metric_left_out": "A metric of the application could not be read or exported.",
     "telemetry_partitions_left_out": "The series of partitions are too many to be pushed.",
     "telemetry_refused": "A broker has refused the metrics of the client, or did not respond.",
     "tls_files_refused": "Replaced certificate files cannot be used. The old ones stay in use.",

@@ -391,6 +391,7 @@ class ApplicationMetrics:
 
     def __init__(self) -> None:
         self._metrics: dict[tuple[str, Labels], ApplicationMetric] = {}
+        self._watchers: dict[object, Callable[[ApplicationMetric], None]] = {}
 
     def register(self, name: Any, source: Any, labels: Mapping[str, str], unit: Any) -> None:
         """Add a metric, or replace the one with the same name and labels."""
@@ -408,10 +409,30 @@ class ApplicationMetrics:
                 f"{given!r} is not a mapping from labels to values. Pass a dict."
             )
         key = tuple(sorted((str(label), str(value)) for label, value in labels.items()))
-        self._metrics[name, key] = ApplicationMetric(name, key, unit, source)
+        metric = self._metrics[name, key] = ApplicationMetric(name, key, unit, source)
+        for watcher in list(self._watchers.values()):
+            watcher(metric)
+
+    def watch(self, watcher: Callable[[ApplicationMetric], None]) -> Callable[[], None]:
+        """Call `watcher(metric)` for each metric, and for those that are registered later.
+
+        Return a function that ends that.
+        """
+        key = object()
+        self._watchers[key] = watcher
+        for metric in self:
+            watcher(metric)
+
+        def end() -> None:
+            self._watchers.pop(key, None)
+
+        return end
 
     def unregister(self, name: str) -> None:
         """Remove all metrics with this name."""
+        given: Any = name
+        if not isinstance(given, str):
+            raise ArgumentTypeError(f"{given!r} is not the name of a metric. Pass a str.")
         for key in [key for key in self._metrics if key[0] == name]:
             del self._metrics[key]
 

@@ -14,10 +14,12 @@ import time
 import weakref
 from asyncio import _get_running_loop
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from aiokclient.errors.local import ArgumentTypeError
-from aiokclient.measures import ClientMeasures, Measures
+from aiokclient.log import ClientLog
+from aiokclient.measures import ApplicationMetric, ClientMeasures, Measures
 from aiokclient.metrics import Labels, Metrics, MetricValue
 from aiokclient.telemetry.bridged import NAMESPACE, PUSHED, largest_counts
 from aiokclient.telemetry.points import HistogramValue, PointKind
@@ -42,6 +44,8 @@ KINDS: Final = {
 }
 
 Value = float | HistogramValue
+Registered = Callable[[ClientLog, ApplicationMetric], None]
+"""A function that is told of each metric that the application registers with a client."""
 
 
 class MeasuredCluster(Protocol):
@@ -54,6 +58,7 @@ class MeasuredCluster(Protocol):
     @property
     def measures(self) -> ClientMeasures: ...
     def collector(self) -> ClientCollector: ...
+    def log(self, part: str, /) -> ClientLog: ...
 
 
 class MeasuredClient(Protocol):
@@ -80,14 +85,17 @@ class ClientSeries:
     """The series of one client. Objects that share a client have the same series.
 
     `number` distinguishes clients with the same client id: the second one has the label "name-2".
+    `registered` is called for each metric that the application registers with one of these objects.
     """
 
-    def __init__(self, client: MeasuredClient) -> None:
+    def __init__(self, client: MeasuredClient, registered: Registered | None = None) -> None:
         if not callable(getattr(client, "_observe_with", None)):
             raise ArgumentTypeError(
                 f"{client!r} has no metrics. Pass a Client, Producer, Consumer, or Admin."
             )
         self._client = weakref.ref(client)
+        self._registered = registered
+        self._unwatch: Callable[[], None] | None = None
         self._cluster: tuple[Metrics, ClientCollector, ClientMeasures] | None = None
         self._client_id = ""
         self._known: dict[Measures, None] = {}
@@ -161,6 +169,18 @@ class ClientSeries:
         self._cluster = cluster.metrics, cluster.collector(), cluster.measures
         self._client_id = cluster.config.client_id
         self._known, self._ended = {}, {}
+        self._watch(cluster)
+
+    def _watch(self, cluster: MeasuredCluster) -> None:
+        registered, log = self._registered, cluster.log("telemetry")
+        if registered is not None:
+            self._unwatch = cluster.measures.application.watch(partial(registered, log))
+
+    def end(self) -> None:
+        """Follow the metrics of the application no longer. Synchronous, idempotent."""
+        self._registered = None
+        if self._unwatch is not None:
+            self._unwatch()
 
     def _current(
         self,
@@ -176,7 +196,7 @@ class ClientSeries:
         series += self._added(collector, measures)
         for point in collector.application():
             labels = tuple(sorted((*point.resource, *point.labels)))
-            series.append(Series(point.name, KINDS[point.kind], labels, point.value))
+            series.append(Series(point.name, KINDS[point.kind], labels, point.value, point.unit))
         return series
 
     def _added(self, collector: ClientCollector, measures: ClientMeasures) -> list[Series]:
@@ -239,15 +259,16 @@ class SeriesOfClients:
         self._clients: dict[ClientSeries, None] = {}
         self._names: dict[ClientSeries, tuple[str, int]] = {}
 
-    def add(self, client: MeasuredClient) -> ClientSeries:
-        """Read the series of this client from now on."""
-        series = ClientSeries(client)
+    def add(self, client: MeasuredClient, registered: Registered | None = None) -> ClientSeries:
+        """Read the series of this client from now on. See `ClientSeries` for `registered`."""
+        series = ClientSeries(client, registered)
         with self._lock:
             self._clients[series] = None
         return series
 
     def remove(self, series: ClientSeries) -> None:
         """Stop reading these series."""
+        series.end()
         with self._lock:
             self._clients.pop(series, None)
             self._names.pop(series, None)

@@ -32,7 +32,7 @@ except ImportError as error:
 
 from aiokclient.telemetry.otel.classes import is_instrumented, with_methods
 from aiokclient.telemetry.otel.consuming import ConsumerTracing, TracedConsumer
-from aiokclient.telemetry.otel.metrics import MetricBridge, bridge_to, described
+from aiokclient.telemetry.otel.metrics import bridge_to
 from aiokclient.telemetry.otel.producing import ProducerTracing, TracedProducer
 from aiokclient.telemetry.otel.spans import Spans
 
@@ -101,7 +101,7 @@ def instrument(
     client: Any = x
     spans = Spans(get_tracer(SCOPE, tracer_provider=tracer_provider), client._config)
     kind: Any = type(x)
-    methods: dict[str, Method] = {"register_metric": _register(kind.register_metric, bridge)}
+    methods: dict[str, Method] = {}
     tracing: ProducerTracing | ConsumerTracing | None = None
     if hasattr(kind, "send_many"):
         tracing = ProducerTracing(spans, cast(type[TracedProducer], kind))
@@ -114,29 +114,8 @@ def instrument(
     if tracing is not None:
         tracing.opened(client)
         undo.append(tracing.undo)
-    _add_registered(client, bridge)
 
     def deactivate() -> None:
         spans.is_active = False
 
     return Instrumentation(*undo, deactivate)
-
-
-def _register(original: Method, bridge: MetricBridge) -> Method:
-    def register_metric(
-        client: object, name: str, fn_or_instrument: Any, labels: Any = None, unit: str = ""
-    ) -> None:
-        original(client, name, fn_or_instrument, labels, unit)
-        bridge.make(name, described(fn_or_instrument, unit))
-
-    return register_metric
-
-
-def _add_registered(client: Any, bridge: MetricBridge) -> None:
-    """Observe the metrics that the application has registered before."""
-    owner = client._own_cluster
-    if client._client is not None:
-        owner = getattr(client._client, "_own_cluster", None)
-    if owner is not None:
-        for metric in owner.measures.application:
-            bridge.make(metric.name, described(metric.source, metric.unit))

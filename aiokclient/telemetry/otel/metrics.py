@@ -20,12 +20,14 @@ from typing import Final
 
 from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation
 
+from aiokclient.log import ClientLog
+from aiokclient.measures import ApplicationMetric
 from aiokclient.metrics import Counter, Gauge, Histogram
 from aiokclient.telemetry.bridged import DESCRIPTIONS, Description
 from aiokclient.telemetry.points import HistogramValue
 from aiokclient.telemetry.series import CLIENT_ID, MeasuredClient, Series, SeriesOfClients
 
-__all__ = ["MetricBridge", "bridge_to", "described"]
+__all__ = ["MetricBridge", "bridge_to"]
 
 SCOPE: Final = "aiokclient"
 ATTRIBUTES: Final = {CLIENT_ID: "messaging.client.id"}
@@ -50,12 +52,21 @@ class MetricBridge:
 
     def add(self, client: MeasuredClient) -> Callable[[], None]:
         """Observe the metrics of a client from now on. Return a function that ends that."""
-        series = self._series.add(client)
         for name, description in DESCRIPTIONS.items():
-            self.make(name, description)
+            self._make(name, description)
+        series = self._series.add(client, self._registered)
         return partial(self._series.remove, series)
 
-    def make(self, name: str, description: Description) -> None:
+    def _registered(self, log: ClientLog, metric: ApplicationMetric) -> None:
+        """Make the instruments of a metric of the application, whose name the SDK may refuse."""
+        try:
+            self._make(metric.name, _described(metric))
+        except Exception as error:
+            text = "OpenTelemetry refuses the metric %s: %s"
+            extra = {"event": "telemetry_metric_left_out", "metric": metric.name}
+            log.warning(text, metric.name, error, extra=extra)
+
+    def _make(self, name: str, description: Description) -> None:
         """Make the instruments of a metric unless they exist."""
         with self._making:
             if name in self._made:
@@ -116,11 +127,10 @@ def _sum(series: Series) -> Iterator[Observation]:
         yield Observation(series.value.total, _attributes(series))
 
 
-def described(source: object, unit: str) -> Description:
-    """Return the description of a metric that an application registers."""
+def _described(metric: ApplicationMetric) -> Description:
     kinds = {Counter: "counter", Gauge: "gauge", Histogram: "histogram"}
-    kind = next((kind for cls, kind in kinds.items() if isinstance(source, cls)), "gauge")
-    return Description(kind, unit, "A metric of the application.")
+    kind = next((kind for cls, kind in kinds.items() if isinstance(metric.source, cls)), "gauge")
+    return Description(kind, metric.unit, "A metric of the application.")
 
 
 _bridges: weakref.WeakKeyDictionary[MeterProvider, MetricBridge] = weakref.WeakKeyDictionary()

@@ -197,6 +197,35 @@ async def test_metrics_of_the_application_are_bridged(
     assert "orders.wrong" not in values
 
 
+async def test_metrics_that_an_object_of_a_shared_client_registers_are_bridged(
+    cluster: EmbeddedCluster, traces: Traces
+) -> None:
+    async with Client(bootstrap_servers=cluster.bootstrap_servers) as client:
+        with traces.of(client):
+            async with Producer(client=client) as producer:
+                producer.register_metric("orders.open", lambda: 7)
+                assert traces.total("orders.open") == 7
+        producer_later = await Producer(client=client)
+        producer_later.register_metric("orders.late", lambda: 7)
+        with traces.of(producer_later):
+            assert traces.total("orders.late") == 7
+
+
+async def test_a_metric_that_the_sdk_refuses_is_left_out_with_one_warning(
+    cluster: EmbeddedCluster, traces: Traces, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        producer.register_metric("größe", lambda: 1)
+        with traces.of(producer):
+            producer.register_metric("größe", lambda: 2)
+            producer.register_metric("größe 2", lambda: 3)
+            producer.register_metric("orders.open", lambda: 4)
+            values = traces.values()
+    assert [name for name in values if name.startswith(("größe", "orders"))] == ["orders.open"]
+    left_out = [r for r in caplog.records if r.event == "telemetry_metric_left_out"]  # type: ignore[attr-defined]
+    assert [r.metric for r in left_out] == ["größe", "größe 2"]  # type: ignore[attr-defined]
+
+
 async def test_metrics_are_read_in_other_threads(cluster: EmbeddedCluster, traces: Traces) -> None:
     async with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
         with traces.of(producer):

@@ -186,6 +186,8 @@ async def test_metrics_raise_type_error_for_wrong_types(servers: str) -> None:
                     f"source {wrong}": lambda wrong=wrong: p.register_metric("mine", wrong),
                 }
             )
+        for wrong in (5, None, b"mine"):
+            await refused({f"name {wrong}": lambda wrong=wrong: p.unregister_metric(wrong)})
 
 
 async def test_an_admin_raises_type_error_for_wrong_types(servers: str) -> None:
