@@ -29,7 +29,7 @@ __all__ = ["Client"]
 
 R = TypeVar("R", bound="Response")
 
-RANGE_BYTES = 32 * 1024 * 1024
+RANGE_BYTES = 52_428_800
 """The default of `fetch_max_bytes` of `Client.read_range`."""
 
 

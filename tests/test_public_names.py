@@ -173,6 +173,18 @@ def test_a_delivery_is_no_future() -> None:
     assert hasattr(Delivery, "__await__")
 
 
+def test_defaults_of_read_range() -> None:
+    assert {name: p.default for name, p in parameters(Client.read_range).items()} == {
+        **dict.fromkeys(("tp", "start", "end"), inspect.Parameter.empty),
+        "columns": None,
+        "isolation_level": "read_uncommitted",
+        "batch_rows": 10_000,
+        "fetch_max_bytes": 52_428_800,
+        "timeout": None,
+        "topic_id": None,
+    }
+
+
 def test_reading() -> None:
     assert hasattr(Consumer, "__aiter__")
     assert parameters(Consumer.poll)["timeout"].default == 1.0
