@@ -62,7 +62,7 @@ def as_resources(given: Iterable[K], kind: type[K]) -> Iterable[K]:
 def as_name(given: Any, what: str) -> str:
     """Return the argument; raise ArgumentTypeError if it is not a str."""
     if not isinstance(given, str):
-        raise ArgumentTypeError(f"{given!r} is not the name of a {what}. Pass a str.")
+        raise ArgumentTypeError(f"{given!r} is not the name of {_with_article(what)}. Pass a str.")
     return given
 
 
@@ -75,9 +75,8 @@ def require_integer(given: Any, what: str) -> None:
 def as_kind(given: Any, kind: type[T]) -> T:
     """Return the argument; raise ArgumentTypeError if it is not of the given kind."""
     if not isinstance(given, kind):
-        name = kind.__name__
-        article = "an" if name[0] in "AEIOU" else "a"
-        raise ArgumentTypeError(f"{given!r} is not {article} {name}. Pass {article} {name}.")
+        name = _with_article(kind.__name__)
+        raise ArgumentTypeError(f"{given!r} is not {name}. Pass {name}.")
     return given
 
 
@@ -92,3 +91,7 @@ def as_principal(given: Any) -> str:
             f"{given!r} is not a principal. Write its type and its name, as in 'User:alice'."
         )
     return str(given)
+
+
+def _with_article(noun: str) -> str:
+    return f"an {noun}" if noun[0] in "AEIOUaeiou" else f"a {noun}"

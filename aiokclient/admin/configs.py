@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from aiokclient.admin.arguments import as_mapping, as_resources
+from aiokclient.admin.arguments import as_mapping, as_name, as_resources
 from aiokclient.admin.requests import AdminRequests, Answers, Ask, ask_targets, failure
 from aiokclient.admin.results import Results
 from aiokclient.cluster.targets import AnyBroker, Broker, Target
+from aiokclient.errors.local import ArgumentTypeError
 from aiokclient.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -197,10 +198,13 @@ class ConfigCalls:
     ) -> Results[ConfigResource, dict[str, ConfigEntry]]:
         """See `Admin.describe_configs`."""
         given = as_resources(resources, ConfigResource)
-        named = given if isinstance(given, Mapping) else dict.fromkeys(given)
+        named: Mapping[ConfigResource, Iterable[str] | None] = (
+            given if isinstance(given, Mapping) else dict.fromkeys(given)
+        )
+        wanted = {resource: _option_names(names) for resource, names in named.items()}
 
         async def ask_broker(
-            items: dict[ConfigResource, Iterable[str] | None], to: Target, remaining: float
+            items: dict[ConfigResource, list[str] | None], to: Target, remaining: float
         ) -> Answers[ConfigResource, dict[str, ConfigEntry]]:
             request = DescribeConfigsRequest(
                 resources=[_described(resource, names) for resource, names in items.items()],
@@ -216,7 +220,7 @@ class ConfigCalls:
                 for result in response.results
             }
 
-        return await self._requests.each(named, self._by_broker(ask_broker), timeout)
+        return await self._requests.each(wanted, self._by_broker(ask_broker), timeout)
 
     async def alter_configs(
         self,
@@ -227,6 +231,8 @@ class ConfigCalls:
     ) -> Results[ConfigResource, None]:
         """See `Admin.alter_configs`."""
         as_resources(as_mapping(changes, "ConfigResource"), ConfigResource)
+        for change in changes.values():
+            _check_changes(change)
 
         async def ask_broker(
             items: dict[ConfigResource, Mapping[str, Change]], to: Target, remaining: float
@@ -273,11 +279,11 @@ def _resource(result: DescribeConfigsResult | AlterConfigsResourceResponse) -> C
     return ConfigResource(ResourceType(result.resource_type), result.resource_name)
 
 
-def _described(resource: ConfigResource, names: Iterable[str] | None) -> DescribeConfigsResource:
+def _described(resource: ConfigResource, names: list[str] | None) -> DescribeConfigsResource:
     return DescribeConfigsResource(
         resource_type=resource.type,
         resource_name=resource.name,
-        configuration_keys=None if names is None else list(names),
+        configuration_keys=names,
     )
 
 
@@ -292,6 +298,33 @@ def _entry(entry: DescribeConfigsResourceResult) -> ConfigEntry:
         synonyms=tuple(Synonym(s.name, s.value, ConfigSource(s.source)) for s in entry.synonyms),
         documentation=entry.documentation,
     )
+
+
+def _option_names(names: Any) -> list[str] | None:
+    """Return names of options as a list, or None for all options.
+
+    Raises ArgumentTypeError for anything else.
+    """
+    if names is None:
+        return None
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        raise ArgumentTypeError(f"{names!r} is not a collection of options. Pass a list of names.")
+    return [as_name(name, "option") for name in names]
+
+
+def _check_changes(changes: Any) -> None:
+    """Raise ArgumentTypeError if this is not a mapping from names of options to new values."""
+    for name, change in as_mapping(changes, "names of options").items():
+        as_name(name, "option")
+        if isinstance(change, Append | Subtract):
+            allowed = isinstance(change.value, str)
+        else:
+            allowed = change is None or isinstance(change, str | int | float)
+        if not allowed:
+            raise ArgumentTypeError(
+                f"{change!r} cannot be the value of option {name}. "
+                "Pass a str, int, float, bool, Append, Subtract, or None for the default."
+            )
 
 
 def _altered(resource: ConfigResource, changes: Mapping[str, Change]) -> AlterConfigsResource:

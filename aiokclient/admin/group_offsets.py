@@ -142,6 +142,7 @@ class GroupOffsetCalls:
         self, group: str, tps: Iterable[TopicPartition], *, timeout: float | None = None
     ) -> Results[TopicPartition, None]:
         """See `Admin.delete_consumer_group_offsets`."""
+        as_name(group, "group")
 
         async def ask(
             items: dict[TopicPartition, None], remaining: float

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from aiokclient.admin.arguments import as_name
 from aiokclient.admin.cluster import BrokerDescription, described_broker
 from aiokclient.admin.group_descriptions import (
     GroupDescription,
@@ -155,6 +156,7 @@ class GroupCalls:
         timeout: float | None = None,
     ) -> Results[str, None]:
         """See `Admin.remove_members`."""
+        as_name(group, "group")
         unknown: list[KafkaError] = []
 
         async def ask(items: dict[str, None], remaining: float) -> Answers[str, None]:

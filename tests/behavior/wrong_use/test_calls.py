@@ -10,7 +10,17 @@ from typing import Any, cast
 
 import pytest
 
-from aiokclient import Admin, Client, Consumer, NewTopic, Producer, State, TopicPartition
+from aiokclient import (
+    Admin,
+    Client,
+    ConfigResource,
+    Consumer,
+    NewTopic,
+    Producer,
+    State,
+    TopicPartition,
+)
+from aiokclient.admin import Append
 from aiokclient.cluster import lifecycle
 from aiokclient.cluster.lifecycle import Lifecycle
 from aiokclient.errors import (
@@ -363,6 +373,7 @@ async def test_done_needs_a_record(consumer: Consumer) -> None:
             consumer.done(record)
 
 
+TOPIC = ConfigResource.topic("orders")
 ADMIN_ARGUMENTS: list[tuple[Callable[[Any], Any], str]] = [
     (lambda admin: admin.create_partitions(["orders"]), "not a mapping from names of topics"),
     (lambda admin: admin.delete_records([("orders", 0)]), "is not a mapping from partitions"),
@@ -376,6 +387,18 @@ ADMIN_ARGUMENTS: list[tuple[Callable[[Any], Any], str]] = [
         "is not a mapping from partitions",
     ),
     (lambda admin: admin.delete_consumer_group_offsets("g", ["orders"]), "is not a partition"),
+    (lambda admin: admin.delete_consumer_group_offsets(7, []), "is not the name of a group"),
+    (lambda admin: admin.remove_members(7, ["m"]), "is not the name of a group"),
+    (lambda admin: admin.describe_configs({TOPIC: 7}), "7 is not a collection of options"),
+    (lambda admin: admin.describe_configs({TOPIC: "a"}), "'a' is not a collection of options"),
+    (lambda admin: admin.describe_configs({TOPIC: [7]}), "7 is not the name of an option"),
+    (lambda admin: admin.alter_configs({TOPIC: 7}), "is not a mapping from names of options"),
+    (lambda admin: admin.alter_configs({TOPIC: {7: "a"}}), "7 is not the name of an option"),
+    (lambda admin: admin.alter_configs({TOPIC: {"a": [7]}}), "cannot be the value of option a"),
+    (
+        lambda admin: admin.alter_configs({TOPIC: {"a": Append(cast(Any, None))}}),
+        "cannot be the value of option a",
+    ),
 ]
 
 
