@@ -350,6 +350,9 @@ class AssignmentFailedError(KafkaError):
 class NotWriterError(KafkaError):
     """An error raised when the process is no longer the single writer."""
 
+    what = "This process is no longer the single writer, and its producer was closed."
+    hint = "Enter single_writer() again to wait until this process is the writer again."
+
 
 class UsageError(KafkaError, RuntimeError):
     """An error raised for a mistake in the program: a call that is not allowed here or now."""
@@ -365,6 +368,10 @@ class IllegalStateError(UsageError):
 
 class ArgumentTypeError(IllegalStateError, TypeError):
     """An error raised when an argument has the wrong type."""
+
+
+class ConfigTypeError(ConfigError, TypeError):
+    """An error raised when the items of a work pool have the wrong type."""
 
 
 class TopicTypeError(InvalidTopicError, TypeError):

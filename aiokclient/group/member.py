@@ -10,6 +10,7 @@ from typing import Any, Self, Unpack
 from aiokclient.cluster.shared_client import ClientLike, config_of
 from aiokclient.cluster.tracebacks import lets_go
 from aiokclient.errors import ConfigError, IllegalStateError
+from aiokclient.errors.local import ArgumentTypeError
 from aiokclient.group.engine import GroupEngine
 from aiokclient.group.generation import GroupGeneration
 from aiokclient.group.generation_mailbox import GenerationMailbox, GroupProtocol
@@ -116,9 +117,11 @@ class GroupMember(MemberLifecycle):
 
         The present generation ends for all members. If a generation is about to begin, another one
         follows it.
-        `reason` is shown in the brokers' logs (KIP-800).
+        `reason` is shown in the brokers' logs (KIP-800). Raises ArgumentTypeError if it is no str.
         """
         self._check()
+        if not isinstance(reason, str):
+            raise ArgumentTypeError(f"reason={reason!r} is not a str. Pass a text for the logs.")
         self._running.rejoin(reason)
 
     def group_metadata(self) -> GroupMetadata:

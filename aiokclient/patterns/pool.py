@@ -10,6 +10,7 @@ from typing import Any, Unpack
 
 from aiokclient.cluster.shared_client import ClientLike
 from aiokclient.errors import ConfigError, ProtocolError
+from aiokclient.errors.local import ConfigTypeError
 from aiokclient.group.generation import GroupGeneration
 from aiokclient.group.generation_mailbox import GroupProtocol
 from aiokclient.group.member import GroupMember
@@ -107,7 +108,8 @@ def work_pool(
     for the session timeout. Use `contextlib.aclosing` around the pool to leave immediately.
 
     The options are those of `GroupMember`. Raises the errors of iterating over generations, and
-    ConfigError for a weight that is not a positive number.
+    ConfigError for a weight that is not a positive number, which is also a TypeError if the type of
+    the items is wrong.
     """
     GroupMemberConfig.hide(options)
     spreading = Spreading(weighed(items))
@@ -124,15 +126,19 @@ async def _items(member: GroupMember, spreading: Spreading) -> AsyncGenerator[Wo
 
 
 def weighed(items: Mapping[str, float]) -> dict[str, float]:
-    """Return a copy of the items. Raises ConfigError for a wrong name or weight."""
+    """Return a copy of the items.
+
+    Raises ConfigError for a weight that is not positive, and ConfigTypeError for a wrong type.
+    """
     if not isinstance(items, Mapping):
-        raise ConfigError(f"items: {items!r} is not a mapping from names to weights.")
+        raise ConfigTypeError(f"items: {items!r} is not a mapping from names to weights.")
     for name, weight in items.items():
         if not isinstance(name, str):
-            raise ConfigError(f"items: {name!r} is not a name. Each name must be a str.")
+            raise ConfigTypeError(f"items: {name!r} is not a name. Each name must be a str.")
         number = isinstance(weight, int | float) and not isinstance(weight, bool)
         if not (number and math.isfinite(weight) and weight > 0):
-            raise ConfigError(
+            kind = ConfigError if number else ConfigTypeError
+            raise kind(
                 f"items: {weight!r} is not a weight for {name!r}. It must be a number above 0."
             )
     return dict(items)

@@ -164,8 +164,8 @@ class Failures:
             failed.unretrieved = 0
         self._batches.clear()
         count, self.unretrieved = self.unretrieved, 0
-        plural = "delivery" if count == 1 else "deliveries"
-        text = f"{count} failed {plural} that were never retrieved"
+        what = "delivery that was" if count == 1 else "deliveries that were"
+        text = f"{count} failed {what} never retrieved"
         return DeliveryErrors(text, shown or [self._last], count)
 
     def _gone(self, failed: FailedBatch) -> None:

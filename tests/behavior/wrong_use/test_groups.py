@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 from sharing import Sharing
 
-from aiokclient import GroupMember, work_pool
+from aiokclient import GroupMember, State, work_pool
 from aiokclient.errors import (
     ClosedError,
     ConfigError,
@@ -156,8 +156,22 @@ async def test_an_assignment_must_be_a_mapping(servers: str, assigned: Any) -> N
 
 async def test_items_of_a_work_pool_need_weights() -> None:
     for items in cast(list[Any], [["a", "b"], None, 7, "ab"]):
-        with pytest.raises(ConfigError, match="is not a mapping from names to weights"):
+        with pytest.raises(ConfigError, match="is not a mapping from names to weights") as caught:
             work_pool("pool", items)
+        assert isinstance(caught.value, TypeError)
+    for items in cast(list[Any], [{7: 1}, {"a": "1"}, {"a": None}, {"a": True}]):
+        with pytest.raises(TypeError, match=r"is not a (name|weight)"):
+            work_pool("pool", items)
+
+
+@pytest.mark.parametrize("reason", [None, 7, b"text"])
+async def test_reason_of_a_rejoin_must_be_text(servers: str, reason: Any) -> None:
+    async with made(servers) as member:
+        generation = await anext(member.generations())
+        with pytest.raises(TypeError, match="is not a str"):
+            member.rejoin(reason)
+        async with generation:
+            assert member.state is State.RUNNING
 
 
 class Nameless:

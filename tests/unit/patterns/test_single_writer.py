@@ -117,7 +117,7 @@ async def test_the_body_is_cancelled_when_the_group_has_lost_its_writer(
             await asyncio.Event().wait()
 
     async with Client(bootstrap_servers=cluster_servers.bootstrap) as client:
-        with pytest.raises(NotWriterError, match=ledger):
+        with pytest.raises(NotWriterError, match=f"group {ledger}: .* no longer the single writer"):
             await write(client)
         with pytest.raises(ClosedError):
             await seen[0].send(topic, b"too late")
