@@ -33,10 +33,8 @@ cdef class Owner:
     cdef Line line
     # Number of callbacks that have not run yet, including those that are scheduled.
     cdef Py_ssize_t calls
-    # Whether the waiters and callbacks are scheduled, or have begun to run.
-    cdef bint running
     # The scheduled waiters and callbacks. None after they have begun to run: any that are added
-    # then run after them.
+    # then are scheduled after them.
     cdef list woken
     # The callbacks in the line, by the index of their record.
     cdef dict _callbacks
@@ -46,8 +44,10 @@ cdef class Owner:
     cdef int run(self, object loop) except -1
     # Wake the tasks that wait for any change. The others stay in the line.
     cdef int run_changed(self, object loop) except -1
-    # Called when all scheduled waiters and callbacks have run.
-    cdef int ran(self, object loop) except -1
+    # Schedule the rest of waiters and callbacks that have begun to run, before any newer ones.
+    cdef int put_off(self, object loop, list waiters) except -1
+    # Called when waiters and callbacks that were scheduled together have run.
+    cdef int ran(self) except -1
 
 
 cdef class Waiter:

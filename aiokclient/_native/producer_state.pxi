@@ -116,10 +116,10 @@ cdef class DeliveryBatch(Owner):
                 target.demand()
         return 0
 
-    cdef int ran(self, object loop) except -1:
+    cdef int ran(self) except -1:
         if not self.calls:
             self._hooks.calling.pop(self, None)
-        return Owner.ran(self, loop)
+        return 0
 
     @property
     def targets(self):

@@ -45,11 +45,8 @@ cdef class Owner:
 
     cdef int run(self, object loop) except -1:
         cdef Waiter waiter
-        cdef list woken = self.woken
-        if self.line.first == NULL or (self.running and woken is None):
-            return 0
-        if woken is None:
-            woken = []
+        cdef bint scheduled = self.woken is not None
+        cdef list woken = self.woken if scheduled else []
         while self.line.first != NULL:
             waiter = <Waiter>self.line.first
             waiter.leave()
@@ -57,8 +54,7 @@ cdef class Owner:
                 waiter.stage = WOKEN
                 woken.append(waiter)
         self._callbacks = None
-        if woken and not self.running:
-            self.running = True
+        if woken and not scheduled:
             self.woken = woken
             loop.call_soon(resume, loop, woken, self)
         return 0
@@ -78,9 +74,16 @@ cdef class Owner:
             loop.call_soon(resume, loop, woken, None)
         return 0
 
-    cdef int ran(self, object loop) except -1:
-        self.running = False
-        return self.run(loop)
+    cdef int put_off(self, object loop, list waiters) except -1:
+        if self.woken is not None:
+            self.woken[:0] = waiters
+            return 0
+        self.woken = waiters
+        loop.call_soon(resume, loop, waiters, self)
+        return 0
+
+    cdef int ran(self) except -1:
+        return 0
 
 
 cdef class Waiter:
@@ -191,10 +194,13 @@ def resume(loop, list waiters, Owner owner):
             if at % STRIDE == 0 and monotonic() >= until:
                 break
     finally:
-        if at < count:
-            loop.call_soon(resume, loop, waiters[at:], owner)
-        elif owner is not None:
-            owner.ran(loop)
+        if owner is None:
+            if at < count:
+                loop.call_soon(resume, loop, waiters[at:], None)
+        elif at < count:
+            owner.put_off(loop, waiters[at:])
+        else:
+            owner.ran()
 
 
 cdef int call(object loop, object callback, object context, object argument) except -1:

@@ -101,6 +101,30 @@ class Order:
         return self.seen
 
 
+def test_callback_that_is_added_after_an_await_runs_in_the_next_iteration(run: Any) -> None:
+    """The same holds for an asyncio.Future."""
+
+    async def main() -> None:
+        batch = batch_of(2)
+        future = asyncio.get_running_loop().create_future()
+        for awaited in (Delivery(batch, 0, 5), Delivery(batch, 1, 5), future):
+            order = Order()
+
+            async def await_and_call(awaited: Any = awaited, order: Order = order) -> None:
+                await awaited
+                order.call(awaited, "added")
+                await asyncio.sleep(0)
+                order.seen.append("next iteration")
+
+            task = asyncio.ensure_future(await_and_call())
+            await asyncio.sleep(0)
+            batch.succeed(0) if awaited is not future else future.set_result(None)
+            await task
+            assert order.seen == ["added", "next iteration"]
+
+    run(main())
+
+
 def test_callbacks_and_waiters_run_in_the_order_of_their_adding(run: Any) -> None:
     async def main() -> None:
         for end in ("succeed", "fail", "future"):
