@@ -9,15 +9,12 @@ from typing import TYPE_CHECKING, Any, Generic
 from aiokclient._native import twin
 from aiokclient.clock import SystemClock
 from aiokclient.cluster.tracebacks import let_go, lets_go
-from aiokclient.errors import (
-    InvalidTopicError,
-    SerializationError,
-    UnknownTopicOrPartitionError,
-)
+from aiokclient.errors import InvalidTopicError, SerializationError
 from aiokclient.errors.local import ArgumentTypeError, RecordTypeError, TopicTypeError
 from aiokclient.producer import send_many as bulk
 from aiokclient.producer._pure.send import K, SendPath, V
 from aiokclient.producer.batching.accumulator import BATCH_OVERHEAD
+from aiokclient.producer.batching.batch import RECORD_OVERHEAD
 from aiokclient.producer.batching.queue import PartitionQueue
 from aiokclient.producer.delivery.deliveries import Deliveries
 from aiokclient.producer.delivery.delivery import Delivery
@@ -30,6 +27,7 @@ if TYPE_CHECKING:
     from aiokclient.config.producer import ProducerConfig
     from aiokclient.producer.batching.topic import Topic
     from aiokclient.producer.engine import Engine
+    from aiokclient.producer.send_errors import SendErrors
 
 if not TYPE_CHECKING:
     SendPath = twin("producer")(SendPath)
@@ -80,6 +78,9 @@ class Sends(SendPath[K, V], Generic[K, V]):
     def _required_engine(self) -> Engine:
         assert self._engine is not None
         return self._engine
+
+    def _send_errors(self) -> SendErrors:
+        return self._required_engine().accumulator.errors
 
     # -- one record
 
@@ -139,7 +140,7 @@ class Sends(SendPath[K, V], Generic[K, V]):
                     raise ValueError(f"The timestamp {timestamp} is negative.")
                 size = record_size(key, value, headers)
                 if size > self._largest:
-                    bulk.require_small(self._limit, topic.name, key, value, headers)
+                    self._require_small(topic.name, key, value, headers)
                 if partition is not None:
                     self._require(topic, partition)
                 if not topic.known:
@@ -167,6 +168,16 @@ class Sends(SendPath[K, V], Generic[K, V]):
             del self
             raise
 
+    def _require_small(self, topic: str, key: Any, value: Any, headers: Headers) -> None:
+        """Raise RecordTooLargeError if a batch with only this record exceeds the limit."""
+        size = bulk.exact_size(self._limit, key, value, headers)
+        if size > self._limit:
+            raise self._send_errors().too_large(
+                f"It takes {size} bytes or more. max_request_size and buffer_memory allow "
+                f"{self._limit}.",
+                resource=topic,
+            )
+
     def _require(self, topic: Topic, partition: int) -> None:
         """Raise UnknownTopicOrPartitionError if the topic cannot have this partition."""
         count = len(topic.queues)
@@ -176,7 +187,7 @@ class Sends(SendPath[K, V], Generic[K, V]):
             there = "Partitions are numbered from 0."
             if topic.known:
                 there = f"The topic has {count} partitions, numbered from 0."
-            raise UnknownTopicOrPartitionError(
+            raise self._send_errors().unknown_partition(
                 f"There is no partition {partition}. {there}",
                 topic_partition=TopicPartition(topic.name, partition),
             )
@@ -212,7 +223,9 @@ class Sends(SendPath[K, V], Generic[K, V]):
         if self._raw and partitioner.function is None and bulk.are_plain(values):
             total = bulk.total_size(values)
             if total > self._largest:
-                bulk.require_all_small(self._limit, topic, values)
+                largest = bulk.largest(values)
+                if RECORD_OVERHEAD + len(largest) > self._largest:
+                    self._require_small(topic, None, largest, ())
             now = self._clock.time_ms()
             deliveries = self._send_values(target, values, total, now)
         else:
@@ -229,7 +242,7 @@ class Sends(SendPath[K, V], Generic[K, V]):
             bulk.require_encodable(key, value, headers, timestamp)
             size = record_size(key, value, headers)
             if size > self._largest:
-                bulk.require_small(self._limit, topic, key, value, headers)
+                self._require_small(topic, key, value, headers)
             if partition is not None:
                 self._require(target, partition)
         except (TypeError, AttributeError, ValueError) as error:
@@ -322,11 +335,11 @@ class Sends(SendPath[K, V], Generic[K, V]):
         target = targets[number]
         size = record_size(key, value, headers)
         if size > self._largest:
-            bulk.require_small(self._limit, f"{target.name}, row {index}", key, value, headers)
+            self._require_small(f"{target.name}, row {index}", key, value, headers)
         count = len(target.queues)
         if partition is not None and not 0 <= partition < (count if target.known else 1 << 31):
             there = f"The topic has {count} partitions," if target.known else "Partitions are"
-            raise UnknownTopicOrPartitionError(
+            raise self._send_errors().unknown_partition(
                 f"Column 'partition' has {partition} in row {index}. {there} numbered from 0; null "
                 "lets the producer choose.",
                 topic_partition=TopicPartition(target.name, partition),

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from aiokclient.errors import BufferExhaustedError, RecordTooLargeError
 from aiokclient.producer.batching.accumulator import BATCH_OVERHEAD, Accumulator
 from aiokclient.producer.batching.batch import RECORD_OVERHEAD
 from aiokclient.producer.batching.queue import PartitionQueue
@@ -20,6 +19,7 @@ from aiokclient.record.batch import RecordBatchBuilder
 from aiokclient.types import Headers, ProducerRecord, is_integer
 
 if TYPE_CHECKING:
+    from aiokclient.errors import KafkaError
     from aiokclient.producer.batching.topic import Topic
 
 __all__ = [
@@ -27,10 +27,10 @@ __all__ = [
     "Prepared",
     "are_plain",
     "as_record",
-    "require_all_small",
+    "exact_size",
+    "largest",
     "require_encodable",
     "require_room",
-    "require_small",
     "send_prepared",
     "send_values",
     "total_size",
@@ -89,26 +89,22 @@ def require_encodable(key: Any, value: Any, headers: Headers, timestamp: Any) ->
         raise ValueError(f"The timestamp {timestamp} is negative or does not fit into 64 bits.")
 
 
-def require_small(
-    limit: int, topic: str, key: bytes | None, value: bytes | None, headers: Headers
-) -> None:
-    """Raise RecordTooLargeError if a batch with only this record exceeds `limit` bytes."""
+def exact_size(limit: int, key: bytes | None, value: bytes | None, headers: Headers) -> int:
+    """Return the size in bytes of a batch with only this record.
+
+    Beyond `limit`, it may be a lower bound, which costs less to compute.
+    """
     size = len(key or b"") + len(value or b"") + BATCH_OVERHEAD
     if size <= limit:
-        # The upper bound exceeds the limit, so the exact size is needed.
         builder = RecordBatchBuilder(limit=0)
         builder.append(0, key, value, headers)
         size = builder.size
-    if size > limit:
-        text = f"It takes {size} bytes or more. max_request_size and buffer_memory allow {limit}."
-        raise RecordTooLargeError(text, resource=topic)
+    return size
 
 
-def require_all_small(limit: int, topic: str, values: Sequence[bytes | None]) -> None:
-    """Raise RecordTooLargeError if a batch with only one of the values exceeds `limit` bytes."""
-    largest = max((value for value in values if value is not None), key=len, default=b"")
-    if len(largest) + RECORD_OVERHEAD + BATCH_OVERHEAD > limit:
-        require_small(limit, topic, None, largest, ())
+def largest(values: Sequence[bytes | None]) -> bytes:
+    """Return the longest of the values."""
+    return max((value for value in values if value is not None), key=len, default=b"")
 
 
 def total_size(values: Sequence[bytes | None]) -> int:
@@ -195,13 +191,13 @@ def require_room(
         total += size
         shared += size if queue.unsendable else 0
         if size > memory.room(queue):
-            raise _too_much(size, advice)
+            raise _too_much(accumulator, size, advice)
     if (shared and shared > memory.shared_room()) or total > memory.sendable_room():
-        raise _too_much(total, advice)
+        raise _too_much(accumulator, total, advice)
 
 
-def _too_much(size: int, advice: tuple[str, str]) -> BufferExhaustedError:
+def _too_much(accumulator: Accumulator, size: int, advice: tuple[str, str]) -> KafkaError:
     what, instead = advice
-    return BufferExhaustedError(
+    return accumulator.errors.exhausted(
         f"{what} take about {size} bytes, more than there is room for. Nothing was sent. {instead}"
     )

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 from aiokclient.background import Callbacks
 from aiokclient.clock import Clock
 from aiokclient.codecs import SLOW_BYTES, Compression
-from aiokclient.errors import BufferExhaustedError, KafkaError
+from aiokclient.errors import KafkaError
 from aiokclient.measures import Measures
 from aiokclient.metrics import Metrics
 from aiokclient.producer.batching.batch import FIRST_RESERVE, RECORD_OVERHEAD, ProducerBatch
@@ -35,6 +35,7 @@ from aiokclient.producer.batching.queue import PartitionQueue, QueuedBatch
 from aiokclient.producer.delivery.delivery import DeliveryBatch
 from aiokclient.producer.delivery.failures import Failures
 from aiokclient.producer.meters import ProducerMeters
+from aiokclient.producer.send_errors import NON_TRANSACTIONAL, TRANSACTIONAL
 from aiokclient.record.batch import RecordBatchBuilder
 from aiokclient.types import Headers
 
@@ -85,6 +86,7 @@ class Accumulator:
         """Every batch without an outcome, in the order of their first records."""
         self.active: dict[PartitionQueue, None] = {}
         """The queues that have batches. Empty ones are removed from time to time."""
+        self.errors = NON_TRANSACTIONAL if config.transactional_id is None else TRANSACTIONAL
         self._clock = clock
         self._failures = failures
         self._categorize = categorize
@@ -324,7 +326,7 @@ class Accumulator:
         batch.reserve(size)
         return True
 
-    def _exhausted(self, queue: PartitionQueue, need: int) -> BufferExhaustedError:
+    def _exhausted(self, queue: PartitionQueue, need: int) -> KafkaError:
         self.meters.exhausted.add()
         why = f"There is no room for a record of {need} bytes."
         if queue.unsendable:
@@ -332,7 +334,7 @@ class Accumulator:
                 " The partition cannot be sent now. All such partitions together may hold half of "
                 "the memory, and one of them a quarter."
             )
-        return BufferExhaustedError(why, topic_partition=queue.topic_partition)
+        return self.errors.exhausted(why, topic_partition=queue.topic_partition)
 
     # -- closing
 

@@ -130,7 +130,9 @@ class Transaction:
     ) -> Delivery:
         """Send a record in this transaction. Synchronous; the same as `Producer.send`.
 
-        Raises IllegalStateError after the end of the transaction.
+        Raises IllegalStateError after the end of the transaction. RecordTooLargeError,
+        BufferExhaustedError, and UnknownTopicOrPartitionError add nothing to the transaction and do
+        not fail it. Here, they are AbortableErrors, too.
         """
         self._require_open("send()")
         return self._producer.send(topic, value, key, partition, timestamp, headers)

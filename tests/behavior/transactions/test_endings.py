@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -17,8 +17,14 @@ from aiokclient import (
     transform,
 )
 from aiokclient.errors import (
+    AbortableError,
+    ApplicationRecoverableError,
+    BufferExhaustedError,
     ClosedError,
     IllegalStateError,
+    InvalidConfigurationError,
+    KafkaError,
+    RecordTooLargeError,
     SerializationError,
     TransactionAbortableError,
     UnknownTopicOrPartitionError,
@@ -26,6 +32,7 @@ from aiokclient.errors import (
 from aiokclient.protocol import ApiKey
 from aiokclient.testing import EmbeddedCluster
 
+pa = pytest.importorskip("pyarrow")
 COMMITTED, ABORTED, UNKNOWN = TransactionOutcome
 MISSING = 7
 
@@ -214,3 +221,81 @@ async def test_a_transaction_of_a_closed_producer_has_an_outcome(
             with pytest.raises(ClosedError):
                 await commit
     assert tx.outcome is (UNKNOWN if sent else ABORTED)
+
+
+ROOM = 200_000
+"""The `buffer_memory` of a producer, in bytes. The overflow queue has the same size."""
+
+
+def fill(tx: Any) -> None:
+    while True:
+        tx.send("out", b"x" * (ROOM // 10))
+
+
+REFUSED: dict[str, tuple[Callable[[Any, Producer[Any, Any]], Any], type[KafkaError]]] = {
+    "too large": (lambda tx, _: tx.send("out", b"x" * ROOM), RecordTooLargeError),
+    "too large, many": (
+        lambda _, producer: producer.send_many("out", [b"x" * ROOM]),
+        RecordTooLargeError,
+    ),
+    "too large, with a key": (
+        lambda _, producer: producer.send_many("out", [(b"k", b"x" * ROOM)]),
+        RecordTooLargeError,
+    ),
+    "missing": (lambda tx, _: tx.send("out", b"v", partition=7), UnknownTopicOrPartitionError),
+    "negative": (lambda tx, _: tx.send("out", b"v", partition=-1), UnknownTopicOrPartitionError),
+    "missing, Arrow": (
+        lambda tx, _: tx.send_arrow("out", pa.record_batch({"value": ["v"], "partition": [7]})),
+        UnknownTopicOrPartitionError,
+    ),
+    "no room, Arrow": (
+        lambda tx, _: tx.send_arrow("out", pa.record_batch({"value": ["x" * 10_000] * 100})),
+        BufferExhaustedError,
+    ),
+    "no room": (lambda tx, _: fill(tx), BufferExhaustedError),
+    "no room for many": (
+        lambda _, producer: producer.send_many("out", [b"x" * 10_000] * 100),
+        BufferExhaustedError,
+    ),
+}
+"""Sends that raise at once: the call, and the class without a transaction."""
+
+
+@pytest.mark.parametrize("case", REFUSED)
+async def test_send_that_is_refused_in_a_transaction_raises_an_abortable_error(
+    cluster: EmbeddedCluster, case: str
+) -> None:
+    send, kind = REFUSED[case]
+    async with producer_of(cluster, buffer_memory=ROOM) as producer:
+        await producer.prepare("out")
+        async with producer.transaction() as tx:
+            tx.send("out", b"first")
+            with pytest.raises(kind) as raised:
+                send(tx, producer)
+            assert isinstance(raised.value, AbortableError)
+            assert not isinstance(
+                raised.value, ApplicationRecoverableError | InvalidConfigurationError
+            )
+            # Nothing of the record is in the transaction, which goes on.
+            await producer.drain()
+            tx.send("out", b"last")
+        assert tx.outcome is COMMITTED
+        values = await committed(cluster)
+        assert [value for value in values if value in (b"first", b"last")] == [b"first", b"last"]
+        assert all(value is not None and len(value) < ROOM for value in values)
+
+        with pytest.raises(kind):
+            async with producer.transaction() as tx:
+                send(tx, producer)
+        assert tx.outcome is ABORTED
+
+
+async def test_send_that_is_refused_without_a_transactional_id_raises_no_abortable_error(
+    cluster: EmbeddedCluster,
+) -> None:
+    async with producer_of(cluster, transactional_id=None, buffer_memory=ROOM) as producer:
+        await producer.prepare("out")
+        for send, kind in REFUSED.values():
+            with pytest.raises(kind) as raised:
+                send(producer, producer)
+            assert type(raised.value) is kind
