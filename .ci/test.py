@@ -1,9 +1,10 @@
 """Run every check and every test, and end in one summary.
 
-Two steps run at the same time, so that no processor is idle. One lane has the tests that need
-Kafka or Java, which mostly wait for other processes. The other lane has the other tests, with a
-lower priority. A lane that is done runs the remaining steps: parts of the suite once more, in other
-environments. The output of the first lane is shown at once, that of other steps at their end.
+The steps run in two lanes at the same time, so that no processor is idle. The first lane runs the
+tests that need Kafka or Java, which mostly wait for other processes. The second lane runs all other
+tests, with a lower priority. The lane that finishes first runs the remaining steps, which repeat
+parts of the suite in other environments. The output of the first lane is shown immediately, and
+that of other steps at their end.
 
 The tests of a step run in two worker processes, and those of `--quick` in three, because they often
 wait. `--workers N` selects another number. `--only NAME` runs one step. `--quick` runs the linters
@@ -30,7 +31,7 @@ ROOT = Path(__file__).resolve().parent.parent
 NEWEST = ".venv/bin/python"
 OLDEST = ".venv-3.11/bin/python"
 SPARK = ".venv-spark/bin/python"
-# Tests that run on Python 3.11 in pure mode: those of everything that has a native form.
+# Tests that run on Python 3.11 in pure mode: those of all code that also has a native form.
 PURE = [
     "tests/unit/record",
     "tests/unit/producer",
@@ -55,8 +56,8 @@ LIVES = [
     "tests/unit/consumer/membership",
     "tests/unit/consumer/test_cancellation.py",
 ]
-# Long tests in those folders, which run once: random and large groups, and the times for which
-# the event loop is held. `--all` runs them in each environment.
+# Long tests in the folders above, which run only on the newest Python: random and large groups, and
+# the times for which the event loop is blocked. `--all` runs them in each environment.
 NEWEST_ONLY = [
     "tests/unit/consumer/assignors/test_confluent.py",
     "tests/unit/consumer/assignors/test_every.py",
@@ -86,7 +87,7 @@ class Step:
     tests: list[tuple[float, str]] = field(default_factory=list)
     """Seconds and name of each test, with its fixtures."""
     reasons: Counter[str] = field(default_factory=Counter)
-    """The number of skipped tests by their reasons."""
+    """The number of skipped tests for each reason."""
 
     def run(self, live: bool, niceness: int) -> None:
         """Run the commands until one fails; show their output at once if `live`, or at the end."""
@@ -148,7 +149,7 @@ def lint() -> Step:
 
 
 Lanes = list[list[Step]]
-"""Lists of steps. Those of a lane run one after the other, and lanes run at the same time."""
+"""One list of steps for each lane. Lanes run at the same time, each one step after the other."""
 
 BROKERS = "kafka or java"
 PYTEST = ["-m", "pytest", "-q"]
@@ -179,7 +180,7 @@ class Suites:
     def add_some(self, name: str, python: str, env: dict[str, str], paths: list[str]) -> None:
         """Add the tests of these paths that need no broker, without those in NEWEST_ONLY.
 
-        Whichever lane is done first runs them.
+        The lane that finishes first runs them.
         """
         command = [python, *self._pytest, *(f"--ignore={path}" for path in NEWEST_ONLY)]
         command += ["-m", f"not ({BROKERS})", *paths]
@@ -187,7 +188,7 @@ class Suites:
 
 
 def lanes(everything: bool, workers: int) -> tuple[Lanes, list[Step]]:
-    """Return the steps of each lane, and those that a lane runs when it is done with its own."""
+    """Return the steps of each lane, and the steps for the lane that finishes first."""
     suites = Suites(workers)
     pure = {"AIOKCLIENT_PURE": "1"}
     suites.others.append(lint())
@@ -203,8 +204,8 @@ def lanes(everything: bool, workers: int) -> tuple[Lanes, list[Step]]:
     else:
         suites.add_some("tests, eager", NEWEST, {LOOP: "eager"}, LIVES)
         suites.add_some("tests, 3.11", OLDEST, {}, AWAITING)
-    # A process takes whole files: each starts Java virtual machines for Spark and for Kafka. Their
-    # order is that of tests/spark/conftest.py.
+    # A worker process runs whole files, because each file starts Java virtual machines for Spark
+    # and Kafka. tests/spark/conftest.py determines the order of the files.
     chosen = [f"--numprocesses={workers}", "--dist=loadfile", "--no-loadscope-reorder"]
     chosen += [] if everything else ["-m", "not long"]
     spark = [SPARK, *PYTEST, *chosen, "tests/spark"]

@@ -213,8 +213,8 @@ def __getattr__(name: str) -> Any:
         hint = _class_hint(name)
         if hint is None:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        # `from aiokclient import ...` would hide the text of an AttributeError. All other callers,
-        # such as hasattr(), expect an AttributeError.
+        # `from aiokclient import ...` would hide the text of an AttributeError, so it gets an
+        # ImportError. All other callers, such as hasattr(), expect an AttributeError.
         if sys._getframe(1).f_globals.get("__name__") == "importlib._bootstrap":
             raise ImportError(hint, name=__name__)
         raise AttributeError(hint)
@@ -229,7 +229,10 @@ def __getattr__(name: str) -> Any:
 
 
 def _class_hint(name: str) -> str | None:
-    """Return a hint about a class of another client, or None. Modules have lowercase names."""
+    """Return a hint if this is the name of a class in another client library, otherwise None.
+
+    Lowercase names are those of modules, which get no hint.
+    """
     if name.islower():
         return None
     from aiokclient.hints import import_hint

@@ -40,7 +40,7 @@ def import_anyio() -> None:
     """Import the modules of anyio that it would import when they are first used. Synchronous."""
     for name in ("CancelScope", "create_task_group", "move_on_after", "sleep"):
         getattr(anyio, name)
-    with suppress(ImportError):  # It has no public name.
+    with suppress(ImportError):  # This module has no public name.
         import_module("anyio._backends._asyncio")
     _anyio_imported.set()
 

@@ -98,10 +98,12 @@ class Client(Parent):
 
         if not isinstance(transaction, DetachedTransaction):
             raise ArgumentTypeError(
-                f"{transaction!r} is not a DetachedTransaction. Pass what tx.detach() returned."
+                f"{transaction!r} is not a DetachedTransaction. Pass the result of tx.detach()."
             )
         if not isinstance(commit, bool):
-            raise ArgumentTypeError(f"commit={commit!r} is not a bool.")
+            raise ArgumentTypeError(
+                f"commit={commit!r} is not a bool. Pass True to commit, or False to abort."
+            )
         default_s = self._config.default_api_timeout_ms / 1000
         timeout_s = default_s if timeout is None else seconds(timeout)
         return await end_detached(self._cluster, transaction, commit=commit, timeout=timeout_s)
@@ -144,8 +146,8 @@ class Client(Parent):
         order, and at most `batch_rows` rows each. No group and no consumer are involved. `columns`
         selects columns of `Consumer.arrow_batches()`, in their order; the others are not decoded.
         With `read_committed`, records of aborted transactions are left out. While the application
-        processes a batch, the next records are fetched on connections that ranges have to
-        themselves. The fetched records and the batches converted from them take about
+        processes a batch, the next records are fetched on connections that only such iterators
+        use. The fetched records and the batches converted from them take about
         `fetch_max_bytes` of memory; a single larger record batch of the log is read nevertheless.
 
         `timeout` is in seconds and limits each wait for progress, by default to

@@ -18,19 +18,19 @@ SLOW_BYTES = 64 * KIB
 
 
 class CodecTraits(NamedTuple):
-    """The properties of a codec. Sizes are in bytes, and take about two milliseconds to process."""
+    """The properties of a codec. Processing as many bytes as the limits takes about two ms."""
 
     encode_inline: int = SLOW_BYTES
     """Size up to which records are compressed in the event loop, not in a thread.
 
-    It applies to the default level and to faster ones.
+    It applies to the default level and to faster levels.
     """
     decode_inline: int = 256 * KIB
     """Size up to which compressed records are decompressed in the event loop, not in a thread."""
     levels: range | None = None
     """The levels that Kafka accepts (KIP-390)."""
     default_level: int = 0
-    """Kafka's default, except for lz4, where Kafka's is 9."""
+    """Kafka's default level, except for lz4, whose default level in Kafka is 9."""
     densest: int | None = None
     """The most bytes of content that one compressed byte can hold; None for any number."""
 

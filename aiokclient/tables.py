@@ -33,7 +33,7 @@ class Table(NamedTuple):
 
     def html(self) -> str:
         """Return the table as HTML, escaped, with long cells and further rows cut off."""
-        from html import escape  # It has a large table of entities.
+        from html import escape  # This import loads a large table of entities.
 
         parts = ["<table>"]
         if self.caption:

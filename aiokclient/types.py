@@ -114,8 +114,8 @@ class TopicPartition(NamedTuple):
 class OffsetAndMetadata(NamedTuple):
     """A position to commit: the offset of the next record to read, and a text stored with it.
 
-    `leader_epoch` is the leader epoch of the last record that was read, or None. With it, a
-    consumer that continues there can detect a truncated log (KIP-320).
+    `leader_epoch` is the leader epoch of the last record that was read, or None. A consumer that
+    continues at this position uses it to detect a truncated log (KIP-320).
     """
 
     offset: int

@@ -14,7 +14,7 @@ from aiokclient._native import twin
 __all__ = ["MANY", "free_slowly", "structs_are", "untrack", "untrack_whole"]
 
 MANY = 1_000
-"""Number of structs in an array from which on they are hidden from the garbage collector."""
+"""Minimum number of structs in an array whose structs are hidden from the garbage collector."""
 
 PART = 256
 

@@ -26,7 +26,7 @@ CASES = (
 )
 MODES = ("encode", "encode list", "decode")
 LISTS = ("100 B",)
-"""Only aiokclient can encode a whole list in one call. The other libraries repeat their result."""
+"""The cases of "encode list". Only aiokclient has such a call. All others run "encode" again."""
 PEERS = ("aiokafka", "aiokafka without extensions", "kafka-python")
 
 

@@ -97,8 +97,8 @@ def figures_of(
 ) -> dict[str, float]:
     """Return the figures of an event at `start`.
 
-    Members took over the moved partitions at the times `taken`. The partitions `aside` are not
-    counted as stopped.
+    Members took over the moved partitions at the times `taken`. The partitions `aside` had to stop
+    and are not counted.
     """
     waits = [wait for partition, wait in trail.waits(start).items() if partition not in aside]
     return {
@@ -110,7 +110,7 @@ def figures_of(
 
 
 def live(job: Job, runs: int, gate: Gate) -> Events:
-    """Run the events of one group, from its start to its end."""
+    """Run one group, in which a member joins and a member dies `runs` times. Return the figures."""
     name, family = job.subject.name, job.subject.family
     found = {event: Measurement(name, family) for event in EVENTS}
     try:

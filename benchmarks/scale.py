@@ -41,7 +41,7 @@ def send_to(job: Job, brokers: Brokers) -> Run:
     before = read_back.count(spec.bootstrap, spec.topic, spec.partitions)
     run = run_child(job.subject, spec, brokers)
     came = read_back.count(spec.bootstrap, spec.topic, spec.partitions) - before
-    if came != spec.count + spec.warm_count + 2:  # Each of the two runs begins with one message.
+    if came != spec.count + spec.warm_count + 2:  # Both runs send one message first.
         raise RunFailedError(f"{spec.topic} has {came} messages of {job.subject.name}.")
     return run
 

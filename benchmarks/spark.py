@@ -44,7 +44,7 @@ from subjects.spark_writing import EXACTLY_ONCE, WRITING
 HERE = Path(__file__).resolve().parent
 FIGURES = ("seconds", "k rows/s", "CPU s/M", "jvm s/M", "python s/M", "broker s/M")
 MICRO_BATCHES = {"micro-batch, read": False, "micro-batch, topic to topic": True}
-"""Whether the rows of micro-batches are written to a topic."""
+"""The jobs with micro-batches, and whether each of them writes its rows to a topic."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Bench:
     def __init__(self, world: World, runs: int, first: int) -> None:
         self._world = world
         self._turns = [*[False] * first, *[True] * runs]
-        """Whether each turn counts."""
+        """Whether each turn counts. The first turns only warm up."""
         self._meter = Meter(world.spark, world.kafka)
         self.report = Report(__doc__ or "")
 
@@ -150,9 +150,9 @@ class Bench:
 
 @contextmanager
 def session() -> Iterator[World]:
-    # Workers import the source with rows from memory.
+    # Workers import MemorySource from this folder.
     os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
-    # Without bytecode, each of them would compile the modules that it imports.
+    # Without bytecode files, each worker would compile the modules that it imports.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     with (
         tempfile.TemporaryDirectory(prefix="bench-") as name,
@@ -174,7 +174,7 @@ def session() -> Iterator[World]:
 
 
 def measure(bench: Bench, given: argparse.Namespace) -> None:
-    """Measure the jobs that are wanted. One that fails is left out."""
+    """Measure the requested jobs. A job that fails is left out."""
     works: dict[str, Callable[[], None]] = {
         job.name: partial(bench.job, job, given.rows) for job in (*READING, *WRITING)
     }

@@ -17,7 +17,7 @@ AIOKAFKA = "aiokafka send, await each"
 class Target(NamedTuple):
     """A target: `ours` divided by `theirs` must be at least `least`.
 
-    For CPU time and latency, it is the inverse ratio.
+    For CPU time and latency, it is `theirs` divided by `ours`.
     """
 
     what: str
@@ -129,7 +129,7 @@ TARGETS = (
 def reached(target: Target, reports: Sequence[Report]) -> tuple[float, dict[str, float]] | None:
     """Return by what factor our result is better than theirs, and all figures of our result.
 
-    Returns None if one of them was not measured.
+    Returns None if one of the two results was not measured.
     """
     numbers = next((r.numbers[target.work] for r in reports if target.work in r.numbers), {})
     suffix = f", {target.label}" if target.label else ""
@@ -150,7 +150,7 @@ def reached(target: Target, reports: Sequence[Report]) -> tuple[float, dict[str,
 
 
 def verdict(target: Target, value: float, figures: Mapping[str, float]) -> str:
-    """Return whether the target is reached, and otherwise by what factor it is missed.
+    """Return a text: whether the target is reached, or by what factor it is missed.
 
     For messages per second, the text also says how many cores were busy.
     """

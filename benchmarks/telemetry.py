@@ -12,7 +12,7 @@ Bytecodes are counted in runs of their own, in all threads. Unlike the CPU time,
 load of the machine only by the sizes of batches and responses. "Share" is the bytecodes of a push
 per second, divided by all other bytecodes of a second at the measured rate.
 
-The last table shows for how long pushes hold an event loop: that of a producer with 100 topics of
+The last table shows for how long pushes block an event loop: that of a producer with 100 topics of
 100 partitions, which pushes everything ten times per second, and that of the embedded cluster, to
 which 1,000 connections push at the same instant. It shows the CPU time of the loop's thread.
 
@@ -45,11 +45,11 @@ from subjects.pushing import BYTECODES, CONSUMERS, PASSES, PRODUCERS, SUBSCRIBED
 
 COUNT = 4_000_000
 CONSUMED = 4
-"""Messages to consume for each one to produce."""
+"""Number of messages to consume for each produced message."""
 COUNTED = 10
-"""The part of the messages with which bytecodes are counted is 1 / COUNTED."""
+"""Runs that count bytecodes have 1 / COUNTED of the messages of other runs."""
 ROUNDS = 4
-"""Rounds for each run that the command line asks for, because the differences are small."""
+"""Number of rounds for each run of `--runs`. There are many, because differences are small."""
 PARTITIONS = 6
 SIZE = 100
 TOPIC = "client-metrics"
@@ -92,7 +92,7 @@ def produce(job: Job, brokers: Brokers) -> Run:
         run = run_child(job.subject, spec, brokers)
         there = read_back.count(spec.bootstrap, topic, PARTITIONS)
         if there != spec.count:
-            raise RunFailedError(f"{job.subject.name}: {there} messages are in the topic.")
+            raise RunFailedError(f"{job.subject.name}: {there} messages exist, not {spec.count}.")
         return run
     finally:
         brokers.delete(topic, warm_topic)
@@ -106,13 +106,13 @@ def consume(job: Job, brokers: Brokers) -> Run:
 
 
 def compared(row: Measurement, base: Measurement) -> list[float]:
-    """Return by which part the CPU time of each round is higher than that of `base`."""
+    """Return the relative difference of the CPU times of `row` and `base` in each round."""
     pairs = zip(row.runs, base.runs, strict=False)
     return [one.counts.cpu_s / other.counts.cpu_s - 1 for one, other in pairs]
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:
-    """Return the interval of the median with a probability of 95%, by the sign test."""
+    """Return the 95% confidence interval of the median, by the sign test."""
     ordered, count = sorted(values), len(values)
     outside, rank = 2 * 0.5**count, 0
     while outside <= 0.05 and rank < count // 2:
@@ -173,7 +173,7 @@ def filled(spec: Spec, brokers: Brokers) -> Spec:
 
 
 def loops() -> Table:
-    """Measure and tabulate for how long pushes hold a loop."""
+    """Measure and tabulate for how long pushes block an event loop."""
     from subjects import holding
 
     head = ["pushes", "longest callback, ms", "longest iteration, ms"]

@@ -27,7 +27,7 @@ from subjects import aio_kafka, confluent, own, programs
 
 COUNT = produce.COUNT
 CONSUMED = consume.COUNT // produce.COUNT
-"""Messages to consume for each one to produce, as in those benchmarks."""
+"""Number of consumed messages for each produced message, as in consume.py and produce.py."""
 CASES = (Case("100 B"), Case("1 KB", size=1_000, part=0.25))
 PROTOCOLS = (Login("SSL"), Login("SASL_SSL", SCRAM[1]))
 PRODUCERS = (

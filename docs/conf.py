@@ -38,7 +38,7 @@ myst_fence_as_directive = ["mermaid"]
 myst_heading_anchors = 4
 
 nitpicky = True
-# Sphinx names the private module of this class.
+# Sphinx refers to this class by its private module, which Python's inventory does not list.
 nitpick_ignore = [("py:class", "concurrent.futures._base.Future")]
 nitpick_ignore_regex = [
     # Signatures contain names that the site does not document: internal modules, type variables,

@@ -83,7 +83,8 @@ class Ledger:
     damaged: int = 0
     disordered: int = 0
     unexpected: int = 0
-    may_repeat: dict[int, int] = field(default_factory=dict)  # The first offset of each partition.
+    # By partition: the first offset that may be read again, because its reader was killed.
+    may_repeat: dict[int, int] = field(default_factory=dict)
     next_offset: list[int] = field(default_factory=lambda: [0] * PARTITIONS)
     latencies: list[float] = field(default_factory=list)
     last: dict[tuple[int, int], int] = field(default_factory=dict)
@@ -225,7 +226,7 @@ async def lose_a_reader(
     await ledger.until(lambda: ledger.read >= ledger.total // 2)
     process.kill()
     await process.wait()
-    await listening  # Check what the process had written before.
+    await listening  # Check the records that the process had reported.
     console.print(
         f"member {MEMBERS[-1]} (process {process.pid}) was killed after {ledger.read:,} records "
         f"read; it held {names(lost)}"
@@ -420,7 +421,7 @@ async def run(records: int, drop_one: bool) -> int:
 
 
 def verdict(word: str, reason: str) -> None:
-    """Print a word in letters that can be read across the room."""
+    """Print a word in large letters, and the reason below it."""
     console = Console()
     block = "\u2588" if "utf" in console.encoding.lower() else "#"
     wide = 2 if console.width >= 80 else 1

@@ -95,7 +95,7 @@ async def read(servers: str, name: str, group: str | None, protocol: str = "clas
 
 
 async def inspect(servers: str, name: str) -> None:
-    """Look at the topics again and again."""
+    """List the topics again and again."""
     async with Admin(bootstrap_servers=servers, client_id=name) as admin:
         while True:
             await admin.list_topics()
@@ -240,7 +240,7 @@ async def show(fleet: Fleet, console: Console) -> None:
 
 
 async def run(fleet: Fleet, console: Console, seconds: float) -> None:
-    """Run all clients until the three are found, or for some seconds."""
+    """Run all clients until the three with problems are found, but at most `seconds`."""
     troubles = Troubles()
     async with EmbeddedCluster(telemetry=fleet) as cluster:
         servers = cluster.bootstrap_servers
@@ -275,7 +275,7 @@ def main() -> int:
     if options.client:
         name, servers = options.client
         asyncio.run(shop(servers, name))
-    # The library would log what goes wrong, between the lines of the table.
+    # The library's log messages about failures would appear between the lines of the table.
     logging.getLogger("aiokclient").setLevel(logging.CRITICAL)
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 150)
     fleet = Fleet()

@@ -28,7 +28,7 @@ KINDS = ("producer", "consumer", "admin")
 SLOW_MS = 200  # The lowest latency of a slow client.
 SLOW_RATIO = 4  # The lowest ratio of its latency to that of the others.
 SLOW_PUSHES = 3  # The number of its last pushes that must all have such a latency.
-MISSED_PUSHES = 5  # The number of pushes of the others without one of a silent client.
+MISSED_PUSHES = 5  # The number of pushes that a client misses before it counts as silent.
 
 
 class Push(NamedTuple):
@@ -58,14 +58,14 @@ class PushedClient:
         self.closed = False
 
     def add(self, at: float, data: bytes) -> None:
-        """Add a payload. Its sums are differences to the previous payload, as brokers want them."""
+        """Add a payload. Its sums are differences to the previous payload, as brokers request."""
         values, series = dict[str, float](), 0
         for metric in self._metrics(data):
             name = metric.name.removeprefix(PREFIX)
             points = metric.sum.data_points or metric.gauge.data_points
             series += len(points)
             for point in points:
-                # Points with labels, such as a topic or a broker, are parts of the same value.
+                # Points with labels, such as a topic, are parts of the point without labels.
                 if not point.attributes:
                     values[name] = float(getattr(point, point.WhichOneof("value")))
         self.totals.update({name: values[name] for name in (*RECORDS, ERRORS) if name in values})
@@ -200,7 +200,7 @@ class Fleet:
             finding = findings.get(client.name)
             table.add_row(
                 client.name,
-                # A narrow terminal shows the beginnings of these.
+                # A narrow terminal shows only the beginnings of these two texts.
                 Text(client.software, no_wrap=True, overflow="ellipsis"),
                 Text(client.kind, no_wrap=True, overflow="ellipsis"),
                 *(str(len(client.pushes)), str(client.pushes[-1].series), str(client.records)),

@@ -17,7 +17,7 @@ ENTRIES = int(sys.argv[2]) if len(sys.argv) > 2 else 1_000_000
 
 
 async def write_ledger() -> None:
-    """Write as long as this process is the writer; then the scope is cancelled."""
+    """Write entries. If another process becomes the writer, the block is cancelled."""
     async with single_writer("ledger", bootstrap_servers=SERVERS) as producer:
         print(f"{os.getpid()} writes", flush=True)
         for number in range(ENTRIES):

@@ -89,7 +89,7 @@ async def main(
                 except AbortableError as error:
                     # The transaction cannot be committed. Abort it, and process the records again.
                     print(f"aborting: {error}", flush=True)
-                    await producer.abort_transaction()  # Never raises an AbortableError.
+                    await producer.abort_transaction()  # This never raises an AbortableError.
                     await reset_to_last_committed_positions(consumer)
             except InvalidConfigurationError as error:
                 # Something outside of the program must be corrected, such as a permission.

@@ -29,8 +29,8 @@ from kafka_harness import (
 from kafka_harness.node import running
 from slow import SLOW
 
-# High load must not make a test fail, and each run must use the same examples. `make test-all` and
-# `make fuzz` look for others.
+# High load must not make a test fail, and each run must use the same examples. Only `make test-all`
+# and `make fuzz` generate new examples.
 explores = any(map(os.environ.get, ("AIOKCLIENT_EXPLORE", "AIOKCLIENT_FUZZ")))
 settings.register_profile("any time", deadline=None, derandomize=not explores)
 settings.load_profile("any time")
@@ -162,7 +162,7 @@ def cluster_servers(request: pytest.FixtureRequest) -> Servers:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object | None:
-    """Distribute the tests to workers by what they need, unless ``--dist`` is set."""
+    """Distribute the tests to workers by the servers that they need, unless ``--dist`` is set."""
     if config.getoption("dist") != "load":
         return None
     from scheduling import TwoEndsScheduling

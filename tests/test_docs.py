@@ -166,7 +166,7 @@ def test_the_modules_that_pages_run_exist() -> None:
 def test_the_reference_lists_every_public_name() -> None:
     text = text_of(ROOT / "docs" / "reference" / "api.md")
     listed = set(re.findall(r"auto\w+:: (?:[\w.]+\.)?(\w+)", text))
-    # Types, constants, modules, and names that are listed in another section.
+    # These are types, constants, and modules, or names that another section of the page lists.
     others = {"Headers", "SKIP", "native", "errors", "protocol", "ApiKey", "messages"}
     packages = (
         "admin",

@@ -62,7 +62,7 @@ print(json.dumps([imports[True], imports[False]]))
 
 
 def test_a_start_imports_the_modules_of_anyio_in_a_thread() -> None:
-    """The modules are imported on demand, which would hold the event loop for a long time."""
+    """An import of these modules on the event loop would block it for a long time."""
     done = subprocess.run([sys.executable, "-c", STARTS], capture_output=True, check=True)
     by_the_loop, by_threads = json.loads(done.stdout)
     assert by_the_loop == []

@@ -62,7 +62,7 @@ def run(*arguments: str) -> str:
 
 def test_every_program_is_run_here() -> None:
     programs = [block.heading for block in blocks() if block.language == "python"]
-    # Those for Spark run in tests/spark/test_documentation.py.
+    # The programs for Spark run in tests/spark/test_documentation.py.
     assert [heading for heading in programs if "Spark" not in heading] == [
         "Produce",
         "Consume",
@@ -99,7 +99,7 @@ def test_produce_then_consume(orders: str, heading: str) -> None:
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
-        # The block reads forever, and the timeout of a test that waits ends it.
+        # The program reads forever. If it does not print all values, the test ends by its timeout.
         try:
             for line in process.stdout:
                 wanted.discard(line.rstrip("\n"))

@@ -44,7 +44,7 @@ cdef class Owner:
     cdef int run(self, object loop) except -1
     # Wake the tasks that wait for any change. The others stay in the line.
     cdef int run_changed(self, object loop) except -1
-    # Schedule the rest of waiters and callbacks that have begun to run, before any newer ones.
+    # Schedule the waiters and callbacks that remain after a time slice, before any newer ones.
     cdef int put_off(self, object loop, list waiters) except -1
     # Called when waiters and callbacks that were scheduled together have run.
     cdef int ran(self) except -1
@@ -137,7 +137,7 @@ cdef DeliveryBatch locate(DeliveryBatch batch, Py_ssize_t *index)
 # Return the RecordMetadata of a written record that was sent with `timestamp`, as a new reference.
 cdef PyObject *metadata(DeliveryBatch batch, Py_ssize_t index, int64_t timestamp) except NULL
 
-# Return the same for a timestamp that is a Python object.
+# Return the same RecordMetadata for a timestamp that is a Python object.
 cdef PyObject *metadata_at(DeliveryBatch batch, Py_ssize_t index, PyObject *time) except NULL
 
 # Return the object, and take over the reference to it.

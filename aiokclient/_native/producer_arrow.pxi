@@ -191,7 +191,7 @@ cdef class ArrowRows:
         return 0 <= number < count
 
     cdef Py_ssize_t header_bound(self, Py_ssize_t row) except -2:
-        """Return the part of `leaders.record_size` for the headers, or -1 if a header is wrong."""
+        """Return the size of the headers, as in `leaders.record_size`; -1 if a header is wrong."""
         cdef Py_ssize_t start, stop, i, bound = 0, j
         cdef Part name, content
         cdef bint plain
@@ -277,7 +277,7 @@ def send_columns(SendPath self not None, targets, records, refuse, reserve):
 cdef bint look_at_rows(SendPath self, list topics, ArrowRows rows, refuse) except -1:
     """Return whether native code can send all of the rows. Compute their sizes and times.
 
-    A row that may be wrong is left to `refuse(row)`, which raises its error if it has one. No
+    A row that may be wrong is passed to `refuse(row)`, which raises an error if it is wrong. No
     partition is chosen, so that Python can begin again from the same state.
     """
     cdef Part key, value

@@ -105,7 +105,7 @@ Raises the errors of `send`, and BufferExhaustedError if there is not enough roo
         if self._raw and self._chooses and (type(values) is list or type(values) is tuple):
             found = self._topics.get(topic)
             if found is not None and (<TopicState>found).known and values:
-                # No code that is called in between can change a tuple.
+                # A tuple, because code that is called meanwhile could change a list.
                 made = send_items(self, found, tuple(values))
         if made is None:
             return self._send_many(topic, values)

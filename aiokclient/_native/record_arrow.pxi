@@ -297,7 +297,7 @@ cdef class Columns:
             if start + size > view.len:
                 raise CorruptRecordError("The buffer has become smaller while it was read.")
             self._need_rows(self._to.rows + min(<Py_ssize_t>head.count, size // SMALLEST_RECORD))
-            # The other batches may have the same compression ratio.
+            # Expect the same compression ratio for the batches that follow.
             if self._values is None and size > batch.size:
                 guess = min(self._guess * (size // batch.size), LARGEST_GUESS, self._most)
                 self._guess = max(size, guess)

@@ -201,7 +201,7 @@ cdef class RecordBatchBuilder:
 
     @property
     def encoded_size(self):
-        """The size in bytes of what `seal` returns; before `close`, of the uncompressed batch."""
+        """The size of the closed batch in bytes; before `close`, that of the uncompressed batch."""
         return self._room if self.closed else self.size
 
     def seal(

@@ -50,7 +50,10 @@ cdef int finish(AiokCursor *cursor) except -1:
 
 
 cdef inline list room(Py_ssize_t size, Head *head):
-    """Return a list with room for the stated number of records, if the bytes can have so many."""
+    """Return an empty list with room for the records that the head states.
+
+    Its room is limited to the number of records that `size` bytes can contain.
+    """
     cdef Py_ssize_t count = size // SMALLEST_RECORD
     return aiok_list(head.count if head.count < count else count)
 

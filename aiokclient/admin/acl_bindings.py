@@ -1,4 +1,4 @@
-"""ACLs: what is allowed or denied, to which principal, for which resources."""
+"""ACLs, which allow or deny operations of principals on resources."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class AclCalls:
         ) -> Answers[AclBinding, None]:
             request = CreateAclsRequest(creations=list(items.values()))
             response = await self._requests.send(request, AnyBroker(), remaining)
-            # The response has no names: its results are in the order of the request.
+            # The results do not name their ACLs. They are in the order of the request.
             return {
                 acl: failure(result.error_code, result.error_message, "CreateAcls", str(acl))
                 for acl, result in zip(items, response.results, strict=False)
@@ -107,7 +107,7 @@ class AclCalls:
             request = DeleteAclsRequest(filters=list(items.values()))
             response = await self._requests.send(request, AnyBroker(), remaining)
             return {
-                # An attempt that is repeated may already have deleted some ACLs.
+                # `deleted` also has the ACLs that an earlier attempt has deleted.
                 each: _deleted(each, result, deleted[each])
                 for each, result in zip(items, response.filter_results, strict=False)
             }
@@ -159,7 +159,7 @@ def _checked_filter(given: AclBindingFilter) -> AclBindingFilter:
 
 
 def _require_known(member: IntEnum) -> None:
-    # A broker closes the connection if a number is unknown.
+    # A broker that receives the value of UNKNOWN closes the connection.
     if not member:
         raise IllegalStateError(
             f"{type(member).__name__}.UNKNOWN stands for a value that this client does not know, "

@@ -461,9 +461,9 @@ class Admin(Lifecycle):
     ) -> Results[TopicPartition, tuple[ActiveProducer, ...]]:
         """Return the idempotent and transactional producers of each partition (KIP-664).
 
-        The leaders of the partitions answer, or with `broker_id` that replica. Needs brokers of
-        version 2.8 or later. Usual errors: UnknownTopicOrPartitionError, TopicAuthorizationError,
-        and IllegalStateError (the broker has no replica of the partition).
+        The leaders of the partitions respond. With `broker_id`, that broker responds for its
+        replicas. Needs brokers of version 2.8 or later. Usual errors: UnknownTopicOrPartitionError,
+        TopicAuthorizationError, and IllegalStateError (the broker has no replica of the partition).
         """
         return await self._producers.describe_producers(
             partitions, broker_id=broker_id, timeout=timeout
@@ -508,11 +508,11 @@ class Admin(Lifecycle):
         """Return the open transactions that no coordinator will end (KIP-664).
 
         The search covers one partition, one topic, or all partitions of which the broker has a
-        replica; with `topic` and `broker_id`, the topic's partitions on that broker. It considers
-        transactions whose last record is older than `max_transaction_timeout_ms` milliseconds,
-        which should be the brokers' `transaction.max.timeout.ms`. Needs brokers of version 3.0 or
-        later. Raises IllegalStateError without `topic` and `broker_id`, and the first error of
-        the requests.
+        replica. With both `topic` and `broker_id`, it covers the topic's partitions on that broker.
+        It considers transactions whose last record is older than `max_transaction_timeout_ms`
+        milliseconds, which should be the brokers' `transaction.max.timeout.ms`. Needs brokers of
+        version 3.0 or later. Raises IllegalStateError if neither `topic` nor `broker_id` is given,
+        and the first error of the requests.
         """
         return await self._hanging.find_hanging_transactions(
             topic=topic,
@@ -530,12 +530,13 @@ class Admin(Lifecycle):
 
         The leader of the partition writes a marker, without the coordinator. This ends the
         transaction in this partition only. Therefore use it only for a transaction that
-        `find_hanging_transactions` returned, and `force_terminate_transaction` for a transaction
-        that a coordinator knows: its other partitions could be committed. Needs the permission
-        CLUSTER_ACTION. Usual errors: ClusterAuthorizationError, InvalidProducerEpochError (the
-        producer has a newer epoch), TransactionCoordinatorFencedError (the marker's coordinator
-        epoch is too old), UnknownTopicOrPartitionError. After a cancellation, it is unknown
-        whether the transaction was aborted; repeating the call does no harm.
+        `find_hanging_transactions` returned. Use `force_terminate_transaction` for a transaction
+        that a coordinator knows, because the coordinator could still commit the transaction in its
+        other partitions. Needs the permission CLUSTER_ACTION. Usual errors:
+        ClusterAuthorizationError, InvalidProducerEpochError (the producer has a newer epoch),
+        TransactionCoordinatorFencedError (the marker's coordinator epoch is too old),
+        UnknownTopicOrPartitionError. After a cancellation, it is unknown whether the transaction
+        was aborted; repeating the call does no harm.
         """
         await self._hanging.abort_transaction(transaction, timeout=timeout)
 
@@ -637,7 +638,7 @@ class Admin(Lifecycle):
         then they do not find it.
 
         Raises DelegationTokenDisabledError, UnsupportedByAuthenticationError (the client has not
-        logged in, or with a token), DelegationTokenAuthorizationError, and
+        logged in, or it has logged in with a token), DelegationTokenAuthorizationError, and
         InvalidPrincipalTypeError. If the response to an attempt was lost, or after a cancellation,
         there may be a token that no client has received. `describe_delegation_token` returns it
         until it expires.
@@ -680,8 +681,8 @@ class Admin(Lifecycle):
     ) -> int:
         """Change the expiry of a delegation token, and return it in milliseconds since the epoch.
 
-        `token` is the token, or its HMAC in base64. It expires `expiry_time_period_ms` from now on,
-        and with -1 at once. Raises the errors of `renew_delegation_token`.
+        `token` is the token, or its HMAC in base64. It expires in `expiry_time_period_ms`, or with
+        -1 immediately. Raises the errors of `renew_delegation_token`.
         DelegationTokenNotFoundError may also mean that an earlier attempt of this call succeeded
         but its response was lost. After a cancellation, it is unknown whether the token expires.
         """
@@ -758,7 +759,7 @@ class Admin(Lifecycle):
         the time between two pushes of a client, from 100 to 3,600,000, by default 300,000. `match`
         lists conditions that a client must meet: a regular expression for each of
         `client_instance_id`, `client_id`, `client_software_name`, `client_software_version`,
-        `client_source_address`, and `client_source_port`. Without it, all clients are subscribed.
+        `client_source_address`, and `client_source_port`. Without `match`, it is for all clients.
 
         Needs brokers of version 3.7 or later. Raises UnsupportedVersionError with older ones, and
         ClusterAuthorizationError.

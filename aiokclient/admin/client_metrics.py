@@ -32,7 +32,7 @@ class ClientMetricsCalls:
                 self._remaining(deadline),
             )
         except UnsupportedVersionError:
-            # Before version 4.1, brokers list nothing else, and the request cannot name types.
+            # Before version 4.1, the request cannot name types: brokers list only client metrics.
             response = await self._requests.send(
                 ListConfigResourcesRequest(), AnyBroker(), self._remaining(deadline)
             )

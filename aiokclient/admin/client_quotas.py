@@ -20,7 +20,7 @@ __all__ = ["ClientQuotaCalls", "ClientQuotaEntity", "ClientQuotaFilter", "Client
 
 API: Final = "AlterClientQuotas"
 TYPES: Final = {"user": "user", "client_id": "client-id", "ip": "ip"}
-"""Kafka's type of entities for each attribute."""
+"""Kafka's entity type for each attribute of `ClientQuotaEntity`."""
 EXACT, DEFAULT, SPECIFIED = range(3)
 """The ways in which a filter matches the name of an entity."""
 
@@ -29,7 +29,7 @@ class ClientQuotaName(Enum):
     """A substitute for the name of a user, client id, or IP address."""
 
     DEFAULT = "default"
-    """The default, which applies to those that have no quota of their own."""
+    """The default, for users, client ids, or IP addresses without a quota of their own."""
     ANY = "any"
     """Every name, and the default. Only for filters."""
 
@@ -41,7 +41,8 @@ class ClientQuotaEntity:
         ClientQuotaEntity(user="alice")
         ClientQuotaEntity(user="alice", client_id=ClientQuotaName.DEFAULT)
 
-    The first are all clients of alice together, and the second each client id of alice.
+    The quotas of the first entity apply to all clients of alice together, and those of the second
+    to each client id of alice separately.
     """
 
     user: str | ClientQuotaName | None = None

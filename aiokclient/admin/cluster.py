@@ -31,7 +31,8 @@ NOT_ASKED = -(2**31)
 class AclOperation(IntEnum):
     """The operations that an ACL can allow or deny. The values are those of Kafka's protocol.
 
-    ANY is for filters, and ALL is every operation. UNKNOWN is one that this client does not know.
+    ANY is for filters. ALL is every operation. UNKNOWN is an operation that this client does not
+    know.
     """
 
     UNKNOWN = 0

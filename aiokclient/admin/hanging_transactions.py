@@ -136,7 +136,7 @@ class HangingTransactionCalls:
             partitions, broker_id=broker_id, timeout=left_s
         )
         for error in results.errors.values():
-            # Topics that nobody named may be deleted during the search.
+            # If the caller did not name the topic, its deletion during the search is no error.
             if not (may_be_deleted and error.code in DELETED):
                 raise error
         return [

@@ -30,8 +30,9 @@ class ReplicaLog:
     """The log of one replica in a log directory.
 
     `size` is in bytes. `is_future` is whether the log is a copy that is being moved to this
-    directory, and that replaces the current log when it has caught up. `offset_lag` is the distance
-    in offsets from the end of the log to the high watermark, or of a copy to the current log's end.
+    directory, and that replaces the current log when it has caught up. `offset_lag` is the number
+    of offsets from the end of this log to the high watermark, or for a copy, to the end of the
+    current log.
     """
 
     size: int

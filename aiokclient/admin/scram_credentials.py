@@ -163,7 +163,8 @@ class ScramCredentialCalls:
     async def _describe(
         self, users: Iterable[str] | None, timeout: float | None
     ) -> dict[str, tuple[ScramCredentialInfo, ...] | KafkaError]:
-        # A broker does not respond to a user without permission if the list is null.
+        # An empty list means all users, like null. But if the list is null, a broker does not
+        # respond to a client without permission.
         names = [UserName(name=user) for user in users or ()]
         request = DescribeUserScramCredentialsRequest(users=names)
         response = await self._requests.send(request, AnyBroker(), timeout)

@@ -8,7 +8,7 @@ parts that all commands share have one module each:
     output       results as text or JSON, on standard output
     exit_codes   errors as one line on standard error, and the exit code for each kind of error
 
-It needs the extra `cli`.
+The command line needs the extra `cli`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Sequence
 __all__ = ["main"]
 
 _EXTRA = ("click", "rich", "typer")
-"""The packages that the extra installs."""
+"""The packages that the extra `cli` installs."""
 _MISSING = 2
 _INTERRUPTED = 130
 

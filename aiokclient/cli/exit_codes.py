@@ -19,7 +19,7 @@ class ExitCode(IntEnum):
     WRONG_USE = 2
     """The arguments or the properties file are wrong. Nothing was sent to a broker."""
     INTERRUPTED = 130
-    """The user interrupted the command, as shells report it."""
+    """The user interrupted the command. Shells use the same code."""
 
 
 class WrongUseError(Exception):

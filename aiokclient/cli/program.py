@@ -57,7 +57,7 @@ def run(arguments: Sequence[str]) -> int:
     """Run a command, and return its exit code. An error is one line on standard error."""
     command = typer.main.get_command(app)
     try:
-        # Help and version end early, with a code of their own.
+        # The options --help and --version end the program early, and return their own exit code.
         code = command.main(list(arguments), prog_name=NAME, standalone_mode=False)
     except typer.Abort:
         return ExitCode.INTERRUPTED

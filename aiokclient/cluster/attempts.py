@@ -51,7 +51,7 @@ class Attempts:
         return self.message.api_key.api_name
 
     def adopt(self, error: KafkaError) -> None:
-        """Record the error of a first attempt that was made elsewhere."""
+        """Record the error of a first attempt that `ClusterClient.attempt` has made."""
         self.node_id = error.broker if isinstance(error.broker, int) else None
         self.sent = True
         self.met(error)

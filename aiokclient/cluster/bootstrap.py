@@ -58,7 +58,7 @@ class Bootstrap:
         *,
         level: int = logging.WARNING,
     ) -> None:
-        """`level` is that of the log lines about servers that do not respond."""
+        """Create a search, which logs servers that do not respond at `level`."""
         self._config = config
         self._clock = clock
         self._pools = pools
@@ -96,7 +96,7 @@ class Bootstrap:
             if resolve_s:
                 loop = asyncio.get_running_loop()
                 limit = loop.call_later(resolve_s, self._end_without_names, scope)
-                # The resolution of all names must begin in time.
+                # Begin with the last server early enough to resolve its name within `resolve_s`.
                 stagger_s = min(stagger_s, resolve_s / 2 / len(self._pools))
             try:
                 async with anyio.create_task_group() as group:
@@ -254,7 +254,7 @@ async def connect_first(
 
 
 def _may_pass(error: KafkaError | None) -> bool:
-    """Return whether connecting may succeed later. None means that it was not tried yet."""
+    """Return whether connecting may succeed later. `error` is None before the first attempt."""
     return error is None or classify(error, Scope.CONNECTION).again
 
 

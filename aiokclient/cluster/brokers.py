@@ -339,8 +339,8 @@ class Brokers:
         """Return whether a broker is left whose id is not in `unfit`.
 
         With `promising`, only brokers count that may respond now. After an outage, a broker that
-        has only lost its connection may respond. One that has refused a connection since, or that
-        is being connected for long, is tried later.
+        has only lost its connection may respond. A broker that has refused a connection since the
+        outage, or whose connection attempt takes long, is tried later.
         """
         left = (pool for pool in self.eligible() if pool.node_id not in unfit)
         return bool(self._unused()) or any(not promising or self._promising(p) for p in left)
@@ -403,7 +403,7 @@ class Brokers:
 
     @property
     def any_reachable(self) -> bool:
-        """Whether any broker may be reachable. A broker that was never tried may be."""
+        """Whether any broker may be reachable. Brokers count until an attempt to connect fails."""
         return bool(self._unused()) or any(pool.reachable for pool in self.eligible())
 
     @property

@@ -616,10 +616,10 @@ class ClusterClient:
     def troubles(self) -> list[str]:
         """Return readable reasons why the client may not work well, if any. Synchronous."""
         if not self.reached:
-            return ["no broker has responded yet"]  # The line of each server says why.
+            return ["no broker has responded yet"]  # `Health.brokers` has the reasons.
         missed = self._metadata_requests.troubles()
         if self._brokers is not None and self._brokers.reachability.lost:
-            return ["no broker can be reached", *missed]  # The line of each broker says why.
+            return ["no broker can be reached", *missed]  # `Health.brokers` has the reasons.
         error = self.updater.last_error
         if error is None:
             return missed

@@ -9,7 +9,7 @@ cluster
 - always, with `cluster_id_change="fail"`, because nothing may reach another cluster;
 - after all connections were lost, until a metadata response has confirmed the cluster.
 
-What follows from another cluster id is decided in one place, `MetadataRequests`.
+`MetadataRequests` decides what the client does when it has found another cluster id.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class ClusterIdentity:
 
     @property
     def checks(self) -> bool:
-        """Whether ApiVersions carries ids. Without rebootstraps, it does not, as in Kafka."""
+        """Whether ApiVersions requests carry ids. As in Kafka, they do not without rebootstraps."""
         return self._enabled and self._rebootstraps
 
     def expected(self, node_id: int) -> Expected | None:
@@ -78,7 +78,7 @@ class ClusterIdentity:
         self._confirmed = False
 
     def confirm(self) -> None:
-        """Record that a metadata response has confirmed the cluster, or that one may do so now."""
+        """Stop asking brokers for their cluster, until all connections are lost again."""
         self._confirmed = True
 
     def is_other(self, found: MetadataResponse) -> bool:
@@ -88,7 +88,7 @@ class ClusterIdentity:
     def adopt(self, found: MetadataResponse) -> None:
         """Use the cluster of a response from now on.
 
-        Raises ClusterChangedError if it is another one and `cluster_id_change` is "fail".
+        Raises ClusterChangedError if it is not the known cluster and `cluster_id_change` is "fail".
         """
         old, new = self.cluster_id, found.cluster_id
         if new is None:

@@ -183,7 +183,7 @@ class Lifecycle:
 
     @property
     def state(self) -> State:
-        """NEW, STARTING, RUNNING, DEGRADED, FAILED or CLOSED."""
+        """The state: NEW, STARTING, RUNNING, DEGRADED, FAILED, or CLOSED."""
         if not self._usable:
             return self._state
         if not self._cluster.reached:
@@ -234,15 +234,15 @@ class Lifecycle:
         self._cluster.measures.application.register(name, fn_or_instrument, labels or {}, unit)
 
     def unregister_metric(self, name: str) -> None:
-        """Push no metric of the application with this name any more. Synchronous.
+        """Stop pushing the metrics of the application with this name. Synchronous.
 
-        Does nothing if there is none.
+        Does nothing if no metric has this name.
         """
         self._check()
         self._cluster.measures.application.unregister(name)
 
     def _observe_with(self, observe: Callable[[ClusterClient], None]) -> None:
-        """Call `observe(cluster)` at each start, and now if it has started. Synchronous."""
+        """Call `observe(cluster)` at each start, and now if the client has started. Synchronous."""
         self._observers.append(observe)
         if self._usable:
             observe(self._cluster)
@@ -280,7 +280,8 @@ class Lifecycle:
         The id is requested if it is not known yet, and never changes. Objects that share a client
         have its id. `timeout` is in seconds (by default `default_api_timeout_ms`). Raises
         IllegalStateError with `enable_metrics_push=False`, UnsupportedVersionError if the brokers
-        do not collect telemetry, and ApiTimeoutError, with `timeout=0` unless the id is known.
+        do not collect telemetry, and ApiTimeoutError. With `timeout=0`, raises ApiTimeoutError
+        immediately unless the id is known.
         """
         self._check()
         return await self._cluster.telemetry.instance_id(self._seconds(timeout))
@@ -538,7 +539,7 @@ class Lifecycle:
             self._plan_last_push()
 
     def _plan_last_push(self) -> None:
-        """Leave time for the last metrics before the end of the close, which then ends in time."""
+        """Begin the last push of metrics early enough for the close to end within its timeout."""
         if self._last_push is not None:
             self._last_push.cancel()
         self._last_push = None

@@ -117,7 +117,7 @@ TABLE: Final[dict[tuple[LifecyclePhase, LifecycleEvent], Row]] = {
     (_P.STARTING, _E.START_FAILED): _R(_P.UNDOING),
     (_P.STARTING, _E.ABANDONED): _R(_P.UNDOING, (_F.CANCEL_START,)),
     (_P.STARTING, _E.CLOSE): _R(_P.ENDING_START, (_F.BEGIN_CLOSE,)),
-    # The start has swallowed its cancellation and has succeeded nevertheless.
+    # The start has suppressed its cancellation and has succeeded.
     (_P.UNDOING, _E.READY): _R(_P.STARTED),
     (_P.UNDOING, _E.UNDONE): _R(_P.NEW),
     (_P.UNDOING, _E.CLOSE): _R(_P.ENDING_UNDO, (_F.BEGIN_CLOSE,)),
@@ -164,7 +164,7 @@ SHOWN: Final = {
     _P.ENDING_FAILED: State.FAILED,
     _P.CLOSED: State.CLOSED,
 }
-"""The state that a user sees, apart from DEGRADED."""
+"""The value of `state` in each phase, apart from DEGRADED."""
 
 USABLE: Final = frozenset({_P.STARTED, _P.RUNNING})
 """Phases in which calls are accepted."""

@@ -87,7 +87,8 @@ def _piece(topics: list[MetadataResponseTopic], make: Any) -> list[tuple[Any, An
     del topics[-PART:]
     pairs = [pair for topic in part if (pair := make(topic)) is not None]
     for pair in pairs:
-        if not isinstance(pair[1], BaseException):  # An error can be part of a reference cycle.
+        # An error stays tracked, because it can be part of a reference cycle.
+        if not isinstance(pair[1], BaseException):
             untrack_whole(pair[1])
             untrack(pair[1])
             untrack(pair)

@@ -8,7 +8,8 @@ learn of changes later than others, so a response can be outdated. Therefore:
   topic has the same id. Another id under the same name is another topic, which keeps nothing of
   the old one. (Before that, `topic_ids` decides which of two ids is the newer one.)
 - If the brokers have no topic ids, a topic that did not exist for a time is another topic when it
-  exists again. So is one that several consecutive responses describe as older (see `topic_ids`).
+  exists again. A topic that several consecutive responses describe as older is another topic, too
+  (see `topic_ids`).
 - If the cluster has another id, nothing of the old snapshot is kept.
 - A topic with an error keeps the partitions that were known before, and also has the error.
 """

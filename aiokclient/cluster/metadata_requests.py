@@ -242,7 +242,7 @@ class MetadataRequests:
         self._updater().hurry()
 
     def _look(self) -> None:
-        """Begin a rebootstrap if it is due. Otherwise check again at the time at which it is."""
+        """Begin a rebootstrap if it is due. Otherwise check again when it becomes due."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -295,7 +295,7 @@ class MetadataRequests:
         return answer, bootstrap.answered
 
     def started(self) -> None:
-        """Rebootstrap when it is due from now on. Synchronous."""
+        """Rebootstrap from now on whenever it is due. Synchronous."""
         self._begun = True
 
     async def begin_without_deadline(self) -> MetadataResponse:
@@ -397,7 +397,7 @@ class MetadataRequests:
             updater.request_update(disputed)
 
     def _verify(self, response: MetadataResponse) -> None:
-        """Accept a response of the same cluster. Rebootstrap or move after that of another one."""
+        """Accept a response, after a rebootstrap or a move if it comes from another cluster."""
         if self.identity.is_other(response):
             if self.is_open or self._rebootstraps:
                 self._elsewhere(response)

@@ -72,7 +72,7 @@ class PendingResponse(Generic[T_co]):
 class _Call(Generic[T_co]):
     """A callback of the application, which gets the handle instead of the future.
 
-    Two of them are equal if handle and callback are the same, so that the future can remove one.
+    Two callbacks with the same handle and function are equal, so that the future can remove them.
     """
 
     __slots__ = ("callback", "response")

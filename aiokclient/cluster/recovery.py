@@ -105,9 +105,9 @@ class Recovery:
         self._backoff = backoff
         self._rng = rng
         self._since: float | None = None
-        """The time of the first attempt to request metadata without a response."""
+        """The time of the first attempt to request metadata since the last response."""
         self._failed = False
-        """Whether an attempt since then has failed."""
+        """Whether an attempt to request metadata has failed since that time."""
         self._count = 0
         """The number of rebootstraps since a broker in the metadata responded."""
         self._not_before = -math.inf

@@ -109,7 +109,7 @@ class Supervisor:
         if pending:
             names = ", ".join(self._tasks[task] for task in waited if task in pending)
             self._log.error(
-                "%s: tasks that do not end when cancelled: %s",
+                "%s: some tasks did not end when they were cancelled: %s",
                 self._name,
                 names,
                 extra={"event": "task_hangs"},

@@ -16,7 +16,7 @@ __all__ = [
 ]
 
 KINDS: Final = {"group": "group", "transaction": "transactional id", "share": "share partition"}
-"""What a coordinator coordinates, as texts call it, by the kind of the coordinator."""
+"""The noun for a coordinator's keys in texts, by the kind of the coordinator."""
 
 
 class AnyBroker(NamedTuple):
@@ -52,9 +52,9 @@ TARGETS: Final = (AnyBroker, Broker, Controller, Leader, Coordinator)
 
 
 def subject_of(target: Target) -> str | None:
-    """Return what a coordinator coordinates, such as "group payments", or None for other brokers.
+    """Return the key of a coordinator as text, such as "group payments"; None for other targets.
 
-    Errors name it, because their codes do not.
+    Errors contain this text, because their codes do not name the group or the id.
     """
     if isinstance(target, Coordinator) and target.kind in KINDS:
         return f"{KINDS[target.kind]} {target.key}"

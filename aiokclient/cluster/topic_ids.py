@@ -29,7 +29,10 @@ if TYPE_CHECKING:
 __all__ = ["TopicIds"]
 
 CONFIRMED = 4
-"""Consecutive responses after which lower epochs or fewer partitions are accepted without id."""
+"""The number of consecutive responses after which lower epochs or fewer partitions are accepted.
+
+It applies to topics without ids.
+"""
 
 
 class TopicIds:

@@ -256,7 +256,7 @@ class MetadataUpdater:
         return lambda: self._listeners.remove(listener) if listener in self._listeners else None
 
     def _change(self, change: Change) -> bool:
-        """Change the snapshot: now, or if a merge must not start again, after that merge."""
+        """Change the snapshot now, or after a merge in progress that must not start again."""
         new = change(self.snapshot)
         if self._deferred is None:
             return self._install(new)
@@ -415,7 +415,7 @@ class MetadataUpdater:
             waiter.future.set_result(self.snapshot)
 
     def _failed(self, error: KafkaError, waiters: list[_Waiter]) -> None:
-        # Its traceback refers to the connection that was asked, which may be closed.
+        # The error's traceback would keep the connection alive, which may be closed.
         self.last_error = bare(error)
         action = self._retry.failed(error, Scope.METADATA)
         delay = action.delay_s if action.again else self._retry.backoff.maximum_s
@@ -465,7 +465,7 @@ class MetadataUpdater:
             self._since.setdefault(topic, now)
             if classify(error, Scope.METADATA).again:
                 self._asked[topic] = None
-        # A broker that leads partitions of other topics may be missing in this response.
+        # If a leader of other wanted topics is missing in this response, request them, too.
         asked_of = dict.fromkeys(topics)
         for topic in wanted:
             if topic not in asked_of and _trouble(topic, new.topic(topic), new.brokers):

@@ -17,9 +17,9 @@ __all__ = ["ABSENT", "REQUIRED", "Option", "declared", "option"]
 T = TypeVar("T")
 
 ABSENT: Final = "absent"
-"""Kafka's Java clients have no option of this name."""
+"""The `java` of an option that Kafka's Java clients do not have."""
 REQUIRED: Final = "required"
-"""Kafka's Java clients require this option."""
+"""The `java` of an option that Kafka's Java clients require."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -36,9 +36,9 @@ class Option:
     """The default of Kafka's Java clients if it differs, or `REQUIRED` or `ABSENT`."""
     secret: bool = False
     per_child: bool = False
-    """Whether clients that share connections may set it differently."""
+    """Whether clients that share connections may set the option differently."""
     keyword: bool = True
-    """Whether it is a keyword option. Otherwise, it is a separate argument of the constructor."""
+    """Whether the option is a keyword option, not a separate argument of the constructor."""
 
 
 def option(kind: Kind, default: T, text: str, **more: Any) -> T:

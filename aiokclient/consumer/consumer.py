@@ -585,7 +585,7 @@ class Consumer(Lifecycle, Generic[K, V]):
     async def rewind_group(
         self, offsets: Mapping[TopicPartition, int], timeout: float | None = None
     ) -> dict[TopicPartition, int]:
-        """Make a whole running group continue at these offsets; return where it continues.
+        """Make a whole running group continue at these offsets; return the resulting offsets.
 
         Each owner of a partition waits until none of its records are in progress, seeks, and
         commits. The call returns when all partitions are rewound. The result has the offset at
@@ -600,7 +600,7 @@ class Consumer(Lifecycle, Generic[K, V]):
         as processed, and are delivered again to the owner of their partition.
 
         `timeout` is in seconds (`default_api_timeout_ms`). ApiTimeoutError is raised after it and
-        names the partitions that have not been rewound; the others have been. After a cancellation,
+        names the partitions that have not been rewound; all others have been. After a cancellation,
         too, some partitions may have been rewound. Raises UnsupportedVersionError for another
         protocol, IllegalStateError if a member uses another library or an older version, and
         CommitFailedError if the cluster changes.
@@ -623,7 +623,7 @@ class Consumer(Lifecycle, Generic[K, V]):
         return self._group("group_metadata").metadata
 
     def _for_transaction(self, began: float | None = None) -> TransactionalReads:
-        """Return what this consumer reads in a transaction, for the producer. Synchronous.
+        """Return the object by which a producer commits offsets in a transaction. Synchronous.
 
         `began` is the time at which the transaction began, on the monotonic clock; None means now.
         """

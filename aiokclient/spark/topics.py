@@ -15,7 +15,7 @@ __all__ = ["Topic", "at_times", "bytes_per_offset", "earliest", "find", "latest"
 
 Offsets = dict[TopicPartition, int]
 SHOWN = 20
-"""The number of partitions that an error names."""
+"""The maximum number of partitions that an error message lists."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ def require_spark(version: str) -> None:
     numbers = tuple(int(number) for number in re.findall(r"\d+", version)[:3])
     if numbers < OLDEST:
         raise ConfigError(
-            f"Spark {version} is too old for the format aiokclient. A source in Python can limit "
-            "the size of its batches since Spark 4.2, of which 4.2.1 is the oldest version that is "
-            "supported. Install pyspark 4.2.1 or later."
+            f"Spark {version} is too old for the format aiokclient. Sources in Python can limit "
+            "the size of their batches since Spark 4.2, and 4.2.1 is the oldest supported version. "
+            "Install pyspark 4.2.1 or later."
         )

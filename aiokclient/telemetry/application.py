@@ -52,7 +52,7 @@ class ApplicationPoints:
                 return Point(name, PointKind.SUM, float(source.value), labels, unit=unit)
             number = source.value if isinstance(source, Gauge) else source()
             if number is None and isinstance(source, Gauge):
-                return None  # The source of a gauge may leave it out.
+                return None  # The function of a gauge may return None to skip it.
             value = float(number)  # type: ignore[arg-type]
         except (Exception, CancelledError) as error:
             # CancelledError is the result of a cancelled future that the function reads.

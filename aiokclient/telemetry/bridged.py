@@ -123,7 +123,7 @@ LASTING: Final = {
     Way.INT: "gauge",
     Way.HISTOGRAM: "histogram",
 }
-"""The kinds of metrics by the way in which they are computed, if that needs no time span."""
+"""The kinds of metrics, by the way in which a value is computed without a time span."""
 UNITS: Final = (
     ("time.ns", "ns"),
     (".ms", "ms"),

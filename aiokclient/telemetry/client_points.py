@@ -20,14 +20,14 @@ from aiokclient.telemetry.table import COUNT, ROWS, SHARED_ROWS, Row, Way
 __all__ = ["ClientPoints", "rows_of_partitions"]
 
 MANY: Final = 1_000
-"""An estimate of the number of points of a row that has labels."""
+"""The assumed number of points of a row that has labels."""
 KINDS = {
     Way.TOTAL: PointKind.SUM,
     Way.SUM: PointKind.SUM,
     Way.INT: PointKind.GAUGE_INT,
     Way.HISTOGRAM: PointKind.HISTOGRAM,
 }
-"""The kinds of points; all others are gauges."""
+"""The kinds of points by the way of their row. Points of all other rows are gauges."""
 
 
 @cache
@@ -46,9 +46,9 @@ def rows_of_partitions(kind: str) -> int:
 class ClientPoints:
     """The points of one client at one moment, for a single call.
 
-    `before` has the samples at the beginning of the time span, by their numbers, and `seconds` is
-    its length. `lag` is that of the event loop. `partitions` says whether the series of partitions
-    are included.
+    `before` has the samples at the beginning of the time span, by the numbers of their objects, and
+    `seconds` is the length of the time span. `lag` is the lag of the event loop. `partitions` says
+    whether the series of partitions are included.
     """
 
     def __init__(
@@ -70,11 +70,11 @@ class ClientPoints:
         self._wanted = wanted
         self._partitions = partitions
         self.further = 0
-        """The number of series other than those of partitions, after the call."""
+        """The number of series that are not of partitions. It is set by the call."""
 
     @property
     def most(self) -> int:
-        """An estimate of the number of points, which is rather too high than too low."""
+        """An upper estimate of the number of points."""
         found = 0
         for (kind, membership), count in Counter(map(_sort, self._children)).items():
             rows = rows_of(kind, membership, self._partitions)
@@ -148,7 +148,10 @@ def _sort(sample: Sample) -> tuple[str, str]:
 
 
 def _sharers(children: Sequence[Sample]) -> Iterator[tuple[str, Labels]]:
-    """Yield the kinds of objects that use the connections, with the attributes of a single one."""
+    """Yield each kind of object that uses the connections, with the object's resource.
+
+    The resource is empty if there are several objects of the kind.
+    """
     for kind, members in groupby(sorted(children, key=_sort), key=lambda child: child.kind):
         resources = [child.resource for child in members]
         yield kind, resources[0] if len(resources) == 1 else ()

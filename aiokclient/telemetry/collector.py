@@ -46,14 +46,14 @@ class ClientCollector:
         self._measures = measures
         self._clock = clock
         self._began = self._taken_at = measures.began
-        """The beginning of the time span, and of the next one."""
+        """The beginning of the present time span (`_began`), and of the next one (`_taken_at`)."""
         self._before: dict[int, Sample] = {}
         self._samples: dict[int, Sample] = {}
-        """The samples at the beginning of the next time span, by their numbers."""
+        """The samples at the beginning of the next time span, by the numbers of their objects."""
         self._ended: list[Measures] = []
         """The objects that were closed when the last samples were taken."""
         self._again = False
-        """Whether no push of the last samples was accepted."""
+        """Whether the last samples were taken, but no push of them was accepted yet."""
         self._lag = LoopLag()
         self._application = ApplicationPoints(measures.application, clock, log)
         self._log = log
@@ -104,10 +104,10 @@ class ClientCollector:
     def present(
         self, measures: Measures, rows: Sequence[Row]
     ) -> Iterator[tuple[Row, Labels, float | HistogramValue]]:
-        """Yield the values of these rows, which must not concern a time span.
+        """Yield the values of these rows, none of which may depend on a time span.
 
-        `measures` are those of an object, or of the connections. Tools that read the values may
-        call this between pushes, because the next push stays the same.
+        `measures` are those of an object, or of the connections. The call does not change the next
+        push, so tools that read the values may call it at any time.
         """
         measures.update()
         partitions = any("partition" in row.labels for row in rows)

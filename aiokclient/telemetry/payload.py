@@ -1,9 +1,9 @@
 """The payloads of pushes: encoded, within the size that the brokers accept, and compressed.
 
-If all series together are too large, those by partition are omitted. If that does not suffice, so
-are those by topic. If what is left is still too large, it is split over several pushes. The limit
-applies to the uncompressed size, because a broker of Kafka 4.4 refuses metrics that are larger when
-decompressed, and that refusal ends the pushes.
+If all series together are too large, the series by partition are omitted. If that does not
+suffice, the series by topic are omitted as well. If the other series are still too large, they are
+split over several pushes. The limit applies to the uncompressed size, because a broker of Kafka 4.4
+refuses metrics that are larger when decompressed, and that refusal ends the pushes.
 """
 
 from __future__ import annotations

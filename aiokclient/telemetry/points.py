@@ -45,7 +45,7 @@ class Point(NamedTuple):
     resource: Labels = ()
     """The attributes of the producer, consumer, or admin that the series belongs to."""
     source: int = 0
-    """The number of that object. Its attributes may change, and another one may have the same."""
+    """The number of that object. Its attributes may change, and other objects may have the same."""
     unit: str = ""
     """The unit that the application has given. The metrics of Kafka's clients have none."""
 
@@ -56,7 +56,7 @@ class Collected(NamedTuple):
     points: Callable[[], Sequence[Point]]
     """A function that returns the points. It may take long, and may be called in any thread."""
     most: int
-    """An estimate of the number of points, which is rather too high than too low."""
+    """An upper estimate of the number of points."""
     ended_topics: frozenset[str] = frozenset()
     """Topics that have ended since the last time. If one returns, its series begin at zero."""
 

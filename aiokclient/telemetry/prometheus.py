@@ -34,7 +34,7 @@ except ImportError as error:
 __all__ = ["Collector"]
 
 UNITS = {"s": "seconds", "By": "bytes", "ms": "ms", "ns": "ns"}
-"""The units of names in Prometheus."""
+"""The unit at the end of a metric's name in Prometheus, by the unit of the metric."""
 
 
 class Collector(CollectorBase):
@@ -70,7 +70,7 @@ def _family(name: str, series: Series) -> Metric:
     shown = _identifier(name)
     if series.kind == "counter":
         shown = shown.removesuffix("_total")
-    # The package would add a unit with which the name does not end.
+    # The package would append a unit to a name that does not end with the unit.
     return Metric(shown, text, series.kind, unit if shown.endswith(f"_{unit}") else "")
 
 

@@ -28,7 +28,7 @@ UNLIMITED: Final = 2**31 - 1
 class Encoding:
     """Metrics that were taken at one moment. A call of the object encodes them.
 
-    `most` is an estimate of the number of points, which is rather too high than too low.
+    `most` is an upper estimate of the number of points.
     """
 
     def __init__(self, job: Callable[[], Payloads], most: int) -> None:
@@ -77,7 +77,7 @@ class Pushes:
         self._accumulation.follow(subscription.delta)
 
     def take(self, subscription: Subscription) -> Encoding:
-        """Take all metrics now, and return them for encoding. `follow` has been called."""
+        """Take all metrics now, and return them for encoding. Call `follow` first."""
         assert self._collector is not None
         self._payloads.clear()
         self._taken_ms = self._clock.time_ms()

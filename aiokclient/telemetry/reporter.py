@@ -551,7 +551,7 @@ class Reporter:
     # -- errors -----------------------------------------------------------------------------
 
     def _refusal(self) -> Exception:
-        """Return the error of calls that want the id when it will never be known."""
+        """Return the error for calls that wait for the id, after it can no longer become known."""
         if self._dead or self._failure is None:
             return IllegalStateError("The reporter of client metrics has failed. See the log.")
         return self._failure

@@ -45,7 +45,7 @@ KINDS: Final = {
 
 Value = float | HistogramValue
 Registered = Callable[[ClientLog, ApplicationMetric], None]
-"""A function that is told of each metric that the application registers with a client."""
+"""A function that is called for each metric that the application registers with a client."""
 
 
 class MeasuredCluster(Protocol):
@@ -177,7 +177,7 @@ class ClientSeries:
             self._unwatch = cluster.measures.application.watch(partial(registered, log))
 
     def end(self) -> None:
-        """Follow the metrics of the application no longer. Synchronous, idempotent."""
+        """Stop following the metrics of the application. Synchronous, idempotent."""
         self._registered = None
         if self._unwatch is not None:
             self._unwatch()
@@ -243,7 +243,7 @@ def _of(collector: ClientCollector, measures: Measures) -> Iterable[Series]:
 
 
 def _merged(one: Series, other: Series) -> Series:
-    """Return the series of two objects with the same labels."""
+    """Return one series for two objects with the same labels: their sum or their largest value."""
     if isinstance(one.value, HistogramValue) or isinstance(other.value, HistogramValue):
         return other
     largest = largest_counts(one.name)
@@ -274,7 +274,7 @@ class SeriesOfClients:
             self._names.pop(series, None)
 
     def read(self) -> dict[str, list[Series]]:
-        """Return the series by name. A client that was dropped is read once more."""
+        """Return the series by name. A client that no longer exists is included one last time."""
         with self._lock:
             clients = {client: client.is_gone for client in self._clients}
         until = time.monotonic() + WAIT_S

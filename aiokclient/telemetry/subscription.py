@@ -30,7 +30,7 @@ SHORTEST_INTERVAL_S: Final = 0.1
 """The shortest interval that Kafka lets an operator configure."""
 
 DEFAULT_MAX_BYTES: Final = 1024 * 1024
-"""The limit for the size of a push if the broker names none, as is the default of the brokers."""
+"""The size limit of a push if the broker names none. It is also the default of the brokers."""
 
 MOST_PREFIXES: Final = 10_000
 LONGEST_PREFIX: Final = 1_000
@@ -44,7 +44,7 @@ EVERYTHING: Final = ("", "*")
 
 
 class NamePrefixes:
-    """The set of all names that begin with one of some prefixes."""
+    """The set of all names that begin with one of the given prefixes."""
 
     __slots__ = ("_prefixes",)
 

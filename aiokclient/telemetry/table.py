@@ -29,7 +29,7 @@ __all__ = [
 
 PREFIX = "org.apache.kafka."
 PREFIXES = {"producer": "producer.", "consumer": "consumer.", "admin": "admin.client."}
-"""The beginning of the names of the connections' metrics, by the kind of client."""
+"""The prefix of the names of the connections' metrics, by the kind of client."""
 OWN_PREFIXES = {kind: f"{kind}.aiokclient." for kind in PREFIXES}
 
 COUNT = f"{PREFIX}kafka.count.count"

@@ -3,7 +3,7 @@
 The brokers listen on loopback and speak Kafka's protocol to any client. They share one state in
 one event loop (`broker/state.py`), store record batches as the bytes that they received
 (`broker/log.py`), and answer as Apache Kafka 4 does, errors included. The docstring of each handler
-names the exceptions.
+names the differences from Kafka.
 
 In addition to what Kafka's clients can do, a test can inspect everything and inject faults. It can
 refuse, drop, delay, throttle, and alter responses, stop and pause brokers, move leaders, hold

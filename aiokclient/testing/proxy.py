@@ -81,7 +81,7 @@ class FaultProxy:
         self._acceptor: Acceptor | None = None
 
     async def start(self) -> None:
-        """Listen on a free port of the loopback address, `port`."""
+        """Listen on a free port of the loopback address, and store it in `port`."""
         listening = socket.create_server(("127.0.0.1", 0), backlog=BACKLOG)
         self.port = listening.getsockname()[1]
         self._acceptor = Acceptor(listening, self._accept)

@@ -66,7 +66,7 @@ class Runner:
     def start_thread(
         self, setup: Callable[[], Awaitable[None]], teardown: Callable[[], None]
     ) -> None:
-        """Start a thread with an event loop, run `setup` in it, and raise what that raises.
+        """Start a thread with an event loop, run `setup` in it, and raise the exception of `setup`.
 
         `teardown` cleans up after a setup that failed.
         """

@@ -23,7 +23,7 @@ JVM = ("-XX:TieredStopAtLevel=4", "-Xmx1g")
 PROPERTIES = {"log.initial.task.delay.ms": 1000}
 """Let the broker remove the files of deleted topics early. Otherwise, they would fill the disk."""
 STEP = 2_000
-"""Largest number of partitions per CreateTopics request; a controller refuses many more."""
+"""Number of partitions per CreateTopics request. A controller refuses requests for many more."""
 WAIT_S = 300
 OPEN_FILES = 65_536
 TICKS = os.sysconf("SC_CLK_TCK")

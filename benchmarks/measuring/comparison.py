@@ -22,7 +22,7 @@ class Case:
     compression: str = "none"
     keyed: bool = False
     part: float = 1.0
-    """Fraction of the count. Large and compressed messages need fewer for a stable result."""
+    """Fraction of the usual count. Large or compressed messages need fewer for a stable result."""
     whole: bool = False
     """Whether all subjects run this case, or only the most important ones."""
     defaults: bool = False

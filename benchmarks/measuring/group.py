@@ -24,7 +24,7 @@ SESSION_MS, HEARTBEAT_MS, COMMIT_MS = 3_000, 500, 1_000
 TICK_S = 0.05
 """Seconds between two records for the same partition."""
 PROMPT_NS = 100_000_000
-"""Time up to which the wait of a record does not count as an interruption."""
+"""The longest wait of a record, in nanoseconds, that does not count as an interruption."""
 LATEST = 20
 """Number of records of each partition that must come from one member before a group is settled."""
 LIMIT_S = 60.0
@@ -104,7 +104,7 @@ class Trail:
         return dict.fromkeys(members, len(self._latest) // len(members)) == shares
 
     def taken_over(self, partition: int, start: int, by: Callable[[int], bool]) -> int:
-        """Return the time at which one of these members first received a record of a partition."""
+        """Return when a member that `by` selects first received a record of the partition."""
         came = (a for a in self.arrivals if a.partition == partition and a.at >= start)
         return min(arrival.at for arrival in came if by(arrival.member))
 
@@ -231,7 +231,7 @@ class Group:
 
 
 def set_times(bootstrap: str, groups: Sequence[str], session_ms: int, heartbeat_ms: int) -> None:
-    """Set session timeout and heartbeat interval of a group, which brokers control in KIP-848."""
+    """Set the session timeout and heartbeat interval of KIP-848 groups, which brokers determine."""
 
     async def change() -> None:
         from aiokclient import Admin

@@ -50,7 +50,7 @@ def _aiokafka_committed(spec: Spec) -> Iterable[list[bytes]]:
 
 
 async def _read_aiokafka_committed(spec: Spec) -> list[bytes]:
-    """Return the committed records: at least the expected number, or those that came in WAIT_S."""
+    """Return all committed records. Stop after WAIT_S without a record, if some are missing."""
     from aiokafka import AIOKafkaConsumer, TopicPartition
 
     places = [TopicPartition(spec.topic, partition) for partition in range(spec.partitions)]
@@ -64,7 +64,7 @@ async def _read_aiokafka_committed(spec: Spec) -> list[bytes]:
         await consumer.seek_to_beginning(*places)
         fetched: object = True
         while fetched:
-            # When all are there, see whether there are more.
+            # When all expected records are there, check whether more records arrive.
             wait_s = WAIT_S if len(values) < spec.count else MORE_S
             fetched = found = await consumer.getmany(timeout_ms=int(wait_s * 1000))
             values += [record.value for records in found.values() for record in records]

@@ -20,7 +20,7 @@ from measuring.subject import NotMeasuredError, Subject
 
 TIMEOUT_S = 90.0
 FAILURES = 2
-"""Number of failed runs of a job that are reported and repeated. After one more, it is left out."""
+"""Number of failed runs of a job that are repeated. After one more failure, the job is left out."""
 
 
 class RunFailedError(Exception):

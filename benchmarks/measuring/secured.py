@@ -26,7 +26,7 @@ SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 ITERATIONS = 4096
 SERVICE = "kafka/localhost"
 NO_KERBEROS = MISSING
-"""What is missing for GSSAPI, or an empty text."""
+"""The programs or packages that GSSAPI needs and that are missing, or an empty text."""
 MODULES = "org.apache.kafka.common.security"
 JAAS = {
     "plain": f'{MODULES}.plain.PlainLoginModule required user_{USER}="{PASSWORD}";',
@@ -69,7 +69,7 @@ LOGINS = (
 
 
 class SecuredBrokers(Brokers):
-    """The topics of a Kafka with all listeners, and how to log in to it."""
+    """A Kafka with all listeners, and the certificates and keytab with which clients log in."""
 
     def __init__(
         self, kafka: KafkaCluster, folder: Path, listeners: Iterable[str], keytab: str
@@ -163,7 +163,7 @@ def _kerberos_jaas(kdc: Kdc) -> str:
 
 
 def _make_certificates(folder: Path) -> Path:
-    """Write the authority's certificate, and return the file with the broker's and its key."""
+    """Write the authority's certificate. Return a file with the broker's certificate and key."""
     import trustme
     from cryptography.hazmat.primitives import serialization
 
@@ -171,7 +171,7 @@ def _make_certificates(folder: Path) -> Path:
     authority.cert_pem.write_to_path(str(folder / "authority.pem"))
     leaf = authority.issue_cert(HOST, "localhost")
     key = serialization.load_pem_private_key(leaf.private_key_pem.bytes(), None)
-    pem = key.private_bytes(  # Java reads no other form.
+    pem = key.private_bytes(  # Java reads only PKCS #8.
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,
         serialization.NoEncryption(),

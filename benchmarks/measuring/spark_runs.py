@@ -18,14 +18,14 @@ TICKS = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
 MIB = 1 << 20
 Processes: TypeAlias = dict[int, tuple[int, float, float]]
-"""The parent of each process, its CPU seconds, and those of its children that have ended."""
+"""By process id: the parent's id, the CPU seconds, and those of the children that have ended."""
 READER = "python_streaming_source_runner"
-"""A word in the command line of the process that has the reader of a stream on the driver."""
+"""A text in the command line of the driver's process that runs the reader of a stream."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """Seconds, and CPU seconds of each part."""
+    """The duration of a run, and the CPU seconds of the JVM, of Python, and of the broker."""
 
     seconds: float
     jvm: float
@@ -56,10 +56,10 @@ class Meter:
         return own, python, sum(found[pid][1] for pid in self._brokers)
 
     def _processes(self) -> Processes:
-        """Return all processes, none of which ended while they were read.
+        """Read all processes, and repeat this if one of them has ended meanwhile.
 
-        A worker that ends after its parent was read, and before it is read itself, would not be
-        counted.
+        The CPU time of a worker that ends after its parent was read, but before the worker itself
+        is read, would be missing.
         """
         found = dict(stats())
         while True:
@@ -76,7 +76,7 @@ class Meter:
         return family - {self._jvm}
 
     def memory(self) -> dict[str, float]:
-        """Return MiB of the used heap after a collection, and of the resident memory of Python."""
+        """Return the used Java heap after a garbage collection and Python's memory, in MiB."""
         self._java.java.lang.System.gc()
         runtime = self._java.java.lang.Runtime.getRuntime()
         heap = int(runtime.totalMemory()) - int(runtime.freeMemory())

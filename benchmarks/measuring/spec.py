@@ -13,7 +13,7 @@ CHUNK_RECORDS = 10_000
 CHUNK_BYTES = 4_000_000
 KEYS = 10_000
 FIRST = b"first"
-"""The record that a producer sends before the clock starts, so that it is connected."""
+"""The value that a producer sends first, so that it is connected when the clock starts."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Spec:
     compression: str = "none"
     keyed: bool = False
     tuned: bool = True
-    """Whether all clients have the same batch size, linger and requests in flight, not defaults."""
+    """Whether all clients use the next three settings. Otherwise, each client uses its defaults."""
     batch_bytes: int = 131_072
     linger_ms: int = 5
     in_flight: int = 5
@@ -103,7 +103,7 @@ class Spec:
         return list(itertools.islice(itertools.cycle(keys), self.count))
 
     def chunks(self, items: list[T]) -> Iterator[list[T]]:
-        """Yield the items in lists, each as long as a program may have in flight."""
+        """Yield the items in lists, each with as many as a program may have in flight."""
         step = max(1, min(CHUNK_RECORDS, CHUNK_BYTES // self.size))
         for at in range(0, len(items), step):
             yield items[at : at + step]

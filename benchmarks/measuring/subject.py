@@ -18,7 +18,7 @@ CHILD = Path(__file__).resolve().parent / "child.py"
 
 
 class NotMeasuredError(Exception):
-    """An error raised if the machine lacks what a subject needs, which the message names."""
+    """The error of a subject that cannot run here. The message names the missing requirement."""
 
 
 class Subject(Protocol):

@@ -91,7 +91,7 @@ class AsyncioConnecting(Connecting):
         began = time.perf_counter()
         await client.start()
         wall_s = time.perf_counter() - began
-        await asyncio.sleep(0)  # End the last iteration.
+        await asyncio.sleep(0)  # End the last iteration, so that it is measured.
         held_s = loop.longest_s
         await self.close(client)
         return wall_s, held_s
@@ -164,7 +164,7 @@ class ConfluentConnecting(Connecting):
             settings["oauth_cb"] = provide
         producer = Producer(settings)
         while fetch is not None and not fetched.is_set():
-            producer.poll(POLL_S)  # It calls the token provider.
+            producer.poll(POLL_S)  # poll() calls the token provider.
         producer.list_topics(timeout=WAIT_S)
         return time.perf_counter() - began, None
 

@@ -47,7 +47,7 @@ class GroupMember(PythonSubject):
 
     @abstractmethod
     def read(self, spec: Spec) -> None:
-        """Join the group, and report the records that are read, forever."""
+        """Join the group, and report each record that is read, until the process is killed."""
 
 
 class Own(GroupMember):

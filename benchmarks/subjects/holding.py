@@ -1,4 +1,4 @@
-"""The time for which pushes of client metrics hold a client's and the embedded cluster's loop."""
+"""The time for which pushes of client metrics block a client's and the embedded cluster's loop."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def connected(address: tuple[str, int], stack: ExitStack) -> list[Client]:
 
 
 def asked(clients: Sequence[Client]) -> Iterator[messages.PushTelemetryRequest]:
-    """Ask for the subscription of each client, and yield its push."""
+    """Request the subscription of each client, and yield the client's next push request."""
     payload = bytes(PAYLOAD)
     for client in clients:
         identity = uuid.uuid4()

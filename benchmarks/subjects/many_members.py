@@ -61,7 +61,7 @@ class ManyMembers(PythonSubject):
         spec: Spec,
         step: Callable[[], Awaitable[object]],
     ) -> None:
-        """Run until each partition is assigned to one member, and some seconds longer.
+        """Run until each partition is assigned to one member, and then QUIET_S longer.
 
         `step` lets the members run.
         """

@@ -23,7 +23,7 @@ PASSES = 4
 """The number of times that a consumer reads the topic."""
 CHUNK = 10_000
 BYTECODES = "bytecodes"
-"""The mode in which executed bytecodes are counted, which is slow, and not the CPU time."""
+"""The mode that counts executed bytecodes instead of CPU time. Counting is slow."""
 
 
 def pushes(client: Any) -> int:
@@ -67,7 +67,7 @@ class Pushing(Own):
         return meter.counts
 
     async def prepare(self, client: Any, turn: Callable[[], Awaitable[object]]) -> None:
-        """Work until the first push, or as long as it would take."""
+        """Work for PREPARE_S. A client that pushes works at least until its first push."""
         until = time.monotonic() + PREPARE_S
         async with asyncio.timeout(60):
             while time.monotonic() < until or (self.pushes and not pushes(client)):
@@ -80,7 +80,7 @@ class Pushing(Own):
             yield
         figures["pushes"] = pushes(client) - before
         if figures["pushes"] and not self.pushes:
-            raise RuntimeError(f"A client has pushed {figures['pushes']} times, but must not.")
+            raise RuntimeError(f"A client that must not push has pushed {figures['pushes']} times.")
 
 
 class Producing(Pushing):

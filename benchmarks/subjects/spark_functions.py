@@ -9,7 +9,7 @@ __all__ = ["compute", "touch"]
 
 
 def touch(batches: Iterator[Any]) -> Iterator[Any]:
-    """Look at each value as a Python object."""
+    """Yield the total length of the values of each batch, read as Python objects."""
     import pyarrow as pa
 
     for batch in batches:
@@ -18,7 +18,7 @@ def touch(batches: Iterator[Any]) -> Iterator[Any]:
 
 
 def compute(batches: Iterator[Any]) -> Iterator[Any]:
-    """Look at all values with functions of Arrow."""
+    """Yield the total length of the values of each batch, computed by functions of Arrow."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

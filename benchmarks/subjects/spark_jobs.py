@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CONNECTOR, OWN, MEMORY = SOURCES = ("kafka", "aiokclient", "in_memory")
-"""The formats: Spark's own connector, this library, and rows from memory or into nothing.
+"""The formats: Spark's own connector, this library, and `MemorySource`, which is the lower bound.
 
-`memory` is a format of Spark itself.
+The last one is not called `memory`, because Spark itself has a format with that name.
 """
 PARTITIONS = 2
 

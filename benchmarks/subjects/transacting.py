@@ -29,14 +29,14 @@ def grouped(spec: Spec) -> list[list[bytes]]:
 def target_of(spec: Spec) -> str:
     """Return the topic to write to.
 
-    The warm-up writes to its own input, whose end it does not read, because the output must have
-    only the records of the measured run.
+    The warm-up has no output topic, because the output must have only the records of the measured
+    run. It writes to its input, and ends before it would read these records.
     """
     return spec.output or spec.topic
 
 
 class Raw(PythonSubject):
-    """The same requests, sent one by one by the client: Produce and EndTxn for each transaction.
+    """The requests of a transaction, Produce and EndTxn, sent one by one with `Client.request`.
 
     Records are encoded by the client's builder of batches.
     """
@@ -97,7 +97,7 @@ class Raw(PythonSubject):
         return ProduceRequest(transactional_id=topic, acks=-1, timeout_ms=30_000, topic_data=topics)
 
     def must_repeat(self, response: Any) -> bool:
-        """Return whether the end of the previous transaction delays the request."""
+        """Return whether to repeat the request, because the previous transaction has not ended."""
         from aiokclient.errors import ConcurrentTransactionsError, error_for
 
         error = error_for(response.responses[0].partition_responses[0].error_code)

@@ -34,7 +34,7 @@ CATEGORIES = (
 
 
 class Generated(Directive):
-    """Markdown that is made when the page is read."""
+    """A directive whose Markdown is generated when the page is read."""
 
     required_arguments = 1
 

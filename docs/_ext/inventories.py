@@ -2,7 +2,8 @@
 
 A build without a network must not fail, and must not depend on what the sites have today. So the
 names of other projects that this site links to are kept in `docs/inventories`, one line for each:
-name, kind, and address below the project's. With `external` the projects' own inventories are read.
+name, kind, and address relative to the project's site. With `external`, the inventories of the
+sites are read instead.
 """
 
 from __future__ import annotations

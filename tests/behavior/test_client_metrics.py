@@ -84,7 +84,7 @@ class Pushed:
             if ".aiokclient." not in p.name
         }
         assert found <= known
-        # All others are left out on purpose; tests/unit/telemetry/test_table.py checks which.
+        # All other names are left out on purpose; tests/unit/telemetry/test_table.py checks them.
         assert len(known) - len(found) <= 24
         for point in self.points:
             if point.kind is PointKind.SUM:
@@ -153,7 +153,7 @@ async def test_requests_are_counted_for_each_broker(cluster: EmbeddedCluster) ->
             for point in pushed.points
             if point.name == f"{P}producer.node.request.total"
         }
-        # Requests on the connection to the bootstrap server precede its broker id.
+        # The broker id of the bootstrap server is not known yet when these requests are sent.
         servers = [nodes.pop(node) for node in list(nodes) if node.startswith("node--")]
         assert 0 < sum(servers) < 5
         assert all(nodes[node] <= expected[node] for node in nodes)

@@ -182,7 +182,7 @@ def test_a_terminal_has_styles_and_the_same_text(servers: str, client_metrics: C
 def test_kafkas_own_tool_and_ours_see_the_same_state(
     cluster_servers: Any, kafka_tools_jars: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Each tool performs each action. After it, both tools must list and describe the same."""
+    """Each tool performs each action. Then both tools must list and describe the same state."""
     tools = {
         "ours": ours(cluster_servers.bootstrap, capsys),
         "theirs": theirs(cluster_servers.bootstrap),

@@ -43,7 +43,7 @@ def page() -> dict[str, Any]:
 
 
 class Names(TcpConnector):
-    """A connector for which a name and its port lead to a port on this machine."""
+    """A connector that resolves a host name and port to a port on this machine."""
 
     def __init__(self, host: str, port: int, target: int) -> None:
         super().__init__()
@@ -206,7 +206,7 @@ async def test_msk_logs_in_by_the_signers_token(
         calls.append(region)
         return unsecured_token("alice"), 2**50
 
-    # The embedded cluster does not know the tokens of AWS, so it gets one that it knows.
+    # The embedded cluster cannot verify the tokens of AWS, so the test replaces them.
     monkeypatch.setattr(MSKAuthTokenProvider, "generate_auth_token", generate)
     options = page["msk"]()
     assert isinstance(options["security"], SaslOAuthBearer)

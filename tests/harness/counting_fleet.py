@@ -1,7 +1,7 @@
 """Clients on an embedded cluster that count what they do, while they push their metrics.
 
 One client is slow, one has records refused, and the records of all pushes are kept. Tests of the
-pipeline on Spark compare its sums with what the clients counted.
+pipeline on Spark compare the sums in its tables with the counts of the clients.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ class Excluded:
         self._frozen = False
 
     def ensure(self) -> None:
-        """Collect all garbage, and exclude all objects that remain. Do nothing the next time."""
+        """Collect all garbage, and exclude all remaining objects, unless this was already done."""
         if not self._frozen:
             gc.collect()
             gc.freeze()

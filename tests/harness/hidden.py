@@ -9,7 +9,7 @@ OWN = ("aiokclient",)
 
 
 def assert_hidden(error: BaseException, secret: str, *, source_has_it: bool = False) -> None:
-    """Assert that neither the texts nor the local variables of an error have the secret.
+    """Assert that neither the texts nor the local variables of an error contain the secret.
 
     The variables of the library's functions are checked, also those of the errors that led to this
     one. ``source_has_it``: The traceback shows a line of the test that contains the secret.

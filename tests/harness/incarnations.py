@@ -5,14 +5,14 @@ topics are recreated with fewer or more partitions, and the cluster is replaced 
 assigns the same producer ids to other producers. A log is read at the moment when it is removed. A
 record that was in it counts as delivered. The invariants, with the letters of `ledger`:
 
-    A  what was acknowledged is in a log, at the acknowledged offset; with idempotence, no record
-       is in one log twice
+    A  every acknowledged record is in a log, at the acknowledged offset; with idempotence, no
+       record is in one log twice
     B  with idempotence, the records of one producer and partition are in order in each log;
        requests that name topics by their names (Produce before 13) cannot promise that, as a
        recreated topic accepts any sequence first
     C  every record is intact, and in the topic and partition that it was meant for
     D  no call lasts longer than its deadline
-    E  after the faults end, every send gets its outcome, and what is sent then is acknowledged
+    E  after the faults end, every send gets its outcome, and later records are acknowledged
 
 ``python tests/harness/incarnations.py SEED`` runs one seed and prints the outcome.
 """
@@ -185,7 +185,7 @@ class Workload(seeded.Workload):
         return ApiKey.PRODUCE
 
     async def stale_metadata(self) -> None:
-        """Keep the metadata of one broker, or of all but one, unchanged during a change."""
+        """Let one broker, or all but one, return outdated metadata while the cluster changes."""
         brokers = list(self.cluster.brokers)
         self.sim.rng.shuffle(brokers)
         count = self.sim.rng.choice([1, 1, max(1, len(brokers) - 1)])

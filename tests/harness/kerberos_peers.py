@@ -183,7 +183,7 @@ NOBODY = 65534
 
 
 def missing_for_kerberos() -> str:
-    """Return what is missing for tests with a real KDC, or an empty text."""
+    """Return the missing requirements of tests with a real KDC, or an empty text."""
     missing = [name for name in PROGRAMS if _program(name) is None]
     try:
         import gssapi  # noqa: F401

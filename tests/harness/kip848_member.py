@@ -72,7 +72,7 @@ class Reading:
         self._drop("revoke", tps)
 
     async def conclude(self) -> None:
-        """Do nothing, as this listener is not called for an empty change."""
+        """Do nothing, because this listener is not called for an empty change."""
 
     async def lose(self, tps: Collection[TopicPartition]) -> None:
         self._drop("lose", tps)
@@ -144,7 +144,7 @@ class Member:
         await self.cluster.close()
 
     async def kill(self) -> None:
-        """End without leaving. Nobody owns its partitions, as if its process had ended."""
+        """End without leaving, as if the process had ended. The partitions then have no owner."""
         self.reading._drop("lose", list(self.reading.has))
         await self.cluster.close()
 
@@ -239,7 +239,7 @@ async def change(client: ClusterClient, group_id: str, configs: dict[str, int]) 
 async def told(
     client: ClusterClient, broker: Broker, group_id: str, names: list[str]
 ) -> dict[str, str | None]:
-    """Return what a broker reports as configs of the group."""
+    """Return the configs of the group as a broker reports them."""
     resource = DescribeConfigsResource(
         resource_type=GROUP, resource_name=group_id, configuration_keys=names
     )

@@ -43,8 +43,8 @@ class Group:
         find = messages.FindCoordinatorRequest(key_type=0, coordinator_keys=[self.id])
         self.until(lambda: self.place.request(find).coordinators[0].error_code == 0)
         self._set("consumer.assignment.interval.ms", "0")
-        # A broker applies changes of topics and configs one after the other. When it knows the next
-        # one, it has applied all of this one, for the group as well.
+        # A broker applies changes of topics and configs one after the other. When it reports the
+        # next change, it has applied this one completely, for the group as well.
         self._set("consumer.heartbeat.interval.ms", "5000")
 
     def _set(self, name, value):

@@ -3,8 +3,8 @@
 A payload names its producer, topic, and partition, has a number, and ends with a checksum of all of
 it. `check` verifies the invariants:
 
-    A  what was acknowledged is there, at the offset that was acknowledged, and exactly once;
-       what failed is there at most once
+    A  every acknowledged record is there, at the acknowledged offset, and exactly once;
+       every failed record is there at most once
     B  of one producer and partition, the order of the records is the order of the sends
     C  every record is intact, and in the topic and partition that it was meant for
 """
@@ -116,7 +116,7 @@ class Ledger:
             self.consume(record)
 
     async def until(self, count: int, of: str = "acknowledged") -> None:
-        """Wait until `count` payloads are acknowledged, or with `of`, "sent" or "failed"."""
+        """Wait until `count` payloads are acknowledged. `of` can also be "sent" or "failed"."""
         while len(getattr(self, of)) < count:
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append(future)

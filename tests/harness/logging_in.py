@@ -44,11 +44,11 @@ class LoginTime(NamedTuple):
     seconds: float
     """The time until the first connection was ready and the metadata had arrived."""
     held_s: float
-    """The longest CPU time for which one callback held the event loop."""
+    """The longest CPU time for which one callback blocked the event loop."""
 
 
 async def login_time(**options: Any) -> LoginTime:
-    """Return the time in which a client starts and logs in, and for which it holds the loop."""
+    """Return how long a client starts and logs in, and how long it blocks the loop."""
     with held_times(collecting=False) as held:
         began = time.perf_counter()
         async with Client(**options):

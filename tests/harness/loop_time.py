@@ -17,7 +17,7 @@ from stolen_time import StolenTime
 LIMIT_S = 0.050
 """The longest time for which the library may block a loop."""
 SHORT_S = 0.005
-"""The CPU time from which on pauses of a virtual machine are subtracted."""
+"""Pauses of a virtual machine are subtracted only from CPU times that are longer than this."""
 
 
 @contextmanager

@@ -15,7 +15,7 @@ PATIENCE_S = 60
 async def none_open(bootstrap: str, topic: str, partitions: Iterable[int] | None = None) -> None:
     """Wait until these partitions, or all of the topic, have no open transaction.
 
-    Until then, `until_end` of a consumer with read_committed ends before the first one. Raises
+    Until then, `until_end` with read_committed ends before the first open transaction. Raises
     TimeoutError after a minute.
     """
     options: Any = {"bootstrap_servers": bootstrap}

@@ -94,7 +94,7 @@ async def try_all(clients: list[Any]) -> None:
 
 
 async def use_in_child(clients: list[Any], servers: str) -> None:
-    """Try to use the clients, and let their background tasks run if the loop is theirs."""
+    """Try to use the clients, and let their background tasks run if they belong to this loop."""
     say("child: connected", connected_to(servers))
     await try_all(clients)
     await asyncio.sleep(1)  # Several intervals of heartbeats and of metadata requests.

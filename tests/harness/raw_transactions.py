@@ -32,7 +32,7 @@ from aiokclient.protocol.messages.txn_offset_commit import (
 from aiokclient.record.batch import RecordBatchBuilder
 
 SHORTLY_REFUSED = (ConcurrentTransactionsError, UnknownTopicOrPartitionError)
-"""Errors of a correct request: the previous transaction or the creation of a topic is not done."""
+"""Errors of a request that is sent too early: after a transaction or the creation of a topic."""
 
 
 class RawTransaction:

@@ -41,7 +41,7 @@ class JavaReader:
         except ConnectionResetError:
             pass  # The program has ended without reading its command.
         finally:
-            self._process.kill()  # It has ended, unless the test has failed.
+            self._process.kill()  # The program still runs only if the test has failed.
             self._process.wait()
             self._writer.close()
 
@@ -57,7 +57,7 @@ class JavaReader:
 
 
 class OurReader:
-    """Our consumer, with the same properties."""
+    """A consumer of this library, with the same interface as `JavaReader`."""
 
     def __init__(self, bootstrap: str, topic: str, group: str) -> None:
         self.consumer = Consumer[Any, Any](
@@ -115,7 +115,7 @@ async def rebootstrap(proxy: MetadataProxy, kafka: Any, topic: str, reader: Any)
     await write(kafka, topic, 10)
     await reader.until(10)
     await proxy.until(lambda: of_coordinator(proxy))
-    # Java would use its idle bootstrap connection, so that nothing could be seen.
+    # Java would use its idle bootstrap connection, and the rebootstrap would not be visible.
     proxy.close_bootstraps()
     await proxy.until(lambda: not any(each.is_bootstrap for each in proxy.open()))
     before = proxy.open()

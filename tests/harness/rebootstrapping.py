@@ -2,8 +2,8 @@
 
 A `ClusterFault` begins with brokers that the client knows, and ends. If the client rebootstraps, it
 finds the cluster at other addresses, to which the bootstrap name leads then. A `ClientWork` does
-what a program does with a client: it writes or reads payloads, or makes calls, and records what
-came of them.
+what a program does with a client: it writes or reads payloads, or makes calls, and records the
+results.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class ClusterFault:
     def earliest_and_latest(self, began: float, attempted: float) -> tuple[float, float]:
         """Return the times between which the rebootstrap must begin.
 
-        The fault began at `began`, and metadata was first requested in vain at `attempted`.
+        The fault began at `began`. The first request for metadata that failed began at `attempted`.
         """
         raise NotImplementedError
 
@@ -541,7 +541,7 @@ class Kip848Work(ReadingWork):
 
 
 class AssignedWork(ReadingWork):
-    """Also assigns a partition that it does not read, because it is paused."""
+    """Reading by assignment, with one more partition that is paused and never read."""
 
     def choose(self, consumer: Any) -> None:
         consumer.assign([*(TopicPartition(*place) for place in places(TOPICS)), PAUSED])

@@ -122,7 +122,7 @@ class Reports:
 
     @property
     def requests(self) -> list[tuple[float, ApiKey, int, Any]]:
-        """The time, API, broker, and message of each request of telemetry."""
+        """The time, API, broker, and message of each telemetry request."""
         return [
             (each.at, each.api, each.broker, each.message)
             for each in self.world.cluster.requests
@@ -143,7 +143,7 @@ class Reports:
             await asyncio.sleep(0.01)
 
     def check_nothing_is_lost(self) -> None:
-        """Check that the sum of all accepted pushes is what was collected last."""
+        """Check that the sum over all accepted pushes equals the last value of the source."""
         assert self.pushed.total[NAME] == self.fake.value
 
     async def subscribe(

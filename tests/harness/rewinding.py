@@ -4,8 +4,8 @@ Each rewind request has a different offset, so that a member that goes back show
 follows. In addition to F and G (see `ownership`), these rules hold for each partition:
 
     a member begins at the committed offset, and continues without a gap;
-    it jumps only to the offset of a rewind request, and once for each, whichever members come and
-    go.
+    it jumps only to the offset of a rewind request, and once for each request, even if members
+    join and leave.
 """
 
 import asyncio
@@ -74,9 +74,9 @@ class Books(Ownership):
         self.jumps.append((tp, offset))
 
     def check_calls(self) -> None:
-        """Check that what a completed request rewound was read again.
+        """Check that all records that a completed request rewound were read again.
 
-        Requests that overlapped with another one are not checked.
+        Requests that overlapped with another request are not checked.
         """
         for call in self.calls:
             for tp, target in call.offsets.items():
@@ -90,7 +90,7 @@ class Books(Ownership):
                         self.breach(f"{tp}@{offset} was not read after request {call.called}")
 
     def check_times(self, *all_of: Mapping[TopicPartition, int]) -> None:
-        """Check that each record was read once, and once more for each request.
+        """Check that each record was read once, and once more for each request that rewound it.
 
         This holds only if no member was killed.
         """
@@ -188,7 +188,7 @@ class Herd:
         await task
 
     def kill(self, name: str) -> None:
-        """End the member's process: nothing comes from it any more, not even data in transit.
+        """End the member's process. Brokers receive nothing more from it, not even data in transit.
 
         Synchronous.
         """
@@ -256,7 +256,7 @@ class Herd:
                 await asyncio.sleep(0.25)
 
     async def end(self) -> None:
-        """Check that all records were read and all requests carried out. Then end all members."""
+        """Check that all records were read, also those that were rewound. Then end all members."""
         await self.whole()
         assert self.books.count() == COUNT * PARTITIONS
         self.books.check_calls()
@@ -306,7 +306,7 @@ def rewinds(request: Any) -> bool:
 
 
 def noted(request: Any) -> bool:
-    """Return whether an OffsetCommit reports that something was rewound."""
+    """Return whether an OffsetCommit reports a completed rewind request in its metadata."""
     return any(
         rewind_requests.note_in(each.committed_metadata or "")
         for topic in request.topics

@@ -22,8 +22,7 @@ NEEDS = ("kafka3", "kafka3_session", "kafka_old", "kafka", "java")
 def need(item: pytest.Item) -> int:
     """Return the index in NEEDS of the fixture or mark that the test needs.
 
-    A test that needs none of them has the next index after NEEDS, or the one after that if it is
-    slow.
+    A test that needs none of them has the index len(NEEDS), or len(NEEDS) + 1 if it is slow.
     """
     names = {*getattr(item, "fixturenames", ()), *(mark.name for mark in item.iter_markers())}
     nothing = len(NEEDS) + ("slow" in names)

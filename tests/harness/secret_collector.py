@@ -154,7 +154,7 @@ class Collector:
                     self.add("notebook", method())
 
     def error(self, error: BaseException, *, pickled: bool = True) -> None:
-        """Look at an exception and at those that led to it, as an error reporter does."""
+        """Look at an exception and at its causes, as an error reporter does."""
         self.seen.add(type(error).__name__)
         self.add("error", error, error.args, vars(error), getattr(error, "__notes__", []))
         self.collected.add("error", "".join(traceback.format_exception(error)))
@@ -163,7 +163,7 @@ class Collector:
             self.add("error", found, vars(found))
             self._frames(frame for frame, _ in traceback.walk_tb(found.__traceback__))
             found = found.__cause__ or found.__context__
-        # Before Python 3.13, this fails if the repr of a variable does, as in an incomplete copy.
+        # Before Python 3.13, this fails if the repr of a variable fails, as in an incomplete copy.
         with contextlib.suppress(AttributeError):
             captured = traceback.TracebackException.from_exception(error, capture_locals=True)
             self._captured(captured)

@@ -1,7 +1,7 @@
-"""Leaks on purpose: each alters the library so that a secret reaches one channel.
+"""Deliberate leaks: each one alters the library so that a secret reaches one channel.
 
-They show that the tour finds what leaks there. `AIOKCLIENT_LEAK=channel` makes one in
-`make secrets`, which fails then.
+They show that the tour finds secrets in each channel. With `AIOKCLIENT_LEAK=channel`,
+`make secrets` has the leak of this channel, and must fail.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _password(security: Any) -> str:
 
 
 def _warn(show: Callable[[str], None]) -> Leak:
-    """Return a leak at the start of a client, which shows its password."""
+    """Return a leak that passes a client's password to `show` when the client starts."""
 
     def warn(self: Sasl, log: Any) -> None:
         show(_password(self._credentials))
@@ -123,7 +123,7 @@ def _of_record_with_key(record: Any) -> dict[str, Any]:
 
 
 def _knowing(leak: Leak) -> Leak:
-    """Return a leak that shows the last password by `LAST`."""
+    """Return the leak, extended so that `LAST` has the last password."""
     return _both(leak, patch.object(sasl, "_check_credentials", _check))
 
 
@@ -178,7 +178,7 @@ MET_BY: dict[str, Visit] = {
 
 @contextlib.contextmanager
 def leaking(channel: str | None) -> Iterator[None]:
-    """Leak secrets in a channel while this is entered. None leaks nothing."""
+    """Leak secrets in a channel within the block. If the channel is None, leak nothing."""
     with LEAKS[channel]() if channel else contextlib.nullcontext():
         yield
 

@@ -33,8 +33,9 @@ class SecretSearch:
     def add(self, name: str, secret: str | bytes) -> None:
         """Search for the beginning and the end of a secret, in all their forms.
 
-        Most forms of the whole secret contain them. Where quotation marks and line ends change how
-        the whole is escaped, they change its ends as well, so the whole is searched for, too.
+        Most forms of the whole secret contain a form of its beginning or its end. But quotation
+        marks and line ends can change how the whole secret is escaped, including its beginning and
+        end. So if a text has such characters, the whole secret is searched for, too.
         """
         assert len(secret) >= PIECE, f"{name} is so short that it may occur by chance"
         pieces = {secret[:PIECE], secret[-PIECE:]}

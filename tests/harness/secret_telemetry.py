@@ -1,7 +1,7 @@
 """A visit of the tour of secrets: everything that telemetry shows.
 
-Keys, values, and headers of records are not secret where records are sent. But they must not be in
-the metrics that are pushed, in spans, or in the text for Prometheus.
+Produce requests and Fetch responses may contain the keys, values, and headers of records. But these
+must not be in the metrics that are pushed, in spans, or in the text for Prometheus.
 """
 
 from __future__ import annotations

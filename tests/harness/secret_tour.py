@@ -1,8 +1,9 @@
 """A tour of all uses of secrets, on an embedded cluster.
 
-A visit is a function of `secret_visits.py` or `secret_options.py`. It uses known passwords, tokens,
-and keys in one way, and passes all resulting objects and errors to the collector. The tour searches
-everything that was collected for `SECRETS`, and for the tokens, keys, and proofs derived from them.
+A visit is a function of `secret_visits.py`, `secret_options.py`, `secret_endpoints.py`, or
+`secret_telemetry.py`. It uses known passwords, tokens, and keys in one way, and passes all
+resulting objects and errors to the collector. The tour searches everything that was collected for
+`SECRETS`, and for the tokens, keys, and proofs derived from them.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ SECRETS = {
     "base64": "Pk3tYv8LwEa5Rf2HjUb7Zi9QoCx4Ng6m",
     "salted password": "Uc8-salted-password-bytes-Oy4",
 }
-"""The secrets by name. They contain the characters that texts escape."""
+"""The secrets by name. They contain characters that JSON, HTML, and Python's reprs escape."""
 
 RECORDS = {
     "record key": "Fa8-key of\"the\\récord' <&1Lz",
@@ -163,7 +164,7 @@ class Tour:
     # -- what to search for
 
     def search_for(self, name: str, secret: str | bytes) -> None:
-        """Search for a secret that the tour has met."""
+        """Search for a secret that was created during the tour."""
         self.search.add(name, secret)
 
     def _search_for_proof(self, message: bytes) -> None:

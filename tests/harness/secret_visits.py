@@ -33,7 +33,7 @@ SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
 async def visit_plain(tour: Tour) -> None:
-    """Log in by PLAIN, and fail to."""
+    """Log in by PLAIN, with right and wrong passwords."""
     await tour.use("SASL", SaslPlain("alice", PASSWORD))
     await tour.fail("SASL", SaslPlain("alice", WRONG))
 
@@ -45,7 +45,7 @@ async def visit_plain(tour: Tour) -> None:
 
 
 async def visit_dropped_client(tour: Tour) -> None:
-    """Drop a client that is open, which warns."""
+    """Drop a client without closing it, which causes a warning."""
     servers = tour.cluster.bootstrap_servers_for("SASL")
     client = Client(bootstrap_servers=servers, security=SaslPlain("alice", PASSWORD))
     await client.start()
@@ -56,7 +56,7 @@ async def visit_dropped_client(tour: Tour) -> None:
 
 
 async def visit_scram(tour: Tour) -> None:
-    """Log in by SCRAM, and fail to, also at a broker with the wrong signature."""
+    """Log in by SCRAM, with right and wrong passwords, and to a broker with a wrong signature."""
     for mechanism in SCRAM:
         await tour.use("SASL", tour.scram("alice", PASSWORD, mechanism))
         await tour.fail("SASL", tour.scram("alice", WRONG, mechanism))
@@ -71,7 +71,7 @@ async def visit_scram(tour: Tour) -> None:
 
 
 async def visit_tokens(tour: Tour) -> None:
-    """Log in by tokens, and fail to."""
+    """Log in by tokens that the broker accepts, and by tokens that it refuses."""
     await tour.use("SASL", SaslOAuthBearer(tour.tokens()))
     await tour.fail("SASL", SaslOAuthBearer(tour.tokens(aud="other")))
     bearer = SECRETS["bearer token"]
@@ -83,7 +83,7 @@ async def visit_tokens(tour: Tour) -> None:
 
 
 async def visit_token_providers(tour: Tour) -> None:
-    """Call token providers that fail, hang, or return something else than a token."""
+    """Call token providers that fail, hang, or return something other than a token."""
     bearer, foreign = SECRETS["bearer token"], SECRETS["foreign token"]
 
     async def fails() -> Any:
@@ -196,7 +196,7 @@ async def visit_credentials_of_others(tour: Tour) -> None:
         hmac = b64encode(created.hmac).decode()
         tour.search_for("delegation token", created.hmac)
         tour.search_for("delegation token", hmac)
-        # Its attribute has the bytes that the program has asked for. Its texts hide them.
+        # The response has the HMAC as an attribute, but its repr must hide it.
         tour.collector.add("repr", create, created)
     token = tour.scram(created.token_id, hmac, "SCRAM-SHA-256", token_auth=True)
     await tour.use("SASL", token)

@@ -173,7 +173,7 @@ class SecuredKafka:
         return self.cluster.listener(listener)
 
     async def way(self, login: str, transport: str) -> Way:
-        """Return how to log in by one of LOGINS. The transport is PLAINTEXT, SSL, or REAUTH."""
+        """Return the servers and credentials for one of LOGINS, over PLAINTEXT, SSL, or REAUTH."""
         listener, make = LOGINS[login]
         tls = self.tls if transport == "SSL" else None
         if transport == "REAUTH":

@@ -185,7 +185,8 @@ class Workload:
         )
         consumer.assign([TopicPartition(*place) for place in places(TOPICS)[number::2]])
         await self.bounded("start", 60, consumer.start())
-        # Two responses of each broker. The first batch of a response may exceed `fetch_max_bytes`.
+        # The buffer may hold two responses of each broker. The first batch of a response may exceed
+        # `fetch_max_bytes`.
         limit = 2 * len(self.cluster.brokers) * (fetch_max_bytes + LARGEST_BATCH)
         self.limits.append((consumer, "consumer.buffer.bytes", limit))
         try:

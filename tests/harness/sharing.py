@@ -134,7 +134,7 @@ async def together(*lives: Life, after: int = -1) -> int:
 
 
 def count_agrees(lives: tuple[Life, ...]) -> bool:
-    """Return whether each member that assigns with `names` was told the number of `lives`."""
+    """Return whether the assignment by `names` of each of `lives` states the number of `lives`."""
     return all(
         life.protocols[0].how is not names
         or (life.assignment or b"").endswith(b" of %d" % len(lives))

@@ -121,7 +121,7 @@ def plan_of(number: int) -> Plan:
 
 @dataclass
 class Outcome:
-    """The rows that a run has written, and what it has reached."""
+    """The rows that a run has written, the points that it has reached, and its failures."""
 
     expected: Counter[bytes]
     found: Counter[bytes]

@@ -22,7 +22,7 @@ ADAPTIVE = "spark.sql.adaptive.streaming.stateless.enabled"
 
 
 def copy(spark: SparkSession, settings: dict[str, Any]) -> str | None:
-    """Copy what exists. Return the error text if the query fails."""
+    """Copy all existing records. Return the error text if the query fails, otherwise None."""
     source = spark.readStream.format("aiokclient").options(**settings["source"]).load()
     rows = source.select("key", "value")
     query = (

@@ -1,4 +1,4 @@
-"""A Spark session for tests and benchmarks, with Spark's own Kafka connector beside this one."""
+"""A Spark session for tests and benchmarks, with aiokclient and Spark's Kafka connector."""
 
 from __future__ import annotations
 

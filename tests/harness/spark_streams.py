@@ -49,7 +49,7 @@ class Stream:
         planned: Callable[[int], None] = lambda _: None,
         **options: str,
     ) -> Rows:
-        """Read what exists now, and return it.
+        """Read all existing records, and return them as sorted rows.
 
         `crash` fails the first batch after its plan. `planned` is called with the number of each
         batch after its plan, before it is read.
@@ -64,7 +64,7 @@ class Stream:
         planned: Callable[[int], None] = lambda _: None,
         **options: str,
     ) -> list[Rows]:
-        """Read what exists now, and return the rows of each batch that has any."""
+        """Read all existing records, and return the rows of each batch that is not empty."""
         collected: list[Rows] = []
 
         def keep(frame: DataFrame, batch: int) -> None:
@@ -77,7 +77,7 @@ class Stream:
         return [batch for batch in collected if batch]
 
     def table(self, **options: str) -> pa.Table:
-        """Read what exists now, and return the sorted rows with all columns and types."""
+        """Read all existing records, and return the sorted rows with all columns and types."""
         import pyarrow as pa
         from spark_results import ORDER
 

@@ -1,7 +1,7 @@
 """A program that tests submit to a standalone cluster: `spark_submitted.py TASK SETTINGS`.
 
 SETTINGS is a JSON text with the options of the `source` and the `sink`, and the `folder` of the
-files by which the test and a task meet. The last line of the output is the result, as JSON.
+files by which the test and a task synchronize. The last line of the output is the result, as JSON.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def stuck(folder: Path) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Reco
 
 
 def imported(_: Iterator[Any]) -> Iterator[tuple[str, list[str], bool]]:
-    """Yield the package's file in a task, all folders that have the package, and `native`."""
+    """Yield the path of the imported package, all folders that have it, and `aiokclient.native`."""
     import aiokclient
 
     folders = [path for path in sys.path if (Path(path or ".") / "aiokclient").exists()]

@@ -55,8 +55,8 @@ class RecordProxy:
     def data_after_handshake(self) -> list[Record]:
         """Return the broker's records with data after the client's first encrypted record.
 
-        That one ends the client's handshake. In TLS 1.3, a client sends requests before it knows
-        whether its certificate is accepted.
+        This record ends the client's handshake. In TLS 1.3, a client sends requests before it
+        knows whether its certificate is accepted.
         """
         kinds = [record.of_client and record.kind == DATA for record in self.records]
         later = self.records[kinds.index(True) :] if True in kinds else []

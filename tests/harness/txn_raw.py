@@ -81,7 +81,10 @@ class Txn:
         return answer
 
     def init(self, timeout_ms=60_000, *, known=None, version=5, id=None, wait=True):
-        """Send InitProducerId, again while the last transaction ends, and keep what it gives."""
+        """Send InitProducerId, and repeat it until the previous transaction has ended.
+
+        Keep the producer id and epoch of the response.
+        """
         deadline = time.monotonic() + PATIENCE_S
         while True:
             answer = self.send_init(timeout_ms, known=known, version=version, id=id)
@@ -139,7 +142,7 @@ class Txn:
             time.sleep(0.01)
 
     def add_group(self, group, *, version=4, wait=True, **fields):
-        """Send AddOffsetsToTxn, again while the last transaction ends."""
+        """Send AddOffsetsToTxn, and repeat it until the previous transaction has ended."""
         request = messages.AddOffsetsToTxnRequest(
             transactional_id=fields.get("id", self.id),
             producer_id=fields.get("pid", self.pid),
@@ -149,7 +152,7 @@ class Txn:
         return self._until_idle(request, version, wait)
 
     def end(self, commit=True, *, version=None, wait=True, **fields):
-        """Send EndTxn, and keep the producer id and epoch that it gives."""
+        """Send EndTxn, and keep the producer id and epoch of the response."""
         if version is None:
             version = 5 if self.level == 2 else 4
         request = messages.EndTxnRequest(
@@ -309,7 +312,7 @@ class Txn:
         return self.describe()[1]
 
     def log(self, topic, index=0):
-        """Return what readers of committed data see of a partition, once it has settled."""
+        """Fetch with read_committed: return error, offsets, aborted transactions, and values."""
         answer = self.connection.fetch(topic, partitions=(index,), committed=True)
         aborted = [
             (self.number(each.producer_id), each.first_offset)

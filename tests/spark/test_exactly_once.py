@@ -1,4 +1,4 @@
-"""Tests that the output has each row once, whichever process is killed at whichever point.
+"""Tests that the output has each row once, when any process is killed at any point.
 
 Each run copies a topic with a streaming query and kills a Python worker, an executor, the driver,
 and a broker at five points (see `spark_eos`). `make spark-eos RUNS=n` makes n runs.
@@ -60,7 +60,7 @@ def test_output_has_each_row_once_after_kills_at_each_point(
     outcome = run(tmp_path, plan, brokers)
     assert outcome.reached == [kill.name for kill in plan.kills]
     assert (outcome.missing, outcome.duplicates) == ([], [])
-    # The query has not failed otherwise: Spark repeats tasks, and the sink waits for brokers.
+    # Other kills do not fail the query: Spark repeats tasks, and the sink waits for brokers.
     failures = [text for text in outcome.failures if SLOW_START not in text]
     assert len(failures) == sum(kill.fails_query for kill in plan.kills), failures
 

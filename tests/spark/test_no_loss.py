@@ -1,6 +1,6 @@
-"""A stream loses no record in silence: its result is right, or an error names what is missing.
+"""A stream never loses records silently: its result is right, or an error names the missing data.
 
-Each test runs a query to a point, changes the log or the checkpoint, and runs the query again with
+Each test runs a query for a while, changes the log or the checkpoint, and runs the query again with
 the same checkpoint. The logs are those of an embedded cluster.
 """
 

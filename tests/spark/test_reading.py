@@ -1,4 +1,4 @@
-"""Ranges that are partly gone when a task reads them, and brokers that no task can reach."""
+"""Ranges that are partly deleted when a task reads them, and brokers that no task can reach."""
 
 import logging
 from collections.abc import Iterator
@@ -144,7 +144,7 @@ def test_repeated_attempt_of_a_task_does_not_wait_for_unreachable_brokers_again(
     (split,) = reader(cluster).partitions()
     monkeypatch.setattr(attempts, "REPEATED_S", 0.1)
     monkeypatch.setattr(TaskContext, "get", lambda: Attempt(1))
-    # If the attempt waited for this timeout, the test would exceed its own.
+    # If the attempt waited for this timeout, the test would exceed its own timeout.
     parsed = SourceOptions.parse(nowhere(900_000), streaming=False)
     with pytest.raises(BootstrapError, match=r"127\.0\.0\.1:1") as caught:
         list(read(parsed, SCHEMA, split.value))

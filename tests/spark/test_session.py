@@ -1,4 +1,4 @@
-"""The session of the tests: Spark finds the data source, and the connector beside it."""
+"""The session of the tests: Spark finds both this data source and its own connector."""
 
 from pyspark.sql import SparkSession
 

@@ -1,6 +1,7 @@
 """The rows of a stream equal those of Spark's Kafka connector, with types, also after a restart.
 
-Both run the same query with a checkpoint of its own, over the same topic of a real Kafka.
+The source and the connector run the same query, each with its own checkpoint, over the same topic
+of a real Kafka.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class Pair:
         ]
 
     def compare(self, **options: str) -> pa.Table:
-        """Run both until they have read what exists, and return the rows, which are equal."""
+        """Read all existing records with both, check that the rows are equal, and return them."""
         expected, found = (each.table(**options) for each in self._streams)
         assert_same(expected, found)
         return expected

@@ -93,7 +93,7 @@ def test_first_plan_stores_latest_although_there_is_nothing_to_read(
     assert again.partitions(again.initialOffset(), end) == []
     after = advance(again, end)
     assert [part.value.start for part in again.partitions(end, after)] == [10]
-    # Without a stored plan, it starts at the end again, as the documentation says.
+    # Without a stored plan, the query starts at the end again, as the documentation says.
     lost = reader(cluster, startingOffsets="latest")
     assert reached(advance(lost, lost.initialOffset())) == {"0": 15, "1": 0}
 

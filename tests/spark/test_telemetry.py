@@ -1,4 +1,4 @@
-"""The pipeline of client metrics: its sums are those of the fleet, whatever is delivered."""
+"""The pipeline of client metrics: its sums are right even if pushes are lost, late, or repeated."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def disturb(records: Sequence[Pushed]) -> Delivered:
 
 @pytest.fixture(scope="module")
 def counted() -> Counted:
-    """The pushes of a fleet, and what it counted."""
+    """The pushes of a fleet, and the values that it counted."""
     return asyncio.run(counting_fleet.run_fleet(PUSHES))
 
 
@@ -226,7 +226,7 @@ def test_killed_and_restarted_pipeline_writes_the_same_parquet(
     # The query dies after its second batch has written points, but no rejected records yet.
     program = [sys.executable, telemetry_query.__file__, str(source), str(tmp_path)]
     log = tmp_path / "log"
-    with log.open("wb") as output:  # Spark's workers may outlive it and hold a pipe open.
+    with log.open("wb") as output:  # Spark's workers may outlive the process and hold a pipe open.
         killed = subprocess.run(
             [*program, str(tmp_path / "spark"), "3"],
             start_new_session=True,

@@ -1,6 +1,6 @@
 """Unusual topics, ranges, and queries: results are those of Spark's Kafka connector.
 
-Where the connector reads nothing without a word, or fails, the tests say so.
+The tests also show where the connector fails, or silently reads nothing.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ def rows_of(spark: Any, source: str, options: Options) -> Any:
 
 
 def same(spark: Any, options: Options) -> int:
-    """Return the number of rows, which are those of the connector."""
+    """Check that the rows equal those of the connector, and return their number."""
     expected = rows_of(spark, "kafka", options)
     assert_same(expected, rows_of(spark, "aiokclient", options))
     return int(expected.num_rows)

@@ -50,7 +50,7 @@ ARGUMENTS: Final[Mapping[str, str]] = {
     "assertion_file": "sasl_oauthbearer_assertion_file",
     "private_key_file": "sasl_oauthbearer_assertion_private_key_file",
 }
-"""The options of arguments that the errors of providers name."""
+"""Kafka's options for the arguments that the errors of token providers name."""
 ARGUMENT: Final = re.compile(rf"\b({'|'.join(ARGUMENTS)})\b")
 
 
@@ -177,7 +177,7 @@ def _assertion(config: Any) -> dict[str, Any]:
 
 
 def _either(value: str | None, entry: JaasEntry | None, name: str) -> str | None:
-    """Return an option, or that of the JAAS entry if it is absent."""
+    """Return the value of an option, or the text `name` of the JAAS entry if the value is None."""
     if value is not None or entry is None:
         return value
     return entry.text(name)

@@ -59,7 +59,7 @@ class _Sasl:
 class SaslPlain(_Sasl):
     """The mechanism PLAIN, which sends the password to the broker.
 
-    Use it with `tls`. Without it, the password can be read in the network.
+    Use it with `tls`. Without `tls`, the password is sent unencrypted.
     """
 
     user: str
@@ -224,7 +224,7 @@ class SaslGssapi(_Sasl):
     default the first one in the keytab or the one of the ticket cache. With `keytab`, the path of a
     keytab, the client gets its tickets itself, and renews them. Otherwise it uses those in the
     ticket cache of the process, or in `ticket_cache` (a path, or a name such as KCM:), which
-    something else must renew. Kerberos only authenticates: `tls` encrypts.
+    another program must renew. Kerberos only authenticates: `tls` encrypts.
 
     Needs the package gssapi (the extra `gssapi`) and the Kerberos library of the system.
     """

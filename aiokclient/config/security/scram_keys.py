@@ -9,7 +9,7 @@ from typing import Any, Final, Self, TypeAlias
 __all__ = ["ScramKeyCache", "ScramKeys"]
 
 KEPT: Final = 16
-"""The maximum number of keys in a cache. The brokers of a cluster usually share one."""
+"""The maximum number of keys in a cache. All brokers of a cluster usually need the same keys."""
 
 Derivation: TypeAlias = tuple[str, bytes, int]
 """The hash, the salt, and the number of iterations by which keys follow from a password."""

@@ -1,8 +1,8 @@
 """The versions and cipher suites of TLS that Kafka's options allow.
 
 Suites have the names of IANA, which Java uses, or those of OpenSSL, which librdkafka uses. Python
-before 3.15 cannot select suites of TLS 1.3. Therefore every handshake is checked after it: one that
-chose another suite is refused before anything is sent.
+before 3.15 cannot select suites of TLS 1.3. Therefore the suite is checked after every handshake.
+If the options do not allow it, the connection is closed before anything is sent.
 """
 
 from __future__ import annotations

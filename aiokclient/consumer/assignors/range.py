@@ -51,7 +51,7 @@ class Range(Assignor):
 
 
 class _TopicShares:
-    """A topic during the assignment: each member's remaining share, and the partitions left."""
+    """A topic during the assignment: the members' remaining shares, and unassigned partitions."""
 
     def __init__(
         self, name: str, cluster: AssignmentCluster, members: Mapping[str, str | None]

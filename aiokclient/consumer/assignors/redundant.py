@@ -2,8 +2,8 @@
 
 Members keep the partitions that they had. Missing copies are assigned to the members with the
 lowest load. Finally, single copies move from the highest to the lowest loads, as long as that
-helps. If all members subscribe to the same topics, their loads then differ by at most one: a
-member with two copies more than another one has a partition that the other one lacks.
+helps. If all members subscribe to the same topics, their loads then differ by at most one: if a
+member has two copies more than another member, one of its copies can always move to that member.
 """
 
 from __future__ import annotations

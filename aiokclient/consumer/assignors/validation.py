@@ -1,4 +1,4 @@
-"""The check of an assignor's result before it is sent, as a mistake would harm the whole group."""
+"""The check of an assignor's result before it is sent, because errors harm the whole group."""
 
 from __future__ import annotations
 
@@ -93,7 +93,8 @@ class _Check:
             topic, count = partition.topic, self._cluster.count(partition.topic)
             if partition not in self._cluster:
                 has = f"{topic!r} has {count} partitions" if count else f"there is no {topic!r}"
-                raise self._error(partition, name, f"but {has}. Give what cluster.partitions() has")
+                advice = f"but {has}. Give only partitions that cluster.partitions() returns"
+                raise self._error(partition, name, advice)
             if topic not in topics:
                 advice = "but this member does not subscribe to it. Look at its `topics`"
                 raise self._error(partition, name, advice)
@@ -118,8 +119,8 @@ class _Check:
             others = holders.get(partition, [])
             if others and name not in others:
                 advice = (
-                    f"while {others[0]!r} still owns it. Give it to nobody now, and to this one in "
-                    "the next rebalance, or set `cooperative = False` on the assignor"
+                    f"while {others[0]!r} still owns it. Give it to no member now, and to this one "
+                    "in the next rebalance, or set `cooperative = False` on the assignor"
                 )
                 raise self._error(partition, name, advice)
 
@@ -137,7 +138,7 @@ def _pairs(given: Mapping[str, MemberAssignment]) -> Iterator[tuple[str, TopicPa
 
 
 def _wrong(partitions: object, user_data: object) -> str:
-    """Return what is wrong with the types of an assignment, or an empty string."""
+    """Return a description of the first wrong type in an assignment, or an empty string."""
     if not isinstance(user_data, bytes | None):
         return f"user data that is {_kind(user_data)}"
     if not isinstance(partitions, tuple | list):

@@ -29,9 +29,9 @@ class EndOffsets:
     partition that is revoked and assigned again during the iteration keeps its end offset. If its
     log is replaced by another one, as in another cluster, the end offset is looked up again.
 
-    Withholding a partition is expensive, because other objects then examine every partition, and so
-    is `_look`. So if there are thousands of partitions, several are withheld together, and between
-    changes only partitions that have moved are examined.
+    Withholding a partition is expensive, because other objects then examine every partition. So if
+    there are thousands of partitions, several are withheld together. `_look` is expensive, too, so
+    between changes only partitions that have moved are examined.
     """
 
     def __init__(self, subscription: SubscriptionState) -> None:
@@ -95,7 +95,7 @@ class EndOffsets:
         return self._offsets
 
     def moved(self, state: PartitionState) -> None:
-        """Withhold the partition if it is at its end, now or later together with other ones."""
+        """Withhold the partition if it is at its end: now, or later with other partitions."""
         end = self._offsets.get(state)
         if end is not None and state.position >= end:
             self._open.discard(state)

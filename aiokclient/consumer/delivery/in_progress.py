@@ -82,7 +82,8 @@ class InProgress:
     def set_aside(self) -> Iterator[None]:
         """Return a context in which held records do not count as in progress.
 
-        The task that processes them is the one that waits for the release of partitions.
+        It is for the task that processes these records: if that task waited until none are in
+        progress, it would wait for itself.
         """
         self._aside += 1
         self.relieved.set()

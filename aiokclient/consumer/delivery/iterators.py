@@ -1,7 +1,7 @@
 """The iterators over a consumer: by single records, by lists, and by Arrow record batches.
 
 Each iterator has a strong reference to its consumer (`owner`), because in `async for record in
-await Consumer(...)` nothing else has one.
+await Consumer(...)` nothing else refers to the consumer.
 """
 
 from __future__ import annotations

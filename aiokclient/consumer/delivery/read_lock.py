@@ -14,7 +14,7 @@ from aiokclient.measures import Reading
 __all__ = ["Cursor", "ReadLock"]
 
 CANCELLED_S = 3.0
-"""Seconds in which another reader often follows one that was cancelled."""
+"""Seconds for which `trouble` ignores a cancelled reader, because another one often follows."""
 
 
 class Cursor(Protocol):

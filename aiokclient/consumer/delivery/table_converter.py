@@ -40,7 +40,7 @@ class Converted(NamedTuple):
     """A table, and the offset at which the next one begins."""
 
     table: Any
-    """None if the batches have no records for the application."""
+    """The table, or None if the batches have no records for the application."""
     used: int
     """Number of batches that were read to their ends."""
     offset: int

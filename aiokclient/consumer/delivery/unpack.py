@@ -194,7 +194,7 @@ class Unpacker:
         self._limits = offsets
 
     def lift_limits(self) -> bool:
-        """Unpack everything again; return whether there were limits."""
+        """Remove the limits that `limit` has set. Return whether there were any."""
         limited, self._limits = bool(self._limits), {}
         return limited
 

@@ -208,7 +208,7 @@ class RecordBatchBuilder:
 
     @property
     def encoded_size(self) -> int:
-        """The size in bytes of what `seal` returns; before `close`, of the uncompressed batch."""
+        """The size of the closed batch in bytes; before `close`, that of the uncompressed batch."""
         return len(self._buffer)
 
     def seal(

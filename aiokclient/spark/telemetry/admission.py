@@ -21,7 +21,10 @@ ENTRY: Final = Struct(">16sq")
 
 
 class Admission:
-    """The decisions about pushes. `state` is what `save` has returned. Times are microseconds."""
+    """The decisions about pushes, after those in `state`. Times are in microseconds.
+
+    `state` is the result of `save` after the previous batch, and empty for the first one.
+    """
 
     def __init__(self, state: bytes, watermark: int) -> None:
         self._watermark = watermark

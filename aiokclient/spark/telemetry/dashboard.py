@@ -38,7 +38,7 @@ class Dashboard:
     """The latency of produce requests that each client pushed, by time."""
 
     def summary(self) -> Iterator[str]:
-        """Yield sentences that name what is wrong."""
+        """Yield a line about the fleet of clients, and one line for each problem."""
         instances = sum(row["instances"] for row in self.fleet)
         yield f"{instances} client instances in {len(self.fleet)} versions of clients"
         for row in self.slow:

@@ -2,10 +2,10 @@
 
 A delta counts what happened between its start and its time. The order in which deltas arrive does
 not matter. Each delta begins where the previous one ends. If it begins later, a push was lost.
-If two begin at the same time, and nothing has begun where the shorter one ends, the client did not
-know that the shorter one was accepted. It then pushed the same differences again with the next
-ones, so that the longer one replaces the shorter one. A delta that begins before the end of another
-one in any other way belongs to a series that has begun again, from zero.
+If two deltas begin at the same time, and none begins where the shorter one ends, the client did not
+know that the shorter one was accepted. It then pushed the same changes again in the longer one, so
+the longer delta replaces the shorter one. Any other delta that begins before the end of another one
+belongs to a series that has begun again from zero.
 
 A cumulative value counts what has happened since its start. It loses nothing when a push is lost.
 It begins again when its start changes, or when it decreases although it is monotonic.

@@ -29,7 +29,10 @@ class Push(NamedTuple):
     time_us: int | None
     """The newest time of its points, by the clock of the client."""
     event_us: int | None
-    """The earlier of the two, so that a client whose clock is ahead does not make others late."""
+    """The earlier of `received_us` and `time_us`.
+
+    So a client whose clock is ahead does not make the pushes of other clients late.
+    """
     instance_id: str | None
     client_id: str | None
     software: str | None

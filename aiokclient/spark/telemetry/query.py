@@ -49,13 +49,13 @@ REJECTED: Final = (
 def write_tables(
     records: DataFrame, path: str, *, watermark: str = "10 minutes"
 ) -> DataStreamWriter:
-    """Return a writer of the tables `points` and `rejected` under a path, which is to be started.
+    """Return a writer, not yet started, of the tables `points` and `rejected` under a path.
 
         writer = write_tables(records, "s3a://metrics/kafka-clients")
         writer.option("checkpointLocation", "s3a://metrics/checkpoint").start()
 
     `records` is a stream with the columns of `read_pushes`. A push that is older than the newest
-    one by more than `watermark` is late. The path must be one that all executors reach. Raises
+    one by more than `watermark` is late. All executors must be able to reach the path. Raises
     ConfigError.
     """
     if not records.isStreaming:
@@ -86,7 +86,7 @@ def decide(key: tuple[int], frames: Iterable[Any], state: Any) -> Iterator[Any]:
     watermark_us = state.getCurrentWatermarkMs() * 1_000
     admission = Admission(bytes(state.get[0]) if state.exists else b"", watermark_us)
     for name in NULLABLE:
-        frame[name] = frame[name].astype("Int64")  # With floats, Arrow would refuse the nulls.
+        frame[name] = frame[name].astype("Int64")  # Arrow refuses nulls as floats.
     decisions = [
         admission.decide(
             digest,

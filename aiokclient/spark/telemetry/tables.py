@@ -94,9 +94,9 @@ def totals(points: DataFrame) -> DataFrame:
     """Add up sums and histograms by client instance and series; see `deltas.py` for how.
 
     The result has the total `value`, for histograms also `count` and `buckets`, the times between
-    which it was counted, the number of points, the `gaps` for which nothing is known because pushes
-    were lost, the number of `restarts` of the series, and that of the points that were `replaced`
-    by a longer one.
+    which it was counted, and the number of points. `gaps` are the periods whose pushes were lost,
+    `restarts` is the number of times that the series began again, and `replaced` is the number of
+    points that were replaced by a longer one.
     """
     sums = points.select(*POINTS.names)
     sums = sums.where("temporality IS NOT NULL")

@@ -94,8 +94,8 @@ def instrument(
         )
     if is_instrumented(x):
         raise IllegalStateError(
-            f"This {type(x).__name__} is instrumented already. Call uninstrument() on what "
-            "instrument() has returned first."
+            f"This {type(x).__name__} is instrumented already. First call uninstrument() on the "
+            "object that instrument() returned."
         )
     bridge = bridge_to(get_meter_provider() if meter_provider is None else meter_provider)
     client: Any = x

@@ -3,8 +3,8 @@
 - A record of an iteration has a span `process` while the body of the loop runs, or with `tracked`
   until `done`. Its parent is the current span or, without one, the record's creation context.
 - A list, or a table, has a span `poll` for the request, and below it a span `process` for the
-  body. Both have links to the creation contexts. So have the spans of `poll()` and `get()`, which
-  end when these return, because what the caller does with the records is not known.
+  body. Both have links to the creation contexts. The spans of `poll()` and `get()` have such links,
+  too. They end when the methods return, because the time of the processing is not known.
 - A commit by the application is a child of the current span. One by the consumer has no parent.
 """
 
@@ -96,7 +96,7 @@ class ConsumerTracing:
                 try:
                     return TracedIterator(original(consumer, *args, **named), begin, self._failed)
                 except BaseException:
-                    del consumer  # The traceback must not keep it alive.
+                    del consumer  # The traceback must not keep the consumer alive.
                     raise
 
             return traced

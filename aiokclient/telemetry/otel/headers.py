@@ -53,7 +53,7 @@ class Carried:
         self._processed = get_value(PROCESSED, context) or frozenset()
 
     def added_to(self, headers: Headers) -> Headers:
-        """Return the headers with the context, unless they have one of the application."""
+        """Return the headers with the context added, or as they are if the application set one."""
         if not self._own:
             return headers
         kept: Sequence[Pair] = headers
@@ -88,7 +88,7 @@ def injected(headers: Headers) -> SpanContext | None:
 
 
 def links_to(creations: Iterable[SpanContext | None]) -> list[Link]:
-    """Return one link to each creation context, with the number of its messages if several."""
+    """Return one link to each creation context, with its number of messages if it is above 1."""
     counts: dict[Key, int] = {}
     found: dict[Key, SpanContext] = {}
     for creation in creations:

@@ -43,7 +43,7 @@ class Left:
 
 
 def left_by(frame: FrameType) -> Left:
-    """Return how the loop in this frame was left, to be called while it drops its iterator."""
+    """Return how the loop in this frame was left. Call it while the loop drops its iterator."""
     instruction = frame.f_code.co_code[frame.f_lasti]
     if instruction in POPS:
         return Left(False)
@@ -57,7 +57,7 @@ def left_by(frame: FrameType) -> Left:
 def _newest_from(frame: FrameType) -> BaseException | None:
     """Return the exception that is leaving this frame, or None if it is not found."""
     if gc.get_count()[0] > MOST_OBJECTS:
-        return None  # Too many to search, because the program has disabled the collector.
+        return None  # A program that has disabled the collector has too many objects to search.
     for found in gc.get_objects(generation=0):
         if issubclass(type(found), BaseException):
             traceback = found.__traceback__

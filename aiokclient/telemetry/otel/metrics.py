@@ -44,7 +44,7 @@ class MetricBridge:
         self._series = SeriesOfClients()
         self._making = threading.Lock()
         self._made: set[str] = set()
-        # A lock of its own, because a thread may wait for the event loop while it holds it.
+        # This lock is separate, because a thread may hold it while it waits for the event loop.
         self._reading = threading.Lock()
         self._snapshot: dict[str, list[Series]] = {}
         self._answered: set[str] | None = None

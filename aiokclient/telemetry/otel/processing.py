@@ -82,9 +82,9 @@ class Processing:
 
 
 Begin = Callable[[Any, int], Processing | None]
-"""A function that begins to process a result of an iterator, requested at a time in ns."""
+"""A function that begins to process a result. Its arguments: the result, the request time in ns."""
 Failed = Callable[[BaseException, int], None]
-"""A function that records the error of a request, made at a time in ns."""
+"""A function that records a failed request. Its arguments: the error, the request time in ns."""
 
 
 class TracedIterator:
@@ -145,7 +145,7 @@ def _present_task() -> weakref.ref[asyncio.Task[Any]] | None:
 
 
 def _calling_code() -> CodeType | None:
-    """Return the code of the function, outside of this library, that requests something."""
+    """Return the code of the nearest calling function outside of this library, or None."""
     frame: FrameType | None = sys._getframe(2)
     while frame is not None and _is_own(frame):
         frame = frame.f_back

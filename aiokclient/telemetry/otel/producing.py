@@ -90,7 +90,7 @@ class ProducerTracing:
                 record = ProducerRecord(topic, value, key, partition, timestamp, headers)
                 return tracing.send(producer, record)
             except BaseException:
-                del producer  # The traceback must not keep it alive.
+                del producer  # The traceback must not keep the producer alive.
                 raise
 
         def send_many(
@@ -200,7 +200,7 @@ class ProducerTracing:
         index: int = 0,
         error: Exception | None = None,
     ) -> None:
-        """End the span when all of these deliveries from an index on have an outcome."""
+        """End the span when all deliveries, beginning with this index, have an outcome."""
         while index < len(deliveries):
             delivery = deliveries[index]
             if not delivery.done():

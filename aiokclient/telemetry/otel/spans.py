@@ -1,7 +1,8 @@
 """The spans of one client, by the semantic conventions for messaging and Kafka.
 
-A span contains no keys, values, and headers, and no texts of exceptions, which may contain them:
-only the class of an exception, Kafka's name of an error, and what an error of this name means.
+A span contains no keys, values, or headers of records. It contains no texts of exceptions either,
+because these may quote them: only the class of an exception, Kafka's name of an error, and the
+meaning of that name.
 """
 
 from __future__ import annotations
@@ -109,9 +110,9 @@ def _server(host: str, port: int) -> dict[str, Any]:
 
 
 def fail(span: Span, error: BaseException | None) -> None:
-    """Record that the work of a span has failed. None is an error that is not known.
+    """Record that the work of a span has failed. `error` is None if it is not known.
 
-    A cancellation and the like, which are no errors of the program, are not recorded.
+    Exceptions that are not errors of the program, such as a cancellation, are not recorded.
     """
     if error is not None and not isinstance(error, Exception):
         return
@@ -147,6 +148,6 @@ def being(context: Context) -> Iterator[None]:
     try:
         yield
     finally:
-        # A token could not be used where a coroutine is closed, which is in another context.
+        # A coroutine may be closed in another context, where a token could not be reset.
         if current_context.get_current() is context:
             current_context.attach(before)

@@ -32,8 +32,8 @@ The future of a later response is cancelled when the connection is lost. A handl
 something attaches its cleanup to the future (`add_done_callback`).
 
 A handler whose work grows with its request is a coroutine function that awaits only `Call.each`,
-`Call.slices`, and futures. It runs without a task, and is closed where it waits when the connection
-is lost.
+`Call.slices`, and futures. It runs without a task. If the connection is lost while the coroutine
+waits, the coroutine is closed.
 """
 
 _SLICE = 100

@@ -64,13 +64,13 @@ class ConfigSynonym(NamedTuple):
 
 
 class ConfigValueError(ValueError):
-    """An unknown name, or a value that is not allowed."""
+    """The error for an unknown option, or for a value that is not allowed."""
 
     code = Code.INVALID_CONFIG
 
 
 class ConfigRequestError(ConfigValueError):
-    """A change that is never valid.
+    """The error for a change that is never valid.
 
     For example, it has no value, names an option twice, or changes a read-only option of a broker.
     """
@@ -273,7 +273,7 @@ _RUNNING = (BrokerConfigSource.DYNAMIC_BROKER, BrokerConfigSource.DYNAMIC_DEFAUL
 class Configs:
     """Configured values, which take precedence over those of `parent` and over the defaults.
 
-    `behind` maps the name of an option to its name in `parent`.
+    If `parent` has other options, `BEHIND` maps the name of an option to its name in `parent`.
     """
 
     def __init__(
@@ -290,7 +290,7 @@ class Configs:
         self.change(dict(values))
 
     def option(self, name: str) -> BrokerOption:
-        """Return the option with this name. Raises ConfigError if it is unknown."""
+        """Return the option with this name. Raises ConfigValueError if it is unknown."""
         option = self.options.get(name)
         if option is not None:
             return option
@@ -349,14 +349,14 @@ class Configs:
         return int(self[name])
 
     def check(self, name: str, value: str | None) -> None:
-        """Raise ConfigError if the name is unknown or the value is not allowed."""
+        """Raise ConfigValueError if the name is unknown or the value is not allowed."""
         option = self.option(name)
         if value is not None and not option.valid(value):
             error = ConfigRequestError if self.source in _RUNNING else ConfigValueError
             raise error(f"{value!r} is not allowed for the config {name!r}.")
 
     def check_changes(self, changes: Mapping[str, str | None]) -> None:
-        """Raise ConfigError if a name is unknown or a value is not allowed."""
+        """Raise ConfigValueError if a name is unknown or a value is not allowed."""
         for name, value in changes.items():
             self.check(name, value)
 

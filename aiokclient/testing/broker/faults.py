@@ -91,7 +91,7 @@ class Refusal(Fault):
 class Drop(Fault):
     """A fault that cuts the connection instead of answering.
 
-    `when` is whether that happens before or after the request is executed.
+    `when` says whether the connection is cut before or after the request is executed.
     """
 
     when: When = "before"

@@ -6,9 +6,9 @@ changed, or forgotten. Its response has only the partitions with news: records, 
 different high watermark or log start offset, a diverging epoch, or a preferred replica. Partitions
 that returned records move to the end, so that all of them are read in turn.
 
-A broker stores a limited number of sessions. When it has that many, a new session replaces the one
-that was unused for longest, if that is over two minutes, or a smaller one. Otherwise the new client
-gets id 0, which means that it has no session.
+A broker stores a limited number of sessions. When it has that many, a new session replaces the
+least recently used one if that was unused for over two minutes. If not, it replaces the smallest
+one if that has fewer partitions. Otherwise the new client gets id 0, which means no session.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class FetchedPartition:
         self.log_start_offset = -1
 
     def news(self, answer: PartitionData) -> bool:
-        """Return whether a response has news for the client, and record what it now knows."""
+        """Return whether a response has news for the client, and store it as the known state."""
         same_marks = (self.high_watermark, self.log_start_offset) == (
             answer.high_watermark,
             answer.log_start_offset,
@@ -157,7 +157,7 @@ class FetchSessions:
         return len(self._sessions)
 
     def evict(self) -> None:
-        """Remove all sessions, as if others had needed the space."""
+        """Remove all sessions, as if new sessions had replaced them."""
         self._sessions.clear()
 
     def remove(self, session: BrokerFetchSession) -> None:

@@ -66,7 +66,7 @@ class Groups(Protocol):
         """Remove the offsets of a topic."""
 
     def configs_of(self, group_id: str, *, keep: bool) -> Configs:
-        """Return the configs of a group, which need not exist; with `keep`, create them."""
+        """Return the configs of a group, or defaults if it has none; `keep` stores the defaults."""
         ...
 
     @property

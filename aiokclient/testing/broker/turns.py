@@ -1,9 +1,9 @@
 """The turns in which the connections of a cluster handle requests.
 
 Many clients may send a request at the same instant. Handling all of them in one iteration of the
-event loop would hold up everything else in it, such as the clients of a test. When an iteration has
-handled requests for `_TURN_S`, the other connections go on in the next iterations, first come,
-first served.
+event loop would delay everything else in it, such as the clients of a test. When an iteration has
+handled requests for `_TURN_S` seconds, the other connections continue in the next iterations, first
+come, first served.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Turns:
         return False
 
     def _next(self) -> None:
-        """Go on with the connections that wait, in the iteration after the turn."""
+        """Resume the waiting connections, in the iteration after the turn."""
         self._ends = None
         waiting, self._waiting = self._waiting, {}
         for connection in waiting:

@@ -19,9 +19,9 @@ class GroupControls(Controls):
     broker:
 
     1. before the generation is persisted: while the coordinator holds JoinGroup requests
-    2. after that, before all members know it: with `drop(ApiKey.JOIN_GROUP, when="after")`
+    2. before all members know the generation: with `drop(ApiKey.JOIN_GROUP, when="after")`
     3. before the assignments are persisted: while the coordinator holds SyncGroup requests
-    4. after that, before all members know them: with `drop(ApiKey.SYNC_GROUP, when="after")`
+    4. before all members know the assignments: with `drop(ApiKey.SYNC_GROUP, when="after")`
     """
 
     def committed(self, group: str) -> dict[TopicPartition, OffsetAndMetadata]:

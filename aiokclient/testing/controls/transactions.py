@@ -104,7 +104,7 @@ class TransactionControls(Controls):
         self._change(transactional_id, forget)
 
     def set_producer_epoch(self, transactional_id: str, epoch: int) -> None:
-        """Set the current epoch of a transactional id, for example to one shortly before the last.
+        """Set the current epoch of a transactional id, for example to one just below the maximum.
 
         A producer whose transactional id is at epoch 32766 gets a new producer id next.
         """

@@ -27,7 +27,7 @@ class Conditions(Protocol):
         ...
 
     def byte_to_cut(self, length: int, /) -> int | None:
-        """Return the byte of a write at which the connection is reset, if it is."""
+        """Return the byte of a write at which the connection is reset, or None."""
         ...
 
     def piece(self, available: int, /) -> int:
@@ -39,11 +39,11 @@ class Conditions(Protocol):
         ...
 
     def taken(self, connection: Connection, wire: Wire, data: memoryview, /) -> memoryview:
-        """Return what is sent when an end writes `data`."""
+        """Return the bytes to send when an end writes `data`."""
         ...
 
     def forget(self, connection: Connection, /) -> None:
-        """Note that both ends are closed."""
+        """Record that both ends are closed."""
 
     def name_of(self, connection: Connection, server: bool, /) -> tuple[str, int]:
         """Return the address of an end."""

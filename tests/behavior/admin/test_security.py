@@ -400,7 +400,7 @@ async def test_the_expiry_of_a_token_can_be_changed(alice: tuple[str, Admin]) ->
     assert token.issue_timestamp + HOUR_MS <= sooner < token.expiry_timestamp
     await becomes(sooner, expiry)
     hmac = token.hmac.reveal()
-    # The brokers' longest period is a day.
+    # The brokers limit the period to a day.
     later = await own.renew_delegation_token(hmac, renew_time_period_ms=3 * DAY_MS)
     assert token.expiry_timestamp <= later < token.max_timestamp
     await becomes(later, expiry)

@@ -83,7 +83,7 @@ class Site:
         return results.raise_for_errors()[self.tp(partition)]
 
     async def committed_values(self) -> list[Any]:
-        """Return what a reader with read_committed sees up to the end of its log."""
+        """Return the values that a read_committed consumer reads up to the end of the log."""
         options: Any = {"auto_offset_reset": "earliest", "isolation_level": "read_committed"}
         async with Consumer(self.topic, client=self.client, **options) as consumer:
             return [record.value async for record in consumer.until_end()]
@@ -136,7 +136,7 @@ class TestListTransactions:
         )
 
     async def test_older_than_ms_selects_transactions_that_began_earlier(self, site: Site) -> None:
-        """An id that has had no transaction has no start, so that it is always selected."""
+        """A transactional id without a transaction has no start time, so every age selects it."""
         await site.begun("empty")
         await site.opened("ongoing")
 
@@ -286,7 +286,7 @@ class TestFenceProducers:
         assert await site.committed_values() == []
         after = await site.opened("one")
         await after.end(commit=True)
-        await site.is_in("one", "CompleteCommit")  # The coordinator has answered before that.
+        await site.is_in("one", "CompleteCommit")  # The EndTxn response comes earlier.
         assert await site.committed_values() == [b"a", b"b"]
 
     async def test_force_terminate_transaction_ends_the_transaction(self, site: Site) -> None:
@@ -469,7 +469,7 @@ class TestHangingTransactions:
 
 @pytest.mark.kafka
 async def test_a_broker_that_is_too_old_for_an_argument_is_named(kafka_old: Any) -> None:
-    """Kafka 3.9 filters by duration, and not by a pattern."""
+    """Kafka 3.9 can filter transactions by duration, but not by a pattern."""
     async with Admin(bootstrap_servers=kafka_old.bootstrap) as admin:
         assert await admin.list_transactions(older_than_ms=0) == {}
         with pytest.raises(UnsupportedVersionError, match=r"pattern=.* needs brokers.* 4\.1"):

@@ -91,7 +91,7 @@ class TestStop:
     async def test_stop_during_start_leads_to_an_empty_iteration(self, stage: Any) -> None:
         """`stop()` may be called while `start` is in progress.
 
-        An iteration that begins then is empty.
+        An iteration that begins after `stop()` is empty.
         """
         stage.fill(5)
         consumer = stage.consumer()

@@ -147,9 +147,9 @@ class TestLeavingAndComingBack:
         assert seen == list(range(100))
 
     async def test_a_loop_left_by_an_exception_continues_after_its_record(self, stage: Any) -> None:
-        """A record counts as delivered if an exception ends the loop during it.
+        """If an exception ends the loop, the record in progress counts as delivered.
 
-        A seek brings it back.
+        A seek delivers the record again.
         """
         stage.fill(10)
         seen: list[int] = []

@@ -31,7 +31,7 @@ class Site:
         return Producer(client=self.client, **options)
 
     async def send(self, count: int, **options: Any) -> None:
-        """Write records whose values are their offsets, if nothing else has written records."""
+        """Write records. Their values are their offsets if the topic has no other records."""
         async with self.producer(**options) as producer:
             await self.send_by(producer, count)
 

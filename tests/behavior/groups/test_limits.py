@@ -75,9 +75,9 @@ class TestPollInterval:
 
     @pytest.mark.parametrize("protocol", ["classic", "consumer"])
     def test_a_late_tracked_handler_loses_its_partition(self, protocol: str) -> None:
-        """The record is delivered again after the partition was lost.
+        """The late handler's record is delivered again after the partition was lost.
 
-        The member joins again by itself, because the program waits for records already.
+        The member joins again by itself, because the program already waits for records.
         """
 
         async def scenario(world: World) -> None:

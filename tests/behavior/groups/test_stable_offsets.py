@@ -99,7 +99,7 @@ async def test_a_member_starts_at_the_offset_after_the_transaction(
 async def test_rewind_group_waits_for_the_end_of_the_transaction(
     site: Site, commit: bool, expected: int
 ) -> None:
-    """The transaction cannot undo the rewind, because it has ended before."""
+    """The transaction cannot undo the rewind, because it ends before the rewind begins."""
     async with site.consumer(site.topic) as consumer:
         assert len(await consumer.poll(timeout=60)) > 0
         await site.commit_in_transaction()

@@ -168,7 +168,7 @@ async def test_sums_of_closed_producers_are_kept(cluster: EmbeddedCluster, trace
                     await producer.send("orders", b"x")
                     assert traces.total(name) == number
                 measures = client._cluster.measures
-                measures.drop_ended(measures.ended)  # A push does the same.
+                measures.drop_ended(measures.ended)  # A push also drops ended meters.
                 assert traces.total(name) == number
 
 

@@ -89,7 +89,7 @@ async def test_exception_in_the_body_is_recorded(
 async def test_break_ends_the_span(cluster: EmbeddedCluster, traces: Traces, form: str) -> None:
     async with reading(cluster) as consumer:
         with traces.of(consumer):
-            iterator = iterate(consumer, form)  # A variable that keeps the iterator.
+            iterator = iterate(consumer, form)  # Keep the iterator alive after the loop.
             async for _ in iterator:
                 inside = current()
                 break

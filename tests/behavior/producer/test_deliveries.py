@@ -304,7 +304,7 @@ class TestOfManyAtATime:
             others = [deliveries[i] for i in (0, 2, 3)]
             await producer.gather(others, return_exceptions=True)
             assert not gathering.done()
-            # The failure of the first failed delivery in the list is the last one in time.
+            # Of the failed deliveries, the first one in the list is the last one to fail.
             cluster.fail(ApiKey.PRODUCE, ClusterAuthorizationError, partition=3)
             passing.remove()
             with pytest.raises(ClusterAuthorizationError) as caught:
@@ -350,7 +350,7 @@ class TestOfManyAtATime:
 
 
 def buffers_of(deliveries: list[Any]) -> int:
-    """Return how many bytes of buffers can be reached from the handles."""
+    """Return the size of all buffers that the deliveries reference, directly or indirectly."""
     seen: set[int] = set()
     found = 0
     waiting: list[Any] = list(deliveries)

@@ -99,7 +99,7 @@ class TestPartitions:
             world.cluster.pause(1)
             deliveries = [producer.send("four", b"v", partition=p % 4) for p in range(8)]
             engine = producer._required_engine()
-            # The test must notice the lost request before the delivery timeout.
+            # The deliveries must fail by the lost request, not by the delivery timeout.
             engine.accumulator.deadline_timer.stop()
             await asyncio.sleep(2.5)
             (sender,) = engine.senders.values()

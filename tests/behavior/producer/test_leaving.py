@@ -123,7 +123,7 @@ async def test_a_full_batch_is_sent_immediately(
 async def test_an_awaited_batch_waits_while_a_request_is_in_flight(
     make: Make, topic: str, cluster: EmbeddedCluster
 ) -> None:
-    """All records that were sent meanwhile leave in one request."""
+    """Records that are sent while a request is in flight leave together in the next request."""
     async with make(**LONG) as producer:
         await producer.send(topic, b"connected")
         cluster.reset()

@@ -1,7 +1,7 @@
 """Transactions that this library, Java's producer, and confluent-kafka exchange on a real Kafka.
 
-Each reads with read_committed exactly what the others have committed, so that a mistake which this
-library's producer and consumer have in common is found.
+Each client reads with read_committed exactly the records that the others have committed. So the
+tests find mistakes that this library's producer and consumer have in common.
 """
 
 from __future__ import annotations
@@ -219,7 +219,7 @@ async def test_our_consumer_sees_exactly_the_committed_records_of_java(
 async def test_our_producer_and_java_commit_offsets_of_one_group_in_turns(
     kafka: ExternalKafka, kafka_jars: list[Path], topic: str
 ) -> None:
-    """Each client sees the offsets that the other one has committed, but none that it aborted."""
+    """Each client sees the committed offsets of the other one, but not the aborted ones."""
     group, tp = f"g-{uuid.uuid4().hex[:12]}", TopicPartition(topic, 0)
     bootstrap = kafka.bootstrap
     with java_writer(bootstrap, transactional_id=f"{topic}-java") as java:

@@ -55,7 +55,7 @@ def test_the_tour_visits_everything(tour: Tour) -> None:
     assert tour.collector.seen >= LOGGERS
     for name in ("Authenticated", "TokenRefreshed", "TlsError", "TokenProviderError"):
         assert name in tour.collector.seen
-    # The keys and proofs of SCRAM, tokens, and keys were searched for, too.
+    # The search also included the keys and proofs of SCRAM, tokens, and private keys.
     assert tour.search.names >= {
         *SECRETS,
         "SCRAM client key",

@@ -59,7 +59,7 @@ class Identity(NamedTuple):
 
 
 class CountingProxy(MetadataProxy):
-    """A proxy that can request cumulative values, and can refuse batches that were written."""
+    """A proxy that can request cumulative values, and can answer a written batch with an error."""
 
     altered: Mapping[int, Any] = {
         **ALTERED,
@@ -104,7 +104,7 @@ class CountingProxy(MetadataProxy):
 class Exchanged(NamedTuple):
     """The requests of one client and their responses, as the proxy has counted them.
 
-    The last push is not counted, because its metrics are those before it.
+    The last push is not counted, because its metrics were collected before it was sent.
     """
 
     requests: int
@@ -115,7 +115,7 @@ class Exchanged(NamedTuple):
     connections: int
     last: list[int]
     """The size of the last response on each connection. A client that closes may not wait for this
-    response, such as that to the end of a fetch session."""
+    response, for example to the request that ends a fetch session."""
 
 
 def exchanged(connections: list[ProxiedConnection]) -> Exchanged:

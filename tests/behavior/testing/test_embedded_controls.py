@@ -99,7 +99,7 @@ class TestDropAndDelay:
             await send(cluster, b"w", enable_idempotence=False)
         with cluster.drop(ApiKey.PRODUCE, when="after", times=1):
             await send(cluster, b"x", enable_idempotence=False)
-        # The broker recognizes the retry of the idempotent producer, but not that of the other one.
+        # The broker recognizes a retry only if the producer is idempotent.
         assert [r.value for r in cluster.records("orders", 0)] == [b"v", b"w", b"x", b"x"]
 
     async def test_drop_is_before_by_default(self, cluster: EmbeddedCluster) -> None:

@@ -44,7 +44,7 @@ def cluster() -> Iterator[EmbeddedCluster]:
 
 
 class Librdkafka:
-    """The options of librdkafka for one listener, and what it reported."""
+    """The options of librdkafka for one listener, and the errors that it reported."""
 
     def __init__(self, cluster: EmbeddedCluster, listener: str, protocol: str) -> None:
         self.errors: list[confluent_kafka.KafkaError] = []
@@ -92,7 +92,7 @@ class Librdkafka:
             consumer.close()
 
     def refused(self) -> str:
-        """Return what the client says when it cannot connect."""
+        """Return the first error that a client reports when it cannot connect."""
         producer = confluent_kafka.Producer(self.options)
         deadline = time.monotonic() + 60
         while not self.errors and time.monotonic() < deadline:

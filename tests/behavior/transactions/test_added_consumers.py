@@ -95,7 +95,7 @@ async def test_a_commit_includes_what_was_consumed_and_an_abort_goes_back(
             tx.add(consumer)
         stored = await consumer.committed(consumer.assignment())
         assert sorted(to.offset for to in stored.values() if to is not None) == [10, 10]
-        # The committed transaction counts as a commit, so this one has nothing to commit.
+        # The committed transaction counts as a commit, so the next one has nothing to commit.
         await producer.begin_transaction()
         assert producer.last_transaction is not None
         producer.last_transaction.add(consumer)
@@ -154,7 +154,7 @@ async def test_a_rebalance_that_takes_nothing_away_does_no_harm(work: Work, prot
 
 
 def member_of(consumer: Consumer[bytes, bytes]) -> bool:
-    """Return whether the group has this consumer, which may not be started yet."""
+    """Return whether the group has this consumer. False if the consumer is not started yet."""
     group = consumer._engine and consumer._engine.group
     return bool(group and group.membership.metadata.member_id)
 

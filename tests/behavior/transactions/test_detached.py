@@ -78,7 +78,7 @@ class Site:
         return None if found is None else found.offset
 
     async def until(self, state: str) -> None:
-        """Wait until the coordinator has this state of the transactional id."""
+        """Wait until the coordinator reports this state of the transactional id."""
         found = ""
         async with Admin(client=self.client) as admin, asyncio.timeout(DEADLINE):
             while found != state:
@@ -230,7 +230,7 @@ async def test_detach_raises_the_failure_of_a_delivery_and_the_exit_aborts(site:
             tx.send(site.topic, b"x" * 2_000_000, partition=1)
             await tx.detach()
 
-    async with site.producer(max_request_size=4_000_000) as producer:  # Brokers accept less.
+    async with site.producer(max_request_size=4_000_000) as producer:  # Brokers have a lower limit.
         with pytest.raises(TransactionAbortableError):
             await work(producer)
         assert producer.last_transaction is not None

@@ -143,7 +143,7 @@ async def test_leaving_a_transaction_raises_if_the_producer_was_closed_in_its_bo
                 await tx.send("out", b"lost")
                 await {"producer": producer, "client": client}[closed].close()
         assert tx.outcome is ABORTED
-        # What was read in the transaction is read again.
+        # The records of the transaction are read again.
         again = await consumer.get(10.0)
         assert again is not None
         assert again.value == b"1"

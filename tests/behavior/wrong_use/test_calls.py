@@ -157,9 +157,9 @@ def test_calls_in_another_loop_of_the_thread_raise(servers: str, make: Make) -> 
 
 
 def test_calls_without_a_running_loop_raise(servers: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Calls without a running loop raise, as between the cells of a notebook.
+    """Calls without a running loop raise, for example between the cells of a notebook.
 
-    So do calls after a loop was closed before its clients.
+    Calls also raise if their loop was closed before the clients were closed.
     """
     with asyncio.Runner() as runner:
         producer = Producer(bootstrap_servers=servers)

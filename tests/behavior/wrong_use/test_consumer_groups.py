@@ -247,7 +247,7 @@ class TooMany(Mine):
 
 
 class ToAll(Mine):
-    """An assignor that assigns each partition to every member, and does not declare that."""
+    """An assignor that assigns each partition to every member without declaring this property."""
 
     def give(self, cluster: AssignmentCluster, topic: str, names: list[str]) -> Any:
         return {name: MemberAssignment(tuple(cluster.partitions(topic))) for name in names}
@@ -270,7 +270,7 @@ class Broken(Mine):
 @pytest.mark.parametrize(
     ("assignor", "members", "leaders", "said"),
     [
-        (TooMany, 1, AssignmentFailedError, r"-7 to .* has 2 partitions\. Give what cluster"),
+        (TooMany, 1, AssignmentFailedError, r"-7 to .* has 2 partitions\. Give only part"),
         (ToAll, 2, AssignmentFailedError, "to one of them, or set `overlapping = True`"),
         (Lists, 1, AssignmentFailedError, "Give a MemberAssignment: a tuple of TopicPartition"),
         (Broken, 2, ZeroDivisionError, "no members with weight"),
@@ -313,7 +313,7 @@ async def test_a_wrong_result_of_an_assignor_is_explained(
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 async def test_a_commit_after_the_partition_was_lost_raises(site: Site, protocol: str) -> None:
-    """A commit of a record is refused if another member took its partition after its delivery."""
+    """A commit is refused if another member took the partition after the record was delivered."""
     async with site.member(protocol, enable_auto_commit=False) as consumer:
         records = await until_read(consumer, 2)
         keeps_on = asyncio.create_task(until_it_raises(consumer))

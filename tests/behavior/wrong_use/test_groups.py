@@ -112,7 +112,7 @@ async def test_close_is_allowed_within_a_generation(servers: str) -> None:
 
 
 async def test_an_iteration_begins_again_after_a_body_raised(member: GroupMember) -> None:
-    """A new iteration begins with the current generation if its body was left by an error.
+    """After an error in the body, a new iteration begins with the current generation.
 
     The member still has its assignment, which no other member can take meanwhile.
     """

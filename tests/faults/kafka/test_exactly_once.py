@@ -1,7 +1,7 @@
 """The word count counts each record exactly once while brokers and its own process are killed.
 
 `examples/word_count.py` runs as a process of its own. `make eos RUNS=30` runs each case with 30
-seeds, from SEED on. A seed determines the input, the moment of the fault, and what it concerns.
+seeds, from SEED on. A seed determines the input, and the moment and the target of the fault.
 """
 
 import asyncio
@@ -270,7 +270,7 @@ async def test_each_record_is_counted_once_when_two_processes_have_one_id(site: 
 async def test_the_check_fails_when_offsets_are_committed_outside_of_the_transaction(
     site: Site,
 ) -> None:
-    """The same case with the defect shows that the check of the other tests can fail."""
+    """A program that commits offsets outside the transaction fails the check of the other tests."""
     await site.fill(site.lines)
     with site.counting(outside=True, hold=["offsets", 5]) as counting:
         await counting.until_printed("holding")

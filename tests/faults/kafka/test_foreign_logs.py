@@ -125,7 +125,7 @@ async def test_records_have_the_append_time_of_the_broker(kafka: ExternalKafka) 
 
 
 async def test_reading_begins_after_deleted_records_within_a_batch(kafka: ExternalKafka) -> None:
-    """Reading begins in the middle of a batch, which the log still has as a whole."""
+    """Reading begins in the middle of a batch, because the log keeps the whole batch."""
     topic = kafka.create_topic(partitions=1)
     place = TopicPartition(topic, 0)
     async with Producer(bootstrap_servers=kafka.bootstrap, linger_ms=50) as producer:

@@ -27,7 +27,7 @@ PATIENCE_S = 90.0
 
 
 class Group:
-    """Consumers of a new group, and the record of what they own. `written` counts all records."""
+    """Consumers of a new group, and their recorded ownership. `written` counts all records."""
 
     def __init__(self, kafka: KafkaCluster) -> None:
         self.kafka = kafka

@@ -22,7 +22,7 @@ from aiokclient.errors import (
 )
 
 HELD_S = 0.010
-"""The longest CPU time for which a login may hold the event loop."""
+"""The longest CPU time for which a login may block the event loop."""
 
 WAYS = [
     pytest.param(login, transport, marks=needs_kerberos if login == "GSSAPI" else ())
@@ -54,8 +54,8 @@ async def test_a_login_holds_the_event_loop_for_under_10_ms(
 async def test_a_token_provider_that_computes_in_the_event_loop_is_measured(
     secured: SecuredKafka, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    # The provider computes until its thread has used this CPU time. That includes pauses of the
-    # machine, so none are subtracted. A pause shortly before would be subtracted, too.
+    # The provider computes until its thread has used a certain CPU time, pauses of the machine
+    # included. So the measurement must not subtract pauses: without counters, it cannot.
     monkeypatch.setattr(stolen_time, "STAT", tmp_path / "no counters")
 
     async def computes() -> OAuthToken:

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.timeout(600)
 
 IN_SYNC = {"min.insync.replicas": 2}
 OTHER = 9
-"""The producer number of the payloads that the other cluster has from the beginning."""
+"""The producer number of the payloads that the other cluster has before clients find it."""
 BEGIN: Mapping[str, list[int]] = {
     "classic": [7, 0, 0],
     "KIP-848": [0, 11, 0],
@@ -84,7 +84,7 @@ def events_of(work: AtWork) -> dict[str, Any]:
 
 
 async def emitted(events: Mapping[str, Any], kind: type) -> dict[str, list[Any]]:
-    """Return the events of a kind for each client. The clients must be closed."""
+    """Return all events of a kind for each client. The events end when the client is closed."""
     return {
         name: [each async for each in found if isinstance(each, kind)]
         for name, found in events.items()
@@ -184,7 +184,7 @@ def check_reading(reader: Reader, kind: str, log: Mapping[int, list[Any]]) -> No
 async def test_clients_continue_in_another_cluster_when_it_is_accepted(
     moving: KafkaCluster,
 ) -> None:
-    """Each offset of the former cluster exists in the other one, which has more records."""
+    """The other cluster has more records, so each offset of the former cluster exists there."""
     topics = topic, tx_topic = new_topics()
     names = Names(moving.addresses())
     try:
@@ -269,7 +269,10 @@ Use = Callable[[Any, str], Coroutine[Any, Any, None]]
 
 
 def users(topic: str, name: str, given: dict[str, Any]) -> dict[str, tuple[Any, Use]]:
-    """Return clients of each kind, each with an endless use. `name` is the id of their group."""
+    """Return clients of each kind, each with a function that uses it forever.
+
+    `name` is the transactional id, and the beginning of each group id.
+    """
     reading = {"auto_offset_reset": "earliest", **given}
     kip848 = {"group_id": f"{name}-848", "group_protocol": "consumer"}
     return {

@@ -33,7 +33,7 @@ from aiokclient.protocol import messages
 
 SECONDS = 60
 RATE = 5_000
-"""Records per second with the first login. All other logins together send a tenth of that."""
+"""Records per second of the first login. The other logins together send a tenth of this rate."""
 PAUSE_S = 0.02
 LOGINS = [
     "SCRAM-SHA-512",

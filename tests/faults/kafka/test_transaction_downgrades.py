@@ -23,7 +23,7 @@ IN_SYNC = {"min.insync.replicas": 2}
 
 
 class Program:
-    """A loop of transactions with a record and an offset, which handles errors by three clauses.
+    """A loop of transactions with a record and an offset, which handles all errors by category.
 
     The committed offset says which record is next, so each record must be visible exactly once.
     """
@@ -141,7 +141,7 @@ async def test_each_record_is_committed_once_while_the_level_is_changed(
         await until_level(kafka, 0)
         program.hold = False
         program.running.set()
-        # The first request of level 2 is refused. So are all others until the coordinator moves.
+        # All requests of level 2 are refused until the coordinator moves.
         async with asyncio.timeout(DEADLINE):
             await program.failed.wait()
         await program.move_coordinator()

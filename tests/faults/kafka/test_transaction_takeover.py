@@ -55,7 +55,7 @@ async def level(request: pytest.FixtureRequest, kafka3: KafkaCluster) -> AsyncIt
 
 
 async def committed_values(kafka: KafkaCluster, topic: str) -> list[list[bytes | None]]:
-    """Return what readers of committed data see of each partition, after all transactions."""
+    """Return the committed values of each partition, after all transactions have ended."""
     await none_open(kafka.bootstrap, topic, range(3))
     values: list[list[bytes | None]] = [[], [], []]
     options = {"isolation_level": "read_committed", "auto_offset_reset": "earliest"}

@@ -57,7 +57,7 @@ async def bad() -> AsyncIterator[Bad]:
 
 @pytest.mark.fault(10)
 async def test_memory_of_expired_batches_is_kept_while_they_are_written(bad: Bad) -> None:
-    """Batches expire while the socket accepts no more bytes and still has them in its buffer.
+    """Batches expire while they are in the buffer of a socket that accepts no more bytes.
 
     Meanwhile, the producer makes other batches.
     """

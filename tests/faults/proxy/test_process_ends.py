@@ -58,7 +58,7 @@ FORKED = "raised ClosedError This process is a fork of the one in which this cli
     "how", ["fork_and_go_on", "fork_and_run_another", "fork_and_exit", "fork_within"]
 )
 def test_a_forked_process_cannot_touch_the_clients_of_its_parent(how: str, loop: str) -> None:
-    """Records that the parent sends later were lost when the child had sent some before."""
+    """If a child could send, brokers would discard later records of its parent as duplicates."""
     with EmbeddedCluster(topics={"t": 1}) as cluster:
         done = run(cluster, how, loop)
         values = [record.value for record in cluster.records("t")]

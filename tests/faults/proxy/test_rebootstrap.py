@@ -56,9 +56,9 @@ def full_backlog(host: str, port: int) -> Iterator[None]:
 
 @pytest.mark.fault(28)
 async def test_full_backlog_of_one_broker_leaves_the_rebootstrap_to_the_trigger_time() -> None:
-    """One broker's SYNs are dropped while the others refuse connections, so it may be available.
+    """A broker whose SYNs are dropped may be available, while the others refuse connections.
 
-    Several attempts to connect to it fail before the trigger time has passed.
+    Several attempts to connect to that broker fail before the trigger time has passed.
     """
     async with EmbeddedCluster(brokers=3, topics={"t": 3}, replication=3) as cluster:
         ports = [cluster.address(broker)[1] for broker in cluster.brokers]

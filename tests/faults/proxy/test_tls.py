@@ -28,7 +28,7 @@ class Terminator(TcpConnector):
         super().__init__()
         self.cluster, self.authority = cluster, authority
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        # Without it, a client would not be told why its certificate is refused.
+        # Without this class, no alert would tell a client why its certificate is refused.
         self.context.sslobject_class = AlertingObject
         self.ports: dict[int, int] = {}
         self.servers: list[asyncio.Server] = []
@@ -239,7 +239,7 @@ async def test_a_refused_certificate_of_the_client_is_explained_and_no_byte_arri
 async def test_wrong_host_in_the_metadata_gets_no_data(
     authority: trustme.CA, security: Tls
 ) -> None:
-    """The certificate is for the bootstrap server's address, and the metadata names another."""
+    """The certificate is valid for the bootstrap address, but not for the address in metadata."""
     cluster = EmbeddedCluster(topics=["orders"], advertised_host="localhost")
     async with cluster, Terminator(cluster, authority) as terminator:
         _, port = cluster.address(1)

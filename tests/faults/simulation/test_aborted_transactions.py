@@ -114,7 +114,7 @@ async def offsets_of(consumer: Consumer[Any, Any], reading: str) -> AsyncIterato
 def test_only_committed_records_are_read_whatever_the_order_of_aborted_transactions(
     seed: int, size: int, reading: str
 ) -> None:
-    """This holds from the beginning of the log, and from any offset within a transaction."""
+    """Reads begin at the start of the log, and at any offset within a transaction."""
 
     async def scenario(world: World) -> None:
         rng = random.Random(seed)

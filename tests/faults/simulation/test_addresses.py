@@ -226,7 +226,7 @@ def test_ipv6_address_has_brackets_wherever_it_is_shown() -> None:
 
 @pytest.mark.parametrize("host", ["::1", "[::1]"])
 def test_client_works_with_advertised_ipv6_addresses(host: str) -> None:
-    """Kafka advertises them without brackets. Other servers may not."""
+    """Kafka advertises IPv6 addresses without brackets. Other servers may add brackets."""
 
     def advertise(request: Any, response: Any) -> Any:
         for broker in response.brokers:

@@ -76,7 +76,7 @@ STATES = {
     asking_again: ("asking again", True),
     ended: ("ended", False),
 }
-"""The way into each state of a reporter, the state, and whether closing then pushes metrics."""
+"""By the function that reaches a state: the state, and whether closing then pushes metrics."""
 
 
 def assigned(consumer: Consumer[Any, Any]) -> Consumer[Any, Any]:

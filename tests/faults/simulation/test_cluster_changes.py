@@ -226,7 +226,7 @@ def test_open_transaction_fails_and_the_next_one_has_a_producer_id_of_the_new_cl
 
 
 def test_transaction_with_a_consumer_in_another_cluster_is_aborted() -> None:
-    """One of two clients may notice a change of the cluster first."""
+    """The producer is connected to the new cluster, and the consumer still to the former one."""
 
     async def scenario(world: World) -> None:
         world.cluster.produce("t", [b"old"] * 10)
@@ -469,7 +469,7 @@ def test_close_raises_nothing_when_the_failure_has_interrupted_a_transaction(
 
 
 def test_fail_notices_one_address_that_leads_elsewhere_while_others_do_not() -> None:
-    """The address of one broker has a new owner in another cluster, which must get nothing.
+    """A broker of another cluster takes over the address of one broker, and must get no records.
 
     The brokers are too old to check ids, and two of them still name the third one as a leader.
     """

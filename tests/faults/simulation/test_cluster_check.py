@@ -68,7 +68,7 @@ def test_no_ids_are_sent_when_the_check_is_off(option: dict[str, Any]) -> None:
 
 
 def test_brokers_before_4_4_get_the_same_requests_with_and_without_the_check() -> None:
-    """Only the first request differs: it has a version whose body these brokers do not read."""
+    """Only the first ApiVersions request differs: these brokers do not support its version."""
 
     async def run(world: World, *, check: bool) -> list[Any]:
         world.cluster.limit_versions({ApiKey.API_VERSIONS: (0, 4)})
@@ -165,7 +165,7 @@ def test_nothing_is_lost_while_metadata_names_wrong_addresses(
                 opened, began = world.network.connections_made, world.now
                 calling = asyncio.create_task(work.make_calls())
                 await asyncio.sleep(FAULT_S)
-                # Neither requests nor connections in a busy loop.
+                # No busy loop sends requests or opens connections.
                 assert len(world.requests(ApiKey.METADATA, since=began)) < 12 * FAULT_S
                 assert world.network.connections_made - opened < 24 * FAULT_S
                 calling.cancel()

@@ -79,7 +79,7 @@ async def once(world: World, call: Call, how: dict[str, Any]) -> Interrupted:
         assert last is None or last <= COUNT
         # A record that the cancelled call received is not processed, so it is delivered again.
         async with asyncio.timeout(60):
-            for _ in range(1000):  # A rebalance may be in progress.
+            for _ in range(1000):  # A rebalance may delay this.
                 if T0 in consumer.consumed():
                     break
                 await asyncio.sleep(0.05)

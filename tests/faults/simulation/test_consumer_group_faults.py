@@ -39,7 +39,7 @@ def test_commits_survive_a_move_of_the_coordinator(strategy: str) -> None:
 @both
 @pytest.mark.parametrize("by_hand", [False, True])
 def test_a_rebalance_does_not_wait_for_refused_commits(strategy: str, by_hand: bool) -> None:
-    """The member does not wait for its commit, because the rebalance waits for the member."""
+    """The member must not repeat the commit, because the rebalance waits for the member."""
 
     class Committing(Diary):
         async def on_revoked(self, tps: Any) -> None:  # type: ignore[override]
@@ -220,7 +220,7 @@ def test_a_handler_beyond_the_poll_interval_loses_its_partitions(strategy: str) 
                 await consumer.get()
             async with member(world, other, **options) as second:
                 reading = asyncio.create_task(read(second, offsets))
-                await asyncio.sleep(30)  # The handler of the fifth record takes this long.
+                await asyncio.sleep(30)  # The handler of the fifth record is slow.
                 assert diary.pages[-1] == ("lost", [0])
                 assert offsets == list(range(4, 20))
                 assert committed(world) == 20

@@ -185,7 +185,7 @@ def test_end_transaction_after_the_timeout_of_the_transaction(level: int, commit
 def test_end_transaction_can_be_repeated_after_the_last_epoch_of_a_producer_id(
     commit: bool,
 ) -> None:
-    """The coordinator then gives the next transaction another producer id."""
+    """After the last epoch, the coordinator gives the next transaction another producer id."""
 
     async def scenario(world: World) -> None:
         async with world.producer(transactional_id="t-1", **OPTIONS):

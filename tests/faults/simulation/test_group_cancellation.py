@@ -82,7 +82,7 @@ async def one_generation(world: World, member: GroupMember) -> None:
 async def two_generations(world: World, member: GroupMember) -> None:
     """Iterate up to the second generation.
 
-    The first one ends while its body waits, and the body takes a moment to leave.
+    The first generation ends while its body waits. The body takes a moment to leave.
     """
     loop, seen = asyncio.get_running_loop(), 0
     async for generation in member.generations():

@@ -84,7 +84,7 @@ def test_a_resync_and_a_new_member_lead_to_one_generation() -> None:
     ids=lambda value: getattr(value, "api_name", None),
 )
 def test_members_work_with_every_protocol_version(api: ApiKey, limits: range) -> None:
-    """Members share the work and leave, with brokers that support no version above this one."""
+    """Members share the work and leave, with each version as the brokers' highest one."""
     for version in limits:
 
         async def scenario(world: World, version: int = version) -> None:

@@ -103,7 +103,7 @@ KINDS: dict[str, tuple[Any, Any]] = {
 
 
 def check_bounds(reporter: Any) -> None:
-    """Check that the reporter keeps only a little data from the brokers' responses."""
+    """Check that the reporter limits the data that it keeps from the brokers' responses."""
     subscription = reporter._subscription
     if subscription is not None:
         assert len(subscription.names._prefixes) <= 10_000

@@ -30,7 +30,7 @@ CONFIGS = {"group.consumer.session.timeout.ms": 6000, "group.consumer.heartbeat.
 
 
 class Group:
-    """Consumers of one group in a simulation, and the record of what they own."""
+    """Consumers of one group in a simulation, and their recorded ownership."""
 
     def __init__(self, world: World, seed: int = 0) -> None:
         self.world, self.rng = world, random.Random(seed)
@@ -211,7 +211,7 @@ def test_a_revoked_partition_waits_for_the_record_in_progress() -> None:
 
     async def scenario(world: World) -> None:
         group = Group(world)
-        # The first member keeps partition 0 and has to release the other.
+        # The first member keeps partition 0 and has to release partition 1.
         world.cluster.produce("t", [b"0", b"1"], 1)
         release = asyncio.Event()
         slow, quick = group.books.member("slow"), group.books.member("quick")

@@ -26,7 +26,7 @@ pytest.importorskip("pyarrow")
 
 TP = TopicPartition("t", 0)
 SMALL: dict[str, Any] = {"fetch_max_bytes": 8_000, "columns": ["offset", "value"]}
-"""Options with which a range takes many fetches."""
+"""Options that make the reading of a range take many fetches."""
 
 
 def fill(world: World, count: int, batch: int = 10, **options: Any) -> None:
@@ -100,7 +100,7 @@ def test_few_fetches_of_limited_size_are_sent_before_a_batch_is_processed() -> N
             async for _ in batches:
                 pass
         sizes = [r.message.topics[0].partitions[0] for r in world.requests(ApiKey.FETCH)]
-        # Each part has a quarter: one is in flight, two wait for the reader, one is converted.
+        # Each response gets a quarter: one in flight, two that wait for the reader, one converted.
         assert all(each.partition_max_bytes <= SMALL["fetch_max_bytes"] / 4 for each in sizes)
 
     simulate(scenario)
@@ -441,7 +441,7 @@ def test_a_range_of_a_closed_client_raises() -> None:
 
 
 def test_a_cancellation_at_any_moment_leaves_the_client_usable() -> None:
-    """Cancel a range a little later each time, until it ends before."""
+    """Cancel a reading task a little later each time, until it ends before the cancellation."""
 
     async def scenario(world: World) -> None:
         fill(world, 100)

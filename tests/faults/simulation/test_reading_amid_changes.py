@@ -35,7 +35,7 @@ WAYS: dict[str, Records] = {"async for": one_by_one, "batches": in_lists}
 
 
 class Writing:
-    """Batches of a few records, written to each partition every few milliseconds."""
+    """A writer of small batches, one for each partition every few milliseconds."""
 
     def __init__(self, world: World, seed: int) -> None:
         self.world, self.rng = world, random.Random(seed)
@@ -77,7 +77,7 @@ class Reading:
 
 
 def small(n: int) -> dict[str, Any]:
-    """Return options that make fetch responses small for every other n."""
+    """Return options that make fetch responses small if n is odd."""
     return {"max_partition_fetch_bytes": 700, "fetch_max_bytes": 1500} if n % 2 else {}
 
 

@@ -92,7 +92,7 @@ def test_client_survives(fault: type[ClusterFault], strategy: str, kind: str) ->
                 while world.now < watch.began + QUIET_S:
                     reasons.update(client.health().reasons)
                     await asyncio.sleep(0.25)
-                # Until now, no call has hastened anything.
+                # Until now, no call of the program has triggered attempts.
                 calling = asyncio.create_task(work.make_calls())
                 await work.call(partial(spare.close, timeout=CLOSE_S), CLOSE_S)
                 while world.now < watch.began + trouble.lasts_s:
@@ -127,7 +127,7 @@ def test_client_survives(fault: type[ClusterFault], strategy: str, kind: str) ->
 
 @pytest.mark.fault(28)
 def test_stuck_connection_leaves_the_rebootstrap_to_the_trigger_time() -> None:
-    """One broker's packets are dropped, so it may be available (KIP-1102). The others refuse.
+    """A broker whose packets are dropped may be available (KIP-1102). The others are down.
 
     The test uses the default trigger time of five minutes.
     """
@@ -194,7 +194,7 @@ def test_brokers_that_time_out_leave_the_rebootstrap_to_the_trigger_time(
                     for pool in pools
                 )
             watching.cancel()
-            # One broker alone is in backoff after each attempt.
+            # If there is only one broker, it is in backoff after each attempt.
             assert everything_rests or brokers > 1
             when, trigger = watch.rebootstraps[0]
             assert trigger is Trigger.TIMEOUT
@@ -230,7 +230,7 @@ def late(cluster: EmbeddedCluster) -> Any:
 @pytest.mark.fault(27)
 @pytest.mark.parametrize("reason", [without_brokers, refused, closed, late])
 def test_trigger_time_passes_whatever_the_reason_why_there_is_no_metadata(reason: Any) -> None:
-    """The client is connected to all brokers, which serve its other requests."""
+    """Only Metadata requests fail. All brokers are connected and serve other requests."""
 
     async def scenario(world: World) -> None:
         name_leads_to(world, OLD)
@@ -246,7 +246,7 @@ def test_trigger_time_passes_whatever_the_reason_why_there_is_no_metadata(reason
             assert trigger is Trigger.TIMEOUT
             assert -0.02 <= when - watch.attempted - TRIGGER_S < 0.1
             assert all(each.closed for each in watch.former)
-            # Requests that are still delayed end by their timeout.
+            # Requests whose responses are delayed end by their timeout.
             await until_healthy(world, client, 60)
 
     simulate(scenario, brokers=3, topics=TOPICS)
@@ -415,7 +415,7 @@ def test_wrong_options_are_refused(option: dict[str, Any]) -> None:
 
 
 def all_topics(message: Any) -> bool:
-    """Return whether a Metadata request asks for all topics, as only the program does."""
+    """Return whether a Metadata request asks for all topics, which only the program does."""
     return bool(message.topics is None)
 
 
@@ -487,7 +487,7 @@ def test_response_to_the_program_that_requires_a_rebootstrap_is_only_noted_witho
 
 
 def test_program_gets_the_response_to_ids_that_it_has_sent_itself() -> None:
-    """The program may check a broker for other ids, without causing a rebootstrap."""
+    """The program may send other ids to a broker without causing a rebootstrap."""
 
     async def scenario(world: World) -> None:
         async with world.client() as client:

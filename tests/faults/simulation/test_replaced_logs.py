@@ -1,7 +1,7 @@
-"""Iterations to the end, and other uses of end offsets, while logs are replaced by others.
+"""Iterations to the end, and other uses of end offsets, while the logs of partitions change.
 
-The log of a partition is another one in another cluster, and after its topic was deleted and
-created again. It may also lose records. The end offset of a former log means nothing in another.
+A partition gets a new log if the cluster is replaced, or if its topic is deleted and created again.
+A log may also lose records. The end offset of the former log is not valid in the new one.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from aiokclient.protocol import ApiKey
 
 T = TopicPartition("t", 0)
 OLD, READ = 40, 5
-"""The number of records in the former log, and of those that are read before it is replaced."""
+"""The number of records in the former log, and the number read before it is replaced."""
 
 Records = Callable[[Consumer[Any, Any]], AsyncIterator[Any]]
 
@@ -94,7 +94,7 @@ def test_iteration_ends_at_the_end_of_the_present_log(
                 if len(found) == READ:
                     change(world, records)
                     await notice(consumer)
-        # A recreated topic is read from its first record, and another cluster by the reset.
+        # A recreated topic is read from its first record. In another cluster, the reset applies.
         assert [bytes(each.value) for each in found] == [b"old"] * READ + [b"new"] * records
         assert [each.offset for each in found[READ:]] == list(range(records))
         # The next iteration begins where this one has ended.

@@ -21,7 +21,7 @@ from aiokclient.types import TopicPartition
 
 
 class Leases:
-    """A protocol that gives each member nothing."""
+    """A group protocol that assigns nothing to any member."""
 
     name = "leases"
 

@@ -28,7 +28,7 @@ async def left_open(world: World, client: Client) -> RawTransaction:
 
 
 class Readers:
-    """A reader of committed records, and a member of the group of the transaction's offsets."""
+    """A consumer without a group, and a member of the group whose offsets the transaction has."""
 
     def __init__(self, world: World) -> None:
         options: Any = {"isolation_level": "read_committed"}
@@ -90,7 +90,7 @@ def test_readers_see_only_the_producer_that_takes_over(markers_s: float) -> None
 
 @pytest.mark.fault(51)
 def test_readers_continue_when_the_coordinator_ends_the_transaction() -> None:
-    """Nobody takes over: the transaction is aborted after its timeout, and not before."""
+    """Without a takeover, the transaction is aborted after its timeout, and not before."""
 
     async def scenario(world: World) -> None:
         readers = Readers(world)

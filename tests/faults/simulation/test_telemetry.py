@@ -49,7 +49,7 @@ FINAL = [
         *AUTHORIZATION,
     )
 ]
-"""The error codes after which the pushes end: all except those above."""
+"""The error codes after which the pushes end: all except those listed here."""
 
 
 def span(times: list[float], index: int = -1) -> float:

@@ -94,7 +94,7 @@ FAILURES: dict[str, list[tuple[ApiKey, type[KafkaError]]]] = {
     ],
     "describe_producers": [
         (ApiKey.DESCRIBE_PRODUCERS, NotLeaderOrFollowerError),
-        # The broker is not a replica any more, and the metadata has the partition.
+        # The broker is no longer a replica, although the partition still exists.
         (ApiKey.DESCRIBE_PRODUCERS, UnknownTopicOrPartitionError),
     ],
     "fence_producers": [

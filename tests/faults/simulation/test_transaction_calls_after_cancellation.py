@@ -1,7 +1,8 @@
 """Public calls after a call about transactions that was cancelled.
 
-A program handles errors with three clauses, in either style. After a cancellation, its next calls
-must raise an error that these clauses handle, and its next transaction must be committed.
+A program handles errors with three `except` clauses, in each of the styles below. After a
+cancellation, its next calls must raise an error that these clauses handle, and its next transaction
+must be committed.
 """
 
 from __future__ import annotations
@@ -134,7 +135,7 @@ async def scenario(world: World, case: str, following: str, style: str, n: int) 
         with pytest.raises(ApplicationRecoverableError, match=r"restart\(\)"):
             await FOLLOWING[following](producer)
     else:
-        # IllegalStateError is a call in the wrong order. The clauses handle all other errors.
+        # IllegalStateError means a call in the wrong order. The clauses handle all other errors.
         with contextlib.suppress(AbortableError, ApplicationRecoverableError, IllegalStateError):
             await FOLLOWING[following](producer)
     if state_of(producer) in ("IN_TRANSACTION", "ABORTABLE_ERROR"):
@@ -191,7 +192,7 @@ def test_three_clauses_suffice_after_a_cancelled_call(
 def test_the_next_begin_waits_for_a_commit_that_continues_after_its_cancellation(
     style: str, level: int
 ) -> None:
-    """The shield of a commit ends after `transaction_timeout_ms`."""
+    """A commit is shielded from cancellation for at most `transaction_timeout_ms`."""
 
     async def scenario(world: World) -> None:
         options = {**OPTIONS, "transaction_timeout_ms": 1_000, "request_timeout_ms": 60_000}

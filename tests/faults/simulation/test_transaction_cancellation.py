@@ -1,8 +1,8 @@
 """Every call about transactions is cancelled at each suspension.
 
 Afterwards, readers of committed data see all or nothing of the transaction, as its outcome says,
-and a next transaction commits. The tests print the number of suspensions of each call. anyio and a
-second cancellation also cancel the suspensions of a wait that follows a first cancellation.
+and a next transaction commits. The tests print the number of suspensions of each call. Some cases
+cancel a call twice, or with anyio: it is then also cancelled while it waits after the first time.
 """
 
 from __future__ import annotations
@@ -312,7 +312,7 @@ FAULTS: dict[str, type[KafkaError] | None] = {
 async def transformed(
     world: World, way: str, fault: type[KafkaError] | None, suspension: int
 ) -> Interrupted:
-    """Cancel `transform` at a suspension, and process what is left with another one."""
+    """Cancel `transform` at a suspension, and process the remaining records with another call."""
     world.cluster.produce("in", INPUTS)
     seen = 0
 

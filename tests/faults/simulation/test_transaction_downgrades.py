@@ -191,7 +191,7 @@ def test_a_refused_version_is_reported_when_there_was_no_downgrade(level: int) -
 @levels
 @pytest.mark.parametrize("leave", ["calls", "context"])
 def test_an_abort_that_stays_refused_ends_the_producer(leave: str, level: int) -> None:
-    """The coordinator cannot complete the previous transaction, and answers so without end."""
+    """The coordinator cannot complete the previous transaction, and refuses each attempt."""
 
     async def scenario(world: World) -> None:
         options = {**QUICK, "delivery_timeout_ms": 3_000, "request_timeout_ms": 2_000}

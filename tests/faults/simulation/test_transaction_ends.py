@@ -1,7 +1,7 @@
 """Ends of transactions while their records, offsets, or aborts fail at the same time.
 
-After each of them, readers of committed data see all or nothing of the transaction, and the next
-one is committed at the first attempt.
+After each such end, readers of committed data see all or nothing of the transaction, and the next
+transaction is committed at the first attempt.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ def test_offsets_that_are_being_sent_at_a_restart_are_in_no_later_transaction(le
         async with producer.transaction() as tx:
             tx.send("t", b"kept", partition=0)
             await asyncio.wait([sending])
-        # At levels 0 and 1, the coordinator may refuse the epoch before.
+        # At levels 0 and 1, the coordinator may first refuse the epoch.
         assert isinstance(sending.exception(), AbortableError | ApplicationRecoverableError)
         assert stored(world) is None
 

@@ -1,7 +1,7 @@
 """Faults of a transactional producer: readers see each committed transaction, and no other.
 
-Each test runs transactions one after the other while a fault occurs, and handles errors with the
-three clauses that a program has: abort, restart, or give up.
+Each test runs transactions one after the other while a fault occurs, and handles errors as a
+program does, with three `except` clauses: abort, restart, or raise.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Commits of which the response is lost: what the program learns, and what readers see.
+"""Commits whose responses are lost: the outcomes for the program, and the records for readers.
 
 Each fault lasts until the producer sends its first abort, so that the commit ends without a
 response. An abort, a restart, or the end of `async with` then finds out what happened.
@@ -36,7 +36,7 @@ FIRST, NEXT = [b"first 0", b"first 1"], [b"next 0", b"next 1"]
 
 
 class LostCommit:
-    """A fault of all commits until the producer sends its first abort."""
+    """A fault that affects all commits until the producer sends its first abort."""
 
     def __init__(self, world: World, name: str) -> None:
         self._world, self._name = world, name
@@ -70,7 +70,7 @@ OUTCOMES = {
     # At level 2, the abort of the coordinator counts as the producer's own.
     ("after the timeout", 2): ABORTED,
 }
-"""What an abort or a restart finds out after each fault, at each level."""
+"""The outcome that an abort or a restart finds after each fault, at each level."""
 
 
 async def write(world: World, producer: Producer[Any, Any], values: list[bytes]) -> None:
@@ -88,7 +88,7 @@ async def commit_next(world: World, producer: Producer[Any, Any]) -> None:
 
 
 async def check_readers(world: World, outcome: TransactionOutcome) -> None:
-    """Check that all or nothing of the first transaction is visible, and all of the next one."""
+    """Check that the next transaction is visible, and the first one as a whole or not at all."""
     async with world.consumer(isolation_level="read_committed", group_id="g") as consumer:
         stored = (await consumer.committed([TPS[0]]))[TPS[0]]
         consumer.assign(TPS)

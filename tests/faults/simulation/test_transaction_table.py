@@ -5,8 +5,8 @@ it does not list. Each row injects one fault into the embedded cluster until the
 error, and observes the category of that error, the state of the producer, and the calls that it
 then allows. Each allowed call ends the transaction, and a next one must commit.
 
-What is observed depends on the injected fault only, never on what the row expects. So a wrong value
-in any column of any row fails the test of that row, which is tested as well.
+The observed values depend only on the injected fault, never on the values that the row expects. So
+a wrong value in any column of a row fails the test of that row. A test verifies this, too.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ async def use(world: World, injected: Injected, producer: Producer[Any, Any]) ->
     else:
         producer.send("t", b"lost", partition=0)
     if injected.api == "FindCoordinator transaction":
-        # The coordinator is looked up again.
+        # Make the producer look up the coordinator again.
         with world.cluster.fail(ApiKey.END_TXN, NotCoordinatorError, times=1):
             await producer.commit_transaction()
     await producer.commit_transaction()
@@ -192,7 +192,7 @@ async def first_allowed(producer: Producer[Any, Any], category: str, calls: list
 
 
 async def scenario(world: World, injected: Injected, calls: list[str]) -> Observed:
-    """Inject the fault, and make these calls until one is allowed, which the result names."""
+    """Inject the fault, and make these calls until one is allowed. The result has its name."""
     async with world.producer(transactional_id="t-1", **OPTIONS) as producer:
         with fault_of(world, injected), pytest.raises(KafkaError) as caught:
             await use(world, injected, producer)

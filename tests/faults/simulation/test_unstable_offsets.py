@@ -1,4 +1,4 @@
-"""Every lookup of committed offsets asks for stable ones, and repeats an unstable answer."""
+"""Every lookup of committed offsets asks for stable offsets, and is repeated until they are."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Checks of the events that the members of a group reported, in the order of time.
 
-`Ownership` checks invariants F and G. In addition, a partition may have two owners only until the
-removed one learns of its removal, and no more records are delivered to the removed owner. A
+`Ownership` checks invariants F and G. In addition, a partition may have two owners only until a
+removed owner learns of its removal, and no more records are delivered to the removed owner. A
 partition is delivered to a member without a gap, from the committed offset on. Committed offsets
 never decrease. A member cannot commit an offset of a partition that has a new owner.
 """

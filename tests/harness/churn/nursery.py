@@ -1,7 +1,7 @@
 """Processes for members, forked from one that has imported everything, so that they start quickly.
 
 `python -m churn` is that process (`serve`). It receives a description and a socket for each member.
-When it or the test ends, all of them are killed, suspended or not.
+When this process or the test ends, all members are killed, even suspended ones.
 """
 
 import asyncio

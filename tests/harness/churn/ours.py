@@ -124,7 +124,7 @@ class OurMember:
         elif self.rng.random() < 0.5:
             await asyncio.sleep(self.rng.uniform(0, 2 * self.work_s))
         self.tell("done", record.partition, record.offset)
-        # Handlers that run at the same time leave the commits to the consumer.
+        # With `tracked`, handlers run concurrently, so only the consumer commits offsets.
         if held or (self.how != "tracked" and self.rng.random() < 0.02):
             await self.commit(record)
 

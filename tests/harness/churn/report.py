@@ -12,7 +12,7 @@ TOLD = {"joins", "leaves", "suspends", "resumes", "cancels", "killed", "left", "
 
 
 def summary(title: str, audit: Audit) -> str:
-    """Return one line with the main numbers."""
+    """Return one line with the most important counts."""
     books = audit.books
     told = [how for member in audit.members.values() for how, _ in member.told]
     counts = Counter(told)

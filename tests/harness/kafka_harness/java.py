@@ -40,6 +40,6 @@ def find_java() -> str:
 
 @functools.cache
 def java_identity() -> str:
-    """Return what identifies a JVM, because an AppCDS archive is valid for one JVM only."""
+    """Return the identity of the JVM, because an AppCDS archive is valid for one JVM only."""
     done = subprocess.run([find_java(), "-version"], capture_output=True, text=True, check=True)
     return done.stderr or done.stdout

@@ -50,7 +50,7 @@ class Pushed(NamedTuple):
 
 
 def pushed(key: bytes | None, value: bytes | None, headers: Sequence[tuple[str, Any]]) -> Pushed:
-    """Return what one record contains."""
+    """Return the push that a record contains."""
     client = {name: bytes(raw).decode() for name, raw in headers}
     identity = uuid.UUID(bytes=base64.urlsafe_b64decode((key or b"") + b"=="))
     return Pushed(identity, client, client["terminating"] == "true", value or b"")

@@ -1,6 +1,6 @@
 """A soak: producers, groups, and transactions in one event loop, amid seeded faults, for minutes.
 
-    schedule.py       the faults: what, on whom, and when, by the seed alone
+    schedule.py       the faults, their times, and their targets, which the seed determines
     entries.py        what is recorded of a run
     books.py          the checks of what was recorded, against the promises A to L
     record_book.py    records of idempotent producers: A, B, C

@@ -14,7 +14,7 @@ from .site import Site
 
 
 class ClientConnector:
-    """The connector of one client, which connects through one side and counts the attempts."""
+    """The connector of one client. It uses one side of the network, and counts the attempts."""
 
     def __init__(self, side: ProxyConnector) -> None:
         self._side = side

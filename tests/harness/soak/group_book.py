@@ -119,7 +119,7 @@ class GroupBook:
         return sum(max(end - self._done_of(tp).upto, 0) for tp, end in ends.items())
 
     def unfinished(self, ends: Mapping[TopicPartition, int]) -> Iterator[str]:
-        """Yield what is not processed below these offsets, at the end of a run."""
+        """Yield a description of each partition that is not processed up to its end offset."""
         for tp, end in ends.items():
             if (upto := self._done_of(tp).upto) < end:
                 owners = ", ".join(self._owned.get(tp, {})) or "nobody"

@@ -75,7 +75,7 @@ class RecordBook:
         self._breach("E", f"{tp}, producer {producer}: record {sequence} failed: {error}")
 
     def consume(self, tp: TopicPartition, offset: int, value: bytes) -> Payload | None:
-        """Record that a reader has received a record. Return its payload if that is intact."""
+        """Record that a reader has received a record. Return its payload if it is not corrupt."""
         self.read += 1
         payload = payload_of(tp, offset, value, self._breach)
         if payload is None:
@@ -132,7 +132,7 @@ class RecordBook:
         return unread + len(progress.unsettled) + len(progress.skipped)
 
     def unfinished(self) -> Iterator[str]:
-        """Yield what is not settled, at the end of a run."""
+        """Yield a description of each stream that is not settled at the end of a run."""
         for (producer, tp), progress in self._streams.items():
             if self._open(progress):
                 yield (
@@ -144,7 +144,7 @@ class RecordBook:
 
 
 class CopyBook:
-    """The copies that transactions made of the records of a topic: each once, and in order (K)."""
+    """The copies of a topic's records by transactions: each record once, in order (K)."""
 
     def __init__(self, breach: Breach) -> None:
         self._breach = breach
@@ -174,7 +174,7 @@ class CopyBook:
         mine: dict[Stream, deque[int]],
         others: dict[Stream, deque[int]],
     ) -> None:
-        """Compare with the oldest record of the other topic that has no counterpart, if any."""
+        """Compare a record with the oldest one in the other topic that has no counterpart."""
         stream = Stream(payload.producer, TopicPartition(payload.topic, payload.partition))
         waiting = others.get(stream)
         if not waiting:
@@ -195,7 +195,7 @@ class CopyBook:
         return sum(map(len, queues))
 
     def unfinished(self) -> Iterator[str]:
-        """Yield what has no counterpart, at the end of a run."""
+        """Yield a description of the records that have no counterpart at the end of a run."""
         for what, queues in (("copies", self._originals), ("originals", self._copies)):
             for (producer, tp), queue in queues.items():
                 if queue:

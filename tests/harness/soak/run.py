@@ -33,15 +33,15 @@ WARM_UP_S = 5.0
 QUIET_S = 12.0
 """Seconds at the end of the first minute, and of the last one, in which nothing fails."""
 RECOVERY_S = 60.0
-"""Seconds after the last fault within which everything is settled, and nothing extra is in use."""
+"""Seconds after the last fault within which everything is settled, and usage is back to normal."""
 COLLECTION_S = 10.0
 """Seconds between two collections of all garbage.
 
 Python would collect all garbage about every two minutes here, first in the second minute. Until
 then, reference cycles of closed clients add up to a third of all objects. The allocator keeps the
-memory of the highest number of objects, because each of its arenas still contains some. So a run
-would use more memory than after its first minute, although not more after ten minutes than after
-five.
+memory of the peak number of objects, because each of its arenas still contains some objects. So a
+run would use more memory than after its first minute, although not more after ten minutes than
+after five.
 """
 IDLE_MS = 4_000
 """Connections without requests are closed after this time, so that their number is comparable."""
@@ -191,7 +191,7 @@ class Soak:
     # -- quiet moments
 
     async def _settled(self, when: str) -> Usage:
-        """Wait until nothing is in progress, and return what is in use then."""
+        """Wait until nothing is in progress, and return the resources that are then in use."""
         await self._all_started()
         last, same = await resting_usage(), 0
         async with asyncio.timeout(RECOVERY_S):

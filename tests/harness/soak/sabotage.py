@@ -1,4 +1,4 @@
-"""Deliberate defects of what is recorded, one for each promise. With one of them, a run must fail.
+"""Deliberate defects of the recorded entries, one for each promise. With a defect, a run must fail.
 
 Each function changes the entries on their way to the books, once a run has some history.
 """
@@ -45,7 +45,10 @@ class Sabotage:
         return list(CHANGES[self.promise](self, entry))
 
     def turn(self, entry: Entry, kind: type, topic: str = "", after: int = AFTER) -> bool:
-        """Return whether this is the entry to change, of this kind and topic."""
+        """Return whether to change this entry.
+
+        The first `after` entries of this kind and topic stay unchanged.
+        """
         if self.done or type(entry) is not kind:
             return False
         if topic and getattr(entry, "tp", ("",))[0] != topic:
@@ -144,4 +147,4 @@ CHANGES: Mapping[str, Callable[[Sabotage, Entry], Iterator[Entry]]] = {
     "K": Sabotage.halve,
     "L": Sabotage.leak,
 }
-"""The defects by the letters of the promises. The runner itself breaks H by open sockets."""
+"""The defects by the letters of the promises. The runner breaks H by leaving sockets open."""

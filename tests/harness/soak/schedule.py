@@ -92,7 +92,7 @@ def all_brokers(fault: Fault) -> bool:
 
 
 def schedule(seed: int, begin: float, end: float) -> list[Fault]:
-    """Return the faults that begin between two times and are over at the second one."""
+    """Return the faults between two times, all of which have ended by the second time."""
     # A text as the seed is hashed by a function that is the same in every process.
     rng = random.Random(f"{seed} from {begin:g} to {end:g}")
     faults = [fault for track in PAUSES for fault in _track(track, rng, begin, end)]
@@ -127,5 +127,5 @@ def _decks(kinds: Sequence[Kind], rng: random.Random) -> Iterator[Kind]:
 
 
 def as_text(faults: Sequence[Fault]) -> str:
-    """Return the faults as text that is equal if and only if they are."""
+    """Return the faults as a text. Only equal lists of faults have equal texts."""
     return "\n".join(json.dumps(fault) for fault in faults)

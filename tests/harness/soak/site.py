@@ -57,7 +57,7 @@ PROPERTIES: dict[str, object] = {
 
 
 class Site:
-    """The cluster, its topics, its user, and what an operator does with them."""
+    """The cluster, its topics, its user, and the actions of an operator."""
 
     def __init__(self, folder: Path) -> None:
         self.password = secrets.token_urlsafe(18)
@@ -89,7 +89,7 @@ class Site:
         }
 
     def operator(self) -> Client:
-        """Return a client that logs in nowhere and does not go through the faulty network."""
+        """Return a client that uses the unsecured listener, and bypasses the faulty network."""
         return Client(bootstrap_servers=self.cluster.bootstrap)
 
     async def run(self, function: Callable[..., T], *args: object) -> T:

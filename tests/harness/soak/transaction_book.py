@@ -31,7 +31,7 @@ class TransactionBook:
         self.read = 0
 
     def sent(self, producer: int, sequence: int) -> None:
-        """Record that a transaction has begun; called for each of its records."""
+        """Record that a transaction has begun. This is called for each of its records."""
         self._open.setdefault((producer, sequence), _Transaction())
 
     def ended(self, producer: int, sequence: int, outcome: str) -> None:

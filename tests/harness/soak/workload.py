@@ -95,7 +95,7 @@ class Workload:
     # -- for all clients
 
     def client_options(self, name: str, **more: Any) -> dict[str, Any]:
-        """Return the options of the next client, which connects through either side in turn."""
+        """Return the options of the next client. The clients use the two sides in turn."""
         return {**self.options(next(self._numbers), name), "client_id": name, **more}
 
     def on_opened(self, listener: Callable[[str, Any], None]) -> None:
@@ -143,7 +143,7 @@ class Workload:
         self.counts[what] = self.counts.get(what, 0) + 1
 
     def sample(self) -> None:
-        """Note what clients hold (I), and that none has failed."""
+        """Note the bytes that each client holds (I), and each client that has failed."""
         for name, client in list(self.clients.items()):
             if client.state.name == "FAILED":
                 self.note(Trouble("E", f"{name} is FAILED: {client.health().reasons}"))
@@ -210,7 +210,7 @@ class Workload:
             ("reader-committed", committed, [*PLACES[COPIES], *PLACES[ATOMIC]]),
         )
         for name, consumer, tps in wanted:
-            # Two responses of each of three brokers.
+            # The buffer may hold two responses of each of three brokers.
             self.limits[name] = ("consumer.buffer.bytes", 2 * 3 * FETCH_BYTES)
             consumer.assign(tps)
             opened = await stack.enter_async_context(self.opened(name, consumer))
@@ -312,4 +312,4 @@ class Workload:
 
 
 class AbortedOnPurpose(Exception):
-    """An error that leaves a transaction, so that it is aborted."""
+    """An error that the program raises in a transaction, so that the transaction is aborted."""

@@ -118,7 +118,7 @@ async def test_acls_of_a_repeated_deletion_are_all_returned(
 
     def change(request: Any, response: Any) -> Any:
         response.filter_results[0].matching_acls[0].error_code = RequestTimedOutError.code
-        secured.allow(ALICE, "READ", topic="a")  # As if the ACL had not been deleted.
+        secured.allow(ALICE, "READ", topic="a")  # Simulate that the ACL was not deleted.
         return response
 
     with secured.alter(ApiKey.DELETE_ACLS, change, times=1):

@@ -12,7 +12,7 @@ from aiokclient.errors import ConfigError
 
 
 class Leases(GroupProtocol):
-    """A protocol of a group."""
+    """A group protocol."""
 
     name = "leases"
 

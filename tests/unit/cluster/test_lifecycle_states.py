@@ -118,7 +118,7 @@ def test_a_cancelled_caller_undoes_only_a_start_without_other_callers() -> None:
 
 
 def test_a_close_before_the_start_has_run_refuses_the_start() -> None:
-    """With `asyncio.eager_task_factory`, both may be called before either task runs."""
+    """With `asyncio.eager_task_factory`, start and close may be called before their tasks run."""
     phase, done = walk([E.START, E.CLOSE, E.READY])
     assert (phase, done[-1]) == (P.ENDING_START, Effect.REFUSE_START)
     phase, done = walk([E.START, E.CLOSE, E.READY, E.START_FAILED, E.ENDING_BEGINS])

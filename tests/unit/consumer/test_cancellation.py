@@ -195,7 +195,7 @@ READS: dict[str, Read] = {
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", READS)
 def test_cancelled_reads_lose_no_record(way: str, name: str) -> None:
-    """The records before and after the cancellation are all records, each one once."""
+    """The reads before and after the cancellation return every record exactly once."""
     if name == "arrow":
         pytest.importorskip("pyarrow")
 

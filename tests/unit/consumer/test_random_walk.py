@@ -95,7 +95,7 @@ class Walk:
                     return
 
     def move(self) -> None:
-        """Do something that changes the position, or pauses or resumes a partition."""
+        """Seek in a random partition, or pause or resume partitions."""
         tp = self.rng.choice(PARTITIONS)
         what = self.rng.choice(["seek", "beginning", "pause", "resume", "resume"])
         if what == "seek":

@@ -108,7 +108,7 @@ def test_a_member_can_be_paused_in_every_state_in_which_it_is_one() -> None:
 
 
 def test_who_is_lost_is_told_so() -> None:
-    """All rows that drop the id or generation tell the handler. Leaving tells it by itself."""
+    """Each row of the table that drops the id or generation notifies the handler of the loss."""
     for row in TABLE.values():
         if {MemberEffect.FORGET_ID, MemberEffect.FORGET_GENERATION} & set(row.effects):
             assert MemberEffect.LOSE in row.effects

@@ -151,7 +151,7 @@ def failed_write(transport: MemoryTransport) -> ConnectionResetError:
 
 
 async def test_the_error_of_a_failed_write_does_not_keep_its_transport_alive() -> None:
-    """The error is kept until the broker answers again, and the buffer of TLS would be as well."""
+    """The error is kept until the broker answers again, and must not keep the TLS buffer alive."""
     connection = BrokerConnection(1, "memory", 9092, client_id="test")
     transport = MemoryTransport(connection)
     lost = weakref.ref(transport)

@@ -28,7 +28,7 @@ def test_families_alternate(given: list[str], tried: list[str]) -> None:
 
 
 async def lost(*errors: DisconnectedError) -> DisconnectedError:
-    """Return the error of a race in which each address fails with one of these."""
+    """Return the error of a race in which each address fails with one of these errors."""
     left = dict(zip([("::1", 1), ("10.0.0.1", 1), ("10.0.0.2", 1)], errors, strict=False))
 
     async def connect(address: Address) -> BrokerConnection:

@@ -153,7 +153,7 @@ async def test_a_former_writer_cannot_commit_its_open_transaction(
     cluster_servers: Any, ledger: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def keep(*arguments: object) -> None:
-        """Leave the producer of the former writer open, as a process does that was suspended."""
+        """Leave the producer of the former writer open, as a suspended process does."""
 
     monkeypatch.setattr(writer, "stop_producer", keep)
     topic = await cluster_servers.new_topic(1)

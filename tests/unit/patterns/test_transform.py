@@ -54,7 +54,7 @@ class Work:
                     self.consumer.stop()
 
     async def finish(self) -> None:
-        """Transform what is not committed, even after a restart that was cancelled."""
+        """Transform the records that are not committed, even after a restart was cancelled."""
         stored = self.world.cluster.committed("g").get(IN)
         if stored is not None and stored.offset == COUNT:
             return
@@ -73,7 +73,7 @@ async def once(world: World, how: dict[str, Any], faulty: bool) -> Any:
         done = await interrupt(work.run(), **how)
         assert done.error is None
         if done.cancelled:
-            # The producer is usable, and the consumer reads what was not committed.
+            # The producer is still usable, and a new consumer reads the uncommitted records.
             await work.consumer.close()
             work.consumer = work.new_consumer()
             await work.consumer.start()

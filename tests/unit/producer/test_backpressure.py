@@ -215,7 +215,7 @@ def test_what_cannot_be_sent_holds_up_nobody(dead: str, memory_totals: list[int]
 async def check_end(world: World, dead: str, producer: Any, task: Any, flood: Flood) -> None:
     """Check that all records are delivered when the brokers are back.
 
-    If the topic is still missing, its records fail with an error that says so.
+    If the topic is still missing, its records fail with UnknownTopicOrPartitionError.
     """
     if dead == "missing":
         await task

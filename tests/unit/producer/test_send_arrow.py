@@ -420,7 +420,7 @@ async def test_send_arrow_names_column_and_row_and_sends_nothing(
     text: str,
 ) -> None:
     if "has 3 in" in text and not known:
-        text = "has no partition"  # Without metadata, only the delivery reports it.
+        text = "has no partition"  # Without metadata, only the delivery reports the error.
     async with Producer(**options(servers, max_request_size=4000)) as producer:
         if known:
             await producer.prepare(topic)

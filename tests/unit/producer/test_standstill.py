@@ -143,8 +143,8 @@ def test_a_closed_producer_stays_with_nobody() -> None:
 def test_what_others_wait_for_is_no_silence_for_long() -> None:
     """A producer with acks=0 recovers when another producer's requests made the broker seem silent.
 
-    They share a connection. A producer that expects no responses sees none that would end the
-    silence.
+    They share a connection. The producer with acks=0 gets no responses that would show that the
+    broker is alive.
     """
 
     async def scenario(world: World) -> None:

@@ -62,7 +62,7 @@ def test_awaiting_is_demand() -> None:
 
 
 def test_demand_waits_for_what_is_in_flight() -> None:
-    """Batches that are awaited meanwhile leave together, after what is in flight to the broker."""
+    """Batches that are awaited during a request are sent together after its response."""
 
     async def scenario(world: World) -> None:
         async with world.producer(linger_ms=10_000) as producer:

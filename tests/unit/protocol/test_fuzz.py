@@ -85,7 +85,7 @@ def encodings() -> list[tuple[type[Message], int, bytes]]:
 def survives(cls: type[Message], version: int, data: bytes) -> None:
     """Check that the bytes are refused with ProtocolError or decoded.
 
-    A decoded message can be encoded, and this decodes to an equal message.
+    A decoded message can be encoded, and the encoding decodes to an equal message.
     """
     try:
         message = cls.decode(data, version)

@@ -1,6 +1,7 @@
 """Tests that any bytes are read or refused with CorruptRecordError, within a limit of memory.
 
-`make fuzz` runs the second half for a given time. A failure prints the seed and the bytes.
+`make fuzz` runs the test of mutated batches for a given time. A failure prints the seed and the
+bytes.
 """
 
 import os

@@ -1,7 +1,7 @@
 """Tests that the native implementation gives the same results as the one in Python.
 
-They also check its memory. All other tests in this folder run with one of the two: the native one,
-or with `AIOKCLIENT_PURE=1` the other one.
+They also check its use of memory. All other tests in this folder run with one implementation: the
+native one, or with `AIOKCLIENT_PURE=1` the one in Python.
 """
 
 import gc

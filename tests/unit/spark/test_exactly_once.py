@@ -86,12 +86,12 @@ class Query:
         return Query(self.client, self.name, options)
 
     async def output(self) -> list[str]:
-        """Return what a reader of committed records sees once no transaction is open, sorted."""
+        """Wait until no transaction is open, and return the committed values, sorted."""
         await none_open(dict(self.options.client)["bootstrap.servers"], str(self.options.topic))
         return await self.read()
 
     async def read(self) -> list[str]:
-        """Return what a reader of committed records sees now, sorted."""
+        """Return the values that are committed now, sorted."""
         async with Consumer(
             str(self.options.topic),
             client=self.client,
@@ -248,7 +248,7 @@ async def test_batch_that_is_repeated_in_fewer_partitions_is_refused(query: Quer
     )
     assert str(caught.value).endswith("Nothing was committed.")
     async with asyncio.timeout(60):
-        # The transaction that was refused is open, so that the markers can only be polled for.
+        # Poll `read()`, because `output()` would wait for the end of the refused transaction.
         while True:
             if await query.read() == ["c", "d"]:
                 break

@@ -1,4 +1,4 @@
-"""The markers of the exactly-once sink, and the step that follows from one."""
+"""The markers of the exactly-once sink, and the next step that each marker determines."""
 
 from __future__ import annotations
 

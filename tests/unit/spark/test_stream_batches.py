@@ -388,6 +388,6 @@ def test_assigned_partition_that_does_not_exist_is_an_error() -> None:
     stream = batches(cluster, topics=(), partitions=(A0, A1))
     with pytest.raises(ConfigError, match="assign: the partition a-1 does not exist"):
         stream.next_end(BEGINNING)
-    # A partition that the query has read and that is gone is a loss.
+    # If the query has read a partition that no longer exists, its data is lost.
     with pytest.raises(DataLossError, match="a-1 up to offset 5, and the partition is gone"):
         stream.next_end(at({A0: 10, A1: 5}))

@@ -18,7 +18,7 @@ def test_older_versions_are_refused_with_the_reason(version: str) -> None:
     with pytest.raises(ConfigError) as caught:
         require_spark(version)
     assert str(caught.value) == (
-        f"Spark {version} is too old for the format aiokclient. A source in Python can limit the "
-        "size of its batches since Spark 4.2, of which 4.2.1 is the oldest version that is "
-        "supported. Install pyspark 4.2.1 or later."
+        f"Spark {version} is too old for the format aiokclient. Sources in Python can limit the "
+        "size of their batches since Spark 4.2, and 4.2.1 is the oldest supported version. "
+        "Install pyspark 4.2.1 or later."
     )

@@ -132,7 +132,7 @@ async def test_partitions_are_left_out_above_the_limit_of_series() -> None:
     assigned = 10_000
     points = world.points()
     assert not any("partition" in dict(p.labels) for p in points)
-    assert any(p.name == name for p in points)  # The series without labels.
+    assert any(p.name == name for p in points)  # The series without labels remains.
     assert world.value(left_out) == 2
     assigned = 100
     assert any("partition" in dict(p.labels) for p in world.points())

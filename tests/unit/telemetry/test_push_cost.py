@@ -51,8 +51,8 @@ def held(call: Any, *args: Any) -> tuple[float, Any]:
 async def cluster(request: pytest.FixtureRequest) -> Any:
     """A cluster with a hundred topics.
 
-    12 partitions of each topic make 8,400 series of partitions, and all series together are just
-    below the limit. Those of 100 partitions are left out.
+    With 12 partitions for each topic, there are 8,400 series of partitions, and all series together
+    are just below the limit. With 100 partitions, the series of partitions are left out.
     """
     topics = {f"topic-{number}": request.param for number in range(100)}
     async with EmbeddedCluster(topics=topics) as cluster:

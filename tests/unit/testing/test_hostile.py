@@ -96,7 +96,7 @@ class Sender:
 
 @pytest.fixture
 def small():
-    """Run a small cluster. Its end fails the test if a broker failed at a request."""
+    """Run a small cluster. The test fails at its end if a broker could not handle a request."""
     with EmbeddedCluster(2, {"orders": 2}, seed=1) as cluster:
         cluster.produce("orders", [b"v"] * 5)
         yield cluster

@@ -1,7 +1,7 @@
 """Tests that the embedded cluster and a real Kafka answer raw requests about records alike.
 
-Each scenario uses one broker and returns what it saw. Both results must be equal. What a scenario
-omits from its result may differ between the two.
+Each scenario uses one broker and returns what it saw. Both results must be equal. The two
+clusters may differ only in data that a scenario omits from its result.
 """
 
 import uuid

@@ -1,7 +1,8 @@
 """Tests that the embedded cluster and a real Kafka answer raw admin requests alike.
 
-Each scenario uses one broker and returns what it saw. Both results must be equal. What a scenario
-omits from its result may differ between the two. The requests are about topics and the cluster.
+Each scenario uses one broker and returns what it saw. Both results must be equal. The two
+clusters may differ only in data that a scenario omits from its result. The requests are about
+topics and the cluster.
 """
 
 import time

@@ -1,7 +1,7 @@
 """Tests of fields that change a response, and of unsupported requests, as in a real Kafka.
 
-The scenarios run on both clusters. After them come tests of what Kafka supports but the embedded
-cluster does not.
+The scenarios run on the embedded cluster and on a real Kafka. After them, there are tests of
+requests that Kafka supports but the embedded cluster does not.
 """
 
 import pytest

@@ -69,8 +69,8 @@ class Endpoint:
     async def post(self, form: Secret, authorization: Secret | None) -> Reply:
         """Send a form and return the response, whatever its status is.
 
-        Raises TokenProviderError if there is none in time, or if it is too large. A cancellation
-        closes the connection.
+        Raises TokenProviderError if the response does not arrive in time or is too large. A
+        cancellation closes the connection.
         """
         exchange = _Exchange(self, form, authorization)
         limit_s = self.connect_s + self.read_s

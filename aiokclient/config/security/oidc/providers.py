@@ -47,7 +47,7 @@ class OidcClientCredentials:
 
         SaslOAuthBearer(OidcClientCredentials("https://login.example.com/token", "app", "secret"))
 
-    `scope` is what the token is requested for. Instead of a secret, the client may identify itself
+    `scope` is the scope of the requested token. Instead of a secret, the client may identify itself
     by an assertion, with the keyword arguments of `OidcJwtBearer`.
 
     `tls` has the certificates for the endpoint, by default those of the operating system.
@@ -120,7 +120,7 @@ class OidcJwtBearer:
     and `subject` are claims of the assertion. It is valid for `lifetime_s` seconds, and from
     `not_before_s` seconds before it was made. `include_jti=True` adds an id. `template_file` is a
     JSON file whose objects `header` and `payload` are added. Alternatively, `assertion_file` has an
-    assertion that something else has made. Files are read again for each request.
+    assertion that another program has made. Files are read again for each request.
 
     The other arguments are those of `OidcClientCredentials`.
     """

@@ -97,7 +97,7 @@ def _error(refusal: _Refusal, endpoint: str) -> TokenProviderError | TokenRefuse
 
 
 def _refusal(reply: Reply, scrub: Scrub) -> _Refusal:
-    """Return what an error response says. This does not raise."""
+    """Return the code and the text in an error response. This does not raise."""
     body = _parsed(reply.body)
     code, text = body.get("error"), body.get("error_description")
     if not isinstance(code, str) or not _CODE.fullmatch(code) or scrub(code) != code:

@@ -91,7 +91,7 @@ class GroupCoordinator:
         return [name for name, configs in self._configs.items() if configs.values]
 
     def configs_of(self, group_id: str, *, keep: bool) -> Configs:
-        """Return the configs of a group, which need not exist; with `keep`, create them."""
+        """Return the configs of a group, or defaults if it has none; `keep` stores the defaults."""
         configs = self._configs.get(group_id)
         if configs is None:
             configs = Configs(GROUP_OPTIONS, BrokerConfigSource.GROUP, self._cluster.configs)
@@ -114,8 +114,8 @@ class GroupCoordinator:
     def consumer(self, group_id: str) -> ConsumerGroup:
         """Return the consumer group with this id.
 
-        It is a new one if there is none or only one without members. A group of classic consumers
-        is converted. Raises Refused.
+        If no group has this id, or only a classic one without members, the result is a new group. A
+        group of classic consumers is converted. Raises Refused.
         """
         known = self._groups.get(group_id)
         if isinstance(known, ConsumerGroup):

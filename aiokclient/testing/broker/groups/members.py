@@ -1,4 +1,4 @@
-"""The members of a classic group, with what they joined with and their common protocols."""
+"""The members of a classic group, the contents of their JoinGroup requests, and their protocols."""
 
 from __future__ import annotations
 
@@ -165,8 +165,8 @@ class Members:
     def choose(self) -> str | None:
         """Return the protocol with the most votes.
 
-        Each member votes for the first of its protocols that all others offer. So a protocol that
-        is new to the group is used when its last member offers it.
+        Each member votes for the first of its protocols that all others offer. So the group uses a
+        new protocol only when all members offer it.
         """
         common, votes = self.common(), dict[str, int]()
         for each in self._members.values():

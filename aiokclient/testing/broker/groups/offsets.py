@@ -35,8 +35,8 @@ class _Numbered(NamedTuple):
 class GroupOffsets:
     """Offsets by topic and partition, in the order in which they were first committed.
 
-    The offsets of an open transaction are pending. When it commits, they replace the committed
-    ones, except those that were committed after them.
+    The offsets of an open transaction are pending. When the transaction commits, each pending
+    offset replaces the committed one, unless that was committed later.
     """
 
     def __init__(self) -> None:

@@ -246,7 +246,7 @@ class RebalancingGroup(Group):
     def maybe_complete(self) -> None:
         """Begin the next generation if all members have joined.
 
-        In the first rebalance of a group, only the timer does that.
+        In the first rebalance of a group, only the timer begins the generation.
         """
         first = self.before is ClassicGroupState.EMPTY
         if self.phase is ClassicGroupState.PREPARING and not first and self._all_joined():

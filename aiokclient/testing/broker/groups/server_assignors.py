@@ -178,4 +178,4 @@ class _Mixed:
 Assign: TypeAlias = Callable[[Subscribers, Sizes], dict[str, Places]]
 
 SERVER_ASSIGNORS: Mapping[str, Assign] = {"uniform": assign_uniform, "range": assign_range}
-"""The first one is the default, as in Kafka."""
+"""The assignors by name. The first one is the default, as in Kafka."""

@@ -1,8 +1,8 @@
 """AddPartitionsToTxn 0 to 5: add partitions to a transaction, and begin it with the first of them.
 
 * Up to version 3, clients send it. From version 4 on, brokers send it for several transactions, and
-  may ask whether partitions were added, without adding them (`verify_only`): one that was not is
-  TRANSACTION_ABORTABLE.
+  may ask whether partitions were added, without adding them (`verify_only`). A partition that was
+  not added is then TRANSACTION_ABORTABLE.
 * If a partition does not exist, it is UNKNOWN_TOPIC_OR_PARTITION, the others are
   OPERATION_NOT_ATTEMPTED, and nothing is added. Any other error applies to all partitions.
 * An epoch that is not current is PRODUCER_FENCED (up to version 1 INVALID_PRODUCER_EPOCH), another

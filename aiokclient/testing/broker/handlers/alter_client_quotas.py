@@ -1,8 +1,8 @@
 """AlterClientQuotas 0 to 1: set and remove the quotas of users, client ids, and addresses.
 
 Each entity has its own result. An entity without types, with an unknown type, or with an address
-beside others is INVALID_REQUEST, and so are an unknown quota and one that is not positive. Quotas
-of addresses (`connection_creation_rate`) are stored, but have no effect.
+and another type is INVALID_REQUEST. So are an unknown quota and a quota that is not positive.
+Quotas of addresses (`connection_creation_rate`) are stored, but have no effect.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _entity(wanted: EntryData) -> QuotaEntity:
     if IP in names and len(names) > 1:
         raise Refused(
             Code.INVALID_REQUEST,
-            # As Kafka writes it.
+            # This is Kafka's message, including its mistake.
             "Invalid quota entity combination, IP entity shouldnot be combined with User or "
             "ClientId",
         )

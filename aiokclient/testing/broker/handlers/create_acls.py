@@ -2,8 +2,8 @@
 
 Each ACL has its own result. An ACL without a name, or with another name for the cluster than
 "kafka-cluster", is INVALID_REQUEST, and an ACL with a value that only filters may have is
-UNKNOWN_SERVER_ERROR. Without an authorizer, all are SECURITY_DISABLED. An unknown number closes the
-connection.
+UNKNOWN_SERVER_ERROR. Without an authorizer, all are SECURITY_DISABLED. An unknown enumeration value
+closes the connection.
 """
 
 from __future__ import annotations

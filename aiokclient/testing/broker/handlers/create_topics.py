@@ -66,7 +66,7 @@ async def handle(call: Call) -> Answer:
 
 
 def _may_create(call: Call, name: str) -> bool:
-    """Return whether the client may create all topics, or this one."""
+    """Return whether the client may create this topic, by a permission on it or on the cluster."""
     return not call.unauthorized_on_cluster(AclOperation.CREATE) or call.allows(
         AclOperation.CREATE, AclResource.TOPIC, name
     )

@@ -1,7 +1,7 @@
 """DeleteAcls 1 to 3: remove the ACLs that each of the filters selects, and return them.
 
-Without an authorizer, the result of each filter is SECURITY_DISABLED. A filter with an unknown
-number closes the connection.
+Without an authorizer, the result of each filter is SECURITY_DISABLED. A filter with an
+unknown enumeration value closes the connection.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """DescribeAcls 1 to 3: the ACLs that a filter selects, by resource.
 
-Without an authorizer, the result is SECURITY_DISABLED. A filter with an unknown number closes the
-connection.
+Without an authorizer, the result is SECURITY_DISABLED. A filter with an unknown enumeration value
+closes the connection.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The response has all options, or those that the request names. Each has the source of its value, and
 on request its synonyms. A broker is named by its id. The empty name stands for the values that were
 set for all brokers while they ran. There is no documentation of options. An option that no broker
-knows, and that was set while they ran, is sensitive, so its value is not returned. A topic that
+knows can be set on running brokers. It is sensitive, so its value is not returned. A topic that
 does not exist is UNKNOWN_TOPIC_OR_PARTITION. A broker or a type of resource that does not exist is
 INVALID_REQUEST, and so is a resource that the request names more than `REPEATS` times. A group and
 a subscription to client metrics need not exist.

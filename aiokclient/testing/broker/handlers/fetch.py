@@ -294,7 +294,7 @@ class _Fetch:
         return response
 
     async def _response(self) -> FetchResponse:
-        """Return the result of the last read, without partitions that have no news."""
+        """Return the result of the last read. An incremental one has only partitions with news."""
         topics: _Topics = {}
         async for part in self.call.slices(zip(self._wanted, self._answers, strict=True)):
             for wanted, answer in part:

@@ -41,7 +41,7 @@ async def handle(call: Call) -> Answer:
 
 
 def _visible(call: Call, group_id: str) -> bool:
-    """Return whether the client may see the group, or all groups."""
+    """Return whether the client may see this group, by a permission on it or on the cluster."""
     if not call.unauthorized_on_cluster(AclOperation.DESCRIBE):
         return True
     return not call.unauthorized(AclResource.GROUP, group_id)

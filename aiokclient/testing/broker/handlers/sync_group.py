@@ -1,8 +1,8 @@
 """SyncGroup 0 to 5: the leader sends the assignments of a generation, and each member gets its own.
 
-* A request waits until the leader's has arrived. Later ones are answered immediately with the
-  stored assignments, the leader's included. With `EmbeddedCluster(resync=True)`, a leader that
-  sends different assignments starts a new distribution: see `groups/rebalancing.py`.
+* A request waits until the leader has sent its request. Later requests, also those of the leader,
+  are answered immediately with the stored assignments. With `EmbeddedCluster(resync=True)`, a
+  leader that sends different assignments starts a new distribution: see `groups/rebalancing.py`.
 * From version 5 on, the protocol type and name must be those of the group; otherwise the result is
   INCONSISTENT_GROUP_PROTOCOL (KIP-559).
 * While other members have not joined yet: REBALANCE_IN_PROGRESS. In another generation:

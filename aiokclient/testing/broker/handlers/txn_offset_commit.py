@@ -45,7 +45,7 @@ async def handle(call: Call) -> Answer:
     response = TxnOffsetCommitResponse(
         topics=[await commit.topic(each) async for each in call.each(request.topics)]
     )
-    # Kafka lists partitions that do not exist first.
+    # Like Kafka, list the partitions that do not exist before all others.
     response.topics.sort(key=lambda topic: all(map(_exists, topic.partitions)))
     if commit.wanted:
         try:

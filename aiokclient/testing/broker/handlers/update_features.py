@@ -3,13 +3,13 @@
 Any broker answers. Either all changes are made, or none.
 
 * A feature that the cluster does not have, a level that it does not support, an unknown kind of
-  update, a lower level with the kind "upgrade", and a higher level with another one are
+  update, a lower level with the kind "upgrade", and a higher level with another kind are
   INVALID_UPDATE_VERSION. A feature that is named twice counts once, with its last level.
-* An error is that of the whole response. Up to version 1, a response without an error has a result
+* An error applies to the whole response. Up to version 1, a response without an error has a result
   for each feature.
 * In version 0, every update is an upgrade: `allow_downgrade` is ignored.
-* Only the level of "transaction.version" can be changed. To change that of another feature is
-  INVALID_UPDATE_VERSION, where Kafka may allow it.
+* Only the level of "transaction.version" can be changed. A change of any other feature is
+  INVALID_UPDATE_VERSION, although Kafka may allow it.
 """
 
 from __future__ import annotations

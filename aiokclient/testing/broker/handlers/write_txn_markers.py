@@ -3,9 +3,9 @@
 Here, coordinators write markers without this request. An administrator sends it to end a
 transaction that its coordinator does not know (KIP-664).
 
-* An epoch that is lower than the producer's is INVALID_PRODUCER_EPOCH, and at level 2 of
-  transaction.version, one that is not higher (version 2 on, KIP-1228). An older coordinator epoch
-  is TRANSACTION_COORDINATOR_FENCED.
+* An epoch that is lower than the producer's is INVALID_PRODUCER_EPOCH. At level 2 of
+  transaction.version, so is an epoch that is equal to the producer's (version 2 on, KIP-1228). An
+  older coordinator epoch is TRANSACTION_COORDINATOR_FENCED.
 * A partition of which this broker has no replica is UNKNOWN_TOPIC_OR_PARTITION, and one that
   another broker leads is NOT_LEADER_OR_FOLLOWER.
 * A marker is written even if the producer has no open transaction.

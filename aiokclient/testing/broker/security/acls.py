@@ -132,10 +132,10 @@ class AclFilter(NamedTuple):
 
 
 class Authorizer:
-    """Kafka's StandardAuthorizer: a denial wins over everything, super users are allowed all.
+    """Kafka's StandardAuthorizer: a denial takes precedence, and super users may do everything.
 
-    Without any rule for a resource, only super users are allowed, or everybody with
-    `allow_everyone`.
+    A resource without any rule is open to super users only, or with `allow_everyone` to
+    everybody.
     """
 
     def __init__(self, super_users: Iterable[str], allow_everyone: bool) -> None:
@@ -155,7 +155,7 @@ class Authorizer:
     def allows(
         self, principal: str, host: str, operation: int, resource_type: int, name: str
     ) -> bool:
-        """Return whether a client may do this."""
+        """Return whether a client may perform an operation on a resource."""
         if principal in self._super_users:
             return True
         known = allowed = False
@@ -170,7 +170,7 @@ class Authorizer:
         return allowed or (not known and self._allow_everyone)
 
     def allows_any(self, principal: str, host: str, operation: int, resource_type: int) -> bool:
-        """Return whether a client may do this with at least one resource of a type."""
+        """Return whether a client may perform an operation on at least one resource of a type."""
         if self.allows(principal, host, operation, resource_type, "hardcode"):
             return True
         own = [

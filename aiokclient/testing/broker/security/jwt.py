@@ -15,7 +15,7 @@ from aiokclient.testing.broker.security.mechanism import Bearer
 
 ALGORITHMS: Final = ("RS256", "ES256")
 SKEW_S: Final = 30
-"""The difference of clocks that is allowed for signed tokens, as in Kafka by default."""
+"""The clock skew in seconds that is allowed for signed tokens. Kafka has the same default."""
 
 
 class TokenRules(NamedTuple):

@@ -36,7 +36,7 @@ class Challenge(NamedTuple):
     message: bytes
     done: bool
     login: Login | None = None
-    """The client, if it is authenticated. Without it, the client stays anonymous."""
+    """The result of the authentication. While it is None, the client is anonymous."""
 
 
 class ServerMechanism(Protocol):
@@ -88,7 +88,7 @@ class Accounts(NamedTuple):
 
 
 def invalid_credentials(mechanism: str) -> Refused:
-    """Return the refusal that does not tell what is wrong, in Kafka's words."""
+    """Return a refusal with Kafka's message, which does not reveal the cause."""
     return Refused(
         Code.SASL_AUTHENTICATION_FAILED,
         "Authentication failed during authentication due to invalid credentials with SASL "

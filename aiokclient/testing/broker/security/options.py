@@ -1,12 +1,12 @@
-"""The configs of brokers that are about security, which do not change while the brokers run.
+"""The security configs of brokers, which do not change while the brokers run.
 
     authorizer.class.name             empty: everybody may do everything; any name of Kafka's
                                       StandardAuthorizer: ACLs apply
     super.users                       principals separated by ";", whom ACLs do not restrict
     allow.everyone.if.no.acl.found    whether a resource without ACLs is open to everybody
     delegation.token.secret.key       enables delegation tokens
-    delegation.token.max.lifetime.ms  the longest life of a token
-    delegation.token.expiry.time.ms   the life of a token until it is renewed
+    delegation.token.max.lifetime.ms  the maximum lifetime of a token
+    delegation.token.expiry.time.ms   the time after which a token expires unless it is renewed
 
 DescribeConfigs does not return them.
 """
@@ -39,7 +39,7 @@ class TokenOptions(NamedTuple):
 
 
 def split(configs: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the configs about security, with defaults, and the others."""
+    """Split configs into those about security, completed with defaults, and all others."""
     security = {name: configs.get(name, default) for name, default in _DEFAULTS.items()}
     return security, {name: value for name, value in configs.items() if name not in _DEFAULTS}
 

@@ -1,12 +1,12 @@
-"""Client quotas: the rates that users and clients may use, and for how long they are throttled.
+"""Client quotas: the allowed rates of users and clients, and the throttling of clients above them.
 
 As in Kafka, a rate is measured over the last eleven seconds, but at least over ten, and a client
 that exceeds its quota is throttled until its rate is down to the quota. The quota of partitions
-that are created and deleted is a bucket of tokens: a request is accepted while there are any, and
-then refused (or throttled, in old versions) until the bucket has some again.
+that are created and deleted is a bucket of tokens: a request is accepted while the bucket has
+tokens. Otherwise it is refused (in old versions throttled) until the bucket has some again.
 
-The most specific quota applies: to a user with a client id, a user, a client id, each before the
-default of its kind (`_candidates`).
+The most specific quota applies. `_candidates` has the order: quotas of users come before quotas of
+client ids alone, and the quota of a name comes before the default.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class QuotaEntity(NamedTuple):
     ip: str | None = None
 
     def parts(self) -> dict[str, str]:
-        """Return the names by type."""
+        """Return the names of the entity by type."""
         both = {USER: self.user, CLIENT: self.client_id, IP: self.ip}
         return {kind: name for kind, name in both.items() if name is not None}
 
@@ -74,21 +74,21 @@ class _Rate:
             self._samples.popleft()
 
     def excess_s(self, quota: float, now: float) -> float:
-        """Return the seconds until the rate is the quota again, or 0."""
+        """Return the seconds until the rate is down to the quota, or 0."""
         total = sum(amount for _, amount in self._samples)
         elapsed = max(now - self._samples[0][0], _SAMPLES - 1.0)
         return min(_MOST_THROTTLE_S, max(0.0, total / quota - elapsed))
 
 
 class _Bucket:
-    """Tokens that are used by mutations and come back with time."""
+    """A bucket of tokens that mutations use, and that refills over time."""
 
     def __init__(self, quota: float, now: float) -> None:
         self._tokens = quota * _SAMPLES
         self._at = now
 
     def take(self, amount: float, quota: float, now: float, *, strict: bool) -> tuple[bool, float]:
-        """Return whether the mutations are accepted, and the seconds until there are tokens."""
+        """Return whether the mutations are accepted, and the seconds until tokens are available."""
         self._tokens = min(quota * _SAMPLES, self._tokens + (now - self._at) * quota)
         self._at = now
         accepted = not strict or self._tokens >= 0
@@ -127,7 +127,7 @@ class ClientQuotas:
         self._buckets.clear()
 
     def _find(self, key: str, user: str, client_id: str) -> tuple[QuotaEntity, float] | None:
-        """Return the quota that applies, with the entity whose use of it is added up."""
+        """Return the quota that applies, and the entity whose usage counts toward it."""
         for entity in _candidates(user, client_id):
             value = self._quotas.get(entity, {}).get(key)
             if value is not None:

@@ -43,7 +43,7 @@ _FINAL = re.compile(
 
 
 def credential(mechanism: str, password: bytes, salt: bytes, iterations: int) -> ScramCredential:
-    """Return what a broker stores of a password. Takes milliseconds."""
+    """Return the credential that a broker stores for a password. Takes milliseconds."""
     salted = hashlib.pbkdf2_hmac(HASHES[mechanism], password, salt, iterations)
     return credential_of_salted(mechanism, salted, salt, iterations)
 
@@ -51,7 +51,7 @@ def credential(mechanism: str, password: bytes, salt: bytes, iterations: int) ->
 def credential_of_salted(
     mechanism: str, salted: bytes, salt: bytes, iterations: int
 ) -> ScramCredential:
-    """Return what a broker stores of a salted password."""
+    """Return the credential that a broker stores for a salted password."""
     name = HASHES[mechanism]
     stored = hashlib.new(name, hmac.digest(salted, b"Client Key", name)).digest()
     return ScramCredential(salt, stored, hmac.digest(salted, b"Server Key", name), iterations)

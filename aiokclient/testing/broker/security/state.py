@@ -37,13 +37,13 @@ class Security:
         self.listeners: dict[str, BrokerListener] = {DEFAULT: BrokerListener()}
         self.scram = ScramUsers(rng)
         self.authorizer: Authorizer | None = None
-        """The check of ACLs. Without one, everybody may do everything."""
+        """The check of ACLs. If it is None, everybody may do everything."""
         self.tokens = DelegationTokens(TokenOptions("", 0, 0), rng, self._now_ms)
         self.quotas = ClientQuotas(self._loop_time)
         self._contexts: dict[str, ssl.SSLContext] = {}
 
     def configure(self, configs: Mapping[str, str]) -> dict[str, str]:
-        """Apply the configs about security, and return the others. Raises ValueError."""
+        """Apply the configs about security, and return all other configs. Raises ValueError."""
         own, others = split(configs)
         self.authorizer = authorizer_of(own)
         self.tokens = DelegationTokens(token_options_of(own), self._rng, self._now_ms)

@@ -63,7 +63,7 @@ class DelegationTokens:
         renewers: Sequence[Principal],
         lifetime_ms: int,
     ) -> DelegationToken:
-        """Create a token. A `lifetime_ms` of 0 or less means the longest one."""
+        """Create a token. A `lifetime_ms` of 0 or less means the maximum lifetime."""
         now, longest = self._time_ms(), self._options.max_lifetime_ms
         max_ms = now + (min(lifetime_ms, longest) if lifetime_ms > 0 else longest)
         token_id = base64.urlsafe_b64encode(self._rng.randbytes(16)).rstrip(b"=").decode()

@@ -31,7 +31,7 @@ MOST_INSTANCES = 16_384
 """The number of client instances that a broker keeps, as in Kafka."""
 
 MOST_BYTES = 32 << 20
-"""The size of the properties of all clients, in characters. Kafka does not limit it."""
+"""The maximum size of the properties of all clients, in characters. Kafka does not limit it."""
 
 _LEAST_LIFE_S = 60.0
 _SWEEP_S = 1.0
@@ -71,7 +71,7 @@ class ClientInstance:
         """The connection with which the instance ends."""
         self.subscription = subscription
         self.version = version
-        """The version of the subscriptions that it was matched with."""
+        """The version of the subscriptions with which the client was matched."""
         self.expires_at = inf
         self._asked_at = -inf
         self._pushed_at = -inf
@@ -135,7 +135,7 @@ class ClientInstances:
         self._instances: OrderedDict[UUID, ClientInstance] = OrderedDict()
         self._size = 0
         self._of_connection: dict[object, UUID] = {}
-        """The last instance that each connection created. The others end by time.
+        """The last instance that each connection created. Earlier instances end when they expire.
 
         If several connections created an instance, it ends with the first that is closed.
         """

@@ -38,13 +38,14 @@ class OtlpHttpTelemetryReceiver:
     `principal`, and `listener`.
 
     A thread decodes the metrics and sends them, in the order of the pushes, so that the brokers do
-    not wait. It starts with the first push. Nothing is repeated, and no client learns of a failure:
-    `sent`, `failed`, `rejected`, and `dropped` count what happened.
+    not wait. It starts with the first push. A failed push is not sent again, and clients do not
+    learn of it: `sent`, `failed`, `rejected`, and `dropped` count what happened.
 
     endpoint: The URL, with http or https.
     headers: Additional HTTP headers, for example for authentication.
-    timeout_s: The seconds that one request may take, and after `close` all of them together.
-    max_queued_bytes: The number of bytes that wait to be sent. Pushes beyond it are dropped.
+    timeout_s: The seconds that one request may take. After `close`, it is the limit for all
+        remaining requests together.
+    max_queued_bytes: The maximum number of bytes that wait to be sent. Further pushes are dropped.
     """
 
     def __init__(

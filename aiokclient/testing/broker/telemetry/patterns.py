@@ -1,8 +1,8 @@
 """The conditions under which a client is subscribed: regular expressions on its properties.
 
-Kafka matches with Java's regular expressions. Here, those that RE2 has too are matched in linear
-time, and all others by Python's own matching. What only Java has, such as classes of Unicode
-properties, is refused as an illegal pattern.
+Kafka matches with Java's regular expressions. Here, expressions that RE2 also supports are matched
+in linear time, and all others by Python's own matching. Syntax that only Java supports, such as
+classes of Unicode properties, is refused as an illegal pattern.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class ClientTelemetryContext:
     """The client that pushed metrics, and the connection that it used.
 
     `client_address` is an IP address, without the port. `software_name` and `software_version` are
-    "unknown" if the client has not said them. A client id that is null is "", as in Kafka.
+    "unknown" if the client has not sent them. A client id that is null is "", as in Kafka.
     """
 
     client_id: str
@@ -53,7 +53,7 @@ class ClientTelemetryContext:
 class ClientTelemetryPayload:
     """Pushed metrics. `data` is decompressed; the broker does not check that it is OTLP.
 
-    `terminating` is whether the client is closing, so that this is its last push.
+    `terminating` says whether this is the client's last push, because the client is closing.
     """
 
     terminating: bool

@@ -95,7 +95,7 @@ class ClientMetricsConfigs(Configs):
     def merged(self, changes: Iterable[tuple[str, int, str | None]]) -> dict[str, str | None]:
         """Return the changes that incremental operations amount to.
 
-        The options are lists, but Kafka does not know that when it changes them.
+        Like Kafka, this refuses to append and subtract, although the options are lists.
         """
         wanted = list(changes)
         for name, operation, value in wanted:
@@ -176,7 +176,7 @@ class MetricsSubscriptions:
         return list(self._subscriptions)
 
     def configs_of(self, name: str) -> ClientMetricsConfigs:
-        """Return the options of a subscription, which need not exist."""
+        """Return the options of a subscription, or empty options if it does not exist."""
         found = self._configs.get(name)
         return found or ClientMetricsConfigs(lambda configs: self._changed(name, configs))
 
@@ -192,7 +192,7 @@ class MetricsSubscriptions:
         self._merged.clear()
 
     def of_client(self, instance_id: UUID, client: Mapping[str, str | None]) -> MergedSubscription:
-        """Return what a client with these properties is subscribed to.
+        """Return the merged subscription of a client with these properties.
 
         The lowest interval applies. "*" replaces all other prefixes.
         """

@@ -271,7 +271,7 @@ class TransactionCoordinator:
             self._cluster.changed()
 
     def _mark_partition(self, transaction: TransactionMetadata, place: TopicPartition) -> bool:
-        """Write one marker, and return whether the partition needs none any more."""
+        """Write one marker, and return whether nothing remains to be written to the partition."""
         level, coordinator_epoch = transaction.client_level, transaction.coordinator_epoch
         producer = transaction.current
         if place.topic == OFFSETS_TOPIC:

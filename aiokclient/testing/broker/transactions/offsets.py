@@ -1,8 +1,8 @@
 """The partitions of __consumer_offsets, as far as transactions write to them.
 
-A group's offsets belong to the partition of its id. There is no log. What a log would know about
-producers is here, because the coordinator of transactions treats these partitions like any other:
-they are added to a transaction, and a marker ends it.
+A group's offsets belong to the partition that its id selects. These partitions have no log. This
+module stores the states of their producers instead, because the coordinator of transactions treats
+the partitions like any others: they are added to a transaction, and a marker ends it.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ class ProduceVerification:
         return self._codes.get(partition, Code.NONE)
 
     def verification_of(self, partition: Partition) -> Verification | None:
-        """Return the verification that must still be valid at the append, or None for none."""
+        """Return the verification that must still be valid at the append, or None."""
         return self._verifications.get(partition)
 
     async def verify(self, topics: Iterable[_Data]) -> Code:
@@ -114,7 +114,7 @@ class ProduceVerification:
         return Code.CONCURRENT_TRANSACTIONS in codes.values()
 
     def _for_client(self, code: Code) -> Code:
-        """Return a code that makes old clients send the same batch again where it helps."""
+        """Return the code, or if a retry may help, a code for which all clients retry."""
         concurrent = code is Code.CONCURRENT_TRANSACTIONS and self._support is not Support.ADDS
         return Code.NOT_ENOUGH_REPLICAS if code in _UNAVAILABLE or concurrent else code
 

@@ -7,8 +7,8 @@ The rules about producer ids and epochs are those of KIP-360 and KIP-890:
   the response is the same again. Otherwise the caller is fenced.
 * At level 2, each end of a transaction increases the epoch, too, and repetitions are recognized in
   the same way.
-* The last epoch that a producer receives is 32766. Instead of the one after that, it receives a new
-  producer id with epoch 0.
+* The last epoch that a producer receives is 32766. After that, it receives a new producer id with
+  epoch 0.
 * An abort by the coordinator increases the epoch, which fences the producer.
 
 A coordinator stores each change before it applies it. At level 0, the stored format has no field
@@ -36,7 +36,7 @@ NO_PRODUCER = -1
 NO_EPOCH = -1
 _LAST_EPOCH = (1 << 15) - 1
 _LAST_GIVEN = _LAST_EPOCH - 1
-"""The last epoch that a producer receives. The one after it is left for fencing."""
+"""The last epoch that a producer receives. The next epoch is reserved for fencing."""
 
 
 class ProducerIdAndEpoch(NamedTuple):

@@ -1,10 +1,10 @@
 """The request of a partition's leader to the transaction's coordinator before the first append.
 
 Up to version 11 of Produce, and version 4 of TxnOffsetCommit, the leader asks whether the partition
-was added to the transaction (KIP-890). For a partition that was not, the error is
+was added to the transaction (KIP-890). For a partition that was not added, the error is
 TRANSACTION_ABORTABLE, or INVALID_TXN_STATE in versions without that code. In later versions, the
-leader adds the partition itself. Brokers ask each other with AddPartitionsToTxn; here, it is a
-call.
+leader adds the partition itself. Brokers ask each other with AddPartitionsToTxn. Here, the leader
+calls a function.
 """
 
 from __future__ import annotations

@@ -105,7 +105,7 @@ class Rebalance:
 
 
 def settled(cluster: EmbeddedCluster, strategy: str, consumers: list[Any]) -> Rebalance:
-    """Poll until every partition has the owner that the last rebalance chose. Return the latter."""
+    """Poll until every partition has its owner by the last rebalance. Return that rebalance."""
     last = Rebalance(cluster, strategy)
 
     def done() -> bool:

@@ -91,9 +91,9 @@ def test_sticky_is_at_least_as_good_as_java(
 def test_cooperative_sticky_is_at_least_as_good_as_java(
     java_assignors: AssignorOracle, report: list[str], case: Case
 ) -> None:
-    """The final assignments are compared, if Java's assignor reaches one within five rebalances.
+    """The final assignments are compared, if Java's assignor is finished within five rebalances.
 
-    Our assignor always reaches one after two rebalances.
+    Our assignor always has its final assignment after two rebalances.
     """
     name = "cooperative-sticky"
     rng = Random(f"{name} {case}")

@@ -222,7 +222,7 @@ def test_members_send_their_last_assignment() -> None:
 
 
 def test_the_generation_may_be_in_the_user_data() -> None:
-    """This is what a client sends that only supports version 1 of the subscription."""
+    """Clients that support only version 1 of the subscription send the generation there."""
     cluster = AssignmentCluster({"orders": 2})
     late = MemberSubscription(("orders",), generation_data(4), tp("orders", 0, 1))
     members = {"old": late, "new": late._replace(user_data=generation_data(5))}

@@ -101,7 +101,7 @@ async def test_advance_is_called_when_the_time_is_over(make: Any) -> None:
         found.append(record)
         now += 0.3
     assert found == list(range(10))
-    # The source was asked after the 1st, 5th, and 9th record, and at the end.
+    # The cursor asked the source after the 1st, 5th, and 9th record, and at the end.
     assert source.asked == 4
 
 

@@ -98,7 +98,8 @@ class Answers:
 class Beats:
     """A condition that holds when each member has sent `count` more heartbeats.
 
-    The cluster keeps only the last 10,000 requests, which may all be of the time before.
+    The heartbeats are counted as they arrive, because the cluster keeps only the last 10,000
+    requests.
     """
 
     def __init__(self, cluster: EmbeddedCluster, count: int) -> None:

@@ -251,7 +251,7 @@ def test_a_connection_waits_no_longer_than_its_time_limit() -> None:
 def test_a_token_that_expired_unnoticed_is_replaced_at_once() -> None:
     async def main(provided: Provided, source: TokenSource) -> None:
         token = await source.get(10)
-        object.__setattr__(token, "expires_at_ms", 1)  # As if the clock had been corrected.
+        object.__setattr__(token, "expires_at_ms", 1)  # Simulate a corrected clock.
         assert name_of(await source.get(10)) == "t2"
 
     simulate(main)

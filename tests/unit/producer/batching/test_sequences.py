@@ -240,7 +240,8 @@ class Model:
     def disconnect(self, written: int, straggling: bool) -> None:
         """Break the connection.
 
-        The first `written` requests are written before. The others may be written much later.
+        The leader writes the first `written` requests before that. With `straggling`, it may
+        write the others much later.
         """
         broken, self.wire = self.wire, deque()
         for index, (batch, attempt, identity) in enumerate(broken):

@@ -242,7 +242,7 @@ def test_records_that_move_to_a_batch_that_is_done_wake_in_order(run: Any) -> No
 def test_callbacks_that_take_long_keep_their_order(run: Any) -> None:
     """The event loop runs between the callbacks.
 
-    An await that starts meanwhile still ends after them.
+    An await that starts between two callbacks still ends after all of them.
     """
 
     async def main() -> None:

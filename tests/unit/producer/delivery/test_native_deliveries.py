@@ -46,7 +46,7 @@ NATIVE: Any = SimpleNamespace(
 
 
 def pure_gather(several: Any, clock: Any, *, return_exceptions: bool) -> Any:
-    """Do the same as `gather`, by the steps in Python."""
+    """Do the same as `gather`, with the Python implementation."""
     work = pure_deliveries.Gathering(several)
     return pure_deliveries.gathered(work, clock, return_exceptions=return_exceptions)
 

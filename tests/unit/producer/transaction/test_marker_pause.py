@@ -17,7 +17,7 @@ FAST_S, LATE_S = 0.002, 0.025
 
 
 def transact(pause: MarkerPause, now: float, took: float) -> float:
-    """Do one transaction that begins at once. Return the pause before its first request."""
+    """Run a transaction that begins immediately. Return the pause before its first request."""
     pause.ended(now)
     left = pause.left(now)
     pause.sent(now + left)

@@ -81,7 +81,7 @@ def test_a_repeated_sync_is_not_a_resync(settled):
 
 
 def test_a_client_without_resync_joins_again(settled):
-    """Clients without support for it react to REBALANCE_IN_PROGRESS with a JoinGroup."""
+    """Clients without support for `resync` react to REBALANCE_IN_PROGRESS with a JoinGroup."""
     leader, one, two = settled
     generation = leader.generation
     leader.start_sync(given(*settled, data=b"new"))

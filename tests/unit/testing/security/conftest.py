@@ -93,7 +93,7 @@ def raw_login() -> type[Raw]:
 
 STANDARD = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 SECURITY = "org.apache.kafka.common.security."
-# A broker may remember what a user was allowed, so that each scenario has a user of its own.
+# A broker may cache a user's permissions, so each scenario has a user of its own.
 RULED = ("unruled", "reader", "writer", "describer", "limited", "prefixed")
 USERS = {"admin": "admin-secret", "alice": "alice-secret", "bob": "bob-secret"}
 USERS |= dict.fromkeys(RULED, "secret")
@@ -147,7 +147,7 @@ class Place:
         self._remove_acls()
 
     def _remove_acls(self) -> None:
-        """Remove the rules of other scenarios, and wait until the broker has applied that."""
+        """Remove the ACLs of other scenarios, and wait until the broker has applied the change."""
         values = {"resource_type_filter": 1, "pattern_type_filter": 1}
         values |= {"operation": 1, "permission_type": 1}
         wanted = DeleteAclsFilter(**values)

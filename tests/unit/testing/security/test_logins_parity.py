@@ -245,7 +245,7 @@ def scram_credentials(place: Any) -> list[object]:
     ]
 
     def settled(count: int) -> None:
-        """Wait until the broker has applied what was changed."""
+        """Wait until the broker knows `count` SCRAM credentials of the user."""
         request = messages.DescribeUserScramCredentialsRequest(users=[UserName(name=user)])
         while True:
             (found,) = place.admin.request(request).results

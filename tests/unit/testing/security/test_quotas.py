@@ -58,7 +58,8 @@ def test_the_most_specific_quota_applies(quotas: ClientQuotas) -> None:
     for number, entity in enumerate(ENTITIES):
         quotas.change(entity, PRODUCER, 1000.0 * (number + 1))
     for number, entity in enumerate(ENTITIES):
-        # 60 s of the quota are throttled for 50 s, because the quota is measured over 10 s.
+        # The request uses the quota of 60 s. It is throttled for 50 s, because quotas are measured
+        # over 10 s.
         excess_s = quotas.throttle_s(PRODUCER, "alice", "web", 60_000.0 * (number + 1))
         assert excess_s == pytest.approx(50)
         quotas.change(entity, PRODUCER, None)

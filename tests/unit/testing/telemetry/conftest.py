@@ -26,7 +26,7 @@ NO_ID = uuid.UUID(int=0)
 
 
 class Collector:
-    """A receiver that keeps what it gets, or raises its `error`."""
+    """A receiver that keeps the pushes, or raises its `error`."""
 
     def __init__(self) -> None:
         self.pushes: list[tuple[ClientTelemetryContext, ClientTelemetryPayload]] = []

@@ -1,6 +1,6 @@
 """Tests that hostile clients cannot harm the embedded cluster with pushes of metrics.
 
-It stays within its bounds of memory, answers all other requests, and nothing raises.
+The cluster stays within its memory limits, answers all other requests, and raises no errors.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def zstd_bomb(size: int) -> bytes:
 
 
 def repeated_zstd_bomb(size: int) -> bytes:
-    """Return a frame of blocks of one repeated byte. Each of its bytes stands for 32,768."""
+    """Return a zstd frame that repeats one byte. Each byte of the frame stands for 32,768."""
     most = 128 << 10
     header = b"\x28\xb5\x2f\xfd" + bytes([0x00, 0x58])
     blocks = size // most
@@ -93,7 +93,7 @@ def test_a_bomb_is_refused_without_using_the_memory(name: str, place: Any, colle
 
 
 def test_metrics_that_are_not_otlp_are_passed_on(place: Any, collector: Any) -> None:
-    # Kafka's brokers do not look into them either.
+    # Kafka's brokers do not decode pushed metrics either.
     client = place.client()
     garbage = random.Random(1).randbytes(1000)
     assert client.push(ID, client.ask(ID).subscription_id, garbage) == "ok"

@@ -1,8 +1,8 @@
 """Tests that subscriptions to client metrics and pushes are answered as by a real Kafka.
 
 Both clusters get the same random subscriptions and the same requests of raw clients. All responses
-must be equal, subscription ids and the order of the metrics included, and so must what the brokers
-pass to their receivers.
+must be equal, including the subscription ids and the order of the metrics. The brokers must also
+pass equal data to their receivers.
 """
 
 from __future__ import annotations

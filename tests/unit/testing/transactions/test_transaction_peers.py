@@ -30,7 +30,7 @@ def cluster(level):
 
 
 def committed_values(cluster, wire_to, partition):
-    """Return the values that a reader of committed data must see, by the aborted transactions."""
+    """Return the values that remain without the aborted transactions that the broker lists."""
     connection = wire_to(cluster).to(cluster.leader("orders", partition))
     answer = connection.fetch("orders", partitions=(partition,), committed=True)
     assert answer.last_stable_offset == answer.high_watermark

@@ -1,4 +1,4 @@
-"""Tests of the table of states."""
+"""Tests of the coordinator's table of transaction states."""
 
 import pytest
 

@@ -1,7 +1,7 @@
 """Tests that the embedded cluster and a real Kafka answer raw requests of transactions alike.
 
-Each scenario runs at the levels 2, 1, and 0 of transaction.version and returns what it saw. What
-differs between two runs on one cluster, such as producer ids, is not part of that.
+Each scenario runs at the levels 2, 1, and 0 of transaction.version and returns what it saw. The
+results contain nothing that differs between two runs on one cluster, such as producer ids.
 """
 
 import time
@@ -124,7 +124,7 @@ def init_while_a_transaction_is_open(place, level):
 
 @scenario
 def ends_in_each_state(place, level):
-    """EndTxn in each state that lasts, with the epochs before, at, and after the current one."""
+    """Send EndTxn in each lasting state, with the epochs before, at, and after the current one."""
     topic, _ = place.topic()
 
     def empty(txn):
@@ -472,12 +472,12 @@ def changes_of_the_level(place, change):
         seen += [txn.init(), txn.produce(topic)]
     seen += [idle.commit(), idle.settle(), late.commit(), late.settle()]
     change(0)
-    # The open transaction: requests of level 2 fail, and those of level 0 work.
+    # For an open transaction, requests of level 2 fail, and those of level 0 work.
     seen += [ongoing.offsets(group, topic, 3, version=5, wait=False)]
     seen += [ongoing.produce(topic, wait=False), ongoing.describe()]
     other = ongoing.copy()
     seen += [other.end(version=4, wait=False), other.describe(settled=False)]
-    # The idle ones: requests of level 0 with the id and epoch in use work, but no others.
+    # For idle producers, only requests of level 0 with the current producer id and epoch work.
     seen += [idle.add((topic, 0)), idle.produce(topic, version=11), idle.describe()]
     seen += [idle.commit(version=4), idle.describe(), idle.log(topic)]
     seen += [idle.init(wait=False), idle.describe()]

@@ -106,7 +106,7 @@ def test_the_session_of_a_group_whose_configs_may_not_be_read() -> None:
 def test_the_session_of_a_group_is_told_late(times: int | None, session_s: float) -> None:
     """Until the group's configuration is known, the member cannot rely on a session timeout.
 
-    A broker that does not return the configuration is not asked forever.
+    The member does not ask forever if the broker does not return the configuration.
     """
 
     async def scenario(group: Group) -> None:
@@ -126,7 +126,7 @@ def test_the_session_of_a_group_is_told_late(times: int | None, session_s: float
 def test_a_member_learns_a_changed_session_timeout() -> None:
     """A member learns a new session timeout within `metadata_max_age_ms`.
 
-    It learns it sooner when it joins again.
+    A member that joins again learns the timeout sooner.
     """
 
     async def scenario(group: Group) -> None:
