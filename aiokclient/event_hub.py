@@ -4,8 +4,8 @@ One hub serves a client and all objects that share its connections. An event tha
 of them, such as a rebalance, has that object as its source. The readers of the client itself get
 all events; the readers of a child get its own events and those of the shared connections.
 
-Without readers, `emit` returns at once. Code that has to compute what it emits checks `heard`
-before.
+Without readers, `emit` returns at once. Code that has to compute the contents of an event checks
+`heard` first.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ class TokenRefreshed(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderMoved(Event):
-    """A partition has another leader. `broker` is the new one, or None if it has none."""
+    """A partition has another leader. `broker` is the new leader, or None without a leader."""
 
     topic: str
     partition: int
@@ -124,7 +124,7 @@ class Rebalanced(Event):
     revoked: frozenset[TopicPartition] = frozenset()
     """The partitions that were taken away after the application could commit."""
     lost: frozenset[TopicPartition] = frozenset()
-    """The partitions that were taken away without that. Other members may own them already."""
+    """The partitions that were taken away without a commit. Other members may own them already."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

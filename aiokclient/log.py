@@ -89,7 +89,7 @@ class ClientLog(logging.LoggerAdapter[logging.Logger]):
         return cls(name, config.client_id, getattr(config, "group_id", None))
 
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
-        """Log `msg % args` after the prefix; `extra` is added to the client's own."""
+        """Log `msg % args` after the prefix; `extra` is added to that of the client."""
         if not self.isEnabledFor(level):
             return
         extra = {**(self.extra or {}), **(kwargs.pop("extra", None) or {})}

@@ -281,7 +281,7 @@ class Measures:
         return Timed(self.quantity(key), time)
 
     def present(self, key: str, source: Callable[[], float | None]) -> None:
-        """Compute the value of a key when it is taken. If `source` returns None, it is left out."""
+        """Compute a key's value when it is taken. If `source` returns None, the key is left out."""
 
         def compute() -> Series:
             value = source()
@@ -416,7 +416,7 @@ class ApplicationMetrics:
     def watch(self, watcher: Callable[[ApplicationMetric], None]) -> Callable[[], None]:
         """Call `watcher(metric)` for each metric, and for those that are registered later.
 
-        Return a function that ends that.
+        Return a function that ends these calls.
         """
         key = object()
         self._watchers[key] = watcher

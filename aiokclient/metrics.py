@@ -101,7 +101,7 @@ class Gauge:
         return None if value is None else value + sum(source() for source in self._sources)
 
     def include(self, source: Callable[[], int | float]) -> Callable[[], None]:
-        """Add the result of `source` to the value. Return a function that ends that."""
+        """Add the result of `source` to the value. Return a function that removes the source."""
         self._sources[source] = None
 
         def end() -> None:
@@ -134,7 +134,7 @@ class Histogram:
         self._maximum: int | float = 0
         self._recent: int | float = -math.inf
         self._taken: int | float = -math.inf
-        """The largest observation since the last `take_maximum`, and the one that it returned."""
+        """The largest observation since the last `take_maximum`, and the result of that call."""
         self._unsorted: list[int | float] = []
 
     def observe(self, value: int | float) -> None:
@@ -304,7 +304,7 @@ class Metrics:
     def collect(
         self, name: str, source: Callable[[], Collected], *, unit: str = ""
     ) -> Callable[[], None]:
-        """Compute the series of a gauge when they are read. Return a function that ends that.
+        """Compute the series of a gauge when they are read. Return a function that removes them.
 
         `source()` returns the labels and the value of each series. If two sources return series
         with the same labels, the larger value is used.
@@ -318,7 +318,7 @@ class Metrics:
         return end
 
     def before_reading(self, update: Callable[[], None]) -> Callable[[], None]:
-        """Call `update()` before values are read. Return a function that ends that.
+        """Call `update()` before values are read. Return a function that ends these calls.
 
         It is for owners that collect frequent events and count them later, all at once.
         """

@@ -178,7 +178,7 @@ class ConsumerEngine:
     async def start(self, wait: bool) -> None:
         """Start the background tasks; return when the partitions and their positions are known.
 
-        Raises the error by which a group refuses this consumer. It waits only shortly for positions
+        Raises the error by which a group refuses this consumer. It waits only briefly for positions
         that no broker returns, because there is no leader or the leader does not respond. Without
         `wait`, it returns immediately, and the application gets such an error when it reads.
         """
@@ -290,4 +290,4 @@ class ConsumerEngine:
 
 
 def _nothing() -> None:
-    """Do nothing. It is called at requests for records if there is no group."""
+    """Do nothing. The reader calls this at each request for records if there is no group."""

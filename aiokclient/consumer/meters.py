@@ -23,7 +23,7 @@ NOTED = 128
 
 FetchedPartition: TypeAlias = tuple[FetchState, str, int, int, int, int]
 """The state of a partition, its topic, the fetched offset, the high watermark, the log's start, and
-the size of the batches, which is 0 without any."""
+the size of the batches, which is 0 if there are none."""
 
 
 class ReadMeters:
@@ -78,7 +78,7 @@ class ReadMeters:
 
 
 class FetchMeters:
-    """Counters of what fetch responses contained, for one consumer.
+    """Counters of the contents of fetch responses, for one consumer.
 
     Responses are collected first, and are counted when the metrics are read.
     """
@@ -254,7 +254,7 @@ def measure(
     in_progress: InProgress,
     time: Callable[[], float],
 ) -> None:
-    """Offer what is computed from the state of a consumer when it is pushed."""
+    """Register the measures that are computed from a consumer's state when they are pushed."""
 
     def partitions(again: bool | None) -> Sources:
         rows = []

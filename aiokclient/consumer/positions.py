@@ -78,7 +78,7 @@ class PositionWaits:
     async def relocated(self, states: Sequence[PartitionState], until: float) -> None:
         """Wait until the committed offsets of these partitions are found, at most until `until`.
 
-        Return early if the consumer ends; a partition that is no longer owned is not waited for.
+        Return early if the consumer ends. Do not wait for partitions that are no longer owned.
         """
         partitions = self._subscription.partitions
         while any(

@@ -45,7 +45,7 @@ class TopicFollower:
         self.topics = SubscribedTopics(cluster, config, report=report)
         self._wake = Wakeup()
         self.assigned = Wakeup()
-        """Set each time after the assigned partitions were compared with the metadata."""
+        """A flag that is set after each comparison of the assigned partitions with the metadata."""
         self.up_to_date = False
         subscription.listen(self._subscribed)
 

@@ -1,11 +1,11 @@
 """The reads of a consumer in one transaction of a producer: `tx.add(consumer)` (KIP-98, KIP-447).
 
-Theory of operation. The offsets of a transaction are what the consumer has consumed when the
-transaction is committed. They are sent with the identity of the consumer in its group, so that the
+Theory of operation. The offsets of a transaction are the consumed offsets of the consumer at the
+time of the commit. They are sent with the identity of the consumer in its group, so that the
 coordinator refuses them if the group has assigned the partitions to other members.
 
 A partition can be taken away while the transaction is open, after its records were delivered and
-the application has requested others. The next owner reads these records again, so the results of
+the application has requested more. The next owner reads these records again, so the results of
 this transaction must not become visible. Its offsets then include the last offset of the released
 partition, with an identity of an earlier generation: the coordinator refuses it with
 ILLEGAL_GENERATION, STALE_MEMBER_EPOCH, or UNKNOWN_MEMBER_ID, and the transaction fails. The present
@@ -102,8 +102,8 @@ class TransactionalReads:
     def member(self) -> GroupMetadata:
         """Return the identity with which to commit `offsets()`. Synchronous.
 
-        If a partition was taken away after records of it were delivered in this transaction, the
-        coordinator refuses this identity. Otherwise it is the present one.
+        It is the present identity, unless a partition was taken away after records of it were
+        delivered in this transaction. Then it is an identity that the coordinator refuses.
         """
         taken = next(iter(self._all_taken().values()), None)
         if taken is not None:
@@ -111,8 +111,8 @@ class TransactionalReads:
         present = self._group.membership.metadata
         if present.member_id or not self._subscription.subscribed():
             return present
-        # A consumer that is no longer a member must not commit as one without a group: the
-        # coordinator accepts that while the group has no members.
+        # A consumer that is no longer a member must not commit without a member id: the
+        # coordinator accepts such a commit while the group has no members.
         return self._group.released.member
 
     def committed(self) -> None:
@@ -125,9 +125,10 @@ class TransactionalReads:
     async def go_back(self, timeout: float) -> None:
         """Return the partitions that were read to their committed offsets, after an abort.
 
-        A partition without one returns to its position when the transaction began. The call waits
-        at most `timeout` seconds for the committed offsets. If they are not known by then, or if it
-        is cancelled, they are still looked up, and no record is delivered before they are found.
+        A partition without a committed offset returns to its position when the transaction began.
+        The call waits at most `timeout` seconds for the committed offsets. If they are not known by
+        then, or if the call is cancelled, they are still looked up, and no record is delivered
+        before they are found.
         """
         self._subscription.settle()
         states = [
@@ -143,9 +144,10 @@ class TransactionalReads:
         return state.uncommitted or (start is not None and start.jumps != state.jumps)
 
     def _start_of(self, state: PartitionState) -> ReadPosition | None:
-        """Return where the transaction began to read, or None if that was in another log.
+        """Return the position at which the transaction began to read a partition, or None.
 
-        The partition may have been assigned, its topic created again, or the cluster changed.
+        It is None if the partition was assigned later, its topic was created again, or the cluster
+        has changed.
         """
         start = self._at_begin.get(state)
         if start is None or differ(self._began_in, self.cluster_id):

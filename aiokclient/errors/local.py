@@ -319,8 +319,8 @@ class NoOffsetError(InvalidOffsetError):
 class LogTruncationError(OffsetOutOfRangeError):
     """An error raised when the log was truncated below the consumer's position (KIP-320).
 
-    An unclean leader election does that. `offset` is the position; `diverging_offset` is the first
-    offset that differs, or None if it is unknown.
+    An unclean leader election can cause this. `offset` is the position; `diverging_offset` is the
+    first offset that differs, or None if it is unknown.
     """
 
     what = "The log was truncated below the position: records that were read are no longer in it."

@@ -185,7 +185,7 @@ class GroupEngine:
         self._participation.resume()
 
     def _observe(self, old: ClusterMetadata, new: ClusterMetadata) -> None:
-        """Join as a new member if the cluster is another one, which does not know this member."""
+        """Join as a new member if the client has moved to another cluster."""
         if differ(old.cluster_id, new.cluster_id):
             self._connection.close_join_connection()
             self._post(MemberEvent.UNKNOWN_MEMBER)
@@ -214,7 +214,7 @@ class GroupEngine:
                 await self._turn()
         except asyncio.CancelledError:
             if loop_ends(asyncio.get_running_loop()) and not self._leave_is_over:
-                # All tasks are being cancelled. One of the application may still call `leave`.
+                # All tasks are being cancelled. A task of the application may still call `leave`.
                 self._cut_off = self._member
             raise
         except Exception:
@@ -305,7 +305,7 @@ class GroupEngine:
         if self._step is None:
             return
         if event is MemberEvent.PAUSED and self._asks_for_id():
-            # Leaving needs the id, and a rebalance would wait for a member that has an id.
+            # LeaveGroup needs the id. Without LeaveGroup, a rebalance would wait for this member.
             self._step.deadline = asyncio.get_running_loop().time() + ID_S
         else:
             self._step.cancel()
@@ -379,7 +379,7 @@ class GroupEngine:
             event = await self._group_join.join(reason or "the member starts", again=again)
         finally:
             if event is not MemberEvent.JOINED:
-                # The next JoinGroup makes the same request.
+                # Keep the request for the next JoinGroup.
                 self._request.add(reason, new_generation=again)
         return event
 

@@ -165,5 +165,5 @@ class Heartbeats:
         self._on_answer(member, event)
 
     def _is_final(self, error: KafkaError) -> bool:
-        """Return whether only the application can resolve the error. Others may be temporary."""
+        """Return whether the error lasts until the application resolves its cause."""
         return classify(error, Scope.GROUP) is Decision.FAIL

@@ -116,8 +116,8 @@ class GroupMember(MemberLifecycle):
         """Request a new generation, because the input of `assign` has changed. Synchronous.
 
         The present generation ends for all members. If a generation is about to begin, another one
-        follows it.
-        `reason` is shown in the brokers' logs (KIP-800). Raises ArgumentTypeError if it is no str.
+        follows it. `reason` is shown in the brokers' logs (KIP-800). Raises ArgumentTypeError if
+        `reason` is not a str.
         """
         self._check()
         if not isinstance(reason, str):

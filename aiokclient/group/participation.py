@@ -10,7 +10,7 @@ __all__ = ["Participation"]
 class Participation:
     """The decision of the application that the member is in its group, or is not.
 
-    `reason` says why it is not. After `close`, the member never joins again.
+    `reason` says why the member is not in its group. After `close`, the member never joins again.
     """
 
     __slots__ = ("_changed", "closed", "reason", "wanted")

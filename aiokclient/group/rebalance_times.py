@@ -30,11 +30,11 @@ class RebalanceTimes:
             self.since = asyncio.get_running_loop().time()
 
     def began_after(self, stable_at: float) -> None:
-        """Set the deadline for a rebalance that began after this time, unless it is earlier."""
+        """Set the deadline for a rebalance that began after `stable_at`; keep an earlier one."""
         self.deadline = min(self.deadline, stable_at + self._timeout_s)
 
     def begins(self) -> None:
-        """Set the deadline for a rebalance that begins now, unless there is one."""
+        """Set the deadline for a rebalance that begins now, unless a deadline is already set."""
         if self.deadline == math.inf:
             self.deadline = asyncio.get_running_loop().time() + self._timeout_s
 

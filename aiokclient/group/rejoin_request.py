@@ -30,7 +30,7 @@ class RejoinRequest:
         self.reassigns = True
 
     def replace_reason(self, reason: str) -> None:
-        """Set the reason, even if there is one."""
+        """Set the reason, and replace any earlier one."""
         self.reason = reason
 
     def take(self) -> tuple[str | None, bool]:

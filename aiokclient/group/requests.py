@@ -99,7 +99,7 @@ def left(response: LeaveGroupResponse) -> KafkaError | None:
 def mismatch(response: Any, protocol_type: str, protocol: str | None) -> KafkaError | None:
     """Return an error if a response is for another protocol or type of group (KIP-559), or None.
 
-    Before version 7 of JoinGroup and version 5 of SyncGroup, responses do not contain these.
+    Before version 7 of JoinGroup and version 5 of SyncGroup, responses do not name them.
     """
     for mine, theirs in (
         (protocol_type, response.protocol_type),

@@ -81,7 +81,7 @@ class Arrivals:
 
     def _decoded(self, work: asyncio.Future[Any]) -> None:
         if not work.cancelled():
-            work.exception()  # Mark it as retrieved. It is handled below, in order.
+            work.exception()  # Mark the exception as retrieved. It is handled below, in order.
         while self._waiting and self._waiting[0][0].done():
             first, size = self._waiting.popleft()
             error = None if first.cancelled() else first.exception()

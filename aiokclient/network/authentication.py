@@ -12,7 +12,7 @@ the broker reads only after the end of the session loses its connection, and is 
 other whose connection is lost.
 
 A message to the broker may contain a password or a token. No function that can raise an error has
-one in a local variable, because tracebacks would show it.
+such a secret in a local variable, because tracebacks would show it.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ async def authenticate(
 ) -> int:
     """Authenticate the client to the broker, in at most `timeout_s` seconds.
 
-    Return the time in milliseconds for which the broker accepts that, or 0 for no limit. Raises
+    Return the lifetime of the session in milliseconds, or 0 for no limit. Raises
     the broker's error (SaslAuthenticationError, UnsupportedSaslMechanismError, or
     IllegalSaslStateError), UnsupportedVersionError if the broker is too old, NotConnectedError at
     the deadline, and DisconnectedError if the broker closes the connection. The connection cannot
@@ -101,8 +101,9 @@ async def authenticate_again(
 ) -> None:
     """Repeat the authentication of an open connection, amid its other requests.
 
-    Each response may take `timeout_s` seconds after the responses to earlier requests. If it
-    fails, the connection is closed with the error as the reason. A cancellation closes it, too.
+    Each response may take `timeout_s` seconds after the responses to earlier requests. If the
+    authentication fails, the connection is closed with the error as the reason. A cancellation
+    closes the connection, too.
     """
 
     async def ask(request: Request[R], version: int, /) -> R:

@@ -1,9 +1,9 @@
 """The check that a new connection has reached the broker and the cluster that it is meant for.
 
 An address may have a new owner: another broker, or a broker of another cluster. From version 5 of
-ApiVersions on, the client names the expected cluster id and broker id, and a broker that has others
-refuses the connection (KIP-1242). Older brokers ignore them. If it matters whether such a broker is
-in the same cluster, it is asked for its metadata before any other request.
+ApiVersions on, the client names the expected cluster id and broker id, and a broker with other ids
+refuses the connection (KIP-1242). Older brokers ignore the ids. If it matters whether an older
+broker is in the same cluster, it is asked for its metadata before any other request.
 """
 
 from __future__ import annotations

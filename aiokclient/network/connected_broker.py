@@ -52,7 +52,7 @@ class ConnectedBroker:
         features: Mapping[str, int],
         session_lifetime_ms: int,
     ) -> None:
-        """Store what the broker said while the connection was set up."""
+        """Store the properties that the broker reported while the connection was set up."""
         self.api_versions = api_versions
         self.features = features
         self.session_lifetime_ms = session_lifetime_ms

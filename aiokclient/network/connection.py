@@ -321,7 +321,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def exchange(self, segments: list[Any]) -> asyncio.Future[Buffer]:
         """Write one frame during the setup, and return a future of the next received frame.
 
-        It fails with DisconnectedError or ConnectionSetupError. Only one exchange at a time.
+        The future fails with DisconnectedError or ConnectionSetupError. Only one such future may be
+        pending at a time.
         """
         setup, transport = self._setup, self._transport
         assert setup is not None
@@ -514,7 +515,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._break_cycles()
 
     def _break_cycles(self) -> None:
-        """Remove the references from this object's parts to it, because it has no transport.
+        """Remove the references to this object from its parts, because it has no transport.
 
         Without them, the object and the large buffer of a TLS transport are freed at once, and not
         only when the garbage collector runs.

@@ -1,4 +1,4 @@
-"""The requests that a connection does not write yet, and what keeps it from writing them."""
+"""The requests that a connection does not write yet, and the reasons for that."""
 
 from __future__ import annotations
 

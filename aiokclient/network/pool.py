@@ -347,7 +347,7 @@ class ConnectionPool:
 
     def _failed(self, error: KafkaError) -> None:
         if self.reachable and self.node_id >= 0:
-            # A lost connection is normal. A malformed response does not correct itself.
+            # A lost connection is normal. A malformed response is a lasting problem, so warn.
             strange = isinstance(error, ProtocolError)
             self._log.log(
                 logging.WARNING if strange else logging.INFO,
@@ -413,7 +413,7 @@ class ConnectionPool:
     async def _renew(self, connection: BrokerConnection, sasl: Sasl, ends_at: float) -> None:
         """Authenticate again on an open connection.
 
-        Without that, the broker closes the connection at its first request after `ends_at`. If the
+        Otherwise, the broker closes the connection at its first request after `ends_at`. If the
         event loop was blocked until then, the client authenticates late, which brokers permit.
         """
         loop = asyncio.get_running_loop()

@@ -59,7 +59,7 @@ async def _speaks_tls(connector: Connector, address: Address) -> bool:
         )
         return transport.get_extra_info("ssl_object") is not None
     except ssl.SSLError as error:
-        # An alert is a response in TLS. Any other error is not.
+        # An alert shows that the server speaks TLS. No other error shows that.
         return "ALERT" in (error.reason or "")
     finally:
         connection.abort()

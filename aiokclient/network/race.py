@@ -1,9 +1,9 @@
 """The race of the connections to all addresses of one name, as Happy Eyeballs does (RFC 8305).
 
-A name often has several addresses, some of which do not work: those of IPv6 in a network without
-it, or that of a host that is down. So the client does not wait for one address before it tries the
-next. The attempts begin `STAGGER_S` apart, or as soon as the previous one has failed, and alternate
-between IPv6 and IPv4. The first that is connected wins, and the others are cancelled.
+A name often has several addresses, some of which do not work: IPv6 addresses in a network without
+IPv6, or the address of a host that is down. So the client does not wait for one address before it
+tries the next. The attempts begin `STAGGER_S` apart, or as soon as the previous one has failed, and
+alternate between IPv6 and IPv4. The first that is connected wins, and the others are cancelled.
 
 A winner may turn out to be unusable after that. Then the addresses that have not failed race again,
 including those that were cancelled.
@@ -68,7 +68,7 @@ class AddressRace:
     async def winner(self) -> tuple[Address, BrokerConnection] | None:
         """Return the first address that is connected, with its connection.
 
-        Return None if each address has failed. Raises an error that is no DisconnectedError if no
+        Return None if each address has failed. Raises any error but DisconnectedError if no
         attempt in progress wins. A cancellation leaves no connection open.
         """
         self._won = None

@@ -6,8 +6,9 @@ more CPU time than the decryption. Therefore, while much of a large frame is mis
 lets Linux wait for THRESHOLD bytes (SO_RCVLOWAT). The end of the connection is still noticed.
 
 The threshold must never wait for bytes that the broker does not send. The missing part of a frame
-includes bytes that the TLS layer has read and cannot decrypt yet. They are part of one record, so
-fewer than MARGIN. When the frame misses less than both together, the threshold is lowered.
+includes bytes that the TLS layer has read and cannot decrypt yet. They are part of one TLS record,
+so they are fewer than MARGIN. The threshold is lowered when fewer than THRESHOLD + MARGIN bytes of
+the frame are missing.
 
 A kernel may be unable to buffer that much, and a slow network takes long to deliver it. Therefore a
 threshold is lowered if nothing was read for PATIENCE_S. After that has happened in ATTEMPTS
@@ -60,7 +61,7 @@ class ReadThreshold:
         return None if sock is None else cls(sock, asyncio.get_running_loop())
 
     def expect(self, missing: int) -> None:
-        """Note after each read how many bytes of a large frame are missing, or 0 without one."""
+        """Note after each read how many bytes of a large frame are missing, if any."""
         self._missing = missing
         if missing >= THRESHOLD + MARGIN:
             if not (self._raised or self._slow or self._failures >= ATTEMPTS):

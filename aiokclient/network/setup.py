@@ -4,9 +4,9 @@ The first request on a connection is ApiVersions, which asks for the supported v
 in a version that the broker may not support. Such a broker responds with UNSUPPORTED_VERSION in the
 format of version 0, and with the versions of ApiVersions that it supports (KIP-511). The next try
 uses the highest common version, then version 0. A very old broker closes the connection instead.
-The next connection then begins one rung lower. The setup timeout, which grows with failures to
-connect, limits connecting and the TLS handshake together, and the authentication. The request
-timeout limits every other request, and the rungs limit the number of tries.
+The next connection then begins with the next version in `RUNGS`. The setup timeout, which grows
+with failures to connect, limits connecting and the TLS handshake together, and the authentication.
+The request timeout limits every other request, and `RUNGS` limits the number of tries.
 """
 
 from __future__ import annotations
@@ -109,14 +109,15 @@ async def open_connection(
     The addresses of the host race, see `AddressRace`. If one is connected and turns out to be
     unusable, the others follow. Connecting to each may take `timeout_s` seconds, including TLS, the
     authentication takes at most as long again, and each other request at most the request timeout.
-    `on_resolved` is called when the name is resolved. Raises UnresolvedError if it is not,
-    NotConnectedError if no address could be connected, DisconnectedError if a connected broker did
-    not respond, TokenProviderError if there is no token with which to log in, AuthenticationError
-    if the broker does not accept the client, ConnectionSetupError if the server does not speak the
-    configured protocol, WrongBrokerError if the server is another broker than intended, and
-    UnsupportedVersionError if there is no common version. With `suspect`, the broker has closed the
-    previous connection without any response, as a listener with SASL does to a client without
-    SASL. The broker is then asked whether it uses SASL. A cancellation closes the connection.
+    `on_resolved` is called when the name is resolved. Raises UnresolvedError if the name cannot be
+    resolved, NotConnectedError if no address could be connected, DisconnectedError if a connected
+    broker did not respond, TokenProviderError if there is no token with which to log in,
+    AuthenticationError if the broker does not accept the client, ConnectionSetupError if the server
+    does not speak the configured protocol, WrongBrokerError if the server is another broker than
+    intended, and UnsupportedVersionError if there is no common version. With `suspect`, the broker
+    has closed the previous connection without any response, as a listener with SASL does to a
+    client without SASL. The broker is then asked whether it uses SASL. A cancellation closes the
+    connection.
     """
     host = bare(host)
     name = written((host, port))
@@ -176,7 +177,7 @@ async def _set_up(
     rung: int,
     suspect: bool,
 ) -> None:
-    """Make a connection ready that has just been connected. Closes it on any error."""
+    """Set up a connection that has just been connected. Close it on any error."""
     try:
         pipeline = ClientPipeline(settings.client_id)
         cluster, node_id = settings.cluster, connection.broker.node_id
@@ -191,7 +192,7 @@ async def _set_up(
             )
         else:
             if settings.tls is not None:
-                # As in Kafka's clients, TLS alone authenticates, and its metrics count that.
+                # As in Java's client, TLS without SASL counts as an authentication in the metrics.
                 connection.traffic.authenticated(None)
             if suspect:
                 await _check_without_sasl(connection, pipeline, versions, settings, timeout_s)

@@ -1,11 +1,11 @@
 """The TLS contexts of new connections, which follow the client's certificate files.
 
 The files of `Tls(...)` may be replaced while the client is running, for example because a
-certificate is renewed. When a connection is opened, at most once a second, a thread compares what
-the operating system says about the files with what it said when they were read. If it differs, the
-thread makes a new context of the files, for this connection and later ones. While the files cannot
-be used, for example because the certificate has been replaced and its key not yet, the client keeps
-the old context. Open connections are not affected.
+certificate is renewed. When a connection is opened, at most once a second, a thread compares the
+metadata of the files in the file system with that of the last reading. If they differ, the thread
+makes a new context of the files, for this connection and later ones. While the files cannot be
+used, for example because the certificate was replaced before its key, the client keeps the old
+context. Open connections are not affected.
 """
 
 from __future__ import annotations

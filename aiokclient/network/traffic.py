@@ -120,7 +120,7 @@ class Meter:
         self._sent.value = self._sizes.total
 
     def take(self, *, again: bool | None) -> MeterReading:
-        """Return what was measured; see `Spread.take`."""
+        """Return the measurements; see `Spread.take`."""
         by_api = {api: observed(each, again=again) for api, each in self._by_api.items()}
         latencies, produced = merged(by_api.values()), by_api.get("Produce", EMPTY)
         count = latencies.number + self._setup_responses
@@ -268,7 +268,7 @@ class Traffic:
         self._closed.add()
 
     def authenticated(self, again_s: float | None) -> None:
-        """Count an authentication. `again_s` is how long it took if it repeated an earlier one."""
+        """Count an authentication, which took `again_s` seconds if it repeated an earlier one."""
         if again_s is None:
             self.measures.quantity("authentications").add()
         else:

@@ -1,8 +1,9 @@
 """The assignment of weighted items to workers, so that few items move. Sans-IO.
 
-Each item stays with its worker if that is still a member. Items without a worker are assigned to
-the worker with the least load, the heaviest items first. Then items move from the worker with the
-most load to another one, as long as that balances the two. If nothing has changed, nothing moves.
+Each item stays with its worker if the worker is still a member. Items without a worker are assigned
+to the worker with the least load, the heaviest items first. Then items move from the worker with
+the most load to another one, as long as that balances the two. If nothing has changed, nothing
+moves.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ class _Shares:
         return sorted(self.items, key=lambda worker: (-self._load[worker], worker))
 
     def _relieve(self, worker: str) -> bool:
-        """Move the item that balances the load best. Return whether there was one."""
+        """Move the item that balances the load best. Return whether there was such an item."""
         best: tuple[float, str, str] | None = None
         for item in self.items[worker]:
             weight, to = self._weights[item], self.lightest(self._workers[item])

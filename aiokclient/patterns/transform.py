@@ -1,8 +1,8 @@
 """Consume, transform, and produce, exactly once: one transaction for each batch of records.
 
 Theory of operation. The stream reads a batch, begins a transaction, and delivers the batch to the
-application, which sends its results in the transaction. The request for the next batch commits it,
-together with the offsets of the batch.
+application, which sends its results in the transaction. The request for the next batch commits the
+transaction, together with the offsets of the batch.
 
 `policy.classify` decides about an error of a transaction. After an abortable one, the transaction
 is aborted; after an application-recoverable one, the producer restarts. In both cases the consumer
@@ -145,7 +145,7 @@ class TransformStream(Generic[K, V]):
         if transaction is None:
             return
         if transaction.outcome is TransactionOutcome.COMMITTED:
-            transaction.committed()  # The request that committed it was cancelled.
+            transaction.committed()  # The call that committed it was cancelled meanwhile.
             return
         worse = await transaction.abandon()
         if worse is not None and error is None:
@@ -190,7 +190,7 @@ class TransformStream(Generic[K, V]):
         try:
             await self._producer.begin_transaction()
         except BaseException:
-            # The records must be read again. Without a wait, no cancellation can interrupt that.
+            # The records must be read again. With timeout 0, no cancellation can interrupt this.
             await self._consumer._for_transaction().go_back(0.0)
             raise
         transaction = self._transaction = self._producer.last_transaction

@@ -40,7 +40,7 @@ class Candidacy:
 
     The writer stays the same over rebalances: it sends a claim each time that it joins, and the
     leader chooses no other member before it has left. It stops being the writer only when it leaves
-    the group, or when the coordinator has removed it or may have. In the second case, it stops
+    the group, or when the coordinator has, or may have, removed it. In the second case, it stops
     immediately, before another member can begin.
     """
 

@@ -1,8 +1,8 @@
 """The choice of fetched batches that have records for the application.
 
-Control batches never have any. With `read_committed` the response also lists the aborted
-transactions in the batches, by producer id and first offset. From that offset on, the producer's
-transactional batches are skipped, until the marker that ends the transaction.
+Control batches never have records for the application. With `read_committed` the response also
+lists the aborted transactions in the batches, by producer id and first offset. From that offset on,
+the producer's transactional batches are skipped, until the marker that ends the transaction.
 """
 
 from __future__ import annotations

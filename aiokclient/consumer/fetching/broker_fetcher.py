@@ -136,7 +136,7 @@ class BrokerFetcher:
         if refusal is not None:
             forgotten = self._session.refused(response.error_code)
             if forgotten and not self._retry.attempt:
-                # A new session is tried immediately. If it is refused as well, it backs off.
+                # Try a new session immediately. If it is refused as well, the fetcher backs off.
                 self._retry.next_attempt()
                 return
             raise refusal

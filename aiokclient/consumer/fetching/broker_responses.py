@@ -1,7 +1,7 @@
-"""The responses of one broker to fetch requests: what they contain for each partition.
+"""The handling of one broker's responses to fetch requests, partition by partition.
 
 `EVENTS` has the error codes of partitions that concern the position. The policy decides about all
-others. Records are not decoded here.
+other codes. Records are not decoded here.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@ A response is kept unchanged until the reader has delivered its last record. It 
 at most one of its responses is not fully read, so a consumer needs memory for two responses of each
 broker.
 
-A paused partition must not delay the others of its broker, and must not keep the whole response in
-memory. So its part is copied and set aside, up to a limit for all parts that are set aside. Beyond
-the limit the part is dropped, and fetched again after the partition is resumed.
+A paused partition must not delay the other partitions of its broker, and must not keep the whole
+response in memory. So its part is copied and set aside, up to a limit for all parts that are set
+aside. Beyond the limit the part is dropped, and fetched again after the partition is resumed.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Damage(NamedTuple):
     last_offset: int
     cause: KafkaError
     over_limit: bool = False
-    """The batch is larger than `max_decompressed_batch_bytes`."""
+    """Whether the batch is larger than `max_decompressed_batch_bytes`."""
 
     @classmethod
     def of(cls, batch: RecordBatch, cause: KafkaError) -> Damage:
@@ -104,7 +104,7 @@ class PartitionFetch:
     """The batches of one partition in one response, and how far they are unpacked.
 
     `first` is the lowest offset that can be read from it, `offset` is the next one to unpack, and
-    `next_offset` is the one after the last batch. `visible` has for each batch whether its records
+    `next_offset` is the one after the last batch. `visible` says for each batch whether its records
     are for the application. `damage` describes records after the last batch that could not be read.
     """
 
@@ -173,7 +173,7 @@ class PartitionFetch:
     def rest(self, size: int) -> list[int]:
         """Return the indexes of the next batches to unpack, including control batches.
 
-        They have about `size` bytes. There is at least one, unless none is left.
+        The batches have about `size` bytes. At least one is returned, unless no batch is left.
         """
         found: list[int] = []
         for index in range(self.index, len(self.batches)):
@@ -197,7 +197,7 @@ class PartitionFetch:
         self.offset = offset
 
     def advance(self, index: int, rest: RecordStream | None) -> None:
-        """Continue at the batch with this index, of which `rest` is left if it was begun."""
+        """Continue at the batch with this index, or at `rest` if a part of the batch was read."""
         self.index, self.stream = index, rest
 
     def decoded(self, records: Decoded | None) -> None:
@@ -217,7 +217,7 @@ class PartitionFetch:
         return found
 
     def tell_damage(self) -> Damage | None:
-        """Return the damage after the last batch, which counts as unpacked from now on."""
+        """Return the damage after the last batch, and count the damage as unpacked."""
         self.damage_told = True
         return self.damage
 
@@ -240,7 +240,7 @@ class PartitionFetch:
             self.index += 1
 
     def release(self) -> None:
-        """Release the response, of which this part needs nothing any more."""
+        """Release the response, because this part does not need it any more."""
         slot, self.slot = self.slot, None
         if slot is not None:
             slot.release()
@@ -283,8 +283,8 @@ class FetchBuffer:
     def add(self, fetch: PartitionFetch) -> None:
         """Add a part. A part of a paused partition is set aside.
 
-        The partition may have been paused or resumed since `sort_out` was called last, so that its
-        earlier parts are not yet where the new one belongs. It must not come before them.
+        If the partition was paused or resumed after the last call of `sort_out`, its earlier parts
+        have not been moved yet. The new part must not come before them.
         """
         state = fetch.state
         if state.flowing:
@@ -293,7 +293,7 @@ class FetchBuffer:
             return
         follows = any(part.state is state for part in self._queue)
         self._queue[fetch] = None
-        if not follows:  # Otherwise, `sort_out` sets all of them aside in their order.
+        if not follows:  # Otherwise, `sort_out` sets aside all parts of the partition in order.
             self._set_aside(fetch)
 
     def next(self) -> PartitionFetch | None:

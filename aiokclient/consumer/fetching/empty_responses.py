@@ -34,7 +34,7 @@ class EmptyResponses:
     ) -> bool:
         """Return whether to pause before the request `wanted`, after early empty responses.
 
-        There is no pause if it fetches anything that the last request, `known`, did not fetch.
+        There is no pause if `wanted` contains anything that the last request, `known`, did not.
         """
         if self.until <= self._clock.monotonic():
             return False

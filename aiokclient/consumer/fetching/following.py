@@ -13,7 +13,7 @@ def following_batches(
 ) -> tuple[list[RecordBatch], CorruptRecordError | None]:
     """Return the batches from `offset` on, up to the first that is damaged or does not follow.
 
-    If there is none, the reason is returned with an empty list.
+    If no batch follows, return an empty list and the error that says why.
     """
     try:
         found = walk(records)

@@ -86,7 +86,8 @@ class OffsetLookup:
     async def bounds(self, tp: TopicPartition, timeout: float) -> tuple[int, int]:
         """Return the start and the end of a log, within `timeout` seconds.
 
-        The end is the high watermark, even with `read_committed`. Raises what `until_found` raises.
+        The end is the high watermark, even with `read_committed`. Raises the same errors as
+        `until_found`.
         """
         until = self._cluster.clock.monotonic() + timeout
         start = await self.until_found({tp: EARLIEST_TIMESTAMP}, timeout)

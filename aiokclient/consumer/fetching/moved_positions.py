@@ -76,9 +76,9 @@ class MovedPositions:
         self._wanted = False
 
     async def settled(self) -> None:
-        """Wait, but not for long, until no request is in flight on the second connection.
+        """Wait at most LONGEST_S seconds until no request is in flight on the second connection.
 
-        That request fetches partitions that the next one on the main connection contains, too.
+        The next request on the main connection fetches the same partitions again.
         """
         until = self._clock.monotonic() + LONGEST_S
         while self._sent and await self._answered.wait(until):
@@ -91,7 +91,7 @@ class MovedPositions:
                 if wanted := self._moved():
                     await self._fetch(connection, wanted)
         except KafkaError:
-            pass  # The next request on the main connection fetches the same.
+            pass  # The next request on the main connection fetches the same partitions.
         finally:
             self._running = False
             self._ended()

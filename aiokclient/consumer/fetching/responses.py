@@ -70,7 +70,8 @@ class PartitionResponses:
     def refresh(self, node_id: int) -> None:
         """Request the leaders of the partitions that are fetched from a broker.
 
-        It does nothing while the consumer ends, because that cancels the fetch in flight.
+        It does nothing while the consumer ends: the fetch in flight has then failed only because
+        the consumer cancelled it.
         """
         if self._routes.is_open:
             self._cluster.updater.request_update(self._routes.topics_of(node_id))
@@ -103,7 +104,7 @@ class PartitionResponses:
     def diverged(self, state: PartitionState, epoch: int, end_offset: int) -> None:
         """Handle a log that was truncated below the position.
 
-        `end_offset` is the offset at which the two histories diverge; below 0 if it is unknown.
+        From `end_offset` on, the log differs from the one that was read. It is below 0 if unknown.
         """
         self._subscription.settle()
         if self._subscription.reset == NONE:

@@ -57,7 +57,7 @@ class Wanted(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """The response for a partition, with what was requested."""
+    """The response for a partition, with the values that were requested."""
 
     tp: TopicPartition
     wanted: Wanted

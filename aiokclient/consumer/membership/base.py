@@ -1,7 +1,7 @@
 """The interface between a consumer and its membership in a group, for both group protocols.
 
 A `Membership` keeps the consumer in its group: it joins, sends heartbeats, learns what the group
-assigns to this member, and leaves. It knows nothing of records. It tells the `Reconciler`, which
+assigns to this member, and leaves. It knows nothing of records. It calls the `Reconciler`, which
 stops and begins the reading of partitions by the rules of revocation, commits, and calls the
 listener. The reconciler does not depend on group protocols, and the subscription state, positions,
 and fetchers depend on neither.
@@ -73,7 +73,7 @@ class Membership(Protocol):
 
     @property
     def metadata(self) -> GroupMetadata:
-        """The member id and generation; no id and generation -1 while it is not a member."""
+        """The member id and generation; without a membership, no id and generation -1."""
         ...
 
     @property
@@ -96,7 +96,7 @@ class Membership(Protocol):
 
     @property
     def rebalancing_since(self) -> float | None:
-        """The time, on the monotonic clock, at which it began to wait for its group, or None."""
+        """The monotonic time at which the consumer began to wait for its group, or None."""
         ...
 
     @property
@@ -110,7 +110,7 @@ class Membership(Protocol):
         ...
 
     async def run(self) -> None:
-        """Keep the consumer in the group until this is cancelled or `leave` is called.
+        """Keep the consumer in the group until this call is cancelled or `leave` is called.
 
         It waits while nothing is subscribed. Raises a fatal error, which fails the consumer.
         """

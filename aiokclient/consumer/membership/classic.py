@@ -83,8 +83,9 @@ class ClassicMembership:
         assignors = make_assignors(given)
         self._assignors = {assignor.name: Anchor(assignor) for assignor in assignors}
         for assignor in assignors:
+            # The application keeps references to the assignors that it has passed.
             if not any(assignor is each for each in given):
-                self._assignors[assignor.name].hold(assignor)  # The application keeps its own.
+                self._assignors[assignor.name].hold(assignor)
         self._protocol = rebalance_protocol(assignors)
         settings = GroupSettings(
             config.group_id,
@@ -135,7 +136,7 @@ class ClassicMembership:
 
     @property
     def rebalancing_since(self) -> float | None:
-        """The time at which it began to wait for its group, or None."""
+        """The time at which the consumer began to wait for its group, or None."""
         return self._engine.rebalancing_since
 
     @property
@@ -183,7 +184,7 @@ class ClassicMembership:
     def asked(self) -> None:
         """Join again, because the application requests records. Synchronous."""
         if self._ready:
-            # This holds in every state: if it is just leaving, no later call would resume it.
+            # Resume in every state: no later call would resume an engine that is just leaving.
             self._engine.resume()
 
     def rejoin(self, reason: str) -> None:
@@ -191,7 +192,7 @@ class ClassicMembership:
         self._engine.rejoin(reason)
 
     def start_over(self, reason: str) -> None:
-        """Do nothing: the engine itself notices that the cluster is another one."""
+        """Do nothing: the engine itself notices that the cluster was replaced."""
 
     def _changed(self, wishes: bool) -> None:
         reason = "the subscribed topics have changed"
@@ -227,8 +228,8 @@ class ClassicMembership:
     async def before_rejoin(self, reason: str) -> None:
         """Release partitions before the next JoinGroup.
 
-        The eager protocol releases all of them, the cooperative one only those of topics that are
-        no longer subscribed to.
+        The eager protocol releases all partitions. The cooperative protocol releases only those of
+        topics that are no longer subscribed to.
         """
         owned = self._reconciler.owned()
         if self._protocol is RebalanceProtocol.COOPERATIVE:
@@ -237,7 +238,7 @@ class ClassicMembership:
         if owned:
             await self._reconciler.revoke(owned, deadline=deadline)
         if self._subscription.subscription.pattern is not None:
-            # All members then see new topics at once, and do not cause one rebalance each.
+            # All members then learn of new topics now, instead of causing one rebalance each.
             await self._look(None)
 
     async def assign(
@@ -332,7 +333,7 @@ class ClassicMembership:
         """Refresh the metadata of topics (None for all); if that fails, use the old metadata."""
         try:
             await self._parts.cluster.updater.refresh(topics, timeout=LOOK_S)
-        except Exception as error:  # Also if the client has failed: other members wait.
+        except Exception as error:  # Other members wait, even if the client has failed.
             text, extra = "A rebalance uses older metadata: %s", {"event": "metadata_outdated"}
             self._log.write(logging.INFO, "look", text, error, extra=extra)
 

@@ -49,7 +49,7 @@ MEMBERSHIPS: dict[str, Callable[[MembershipParts], Membership]] = {
 LEAVE_SHARE: Final = 0.2
 """The share of the timeout of `close` that is reserved for leaving the group."""
 COMMIT_SHARE: Final = 0.2
-"""The share that is reserved for the commit before that. The rest is for records in progress."""
+"""The share that is reserved for the last commit. The rest is for records in progress."""
 
 
 class ConsumerCoordinator:
@@ -198,7 +198,7 @@ class ConsumerCoordinator:
 
     @property
     def followed(self) -> Subscription:
-        """The subscription that the group uses, which may be earlier than the present one."""
+        """The subscription that the group uses, which may be older than the present one."""
         return self.topics.current
 
     @property
@@ -213,7 +213,7 @@ class ConsumerCoordinator:
         return not self._subscription.subscription or self.membership.settled
 
     def knows_its_part(self) -> bool:
-        """Return whether the group has assigned all or some of the partitions. Synchronous."""
+        """Return whether all or some of this consumer's partitions are assigned. Synchronous."""
         wanted = self._subscription.subscription
         if wanted is not self.topics.current:
             return False
@@ -242,7 +242,7 @@ class ConsumerCoordinator:
             raise IllegalStateError(
                 "Only a member of the group can call rewind_group(). Call subscribe() first."
             )
-        # A task that calls this while it processes records would otherwise wait for itself.
+        # Without `set_aside`, a task that calls this while it processes records waits for itself.
         aside = self._in_progress.set_aside() if self._read_lock.is_reader() else nullcontext()
         with aside:
             return await self._rewinder.request(offsets, timeout, self.membership.rejoin)
@@ -276,7 +276,7 @@ class ConsumerCoordinator:
         )
         self.membership.poll_overdue(text)
         if self._read_lock.is_asked():
-            # One of several handlers is late, and the program is already waiting for records.
+            # One of several handlers is late, but the program already waits for more records.
             self.requested()
 
     def _released(self, states: Sequence[PartitionState], lost: bool) -> None:

@@ -6,8 +6,8 @@
           │ no
     auto_offset_reset  ───────▶ there
 
-After an aborted transaction, partitions return to their committed offset. Without one they continue
-at their `group.fallback`, whatever the reset is.
+After an aborted transaction, partitions return to their committed offset. A partition without a
+committed offset continues at its `group.fallback`, whatever `auto_offset_reset` is.
 
 A partition appeared later if it did not exist when this consumer subscribed, or if the group has
 committed offsets for other partitions of its topic: then the group was reading the topic before the
@@ -138,7 +138,7 @@ class InitialOffsets:
     def _matters(self, state: PartitionState) -> bool:
         """Return whether commits of other partitions affect the initial offset of this one."""
         if not self._follows or self._subscription.reset == EARLIEST:
-            return False  # The offset is the same either way, and this saves many lookups.
+            return False  # The initial offset is the same either way, so no lookup is needed.
         return not self._topics.has_appeared(state.tp, self._cluster.metadata)
 
     async def _ask_for_siblings(

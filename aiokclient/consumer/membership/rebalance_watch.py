@@ -70,7 +70,7 @@ class GroupSnapshot(NamedTuple):
 class RebalanceWatch:
     """A task that describes the group of one consumer from time to time.
 
-    It does not use the connection of the heartbeats, because nothing may delay these.
+    It does not use the connection of the heartbeats, because nothing may delay heartbeats.
     """
 
     def __init__(

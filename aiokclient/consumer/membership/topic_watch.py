@@ -115,7 +115,7 @@ class TopicWatch:
 
 
 def layout(metadata: ClusterMetadata, topics: Iterable[str]) -> Layout:
-    """Return id and number of partitions of each topic; None for one that does not exist."""
+    """Return id and number of partitions of each topic; None if it does not exist."""
     found: Layout = {}
     for name in topics:
         info = metadata.topic(name)

@@ -1,19 +1,19 @@
 """The fetches of one range.
 
-There is no task. The response to a fetch sends the next one in a callback, so that the broker works
-while the last response is decoded. This continues until `AHEAD` responses wait for the reader. The
-waiting reader sends a fetch for which there is no connection yet, or after one that failed, with
-the retries of `ClusterClient.request`.
+The fetches need no task. When a response arrives, a callback sends the next fetch, so that the
+broker works while the response is decoded. This continues until `AHEAD` responses wait for the
+reader. If there is no connection yet, or a fetch has failed, the waiting reader itself sends the
+next fetch, with the retries of `ClusterClient.request`.
 
 The position never passes an offset without an answer of the broker:
 
     event of a response     what follows
     DATA                    the part is delivered, and the position moves after its last batch
     DAMAGED                 the same position is fetched once more, then an error
-    NOTHING                 below the last readable offset, and again several times: the position
-                            moves there, because no record is left (compaction). At the high
-                            watermark: the bounds of the log decide. Otherwise a transaction is
-                            open: the position is fetched again, until the timeout
+    NOTHING                 after several of these below the last readable offset, the position
+                            moves to that offset, because compaction has left no record. At the
+                            high watermark, the bounds of the log decide. Otherwise a transaction
+                            is open, and the position is fetched again, until the timeout
     OUT_OF_RANGE            the bounds of the log decide: an error, or another fetch
     UNREAD                  the position is fetched again
 """
@@ -124,7 +124,7 @@ class RangeFetches:
         """Fetch a damaged batch again, or raise its error if it was already fetched again.
 
         `over` means that the batch exceeds the limit of its decompressed size. Then the error is
-        always raised, because the batch would be the same.
+        always raised, because a second fetch would return the same batch.
         """
         if over or self._refetched >= offset:
             kind = DecompressionLimitError if over else CorruptBatchError

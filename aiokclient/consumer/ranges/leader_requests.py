@@ -1,9 +1,10 @@
 """The fetch requests of one range to the leader of its partition.
 
 A range belongs to one topic id. When the topic is deleted and created again, the brokers refuse
-further requests, because they contain the id. Brokers older than 3.1 do not know it.
+further requests, because they contain the id. Brokers before Kafka 3.1 do not support topic ids
+in Fetch.
 
-It also belongs to one cluster. If the client moves to another one, its offsets mean nothing there.
+A range also belongs to one cluster, because its offsets mean nothing in another cluster.
 """
 
 from __future__ import annotations
@@ -65,15 +66,15 @@ class LeaderRequests:
     async def locate(self, timeout: float) -> None:
         """Find the topic, and keep it in the metadata.
 
-        Raises UnknownTopicOrPartitionError, UnknownTopicIdError if it has another id than expected,
-        and what `MetadataUpdater.refresh` raises.
+        Raises UnknownTopicOrPartitionError, UnknownTopicIdError if the topic has another id than
+        expected, and the errors of `MetadataUpdater.refresh`.
         """
         updater, topic = self._cluster.updater, self._tp.topic
         updater.want(topic, self._owner)
         info = self._cluster.metadata.topic(topic)
         if info is None or info.error or not self._fits(info):
             if info is not None and not self._fits(info):
-                updater.doubt(info.topic_id)  # So one response suffices to replace it.
+                updater.doubt(info.topic_id)  # Then one response suffices to replace the topic.
             info = (await updater.refresh((topic,), timeout=timeout, at_once=True)).topic(topic)
         refusal = error_for(
             0 if info is None else info.error, api="Metadata", topic_partition=self._tp
@@ -182,7 +183,7 @@ class LeaderRequests:
         # Just after its creation, some brokers do not know a topic yet.
         if self._answered and not metadata.exists(self._tp.topic):
             raise UnknownTopicOrPartitionError(
-                "It was deleted while it was read.", api="Fetch", topic_partition=self._tp
+                "The topic was deleted while it was read.", api="Fetch", topic_partition=self._tp
             )
         if NO_TOPIC_ID not in (info.topic_id, self._topic_id) and info.topic_id != self._topic_id:
             raise self._recreated("It was deleted and created again while it was read.")

@@ -24,7 +24,7 @@ API = "ListOffsets"
 async def log_bounds(cluster: ClusterClient, tp: TopicPartition, timeout: float) -> tuple[int, int]:
     """Return the log start offset and the high watermark of a partition, from its leader.
 
-    `timeout` is in seconds. Raises what `ClusterClient.request` raises.
+    `timeout` is in seconds. Raises the errors of `ClusterClient.request`.
     """
     until = cluster.clock.monotonic() + timeout
     start = await _offset(cluster, tp, EARLIEST_TIMESTAMP, timeout)

@@ -43,7 +43,8 @@ EVENTS: Final = MappingProxyType({0: PartEvent.DATA, 1: PartEvent.OUT_OF_RANGE})
 class FetchedPart:
     """A response for the position `offset`.
 
-    `batches` are those with records for the reader; `next_offset` follows those that were fetched.
+    `batches` has the batches with records for the reader. `next_offset` is the offset after all
+    fetched batches.
     """
 
     event: PartEvent
@@ -67,7 +68,7 @@ def partition_data(response: FetchResponse, partition: int) -> PartitionData | N
 
 
 def fetched(data: PartitionData | None, offset: int, end: int) -> FetchedPart:
-    """Return what was fetched for the position `offset` of a range that ends before `end`."""
+    """Return the result of a fetch at the position `offset` of a range that ends before `end`."""
     if data is None:
         return FetchedPart(PartEvent.UNREAD, offset, offset)
     high, stable = data.high_watermark, data.last_stable_offset

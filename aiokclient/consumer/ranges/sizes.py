@@ -36,7 +36,7 @@ class FetchSizes:
         self._bytes += size
 
     def next(self, offsets: int) -> int:
-        """Return the size of a fetch of which at most this number of offsets is needed."""
+        """Return the size of a fetch that needs at most this number of offsets."""
         if not self._offsets:
             return min(FIRST, self.largest)
         estimate = offsets * self._bytes // self._offsets

@@ -135,18 +135,18 @@ class FetchState:
     def measure(self, lag: int, lead: int) -> None:
         """Record the distances of a fetched offset to the high watermark and from the log's start.
 
-        A negative `lead` is not known.
+        `lead` is negative if it is not known.
         """
         if self._distances is None:
             self._distances = _Distances()
         self._distances.observe(lag, lead)
 
     def take_distances(self, *, again: bool | None) -> LogDistances:
-        """Return what `measure` has recorded; see `aiokclient.measures.Spread.take`."""
+        """Return the recorded distances; see `aiokclient.measures.Spread.take`."""
         return UNMEASURED if self._distances is None else self._distances.take(again)
 
     def forget_log(self) -> None:
-        """Forget the end of the log, because the log is another one now."""
+        """Forget the end of the log, because the log was replaced."""
         self.high_watermark = self.log_start = -1
 
     def buffered(self, next_offset: int) -> None:

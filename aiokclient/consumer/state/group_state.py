@@ -16,7 +16,7 @@ class GroupState:
         self.fallback = -1
         """The offset at which to continue if the group has committed none; -1 for none."""
         self.note = ""
-        """The rewind note, which is the metadata of commits that have none of their own."""
+        """The rewind note, which is the metadata of commits without other metadata."""
 
     def committed_to(self, offset: int) -> None:
         """Store the committed offset."""

@@ -31,7 +31,7 @@ class Reset(NamedTuple):
         return cls(config.auto_offset_reset) if age_ms is None else cls("by_duration", age_ms)
 
     def timestamp(self, now_ms: int) -> int:
-        """Return the timestamp for ListOffsets; not for `none`."""
+        """Return the timestamp for ListOffsets. Call it only if the value is not `none`."""
         if self.name == "by_duration":
             return max(now_ms - self.age_ms, 0)
         return {"earliest": EARLIEST_TIMESTAMP, "latest": LATEST_TIMESTAMP}[self.name]

@@ -2,8 +2,8 @@
 
 Theory of operation. The *position* is the offset of the next record to deliver. Before records can
 be fetched there, the position must be known, and it must be on the same history of the log as the
-records that were read before it. `Phase` is the progress of that, and `TRANSITIONS` has the
-possible transitions:
+records that were read before it. `Phase` has the steps until both are known, and
+`TRANSITIONS` has the possible transitions:
 
     phase       while                                    SEEK      RESET      NEW_LEADER  CONFIRMED
     AWAITING    the committed offset is looked up        FETCHING  RESETTING  -           -
@@ -112,8 +112,8 @@ TRANSITIONS = MappingProxyType(
 class PartitionState:
     """The state of one assigned partition. The module's docstring describes offsets and phases.
 
-    `fetch` has the state that only fetching needs, `group` that of the group, and `retry` the
-    failures and delays of requests.
+    `fetch` has the state that only fetching needs, `group` has the state that concerns the group,
+    and `retry` has the failures and delays of requests.
     """
 
     __slots__ = (
@@ -348,7 +348,7 @@ class PartitionState:
         return True
 
     def forget_topic(self) -> None:
-        """Forget the topic and its leader, because the cluster is another one."""
+        """Forget the topic and its leader, because the client has moved to another cluster."""
         self.topic_id, self.leader_epoch = None, NO_EPOCH
         self._former.clear()
         self.fetch.forget_log()

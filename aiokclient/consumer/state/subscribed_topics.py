@@ -60,7 +60,7 @@ class SubscribedTopics:
         for topic in subscription.topics:
             if topic not in self._base:
                 self._log.warning(
-                    "The topic %s does not exist. It is read as soon as it does.",
+                    "The topic %s does not exist. It is read as soon as it exists.",
                     topic,
                     extra={"event": "topic_missing", "topic": topic},
                 )
@@ -87,7 +87,7 @@ class SubscribedTopics:
         return info is None or topic_id != info.topic_id or tp.partition >= count
 
     def rebase(self, metadata: ClusterMetadata) -> None:
-        """Use this metadata as the base, because the cluster is another one. Synchronous."""
+        """Use this metadata of another cluster as the base from now on. Synchronous."""
         if self.read:
             self._base = _base(metadata)
 

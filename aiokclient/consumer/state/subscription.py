@@ -54,11 +54,11 @@ class Subscription:
         self.listener = listener
 
     def is_like(self, other: Subscription) -> bool:
-        """Return whether both have the same topics or pattern. Listeners may differ."""
+        """Return whether both subscriptions have the same topics or pattern, with any listeners."""
         return self.pattern == other.pattern and set(self.topics) == set(other.topics)
 
     def matches(self, topic: str, *, internal: bool) -> bool:
-        """Return whether it includes the topic; a pattern must match the whole name."""
+        """Return whether the subscription includes the topic. A pattern matches whole names."""
         if self.pattern is None:
             return topic in self.topics
         return not internal and self.pattern.fullmatch(topic) is not None
@@ -278,7 +278,7 @@ class SubscriptionState:
         return list(self._subscribed)
 
     def described(self, group_id: str | None) -> dict[str, str | None]:
-        """Return what the repr of a consumer shows: its group, pattern and topics."""
+        """Return the parts of the repr of a consumer: its group, pattern, and topics."""
         wanted = self.subscription
         topics = dict.fromkeys([*wanted.topics, *(tp.topic for tp in self._by_hand)])
         return {

@@ -35,7 +35,7 @@ class Wakeup:
                 waiter.set_result(None)
 
     async def wait(self, until: float = math.inf) -> bool:
-        """Wait until it is set; return False if the loop's clock passes `until` first.
+        """Wait until the flag is set; return False if the loop's clock passes `until` first.
 
         A cancellation leaves the flag as it is.
         """

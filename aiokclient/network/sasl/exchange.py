@@ -1,4 +1,4 @@
-"""The interface of a SASL mechanism: what it is made from, and what its steps return. Sans-IO."""
+"""The interface of a SASL mechanism: its inputs, and the results of its steps. Sans-IO."""
 
 from __future__ import annotations
 

@@ -7,9 +7,9 @@
     LAYER     -                   wrap                          layer, wrapped   CHOSEN
     CHOSEN    empty               -                             None             DONE
 
-Any other challenge raises ChallengeError, and the state is FAILED. The layers are what may protect
-the bytes after the authentication. Kafka uses none, because TLS does that, so the client chooses no
-layer and refuses a broker that demands one.
+Any other challenge raises ChallengeError, and the state is FAILED. A security layer can protect the
+bytes after the authentication. Kafka uses TLS for that, so the client chooses no layer, and refuses
+a broker that demands one.
 
 The Kerberos library reads files and asks servers, so every call of it runs in a thread
 (`kerberos.py`).

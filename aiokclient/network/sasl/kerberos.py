@@ -2,8 +2,8 @@
 
 Tickets need no background task, because only logins use them. With a keytab, each login asks the
 library for credentials. They are in a cache in memory, and the library gets a new ticket from the
-key distribution center (KDC) once half of the old one's life is over. With a ticket cache, each
-login reads it again, and something else must renew it, such as kinit, k5start, or sssd.
+key distribution center (KDC) once half of the old ticket's lifetime is over. With a ticket cache,
+each login reads the cache again, and something else must renew it, such as kinit, k5start, or sssd.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ class KerberosContext:
     def step(self, token: bytes) -> Progress:
         """Return the response to a token of the broker, which is empty at first.
 
-        Raises TicketError if there is no ticket now, and SaslAuthenticationError if there will be
-        none or if the broker's token is not valid.
+        Raises TicketError if there is no ticket now, and SaslAuthenticationError if no later
+        attempt would get a ticket, or if the broker's token is not valid.
         """
         gssapi = _package()
         try:

@@ -8,8 +8,8 @@
     SERVER_FINAL  v=..           None            DONE
 
 Any other challenge raises ChallengeError, and the state is FAILED. The client never sends its
-password. It proves that it knows it, and the broker proves the same by its signature, so that a
-server which only pretends to be the broker is refused.
+password. It proves that it knows the password, and the broker proves the same by its signature, so
+that a server which only pretends to be the broker is refused.
 
 The keys follow from the password by thousands of iterations (PBKDF2), which take milliseconds.
 Therefore they are computed in a thread, and kept in the credentials for the next connection.
@@ -38,7 +38,7 @@ HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 
 MIN_ITERATIONS: Final = 4096
 MAX_ITERATIONS: Final = 1_000_000
-"""More iterations would let a server occupy the client's threads."""
+"""The largest accepted number. With more, a server could occupy the client's threads."""
 
 NONCE_BYTES = 24
 SHOWN = 200

@@ -8,7 +8,7 @@ The task begins when a connection needs the first token. From then on, it fetche
 before the current one expires, at the time that the options `sasl_login_refresh_` determine. The
 provider is called once at a time. If it fails or does not return in time, it is called again, with
 backoff, and the current token remains in use until it expires. A provider that is refused
-(TokenRefusedError) is called again, too, but connections get this error as that of a refused login.
+(TokenRefusedError) is called again, too, but connections fail with this error.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ class PartitionAssignment:
     def to_take(self) -> dict[TopicIdPartition, TopicPartition]:
         """Return the partitions that are in the target and not owned, if their names are known."""
         known, _ = self._wanted()
-        # If a topic was deleted and created again, its old id has to be revoked first.
+        # If a topic was deleted and created again, partitions of its old id are revoked first.
         have = set(self._owned.values())
         return {
             each: tp for each, tp in known.items() if each not in self._owned and tp not in have
@@ -93,9 +93,9 @@ class PartitionAssignment:
     def _wanted(self) -> tuple[dict[TopicIdPartition, TopicPartition], list[TopicIdPartition]]:
         """Return the target by name, and the partitions in it whose topics have no known name.
 
-        Brokers match a pattern against internal topics as well. Unless they are wanted, these
-        topics are left out here, as when the client matches the pattern. The group considers them
-        to be read.
+        Brokers match a pattern against internal topics as well. Unless the application wants
+        internal topics, they are left out here, as when the client matches the pattern. In the
+        group, they remain assigned to this member.
         """
         metadata, pattern = self._cluster.metadata, self._topics.current.pattern
         basis = (self._target, metadata.version, pattern, len(self._owned))

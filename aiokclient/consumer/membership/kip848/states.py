@@ -3,12 +3,12 @@
 Theory of operation. The member sends one kind of request, the heartbeat. It carries the member's
 epoch, which is 0 to join, and -1 or, for a static member that may come back, -2 to leave. The
 response carries the epoch that the member has now and, when it changed, the target: all partitions
-that the member should own. The member revokes what is not in the target, then takes what is new in
-it, then acknowledges with a heartbeat what it owns now. Until then the coordinator assigns the
-revoked partitions to nobody else.
+that the member should own. The member revokes the partitions that are not in the target, then
+takes those that are new in it, and then acknowledges with a heartbeat which partitions it owns.
+Until then the coordinator does not assign the revoked partitions to another member.
 
     OUT             nothing is subscribed
-    JOINING         heartbeats of epoch 0 are sent, once nothing of an earlier membership is owned
+    JOINING         sends heartbeats of epoch 0, once no partition of an earlier membership is owned
     STABLE          owns the target
     RECONCILING     revokes or takes partitions, or waits for the names of topics
     ACKNOWLEDGING   a heartbeat with the partitions that it owns is sent immediately

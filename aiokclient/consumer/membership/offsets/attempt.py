@@ -6,8 +6,8 @@
       └── again           a retriable error, or an error of an earlier identity: it stays in
                           `left`, and the next attempt sends it
 
-Each partition ends in one of these states. The commit is done when nothing is left. `PerItem` owns
-what is left, and decides by the policy. Without IO.
+Each partition ends in one of these states. The commit is done when no offset is left. `PerItem`
+keeps the partitions that are left, and decides by the policy. Without IO.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class CommitOrder:
         self._stored: dict[TopicPartition, int] = {}
 
     def ticket(self) -> int:
-        """Return the number of a new commit, which is after all others."""
+        """Return the number of a new commit, which is higher than all earlier numbers."""
         self._last += 1
         return self._last
 
@@ -53,9 +53,9 @@ class CommitAttempt:
 
     `ticket` is the number of the commit in `CommitOrder`. `held` has the state of each partition at
     the time of the call; a partition that was lost and assigned again has another state.
-    `cluster_id` is that of the cluster to which the offsets belong. `refresh`
-    and `final` are those of `PerItem`. With `rising`, only offsets that are higher than the
-    committed ones are stored.
+    `cluster_id` is the id of the cluster to which the offsets belong. `refresh` and `final` are
+    arguments for `PerItem`. With `rising`, only offsets that are higher than the committed ones are
+    stored.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class CommitAttempt:
         return self._items.settle(failed)
 
     def attempted(self) -> None:
-        """Refuse what is left if that was the last permitted attempt."""
+        """Refuse the partitions that are left, if the last permitted attempt has been made."""
         if self._retry.attempt >= self._attempts:
             self.refuse({tp: self._failed[tp] for tp in self._items.left})
 

@@ -30,7 +30,7 @@ SHORTEST_S = 0.01
 
 
 class AutoCommit:
-    """The automatic commits of one consumer. If they are not `enabled`, it does nothing."""
+    """The automatic commits of one consumer. Unless `enabled`, this object does nothing."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class AutoCommit:
         return await self._commits.store(offsets, timeout, attempts=attempts, rising=True)
 
     def without_waiting(self) -> AbstractContextManager[None]:
-        """Return a context in which no commit waits for the group, which waits for the caller."""
+        """Return a context in which commits do not wait for the group; see `Commits`."""
         return self._commits.without_waiting()
 
     def _due(self, states: Iterable[PartitionState]) -> dict[TopicPartition, OffsetAndMetadata]:

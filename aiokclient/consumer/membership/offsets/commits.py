@@ -131,7 +131,7 @@ class Commits:
         self._is_over = False
         """Whether this consumer will not be a member any more."""
         self._is_awaited = False
-        """Whether the group waits for this member to revoke something; see `AWAITED`."""
+        """Whether the group waits for this member to revoke partitions; see `AWAITED`."""
         self._cluster = cluster
         self._subscription = subscription
         self._owner = owner
@@ -166,7 +166,7 @@ class Commits:
         self._renamed.set()
 
     def cluster_replaced(self) -> None:
-        """Record that the cluster is another one; see `LostRecords.cluster_replaced`."""
+        """Record that the client has moved to another cluster; see `LostRecords`."""
         self._lost.cluster_replaced()
         self._renamed.set()
 
@@ -196,7 +196,7 @@ class Commits:
     def without_waiting(self) -> Iterator[None]:
         """Return a context in which commits do not wait for the group.
 
-        The group waits for the caller, so that both would wait forever.
+        The group waits for the caller. If a commit waited for the group, neither would continue.
         """
         self._is_awaited = True
         try:
@@ -480,7 +480,7 @@ class Commits:
         if unknown:
             try:
                 await self._cluster.updater.refresh(unknown, timeout=self._request_s)
-            except Exception as error:  # Also if the client has failed: its close may commit.
+            except Exception as error:  # This may also run in the close of a failed client.
                 text, names = "The topics %s are not known: %s", ", ".join(unknown)
                 extra = {"event": "metadata_outdated"}
                 self._log.write(logging.INFO, ("topics", names), text, names, error, extra=extra)

@@ -4,8 +4,9 @@ A `commit()` after the loss has nothing left to store for these partitions. It m
 success, because the records will be delivered again, to this consumer or to another member.
 
 The same holds for all partitions after a change to another cluster. There, an offset of the former
-cluster would skip records that were never read. So until the consumer has committed what it has
-read in the present cluster, only offsets of records that it has delivered since are accepted.
+cluster would skip records that were never read. So until the consumer has committed the records
+that it has read in the present cluster, it accepts only offsets of records that were delivered
+after the change.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ class ReleasedOffset(NamedTuple):
     at: float
     """The time of the release, on the monotonic clock."""
     in_progress: bool
-    """Whether the application is still processing records of it."""
+    """Whether the application is still processing records of the partition."""
 
 
 class ReleasedOffsets:
@@ -49,7 +49,7 @@ class ReleasedOffsets:
         self._released: dict[TopicPartition, ReleasedOffset] = {}
 
     def renamed(self, member: GroupMetadata) -> None:
-        """Store a new identity. One without a member id, of a former member, is ignored."""
+        """Store a new identity, unless it has no member id because the membership has ended."""
         if member.member_id:
             self.member = member
 

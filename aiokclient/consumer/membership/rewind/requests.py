@@ -2,8 +2,8 @@
 
 A rewind request is an id and the offsets to which some partitions go back. A member appends the
 requests that it has made to the subscription with which it joins. The leader appends those for a
-member's partitions to its assignment. Clients that do not know them ignore what follows a
-subscription or an assignment, because newer versions only append.
+member's partitions to its assignment. Clients that do not know these requests ignore
+bytes after a subscription or an assignment, because newer versions only append.
 
 The appended part begins with MARK. Every subscription has it, so that members know which other
 members support rewind requests. An owner that has executed a request commits with a note in the
@@ -104,7 +104,7 @@ def note_in(metadata: str) -> str:
 
 
 def plain(metadata: str) -> str:
-    """Return the metadata of a commit without what the library wrote for itself."""
+    """Return the metadata of a commit without the library's own notes."""
     return metadata.partition(OWN)[0]
 
 

@@ -7,8 +7,8 @@ until it is carried out, so that it reaches later leaders and owners, too.
 An owner stops the delivery of the partition, waits for records that are being processed, looks up
 the ends of the log, seeks, and commits with a note. An offset outside the log is moved to its
 nearest end. All later commits of this partition keep the note: it tells the requesting member where
-the partition continues, and a later owner that the work must not be done again. Nothing is
-delivered before it is stored: a later owner that did not know of it would deliver the same again.
+the partition continues, and a later owner that the request was executed. No record is delivered
+before the note is stored: without the note, a later owner would deliver the same records again.
 
 Requests that are due at the same time are executed together: the offset of the latest one applies,
 and the note contains all of them with that offset.
@@ -59,7 +59,7 @@ Bounds: TypeAlias = Callable[[TopicPartition, float], Awaitable[tuple[int, int]]
 
 
 class GroupRewinder:
-    """The rewind requests of this member, and the work on those of all members.
+    """The rewind requests of this member, and the execution of the requests of all members.
 
     `bounds` looks up the start and the end of a log.
     """
@@ -100,8 +100,8 @@ class GroupRewinder:
     ) -> dict[TopicPartition, int]:
         """Send a request, wait until all owners have sought and committed, and return the offsets.
 
-        These are the offsets at which the partitions really continue. `timeout` is in seconds.
-        Raises ApiTimeoutError after it, and CommitFailedError if the cluster changes.
+        The returned offsets are those at which the partitions really continue. Raises
+        ApiTimeoutError after `timeout` seconds, and CommitFailedError if the cluster changes.
         """
         left = list(offsets)
         actual = dict(offsets)
@@ -138,7 +138,7 @@ class GroupRewinder:
         actual: dict[TopicPartition, int],
         cluster_id: str | None,
     ) -> None:
-        """Wait until nothing is left, and record the offset of each partition in `actual`."""
+        """Wait until all partitions in `left` are rewound, and record their offsets in `actual`."""
         retry = self._looking()
         while True:
             self._check()
