@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from aiokclient.errors import KafkaError
     from aiokclient.group.generation_mailbox import GroupProtocol
     from aiokclient.group.member import GroupMember
-    from aiokclient.patterns import single_writer, work_pool
+    from aiokclient.patterns import single_writer, transform, work_pool
     from aiokclient.producer import Delivery, Producer
     from aiokclient.producer.transaction.detached import DetachedTransaction
     from aiokclient.producer.transaction.status import TransactionOutcome
@@ -208,24 +208,26 @@ _PLACES = {
 _MODULES = ("errors", "protocol")
 
 
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        hint = _class_hint(name)
-        if hint is None:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        # `from aiokclient import ...` would hide the text of an AttributeError, so it gets an
-        # ImportError. All other callers, such as hasattr(), expect an AttributeError.
-        if sys._getframe(1).f_globals.get("__name__") == "importlib._bootstrap":
-            raise ImportError(hint, name=__name__)
-        raise AttributeError(hint)
-    if name == "native":
-        globals()[name] = in_use = import_module(f"{__name__}._native").in_use()
-        return in_use
-    if name in _MODULES:
-        return import_module(f"{__name__}.{name}")
-    value = getattr(import_module(f"{__name__}.{_PLACES.get(name, 'types')}"), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # Type checkers would accept any name.
+
+    def __getattr__(name: str) -> Any:
+        if name not in __all__:
+            hint = _class_hint(name)
+            if hint is None:
+                raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            # `from aiokclient import ...` would hide the text of an AttributeError, so it gets an
+            # ImportError. All other callers, such as hasattr(), expect an AttributeError.
+            if sys._getframe(1).f_globals.get("__name__") == "importlib._bootstrap":
+                raise ImportError(hint, name=__name__)
+            raise AttributeError(hint)
+        if name == "native":
+            globals()[name] = in_use = import_module(f"{__name__}._native").in_use()
+            return in_use
+        if name in _MODULES:
+            return import_module(f"{__name__}.{name}")
+        value = getattr(import_module(f"{__name__}.{_PLACES.get(name, 'types')}"), name)
+        globals()[name] = value
+        return value
 
 
 def _class_hint(name: str) -> str | None:

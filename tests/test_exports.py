@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 
 import aiokclient
-from aiokclient import _native
+from aiokclient import _native, admin
 
 HEAVY = ["asyncio", "anyio", "ssl", "pyarrow", "cramjam", "zstandard", "lz4", "opentelemetry"]
 
@@ -150,6 +150,20 @@ UNUSED = {
 }
 """The modules that a client without SASL and TLS uses only after its start, or never."""
 
+LATE_ADMIN = {
+    f"aiokclient.admin.{name}"
+    for name in (
+        "acl_bindings",
+        "client_quotas",
+        "delegation_tokens",
+        "log_dirs",
+        "scram_credentials",
+        "transaction_descriptions",
+        "transactions",
+    )
+}
+"""The modules of rare admin calls, which the first call imports."""
+
 
 @pytest.mark.parametrize(
     ("name", "others"),
@@ -157,8 +171,17 @@ UNUSED = {
         ("Producer", {"aiokclient.admin", "aiokclient.consumer", "aiokclient.group.member"}),
         ("Consumer", {"aiokclient.admin", "aiokclient.producer"}),
         ("Client", {"aiokclient.admin", "aiokclient.consumer", "aiokclient.producer"}),
+        ("Admin", {"aiokclient.consumer", "aiokclient.producer", *LATE_ADMIN}),
     ],
 )
 def test_a_client_imports_only_what_it_uses(name: str, others: set[str]) -> None:
     modules = modules_after(f"from aiokclient import {name}")
     assert modules & (UNUSED | others) == set()
+
+
+def test_names_of_rare_admin_calls_are_imported_on_first_use() -> None:
+    modules = modules_after("from aiokclient.admin import *; AclBinding, ScramMechanism")
+    assert {"aiokclient.admin.acl_bindings", "aiokclient.admin.scram_credentials"} <= modules
+    assert set(admin.__all__) <= set(dir(admin))
+    with pytest.raises(AttributeError, match="no attribute 'AclBindings'"):
+        admin.AclBindings

@@ -1,16 +1,11 @@
 """The admin client. Each module has the calls of one subject."""
 
-from aiokclient.admin.acl_bindings import (
-    AclBinding,
-    AclBindingFilter,
-    AclPermissionType,
-    AclResourceType,
-    PatternType,
-    ResourcePattern,
-    ResourcePatternFilter,
-)
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from aiokclient.admin.client import Admin
-from aiokclient.admin.client_quotas import ClientQuotaEntity, ClientQuotaFilter, ClientQuotaName
 from aiokclient.admin.cluster import AclOperation, BrokerDescription, ClusterDescription
 from aiokclient.admin.configs import (
     Append,
@@ -22,21 +17,13 @@ from aiokclient.admin.configs import (
     Subtract,
     Synonym,
 )
-from aiokclient.admin.delegation_tokens import DelegationToken
 from aiokclient.admin.group_descriptions import (
     GroupDescription,
     GroupListing,
     GroupMemberDescription,
 )
-from aiokclient.admin.log_dirs import LogDirDescription, ReplicaLog
 from aiokclient.admin.partitions import NewPartitions
 from aiokclient.admin.results import Results
-from aiokclient.admin.scram_credentials import (
-    ScramCredentialInfo,
-    ScramMechanism,
-    UserScramCredentialDeletion,
-    UserScramCredentialUpsertion,
-)
 from aiokclient.admin.topics import (
     CreatedTopic,
     NewTopic,
@@ -44,13 +31,33 @@ from aiokclient.admin.topics import (
     TopicDescription,
     TopicListing,
 )
-from aiokclient.admin.transaction_descriptions import (
-    ActiveProducer,
-    FencedProducer,
-    HangingTransaction,
-    TransactionDescription,
-    TransactionListing,
-)
+
+if TYPE_CHECKING:
+    from aiokclient.admin.acl_bindings import (
+        AclBinding,
+        AclBindingFilter,
+        AclPermissionType,
+        AclResourceType,
+        PatternType,
+        ResourcePattern,
+        ResourcePatternFilter,
+    )
+    from aiokclient.admin.client_quotas import ClientQuotaEntity, ClientQuotaFilter, ClientQuotaName
+    from aiokclient.admin.delegation_tokens import DelegationToken
+    from aiokclient.admin.log_dirs import LogDirDescription, ReplicaLog
+    from aiokclient.admin.scram_credentials import (
+        ScramCredentialInfo,
+        ScramMechanism,
+        UserScramCredentialDeletion,
+        UserScramCredentialUpsertion,
+    )
+    from aiokclient.admin.transaction_descriptions import (
+        ActiveProducer,
+        FencedProducer,
+        HangingTransaction,
+        TransactionDescription,
+        TransactionListing,
+    )
 
 __all__ = [
     "AclBinding",
@@ -98,3 +105,42 @@ __all__ = [
     "UserScramCredentialDeletion",
     "UserScramCredentialUpsertion",
 ]
+
+_LATE = {
+    "AclBinding": "acl_bindings",
+    "AclBindingFilter": "acl_bindings",
+    "AclPermissionType": "acl_bindings",
+    "AclResourceType": "acl_bindings",
+    "ActiveProducer": "transaction_descriptions",
+    "ClientQuotaEntity": "client_quotas",
+    "ClientQuotaFilter": "client_quotas",
+    "ClientQuotaName": "client_quotas",
+    "DelegationToken": "delegation_tokens",
+    "FencedProducer": "transaction_descriptions",
+    "HangingTransaction": "transaction_descriptions",
+    "LogDirDescription": "log_dirs",
+    "PatternType": "acl_bindings",
+    "ReplicaLog": "log_dirs",
+    "ResourcePattern": "acl_bindings",
+    "ResourcePatternFilter": "acl_bindings",
+    "ScramCredentialInfo": "scram_credentials",
+    "ScramMechanism": "scram_credentials",
+    "TransactionDescription": "transaction_descriptions",
+    "TransactionListing": "transaction_descriptions",
+    "UserScramCredentialDeletion": "scram_credentials",
+    "UserScramCredentialUpsertion": "scram_credentials",
+}
+"""The modules of the names that are imported on first use, because few programs need them."""
+
+
+if not TYPE_CHECKING:  # Type checkers would accept any name.
+
+    def __getattr__(name: str) -> Any:
+        if name not in _LATE:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = globals()[name] = getattr(import_module(f"{__name__}.{_LATE[name]}"), name)
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

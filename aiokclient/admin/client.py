@@ -3,35 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import ClassVar, Never, Unpack
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar, Never, Unpack
 
-from aiokclient.admin.acl_bindings import AclBinding, AclBindingFilter
-from aiokclient.admin.acls import AclCalls
-from aiokclient.admin.client_metrics import ClientMetricsCalls
-from aiokclient.admin.client_quotas import ClientQuotaCalls, ClientQuotaEntity, ClientQuotaFilter
 from aiokclient.admin.cluster import ClusterCalls, ClusterDescription
 from aiokclient.admin.configs import Change, ConfigCalls, ConfigEntry, ConfigResource
-from aiokclient.admin.delegation_tokens import (
-    DelegationToken,
-    DelegationTokenCalls,
-    TokenOrHmac,
-    hides_hmac,
-)
 from aiokclient.admin.group_descriptions import GroupDescription, GroupListing
 from aiokclient.admin.group_offsets import GroupOffsetCalls
 from aiokclient.admin.groups import GroupCalls
-from aiokclient.admin.hanging_transactions import HangingTransactionCalls
-from aiokclient.admin.log_dirs import LogDirCalls, LogDirDescription
+from aiokclient.admin.hidden_hmac import hides_hmac
 from aiokclient.admin.partitions import NewPartitions, PartitionCalls
-from aiokclient.admin.producers import ProducerCalls
 from aiokclient.admin.records import RecordCalls
 from aiokclient.admin.requests import AdminRequests
 from aiokclient.admin.results import Results
-from aiokclient.admin.scram_credentials import (
-    ScramCredentialCalls,
-    ScramCredentialInfo,
-    UserScramCredentialAlteration,
-)
 from aiokclient.admin.topics import (
     CreatedTopic,
     NewTopic,
@@ -40,14 +24,6 @@ from aiokclient.admin.topics import (
     TopicDescription,
     TopicListing,
 )
-from aiokclient.admin.transaction_descriptions import (
-    ActiveProducer,
-    FencedProducer,
-    HangingTransaction,
-    TransactionDescription,
-    TransactionListing,
-)
-from aiokclient.admin.transactions import TransactionCalls
 from aiokclient.cluster.lifecycle import Lifecycle
 from aiokclient.cluster.shared_client import ClientLike, config_of
 from aiokclient.cluster.tracebacks import lets_go
@@ -55,6 +31,37 @@ from aiokclient.config.admin import AdminConfig, AdminOptions
 from aiokclient.config.problems import refuse_positional
 from aiokclient.measures import Measures
 from aiokclient.types import OffsetAndMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from aiokclient.admin.acl_bindings import AclBinding, AclBindingFilter
+    from aiokclient.admin.acls import AclCalls
+    from aiokclient.admin.client_metrics import ClientMetricsCalls
+    from aiokclient.admin.client_quotas import (
+        ClientQuotaCalls,
+        ClientQuotaEntity,
+        ClientQuotaFilter,
+    )
+    from aiokclient.admin.delegation_tokens import (
+        DelegationToken,
+        DelegationTokenCalls,
+        TokenOrHmac,
+    )
+    from aiokclient.admin.hanging_transactions import HangingTransactionCalls
+    from aiokclient.admin.log_dirs import LogDirCalls, LogDirDescription
+    from aiokclient.admin.producers import ProducerCalls
+    from aiokclient.admin.scram_credentials import (
+        ScramCredentialCalls,
+        ScramCredentialInfo,
+        UserScramCredentialAlteration,
+    )
+    from aiokclient.admin.transaction_descriptions import (
+        ActiveProducer,
+        FencedProducer,
+        HangingTransaction,
+        TransactionDescription,
+        TransactionListing,
+    )
+    from aiokclient.admin.transactions import TransactionCalls
 
 __all__ = ["Admin"]
 
@@ -85,25 +92,71 @@ class Admin(Lifecycle):
         refuse_positional("Admin", wrong)
         shared = config_of(client)
         super().__init__(AdminConfig.build(options, client=shared), client)
-        requests = AdminRequests(self)
+        self._requests = requests = AdminRequests(self)
         self._topics = TopicCalls(requests)
         self._partitions = PartitionCalls(requests)
         self._records = RecordCalls(requests)
         self._cluster_calls = ClusterCalls(requests)
-        self._log_dirs = LogDirCalls(requests)
         self._configs = ConfigCalls(requests)
         self._groups = GroupCalls(requests)
         self._group_offsets = GroupOffsetCalls(requests)
-        self._transactions = TransactionCalls(requests)
-        self._producers = ProducerCalls(requests)
-        self._hanging = HangingTransactionCalls(
-            requests, self._topics, self._producers, self._transactions
-        )
-        self._acls = AclCalls(requests)
-        self._scram_credentials = ScramCredentialCalls(requests)
-        self._tokens = DelegationTokenCalls(requests)
-        self._quotas = ClientQuotaCalls(requests)
-        self._client_metrics = ClientMetricsCalls(requests, self._configs)
+
+    # Few programs need the modules of the following calls, so they are imported by the first call.
+
+    @cached_property
+    def _log_dirs(self) -> LogDirCalls:
+        from aiokclient.admin.log_dirs import LogDirCalls
+
+        return LogDirCalls(self._requests)
+
+    @cached_property
+    def _transactions(self) -> TransactionCalls:
+        from aiokclient.admin.transactions import TransactionCalls
+
+        return TransactionCalls(self._requests)
+
+    @cached_property
+    def _producers(self) -> ProducerCalls:
+        from aiokclient.admin.producers import ProducerCalls
+
+        return ProducerCalls(self._requests)
+
+    @cached_property
+    def _hanging(self) -> HangingTransactionCalls:
+        from aiokclient.admin.hanging_transactions import HangingTransactionCalls
+
+        parts = self._topics, self._producers, self._transactions
+        return HangingTransactionCalls(self._requests, *parts)
+
+    @cached_property
+    def _acls(self) -> AclCalls:
+        from aiokclient.admin.acls import AclCalls
+
+        return AclCalls(self._requests)
+
+    @cached_property
+    def _scram_credentials(self) -> ScramCredentialCalls:
+        from aiokclient.admin.scram_credentials import ScramCredentialCalls
+
+        return ScramCredentialCalls(self._requests)
+
+    @cached_property
+    def _tokens(self) -> DelegationTokenCalls:
+        from aiokclient.admin.delegation_tokens import DelegationTokenCalls
+
+        return DelegationTokenCalls(self._requests)
+
+    @cached_property
+    def _quotas(self) -> ClientQuotaCalls:
+        from aiokclient.admin.client_quotas import ClientQuotaCalls
+
+        return ClientQuotaCalls(self._requests)
+
+    @cached_property
+    def _client_metrics(self) -> ClientMetricsCalls:
+        from aiokclient.admin.client_metrics import ClientMetricsCalls
+
+        return ClientMetricsCalls(self._requests, self._configs)
 
     async def _open(self, wait: bool) -> None:
         rack = self._config.client_rack

@@ -5,11 +5,10 @@ A token's HMAC is its password. Objects and calls hold it as a `Secret`.
 
 from __future__ import annotations
 
-import functools
 from binascii import a2b_base64, b2a_base64
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias, TypeVar, cast
+from typing import Final, TypeAlias
 
 from aiokclient.admin.arguments import as_principal, require_integer
 from aiokclient.admin.groups import group_ids
@@ -31,9 +30,7 @@ from aiokclient.protocol.messages.describe_delegation_token import (
 from aiokclient.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
 from aiokclient.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
 
-__all__ = ["DelegationToken", "DelegationTokenCalls", "TokenOrHmac", "hides_hmac"]
-
-F = TypeVar("F", bound=Callable[..., Any])
+__all__ = ["DelegationToken", "DelegationTokenCalls", "TokenOrHmac"]
 
 MILLISECONDS: Final = "a number of milliseconds"
 
@@ -63,23 +60,6 @@ class DelegationToken:
 
 TokenOrHmac: TypeAlias = DelegationToken | Secret | str
 """A token, or its HMAC in base64."""
-
-
-def hides_hmac(method: F) -> F:
-    """Decorate an admin call whose first argument is a token, or its HMAC as a text.
-
-    A text is wrapped in a `Secret` first, so that tracebacks do not show it as a local variable.
-    """
-    call: Any = method
-
-    async def awaited(self: Any, token: Any, *args: Any, **named: Any) -> Any:
-        token = token if isinstance(token, DelegationToken) else Secret(token)
-        result = call(self, token, *args, **named)
-        # The traceback of an error would keep the client alive by this variable.
-        del self
-        return await result
-
-    return cast(F, functools.wraps(method)(awaited))
 
 
 class DelegationTokenCalls:

@@ -1,7 +1,7 @@
 """Patterns that combine clients: a single writer, work assigned to a pool, and transactions."""
 
 from aiokclient.patterns.pool import WorkItems, work_pool
-from aiokclient.patterns.transform import TransformBatch, TransformStream, transform
+from aiokclient.patterns.transform_stream import TransformBatch, TransformStream, transform
 from aiokclient.patterns.writer import single_writer
 
 __all__ = [

@@ -15,9 +15,11 @@ if TYPE_CHECKING:
 __all__ = ["KafkaDataSource"]
 
 
-def __getattr__(name: str) -> Any:
-    if name != "KafkaDataSource":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from aiokclient.spark.source import KafkaDataSource
+if not TYPE_CHECKING:  # Type checkers would accept any name.
 
-    return KafkaDataSource
+    def __getattr__(name: str) -> Any:
+        if name != "KafkaDataSource":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from aiokclient.spark.source import KafkaDataSource
+
+        return KafkaDataSource

@@ -84,7 +84,7 @@ SLOW = tuple(
         "unit/network/sasl/test_kerberos.py",
         "unit/network/test_connection.py::test_responses_are_read_for_random_slicings",
         "unit/patterns/test_single_writer.py",
-        "unit/patterns/test_transform.py::test_transform_can_be_cancelled_at_every_suspension",
+        "unit/patterns/test_transform_stream.py::test_transform_can_be_cancelled_at_every_suspension",
         "unit/producer/delivery/test_native_deliveries.py",
         "unit/producer/test_bugs.py",
         "unit/producer/test_native_sends.py",

@@ -1,5 +1,7 @@
 """Code that a type checker must refuse, with the error code of each line. It is never run."""
 
+import aiokclient
+import aiokclient.admin
 from aiokclient import AnyBroker, Client, Consumer, Producer
 from aiokclient.protocol import messages
 
@@ -19,6 +21,8 @@ async def refused(servers: str) -> None:
     producer.send("orders", "text", headers=[("name", "text")])  # refused: list-item
     producer.flush()  # refused: unused-coroutine
     producer.nonsense()  # refused: attr-defined
+    aiokclient.Prodcuer()  # refused: attr-defined
+    aiokclient.admin.NewTopics  # refused: attr-defined
 
     consumer = Consumer("orders", bootstrap_servers=servers, value_deserializer=bytes.decode)
     async for record in consumer:
@@ -27,6 +31,7 @@ async def refused(servers: str) -> None:
         pass
     consumer.assign([("orders", 0)])  # refused: list-item
     await consumer.subscribe(["orders"])  # refused: func-returns-value
+    aiokclient.transform(consumer, "producer")  # refused: arg-type
 
     client = Client(bootstrap_servers=servers)
     answer = await client.request(messages.MetadataRequest(), AnyBroker())

@@ -44,9 +44,11 @@ def settle_security(config: Any) -> None:
             return fold_security(config)
 
 
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = {"Plaintext": "plaintext", "Tls": "tls"}.get(name, "sasl")
-    globals()[name] = value = getattr(import_module(f"{__name__}.{module}"), name)
-    return value
+if not TYPE_CHECKING:  # Type checkers would accept any name.
+
+    def __getattr__(name: str) -> Any:
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        module = {"Plaintext": "plaintext", "Tls": "tls"}.get(name, "sasl")
+        globals()[name] = value = getattr(import_module(f"{__name__}.{module}"), name)
+        return value

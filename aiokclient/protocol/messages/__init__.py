@@ -441,13 +441,15 @@ def module_of(name: str) -> str:
     return re.sub(r"(?<!^)(?=[A-Z])", "_", api).lower()
 
 
-def __getattr__(name: str) -> Any:
-    if not name.endswith(("Request", "Response")) and name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    try:
-        module = import_module(f"{__name__}.{module_of(name)}")
-    except ModuleNotFoundError:
-        raise AttributeError(f"There is no message {name!r}.") from None
-    value = getattr(module, name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # Type checkers would accept any name.
+
+    def __getattr__(name: str) -> Any:
+        if not name.endswith(("Request", "Response")) and name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        try:
+            module = import_module(f"{__name__}.{module_of(name)}")
+        except ModuleNotFoundError:
+            raise AttributeError(f"There is no message {name!r}.") from None
+        value = getattr(module, name)
+        globals()[name] = value
+        return value
