@@ -169,7 +169,7 @@ OVERRIDES: Mapping[Scope, Mapping[type[KafkaError], Decision]] = {
         RebootstrapRequiredError: REFRESH,
     },
     Scope.API_VERSIONS: {RebootstrapRequiredError: REFRESH},
-    # A bootstrap server, or another one, may know the brokers later.
+    # The same bootstrap server or another one may know the brokers later.
     Scope.CONNECTION: {RebootstrapRequiredError: RETRY},
     Scope.PRODUCE: {
         # These errors concern the records, not the state of the producer.
@@ -189,7 +189,7 @@ OVERRIDES: Mapping[Scope, Mapping[type[KafkaError], Decision]] = {
         # After the abort, the producer begins a new epoch, which resets its sequences (KIP-360).
         OutOfOrderSequenceError: ABORT,
         UnknownProducerIdError: ABORT,
-        # The one code that KIP-1050 treats differently here and in transaction calls.
+        # An abort corrects this error here, but not in transaction calls (KIP-1050).
         InvalidTxnStateError: ABORT,
     },
     Scope.INIT_PRODUCER_ID: {InvalidTxnTimeoutError: FAIL},
@@ -262,7 +262,7 @@ SHORT_DELAYS_S: Mapping[tuple[Scope, int | None], float] = {
 """The initial delays, in seconds, of errors that usually last for a few milliseconds only.
 
 The end of a transaction is acknowledged before all its markers are written. Until then, the
-coordinator refuses the next transaction, which must not wait for `retry_backoff_ms`.
+coordinator refuses the next transaction. Waiting for `retry_backoff_ms` would delay it needlessly.
 """
 
 _BY_CODE = {
@@ -273,7 +273,7 @@ _BY_CODE = {
 
 
 class Action(NamedTuple):
-    """A decision, and the seconds to wait before a retry (0 for the others)."""
+    """A decision, and the seconds to wait before a retry (0 if there is no retry)."""
 
     decision: Decision
     delay_s: float
@@ -363,7 +363,7 @@ def classify(error: BaseException, scope: Scope) -> Decision:
 
 
 def refuses_login(error: BaseException | None) -> bool:
-    """Return whether a broker does not accept the client's credentials or its mechanism."""
+    """Return whether a broker rejected the client's credentials or its SASL mechanism."""
     return isinstance(error, AuthenticationError)
 
 
@@ -378,8 +378,8 @@ def decide(
     """Return what to do about `error`, after `attempt` earlier failures.
 
     `remaining_s` is the time left for the whole operation. Once it has passed, a retriable error
-    fails the operation. Within a transaction it aborts the transaction, since the operation may
-    have taken effect or not.
+    fails the operation. Within a transaction it aborts the transaction, because it is unknown
+    whether the operation took effect.
     """
     decision = classify(error, scope)
     if not decision.again:
@@ -424,7 +424,7 @@ _RAISED: Mapping[Decision, tuple[type[KafkaError], type[KafkaError]]] = {
     FAIL: (InvalidConfigurationError, InvalidConfigurationError),
     RECOVER: (ApplicationRecoverableError, TransactionFailedError),
 }
-"""The category of errors in a transaction, and the class that is raised, by decision."""
+"""For each decision, the category of final errors in a transaction, and the class to raise."""
 
 
 def _of_category(error: KafkaError) -> Decision:
@@ -442,7 +442,7 @@ def _of_category(error: KafkaError) -> Decision:
 def _of_local(error: KafkaError, scope: Scope) -> Decision:
     """Decide about an error that the library itself raised.
 
-    A request that timed out has closed its connection.
+    A request that timed out has closed its connection, so it is retried after a refresh.
     """
     if isinstance(error, ProtocolError):
         return FAIL if scope in SETTING_UP or scope in ON_DEMAND else REFRESH

@@ -122,7 +122,7 @@ cdef class RecordBatch:
         return self._intact
 
     def validate(self):
-        """Check what a broker checks in a batch that a producer sends.
+        """Make the checks that a broker makes for a batch from a producer.
 
         Raises CorruptRecordError if the checksum is wrong, a record cannot be read, or the offsets
         have gaps. Batches of a compacted log may have gaps, so this is not for consumers.

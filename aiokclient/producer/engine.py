@@ -52,7 +52,7 @@ class Engine:
         failure_hooks: FailureHooks,
         accept: Callable[[bool], object],
     ) -> None:
-        """`accept(open)` is called when records are accepted from now on, or no longer."""
+        """`accept(True)` begins to accept records, and `accept(False)` stops it."""
         loop = asyncio.get_running_loop()
         self.cluster = cluster
         self.measures = measures = Measures("producer", partial(_resource, config))
@@ -124,7 +124,7 @@ class Engine:
     def _make_transactions(
         self, status: TransactionStatus, accept: Callable[[bool], object]
     ) -> TransactionManager:
-        # Most producers have no transactions, so that this is not imported with them.
+        # Most producers have no transactions, so this module is imported only when it is needed.
         from aiokclient.producer.transaction.manager import TransactionManager
 
         return TransactionManager(
@@ -144,7 +144,7 @@ class Engine:
     def start(self) -> None:
         """Follow the metadata, and request a producer id in the background.
 
-        A transactional producer has requested its producer id before.
+        A transactional producer has already requested its producer id.
         """
         updated = self._callbacks.guard(self.leaders.updated)
         self._ends.append(self.cluster.updater.subscribe(updated))

@@ -281,7 +281,7 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         `transactional_id`.
         """
         self._check()
-        # Most programs have no transactions, so that this is not imported with the producer.
+        # Most programs have no transactions, so this module is imported only when it is needed.
         from aiokclient.producer.transaction.transaction import Transaction
 
         return Transaction(self, self._transactions("transaction()"))
@@ -293,12 +293,12 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
 
     @lets_go
     async def begin_transaction(self) -> None:
-        """Open a transaction, to which every record belongs that is sent before its end.
+        """Open a transaction. Every record that is sent before its end belongs to it.
 
         If the abort of the previous transaction is still in progress, this waits for it, for at
         most `default_api_timeout_ms`; TransactionAbortableError is raised after that. Raises
         IllegalStateError if a transaction is open, and an ApplicationRecoverableError if the
-        producer needs a restart. A cancellation opens nothing.
+        producer needs a restart. A cancelled call opens no transaction.
         """
         await self.transaction()._begin()
 
@@ -368,7 +368,7 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
             await manager.abort(self._seconds(timeout))
         except KafkaError:
             if transaction is not None:
-                transaction.settle_commit()  # The abort may have found that it was committed.
+                transaction.settle_commit()  # The abort may have found a commit.
             raise
         if transaction is not None:
             await transaction.go_back(self._seconds(timeout))

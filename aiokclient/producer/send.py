@@ -305,7 +305,7 @@ class Sends(SendPath[K, V], Generic[K, V]):
         if deliveries is None:
             rows = [(row, self._row_size(targets, records, row.row, row)) for row in records.rows()]
             # As in native code, no partition is chosen before all rows are known to be correct,
-            # and all rows without a time have the same one.
+            # and all rows without a timestamp get the same one.
             now = self._clock.time_ms()
             prepared = [
                 self._placed(

@@ -57,7 +57,7 @@ def send_columns(
     refuse: Callable[[int], object],
     reserve: Callable[[Any], None],
 ) -> Deliveries | None:
-    """Send all rows to known topics. Return None, without any change, if Python must do it.
+    """Send all rows to known topics. Return None, without any change, if Python code must do so.
 
     `refuse(row)` raises the error of a row that cannot be sent, if it has one. `reserve(needs)`
     raises an error if there is no room.

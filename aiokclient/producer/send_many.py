@@ -41,7 +41,7 @@ SLICES = (
     "The rows of send_arrow()",
     "Await drain() or flush(), or send the batch in slices (batch.slice).",
 )
-"""What does not fit, and what to do then, for an error text."""
+"""The subject of the error message for a full buffer, and the advice at its end."""
 
 PLAIN = ({bytes}, {bytes, type(None)}, {type(None)})
 

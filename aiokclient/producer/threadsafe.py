@@ -67,7 +67,7 @@ class ThreadsafeSend:
             self._end(error)
             return
         finally:
-            # The function refers to the producer, and the error's traceback refers to `self`.
+            # The error's traceback must not keep the producer alive, to which the function refers.
             del self._send
         delivery.add_done_callback(self._done)
 

@@ -76,7 +76,7 @@ class FrameReader:
 
     @property
     def missing(self) -> int:
-        """The number of bytes that a partly received large frame still lacks, or 0."""
+        """The number of bytes that are missing in a partly received large frame, or 0."""
         return 0 if self._frame is None else len(self._frame) - self._frame_filled
 
     def get_buffer(self) -> memoryview:

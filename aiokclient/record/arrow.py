@@ -105,8 +105,8 @@ class TableBuilder:
 
     `native` allows native code, which does not read formats v0 and v1. `rows` and `size` are the
     expected numbers of records and bytes. Beyond `most` bytes, a column grows only as its records
-    require. `columns` has the names of the table's columns in their order. Others are not decoded.
-    Records from `end_offset` on may be added, but the table does not contain them.
+    require. `columns` has the names of the table's columns in their order; no other column is
+    decoded. Records from `end_offset` on may be added, but the table does not contain them.
     """
 
     def __init__(

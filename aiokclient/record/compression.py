@@ -55,7 +55,7 @@ class CodecModule(Protocol):
     def decompress(self, data: Buffer, limit: int) -> Buffer:
         """Return the content of `data`, at most `limit` bytes.
 
-        Raises CorruptRecordError, and ContentLimitError if there are more.
+        Raises CorruptRecordError, or ContentLimitError if the content is larger.
         """
         ...
 

@@ -1,8 +1,8 @@
 """Kafka as a source and a sink of Spark, without a connector for the Java virtual machine.
 
-`spark.read`, `spark.readStream`, `df.write`, and `df.writeStream` have it as the format
-`aiokclient`, with the options of Spark's Kafka connector. Spark finds it when the package is
-installed; `spark.dataSource.register(KafkaDataSource)` registers it where Spark does not.
+`spark.read`, `spark.readStream`, `df.write`, and `df.writeStream` accept the format `aiokclient`,
+which has the options of Spark's Kafka connector. Spark finds the format when the package is
+installed. Where Spark does not find it, `spark.dataSource.register(KafkaDataSource)` registers it.
 """
 
 from __future__ import annotations

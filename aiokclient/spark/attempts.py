@@ -1,8 +1,8 @@
 """Attempts of a task that Spark repeats.
 
 Spark repeats a task that has failed, by default three times, each time in a new worker process. If
-no broker can be reached, each attempt would wait for `default.api.timeout.ms`. The first one does;
-the others wait a few seconds only.
+no broker can be reached, each attempt would wait for `default.api.timeout.ms`. The first
+attempt does; later attempts wait only a few seconds.
 """
 
 from __future__ import annotations

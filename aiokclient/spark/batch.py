@@ -46,7 +46,7 @@ class BatchReader(DataSourceReader):
 
     def read(self, partition: Split) -> Iterator[pa.RecordBatch]:
         """Yield the records of one range."""
-        # If there are no ranges, Spark calls this with a partition that has none.
+        # If there are no ranges, Spark calls this with a partition without a range.
         if partition.value is not None:
             yield from read(self._options, self._schema, partition.value)
 
@@ -124,14 +124,15 @@ async def _check_log(
 ) -> None:
     """Check that the logs have the offsets that the program has named.
 
-    Missing offsets are an error. With failOnDataLoss=false, they are left out.
+    Raises KafkaError for missing offsets. With failOnDataLoss=false, the bounds in `starts` and
+    `ends` are moved to offsets that exist instead.
     """
     first = await topics.earliest(client, starts)
     last = await topics.latest(client, starts, "read_uncommitted")
     named = {tp for tp, offset in options.ending.values if offset != LATEST}
     for tp in starts:
         start, end = starts[tp], ends[tp]
-        # With read_committed, "latest" can be before the start: at an open transaction.
+        # With read_committed, "latest" is the start of an open transaction, which may be lower.
         ordered = start <= end or options.ending.kind != "offsets" or tp not in named
         if first[tp] <= start <= last[tp] and end <= last[tp] and ordered:
             continue
@@ -143,8 +144,8 @@ async def _check_log(
                 given = f"endingOffsets: the end of {tp.topic}-{tp.partition} is {end}."
             raise KafkaError(
                 f"{given} Its log has the offsets {first[tp]} to {last[tp]}. Correct "
-                "startingOffsets or endingOffsets, or set failOnDataLoss to false to read what is "
-                "left."
+                "startingOffsets or endingOffsets, or set failOnDataLoss to false to read the "
+                "remaining records."
             )
         starts[tp] = min(max(start, first[tp]), last[tp])
         ends[tp] = max(min(end, last[tp]), starts[tp])

@@ -32,9 +32,9 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 IDLE_S = 30.0
-"""The time without a user after which a client is closed."""
+"""Seconds without a user after which a client is closed."""
 EXIT_S = 1.0
-"""The time that an exiting process has for closing its clients."""
+"""Seconds that an exiting process has for closing its clients."""
 AHEAD = 4
 """The number of items that `stream` has ready for its reader."""
 UNUSABLE = (State.FAILED, State.CLOSED)
@@ -195,7 +195,7 @@ class _PooledClient:
                     return
 
     def keep(self) -> None:
-        """Keep the client open."""
+        """Cancel the calls that `leave` has scheduled, because the client has a user again."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -7,8 +7,8 @@ divides the partitions:
     fresh         read from the first offset: new partitions, and topics that were created again
     moved         the log ends before the query's offset: reading continues at its end
 
-A topic that was deleted and created again is recognized by its id, so also where its new log is
-longer than the old one was. Each loss of records has a text, which becomes an error if
+A topic that was deleted and created again is recognized by its id, even if its new log is longer
+than the old log was. Each loss of records has a text, which becomes an error if
 `failOnDataLoss` is true.
 """
 
@@ -71,13 +71,13 @@ class Comparison:
     """The partitions of the cluster, divided by where the query continues to read them."""
 
     continuing: dict[TopicPartition, int] = field(default_factory=dict)
-    """Partitions with the offset at which they continue."""
+    """The offset at which each continuing partition is read next."""
     moved: dict[TopicPartition, int] = field(default_factory=dict)
-    """Partitions whose log was truncated, with its end."""
+    """The end offset of each log that was truncated."""
     fresh: list[TopicPartition] = field(default_factory=list)
     """Partitions to be read from their first offset."""
     added: list[TopicPartition] = field(default_factory=list)
-    """Partitions in `fresh` that are new, other than those of topics that were created again."""
+    """New partitions in `fresh`, without the partitions of topics that were created again."""
     losses: list[str] = field(default_factory=list)
 
 

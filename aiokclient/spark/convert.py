@@ -6,11 +6,11 @@ The offset log is written again for this source, to a folder next to the old one
 are exchanged when the new one is complete:
 
     CHECKPOINT/offsets              the converted offset log
-    CHECKPOINT/offsets.connector    the log as it was: to go back, rename it to "offsets"
+    CHECKPOINT/offsets.connector    the original log; to undo the conversion, rename it to "offsets"
 
-Nothing else in the checkpoint changes. A folder `offsets.converting` is a conversion that was
-interrupted; the next run removes or completes it. A checkpoint that has anything unknown is refused
-and not changed. Stop the query first.
+Nothing else in the checkpoint changes. A folder `offsets.converting` is left by a conversion that
+was interrupted; the next run removes it or completes the conversion. A checkpoint that has anything
+unknown is refused and not changed. Stop the query first.
 
 CHECKPOINT is a local folder, or one that Spark can open, such as hdfs://host/path. A file system
 that cannot rename folders at once, such as that of s3a://bucket/path, may have a part of the log in
@@ -54,7 +54,7 @@ class Converted:
     sources: tuple[int, ...]
     """The positions of the connector's sources in the query."""
     backup: str
-    """The name of the folder with the offset log as it was."""
+    """The name of the folder with the original offset log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +78,8 @@ class _Batch:
 def convert(checkpoint: str | Path, sources: Collection[int] = ()) -> Converted:
     """Convert a checkpoint, and return the batches and sources that were converted.
 
-    `sources` are the positions of the connector's sources in a query that has others, too. Raises
-    ConfigError if something is unknown; then nothing has changed.
+    `sources` are the positions of the connector's sources in a query that also has other sources.
+    Raises ConfigError if something is unknown; then nothing has changed.
     """
     log = _Log(open_checkpoint(checkpoint))
     if log.complete_exchange():
@@ -110,12 +110,13 @@ class _Log:
         return self._files.is_folder(BACKUP)
 
     def require_exchanged(self, converted: bool) -> None:
-        """Raise ConfigError if the log has a backup, but is not the converted one."""
+        """Raise ConfigError if there is a backup, but the log is not completely converted."""
         if not converted:
             raise ConfigError(
                 f"{self.backup} exists from an earlier conversion, but {self.offsets} is not "
                 "converted. If an object store was interrupted while it moved the files, copy the "
-                "files that are missing in offsets back to it. Then move the other folder away."
+                f"files that are missing in offsets from {BACKUP}. Then move {BACKUP} to another "
+                "folder."
             )
         if self._files.is_folder(CONVERTING):
             raise ConfigError(
@@ -162,7 +163,7 @@ class _Log:
             )
         if len(lines) < 3:
             raise ConfigError(f"{where} ends after {len(lines)} lines. It has no offsets.")
-        load(lines[1], f"The line 2 of {where}")
+        load(lines[1], f"Line 2 of {where}")
         return _Batch(number, lines)
 
     def starts(self, source: int) -> dict[TopicPartition, int] | None:
@@ -183,7 +184,7 @@ class _Log:
         return self._files.is_file(f"commits/{number}")
 
     def replace(self, written: dict[int, str], batches: Sequence[_Batch]) -> None:
-        """Write the converted log, and exchange it with the old one if that has not changed."""
+        """Write the converted log, and replace the original log if that has not changed."""
         self._files.remove(CONVERTING)
         contents = {str(number): text.encode() for number, text in written.items()}
         self._files.write(CONVERTING, contents)
@@ -221,7 +222,7 @@ def _converted(batch: _Batch, chosen: Sequence[int], log: _Log) -> str:
         if ends is None:
             raise ConfigError(
                 f"{where} does not have offsets of Spark's Kafka connector. If the query has other "
-                "sources, name the positions of the connector's with --source."
+                "sources, give the positions of the connector's sources with --source."
             )
         lines[source] = _line(ends, _first_starts(batch, source, log))
     return batch.replaced(lines)
@@ -234,7 +235,7 @@ def _first_starts(batch: _Batch, source: int, log: _Log) -> dict[TopicPartition,
     starts = log.starts(source)
     if starts is None and not log.committed(0):
         raise ConfigError(
-            f"The batch 0 is not committed, and {log.checkpoint}/sources/{source}/0, which has its "
+            f"Batch 0 is not committed, and {log.checkpoint}/sources/{source}/0, which has its "
             "starting offsets, is missing. Restart the query with a new checkpoint."
         )
     return starts or {}

@@ -3,13 +3,14 @@
 Theory of operation. A task writes its rows and a marker, which is an offset of a group, in one
 transaction. Spark repeats a batch that is not in its commit log, because a task, an executor, or
 the driver has died. The repeated task first starts a producer with the same transactional id, which
-fences older attempts and aborts what they left open. Then it reads the marker. If the marker is
+fences older attempts and aborts their open transactions. Then it reads the marker. If the marker is
 that of this batch, the rows are committed, and the task only compares them with the digest.
 Otherwise, it writes them.
 
 With `commitScope=batch`, tasks leave their transactions open, and the driver ends them once all
-tasks are done. With `task`, each task commits its own. Either way, the rows of one task are atomic,
-those of a batch are not: a reader may see some of its tasks before the others.
+tasks are done. With `task`, each task commits its own transaction. Either way, the rows of one task
+are atomic, but the rows of a batch are not: a reader may see the rows of some tasks before the rows
+of other tasks.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class WrittenPart:
 
     position: Position
     topic: str
-    """The topic of the marker, which exists."""
+    """The topic of the marker. It exists, so offsets can be committed for it."""
     begun: float
     """The time at which the transaction was begun, in seconds since the epoch."""
     transaction: DetachedTransaction | None
@@ -92,7 +93,7 @@ class ExactlyOnce:
         first = await _first(batches)
         topic = self._options.topic
         if first is None:
-            # Without rows there is nothing to fence.
+            # A repeated task has the same rows, so earlier attempts opened no transaction to fence.
             await self._compared(await self._marker(client, topic), batches)
             return None
         if topic is None:
@@ -117,7 +118,7 @@ class ExactlyOnce:
     async def _compared(
         self, marker: Marker | None, batches: AsyncIterator[pa.RecordBatch]
     ) -> bool:
-        """Return whether the rows are committed. Raise KafkaError if other rows are."""
+        """Return whether the rows are committed. Raise KafkaError if other rows are committed."""
         step = next_step(marker, self._position)
         if marker is None or step is Step.WRITE:
             return False
@@ -188,12 +189,12 @@ class ExactlyOnce:
 async def commit(
     options: SinkOptions, parts: Sequence[WrittenPart], count: int, batch: int, client: Client
 ) -> None:
-    """Commit what the tasks of a batch have written. It may be repeated.
+    """Commit the transactions of the tasks of a batch. The call may be repeated.
 
-    `count` is the number of Spark partitions, also of those that have written nothing. Raises
+    `count` is the number of Spark partitions, including those that have written nothing. Raises
     KafkaError if a transaction was aborted: the rows that were not committed are written again when
-    Spark repeats the batch. Also raises it if the batch has fewer partitions than before, see
-    `partition_count`.
+    Spark repeats the batch. Also raises KafkaError if the batch has fewer partitions than before;
+    see `partition_count`.
     """
     if parts:
         position, topic = parts[0].position, parts[0].topic
@@ -232,7 +233,7 @@ async def commit(
 
 
 async def abort(parts: Sequence[WrittenPart], client: Client) -> None:
-    """Abort the transactions that are open. One that is committed stays committed."""
+    """Abort the open transactions. A transaction that is committed stays committed."""
     calls = [
         client.end_transaction(part.transaction, commit=False)
         for part in parts

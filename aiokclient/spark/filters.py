@@ -1,8 +1,8 @@
 """Filters of a query that narrow the ranges to read. Sans-IO, and without pyspark.
 
 Conditions on the topic, the partition, and the offset hold for whole ranges or cut them, so that
-Spark need not check them again. Of those on the timestamp, only a lower bound narrows a range:
-records before the first one that is late enough are left out, and Spark checks the others.
+Spark need not check them again. Of the conditions on the timestamp, only a lower bound narrows a
+range: the range then starts at the first record that meets it. Spark checks the remaining records.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ class Pushed:
     conditions: list[tuple[str, str, Any, bool]] = field(default_factory=list)
     """Conditions on `topic` or `partition`: column, filter, value, and whether it is negated."""
     first: int = 0
-    """The lowest offset."""
+    """The lowest offset to read."""
     end: int = (1 << 63) - 1
-    """The offset after the highest one."""
+    """The offset after the highest offset to read."""
     timestamp: int | None = None
-    """The lowest timestamp, in milliseconds since the epoch."""
+    """The lowest timestamp to read, in milliseconds since the epoch; None for any."""
 
     def push(self, condition: Any) -> bool:
         """Apply a filter of Spark. Return whether Spark need not check it again."""

@@ -1,8 +1,8 @@
 """The markers of an exactly-once sink, and what a task does when it finds one. Sans-IO.
 
 A marker is a committed offset: the number of the batch plus one, with a digest of the task's rows
-as its metadata. It is committed in the transaction of the rows, so that it exists if and only if
-they do.
+as its metadata. It is committed in the transaction of the rows, so that the marker exists if and
+only if the rows exist.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = [
 PREFIX = "aiokclient-spark"
 VERSION = 1
 MARKED_PARTITION = 0
-"""The partition of the topic for which the marker is an offset. Every topic has it."""
+"""The partition for which the marker is an offset. Every topic has a partition 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Position:
     partition: int
     """The number of the Spark partition."""
     batch: int
-    """The number of the batch. That of a batch write is 0."""
+    """The number of the batch; 0 for a batch write."""
     streaming: bool = True
 
     @property
@@ -93,11 +93,11 @@ class Step(Enum):
     """The treatment of a task's rows."""
 
     WRITE = "write"
-    """Write them: they are not committed."""
+    """Write the rows, because they are not committed."""
     VERIFY = "verify"
-    """Compare them with the digest of the marker: they are committed."""
+    """Compare the rows with the digest of the marker, because they are already committed."""
     REFUSE = "refuse"
-    """Fail: a later batch is committed."""
+    """Raise KafkaError, because a later batch is already committed."""
 
 
 class CommittedState(Enum):
@@ -118,7 +118,7 @@ STEPS = {
 
 
 def committed_state(marker: Marker | None, position: Position) -> CommittedState:
-    """Compare the batch of a marker with the one of a task."""
+    """Return how the batch of a marker relates to the batch of a task."""
     if marker is None:
         return CommittedState.NOTHING
     if marker.batch == position.batch:
@@ -161,7 +161,7 @@ def newest(markers: dict[TopicPartition, Marker]) -> Marker | None:
 
 
 def difference(marker: Marker, repeated: Marker, position: Position) -> str | None:
-    """Return the error text if the rows of a repeated task are not those that it has committed."""
+    """Return the error text if a repeated task has other rows than it has committed."""
     if marker.rows == repeated.rows and marker.digest == repeated.digest:
         return None
     return (

@@ -6,11 +6,11 @@
 
 `topics` has the id of each topic, and the offset of the next record to read in each partition.
 
-Spark stores the end of each batch, and takes the end of the batch before as its start. `starts`
-has the partitions for which that is not so: all partitions of the first batch, later those that are
-new, or whose topic was deleted and created again. A batch that was planned and not committed is
-therefore repeated with exactly the records of its plan, although Spark asks for the initial offset
-again, when "latest" may mean another offset.
+Spark stores the end of each batch, and takes the end of the previous batch as its start. `starts`
+has the partitions in which the batch starts at another offset: all partitions of the first batch,
+later the partitions that are new, or whose topic was deleted and created again. A batch that was
+planned and not committed is therefore repeated with exactly the records of its plan, although Spark
+requests the initial offset again, and "latest" may then be another offset.
 
 `{"version": 1, "initial": true}` is a placeholder for the start of a query, which the first plan
 replaces.
@@ -45,9 +45,9 @@ class StreamOffsets:
     offsets: Positions = field(default_factory=dict)
     """The offset of the next record to read, by partition."""
     starts: Positions = field(default_factory=dict)
-    """The first offset of the batch, where the batch before did not end there."""
+    """The first offset of the batch, for partitions in which the previous batch ended elsewhere."""
     initial: bool = False
-    """Whether this is the start of a query, which is not resolved yet."""
+    """Whether this is the placeholder for the start of a query."""
 
     @classmethod
     def beginning(cls) -> StreamOffsets:
@@ -162,7 +162,7 @@ def _starts(document: object, ends: Positions) -> dict[TopicPartition, int]:
         if tp not in ends:
             raise ConfigError(
                 "The offsets in the checkpoint cannot be used: starts has the partition "
-                f"{tp.topic}-{tp.partition}, which topics lacks."
+                f"{tp.topic}-{tp.partition}, which is missing in topics."
             )
     return starts
 

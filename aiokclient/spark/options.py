@@ -151,9 +151,9 @@ class SourceOptions:
 
     @classmethod
     def check(cls, given: Mapping[str, str]) -> bool:
-        """Return `include_headers` where it is not yet known whether the query is a stream.
+        """Return `include_headers`, before it is known whether the query is a stream.
 
-        Raises ConfigError for mistakes that are mistakes in a batch query and in a stream.
+        Raises ConfigError for options that are wrong in a batch query and also in a stream.
         """
         batch, stream = (OptionReader(given, KNOWN, "source", {"sink": OF_THE_SINK}) for _ in "12")
         found = cls(**_parse(batch, False))

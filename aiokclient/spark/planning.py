@@ -1,7 +1,7 @@
 """Splitting ranges of offsets into the partitions that Spark reads. Sans-IO.
 
 Without an option, each Kafka partition is one Spark partition, as with Spark's connector.
-`maxRecordsPerPartition` splits those that have more offsets. If there are still fewer than
+`maxRecordsPerPartition` splits partitions that have more offsets. If there are still fewer than
 `minPartitions`, the largest are split further: by their bytes where these are known, because
 a partition of few large records takes as long as one of many small records.
 """
@@ -20,7 +20,7 @@ __all__ = ["RangePartition", "split"]
 
 @dataclass(frozen=True, slots=True)
 class RangePartition:
-    """Offsets of a partition, from `start` to before `end`."""
+    """The offsets of a partition from `start` (inclusive) to `end` (exclusive)."""
 
     topic: str
     topic_id: str | None

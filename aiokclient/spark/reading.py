@@ -34,7 +34,7 @@ ADVICE: dict[type[KafkaError], str] = {
     UnknownTopicOrPartitionError: REPLACED,
 }
 """Hints for errors that have a more specific meaning in a planned range than elsewhere."""
-LOST = "Set failOnDataLoss to false to read what is left."
+LOST = "Set failOnDataLoss to false to read the remaining records."
 
 
 class Split(InputPartition):

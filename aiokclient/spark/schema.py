@@ -30,7 +30,7 @@ COLUMNS = {
 HEADERS = "array<struct<key:string,value:binary>>"
 """The type of the column `headers`, which the option includeHeaders adds."""
 NULLABLE = ("key", "value", "headers")
-"""The columns that are null in some rows. Spark would skip its checks for null otherwise."""
+"""The columns that may be null. Spark skips its checks for null in all other columns."""
 RANGE_COLUMNS = {"timestampType": "timestamp_type"}
 """The columns that have another name in the batches of `Client.read_range`."""
 

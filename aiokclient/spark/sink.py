@@ -42,7 +42,7 @@ class Written(WriterCommitMessage):
     """The report of a task to the driver."""
 
     part: WrittenPart | None = None
-    """The rows of an exactly-once task. None if it had no rows, or they were committed before."""
+    """The rows of an exactly-once task. None if it had no rows, or had committed them before."""
 
 
 def batch_writer(given: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
@@ -76,7 +76,7 @@ def _checked(
 
 
 async def _connected(client: Client) -> None:
-    """Do nothing: the client is started."""
+    """Do nothing, because `clients.run` has already connected the client."""
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -133,8 +133,8 @@ def _context() -> TaskContext:
 def _check_query(context: TaskContext, query: str | None, batch: str | None) -> None:
     if not query or not batch:
         raise ConfigError(
-            "deliveryGuarantee=exactly-once needs the id of the query and of the batch, and Spark "
-            "has given none to this task. Use at-least-once."
+            "deliveryGuarantee=exactly-once needs the id of the query and of the batch, but Spark "
+            "did not pass them to this task. Use at-least-once."
         )
     # A task sees a setting only if the program has set it. Spark's default is true.
     if (context.getLocalProperty(ADAPTIVE) or "true").strip().lower() != "false":

@@ -71,7 +71,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return StreamOffsets.beginning().as_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Return the limit of the options."""
+        """Return the limit of a batch that the options define."""
         if self._options.max_offsets_per_trigger is not None:
             return ReadMaxRows(self._options.max_offsets_per_trigger)
         if self._options.min_offsets_per_trigger is not None:
@@ -81,7 +81,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Return the end of the next batch; `start` if there is nothing to read."""
         begin = parse(start)
-        # Spark calls this after each batch. It skips `commit` after the last one of availableNow.
+        # Spark calls this after each batch, but skips `commit` after the last batch of an
+        # availableNow query.
         self._commit(begin)
         end = self._batches.next_end(
             begin,
@@ -96,7 +97,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return None if latest is None else latest.as_json()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Read what exists now, and nothing that is added later."""
+        """Read only the records that exist now, and none that are added later."""
         self._batches.stop_at_present_end()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
@@ -193,7 +194,7 @@ class StreamCluster:
             )
 
     async def _describe(self, client: Client) -> Logs:
-        if client is not self._measured:  # The client before was idle, and was closed.
+        if client is not self._measured:  # The previous client was idle and was closed.
             self._measured = client
             for name, gauge in self._gauges.items():
                 client.register_metric(name, gauge)

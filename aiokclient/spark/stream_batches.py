@@ -3,10 +3,10 @@
     next_end   the end of the next batch, from the end of the previous one and the cluster's logs
     ranges     the ranges of a planned batch, also of one that is repeated after a crash
 
-Neither assumes that the log is still the one for which the offsets were written. `next_end`
-compares topic ids and end offsets. `ranges` compares them again for the batch that is to be read,
-and the first offsets as well. If records are lost, DataLossError is raised, or the loss is logged
-if `failOnDataLoss` is false.
+Neither function assumes that the log is still the one for which the offsets were written.
+`next_end` compares topic ids and end offsets. `ranges` compares them again for the batch that is to
+be read, and the first offsets as well. If records are lost, DataLossError is raised, or the loss is
+logged if `failOnDataLoss` is false.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class StreamBatches:
         self._logged: list[str] = []
 
     def stop_at_present_end(self) -> None:
-        """Let the batches from now on read what exists now, and nothing that is added later."""
+        """Let later batches read only the records that exist now, and none that are added later."""
         self._target = self._cluster.logs(0)
 
     def latest(self) -> StreamOffsets | None:
@@ -146,7 +146,7 @@ class StreamBatches:
     def ranges(self, start: StreamOffsets, end: StreamOffsets) -> list[RangePartition]:
         """Return the ranges of the batch from `start` to `end` that have to be read."""
         if start.offsets == end.offsets and start.ids == end.ids:
-            # The source had nothing new, and `starts` is that of an earlier batch.
+            # The source had no new records, and `end.starts` belongs to an earlier batch.
             return []
         starts = self._starts(start, end)
         wrong = beyond(starts, end.offsets, "the batch ends at")
@@ -176,7 +176,7 @@ class StreamBatches:
 
     def _first_end(self, logs: Logs, maximum: int | None) -> StreamOffsets:
         starts = self._cluster.starting(logs.ends)
-        # The log can have grown since `logs` was read, and then "latest" is above its ends.
+        # If a log has grown since `logs` was read, "latest" is above its end in `logs`.
         now = self._with_written(self._cluster.logs(0), starts)
         wrong = beyond(starts, now.ends, "its log ends at")
         if wrong:
@@ -192,13 +192,16 @@ class StreamBatches:
         return StreamOffsets(ids, ends, starts)
 
     def _waits(self, count: int) -> bool:
-        """Return whether a batch waits for more records. With a target, it would wait forever."""
+        """Return whether a batch waits for more records.
+
+        It does not wait if the end of the query is fixed, because no more records would be read.
+        """
         if self._delay is None or self._target is not None:
             return False
         return self._delay.waits(count, self._clock())
 
     def _starts(self, start: StreamOffsets, end: StreamOffsets) -> dict[TopicPartition, int]:
-        """Return where each partition of a batch starts."""
+        """Return the offset at which each partition of a batch starts."""
         starts, unknown = {}, []
         for tp in end.offsets:
             known = not differ(start.ids.get(tp.topic), end.ids[tp.topic])
@@ -228,7 +231,7 @@ class StreamBatches:
         return self._with_written(logs, {tp: end.offsets[tp] for tp in starts})
 
     def _with_written(self, logs: Logs, wanted: Positions) -> Logs:
-        """Return the logs with ends that open transactions do not keep below `wanted`.
+        """Return the logs, with the ends before open transactions raised up to `wanted`.
 
         With read_committed, a log ends at its first open transaction. A start that the program
         gives, or an offset that was reached with read_uncommitted, can be after that.
@@ -245,7 +248,7 @@ class StreamBatches:
     def _unchanged(
         self, starts: Positions, end: StreamOffsets, logs: Logs
     ) -> dict[TopicPartition, int]:
-        """Return the starts of partitions whose topics are still those of the plan."""
+        """Return the starts of the partitions whose topics still have the ids in the plan."""
         kept: dict[TopicPartition, int] = {}
         replaced: dict[str, dict[TopicPartition, int]] = {}
         losses = []

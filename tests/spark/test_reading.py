@@ -23,7 +23,7 @@ SCHEMA = StructType().add("offset", "long").add("value", "binary")
 MISSING = (
     "OFFSET_OUT_OF_RANGE (1) in Fetch for orders-0: The log does not contain the whole range. "
     "Offsets 0 to 3 are missing. The log starts at offset 4: retention or an admin deleted "
-    "older records. Set failOnDataLoss to false to read what is left."
+    "older records. Set failOnDataLoss to false to read the remaining records."
 )
 
 

@@ -166,8 +166,8 @@ def test_offsets_outside_of_the_log_are_an_error_or_left_out(
     wrong = {**options, name: json.dumps({topic: {"0": offset, "1": 5}})}
     assert refusal(spark, wrong) == (
         f"The offsets {given} of {topic}-0 cannot all be read. Its log has the offsets 3 to 10. "
-        "Correct startingOffsets or endingOffsets, or set failOnDataLoss to false to read what is "
-        "left."
+        "Correct startingOffsets or endingOffsets, or set failOnDataLoss to false to read the "
+        "remaining records."
     )
     reader = spark.read.format("aiokclient").options(failOnDataLoss=False, **wrong)
     assert reader.load().where("partition = 0").count() == 7

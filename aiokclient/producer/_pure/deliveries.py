@@ -21,7 +21,7 @@ from aiokclient.types import RecordMetadata
 __all__ = ["DeliveryRuns", "Gathering", "Run", "gathered", "runs_of"]
 
 STRIDE = 2048
-"""Number of records handled between two reads of the clock, in much less than one time slice."""
+"""Number of records between two reads of the clock. They take much less than one time slice."""
 SLICE_STRIDES = 16
 """Number of strides after which `gathered` yields even if little time has passed."""
 

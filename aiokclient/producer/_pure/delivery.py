@@ -39,7 +39,7 @@ class DeliveryHooks(OwnerHooks, Protocol):
         """Send this batch as soon as possible, because a task waits for it."""
 
     def retrieved(self, batch: DeliveryBatch, count: int) -> None:
-        """Count `count` more failures of the batch that the application has seen."""
+        """Count `count` more failures of the batch as retrieved by the application."""
 
 
 class Forward(NamedTuple):

@@ -147,8 +147,8 @@ class Accumulator:
         return None in [batch.partition for batch in self.pending]
 
     def demand_all(self) -> None:
-        """Send all batches without lingering. A single one is sent within this call if possible."""
-        if self._linger_timer is not None:  # The timer would only wake the loop.
+        """Send all batches without lingering. Try to send a single batch within this call."""
+        if self._linger_timer is not None:  # No batch lingers after this call.
             self._linger_timer.cancel()
             self._linger_timer = None
             self._lingering.clear()
@@ -201,7 +201,7 @@ class Accumulator:
         start: int,
         remaining: int,
     ) -> tuple[QueuedBatch, int, int]:
-        """Add as many of the values from `start` on as fit to one batch.
+        """Add as many of the values from `start` on as fit into one batch.
 
         Return the batch, the index of the first added record, and the number of added records. All
         values from `start` on take at most `remaining` bytes, and there must be room for them (see
@@ -430,7 +430,7 @@ class Accumulator:
             self._failures.failed(failed)
 
     def categorized(self, error: KafkaError) -> KafkaError:
-        """Return the error with which records fail. In a transaction, it fails, too."""
+        """Return the error with which records fail. Fail the open transaction, too, if any."""
         return error if self._categorize is None else self._categorize(error)
 
     def forget(self, batch: QueuedBatch) -> None:

@@ -243,7 +243,7 @@ class ProducerBatch(BatchState, Generic[Q_co]):
             self.first_sent = now
 
     def leave_request(self) -> bool:
-        """Count one request less that uses the bytes. Return whether the bytes can be released."""
+        """Count one fewer request that uses the bytes. Return whether the bytes can be released."""
         self.requests -= 1
         return self.done and not self.requests
 
@@ -356,7 +356,7 @@ class ProducerBatch(BatchState, Generic[Q_co]):
         self.succeed(base_offset, append_time)
 
     def expired(self, now: float, timeout: float) -> bool:
-        """Return whether `timeout` seconds have passed since its first record."""
+        """Return whether `timeout` seconds have passed since the first record of the batch."""
         return now - self.created >= timeout
 
     def with_partition(self, error: KafkaError) -> KafkaError:

@@ -64,7 +64,7 @@ class ProducerIds:
         self._failed = failed
         self._asking = False
         self._looked_at: dict[TopicStatus, int] = {}
-        """The generation in which the metadata of a topic was last refreshed."""
+        """For each topic, the generation in which its metadata was last refreshed."""
         self._looking: dict[TopicStatus, None] = {}
 
     def identify(self, queue: PartitionQueue, batch: QueuedBatch, *, by_name: bool) -> bool:

@@ -202,7 +202,7 @@ class PartitionQueue(Account):
         self.vanished = True
 
     def block(self) -> None:
-        """Send nothing until `unblock` is called, because of an error."""
+        """Stop sending after an error, until `unblock` is called."""
         self.blocked = True
 
     def unblock(self) -> None:
@@ -273,7 +273,7 @@ class PartitionQueue(Account):
         self.settle()
 
     def drain(self) -> None:
-        """Send nothing more until nothing is in flight."""
+        """Stop sending until no batch is in flight."""
         self.sequences.step(SequenceEvent.RETURNED)
         self.settle()
 

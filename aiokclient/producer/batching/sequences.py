@@ -94,7 +94,7 @@ class SequenceState(Enum):
     FLOWING = auto()
     """Batches are sent, with consecutive sequences."""
     DRAINING = auto()
-    """A batch came back or was lost: nothing is sent until nothing is in flight."""
+    """A batch came back or was lost. No batch is sent until none is in flight."""
     RESTARTING = auto()
     """Nothing is in flight, and the sequences cannot continue. A new epoch must begin first."""
 

@@ -29,7 +29,7 @@ Theory of operation. A batch is in one of six stages:
   A batch can become done in every stage except SPLIT, because its delivery timeout can pass in any
   of them.
 
-Nothing leads away from SPLIT and DONE. A transition that is not in the table is a bug: it raises
+SPLIT and DONE are final stages. A transition that is not in the table is a bug: it raises
 `StageError`, which fails the producer rather than lose or repeat a record.
 
 Only the methods of `ProducerBatch` change the stage. Which batch is sent next, and when, is up to

@@ -58,7 +58,7 @@ class Topic(TopicState[PartitionQueue]):
         self.known = True
 
     def take_sticky(self, size: int) -> PartitionQueue | None:
-        """Return the queue for a record without a key, of `size` bytes, or None for another one."""
+        """Return the sticky queue for a record of `size` bytes, or None to choose another one."""
         queue = self.sticky
         if queue is None or self.sticky_left <= 0 or queue.unsendable:
             return None

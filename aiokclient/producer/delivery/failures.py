@@ -42,9 +42,10 @@ class FailureHooks(NamedTuple):
     on_delivery_error: Callable[[Delivery], Any] | None
     """The application's `on_delivery_error`, called for each failed record."""
     on_failed: Callable[[DeliveryBatch], object]
-    """Called with each batch that fails."""
+    """The function to call with each batch that fails."""
     on_final_seen: Callable[[], object]
-    """Called when the error that failed the producer is raised, or retrieved from a delivery."""
+    """The function to call when the application sees the error that failed the producer: when the
+    error is raised, or retrieved from a delivery."""
 
 
 class FailedBatch:
@@ -155,7 +156,7 @@ class Failures:
             self._batches.pop(failed, None)
 
     def take(self) -> DeliveryErrors | None:
-        """Return the failures that were never retrieved as one exception, which retrieves them."""
+        """Return the unretrieved failures as one exception, and count them as retrieved."""
         if not self.unretrieved or self._last is None:
             return None
         shown: list[Exception] = []

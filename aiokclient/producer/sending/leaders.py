@@ -102,7 +102,7 @@ class Leaders:
         self._stopped = False
 
     def stop(self) -> None:
-        """Search for nothing more. Idempotent."""
+        """Stop all searches. Idempotent."""
         self._stopped = True
         if self._search is not None:
             self._search.cancel()
@@ -113,7 +113,7 @@ class Leaders:
         topic = self.topics.get(name)
         if topic is None:
             config = self._config
-            # An eighth of the buffer: a batch moves in when a quarter is free.
+            # At most an eighth of the buffer, because batches move in when a quarter is free.
             limit = min(config.batch_size, config.max_request_size, config.buffer_memory // 8)
             topic = self.topics[name] = Topic(name, max(limit, 1))
             self._accumulator.memory.set_unsendable(topic.undesignated, True)

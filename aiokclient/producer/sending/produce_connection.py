@@ -46,7 +46,7 @@ class ConnectionUser(Protocol):
     """Number of produce requests without a response."""
 
     def pump(self) -> None:
-        """Send what is ready, because an attempt to connect has ended."""
+        """Send the ready batches, because an attempt to connect has ended."""
 
     def disconnected(self) -> bool:
         """Handle the loss of the connection. Return whether batches wait to be sent."""
@@ -109,7 +109,7 @@ class ProduceConnection:
         self._supervisor.spawn(self._connect, name=f"produce connection to broker {self._node_id}")
 
     def close(self) -> None:
-        """Connect no more, and ignore the end of the connection."""
+        """Stop connecting, and ignore the end of the connection."""
         self._closed = True
         self._ignore_loss()  # The connection may be shared and may stay open after this.
         if self.watch is not None:

@@ -82,7 +82,7 @@ class Responses:
         """`may_retry()` returns whether batches may be sent again.
 
         `postpone(batch, error)` is called for an error of the broker. It returns whether the batch
-        was put back into its queue, so that nothing else is to be done about the error.
+        was put back into its queue. If so, the error needs no further handling.
         """
         self._clock = clock
         self._accumulator = accumulator
@@ -155,7 +155,7 @@ class Responses:
         first = batch.queue.sent[0] is batch
         if identity is None or self._scope is not Scope.PRODUCE:
             # A transaction cannot take another identity. It must be aborted, unless the leader
-            # refused the batch only because an earlier one of this producer comes first.
+            # refused the batch only because an earlier batch of this producer is missing.
             waits = event is SequenceEvent.REFUSED and (not first or batch.whole is not None)
             return event if waits and self._may_retry() else None
         if event is SequenceEvent.REFUSED and first:
@@ -241,7 +241,8 @@ class Responses:
             queue.poke()
 
     def _log_refused(self, batch: QueuedBatch, error: KafkaError, event: SequenceEvent) -> None:
-        # The error's own text gives advice for programs that cannot send the batch again.
+        # The error's own text is not logged. Its advice is for programs that cannot send the batch
+        # again.
         partition, foreign = batch.queue.topic_partition, event is SequenceEvent.FOREIGN
         if foreign:
             why = "its log does not have this producer's last batch"
@@ -285,7 +286,7 @@ class Responses:
         batch = sent.batch
         self._count(batch, error)
         if batch.in_log is not InLog.NO and batch.whole is not None:
-            # If this part were split, no response could show whether the whole was written.
+            # If this part were split, no response could show whether the whole batch was written.
             for part in batch.whole:
                 self._fail_part(part, error)
             return

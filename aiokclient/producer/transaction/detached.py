@@ -61,7 +61,7 @@ HINTS = {
 
 @dataclass(frozen=True, slots=True)
 class DetachedTransaction:
-    """A transaction that is open, and whose producer will not write any more.
+    """An open transaction to which its producer writes nothing more.
 
     `Transaction.detach` returns it, and `Client.end_transaction` ends it. It can be pickled.
     """
@@ -72,7 +72,7 @@ class DetachedTransaction:
     level: int | None = None
     """The level of transaction.version that its requests use; None for the coordinator's level."""
     is_empty: bool = False
-    """Whether nothing was written in it, so that the brokers do not know it."""
+    """Whether the transaction has no records and offsets, so that the brokers do not know it."""
 
 
 async def detach(

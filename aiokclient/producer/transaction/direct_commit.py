@@ -3,7 +3,7 @@
 Theory of operation. Most commits only wait for two responses: to the last records, and to EndTxn. A
 task for that, with its timeouts and cancel scopes, costs more than the two requests. Therefore the
 callback of the first response sends EndTxn, and the callback of the second one ends the operation.
-Whatever else is to be done is left to a task, which `go_on` starts:
+In the following cases, `go_on` starts a task for the remaining work:
 
 - before EndTxn was sent: a record failed, callbacks of deliveries are still to be called, offsets
   are to be committed, the coordinator is not connected, or the deadline has passed. The task does

@@ -1,7 +1,7 @@
 """The end of the batches of a transaction that will not be committed.
 
-Batches that were not sent are dropped. Those in flight are awaited, so that nothing of them can
-arrive after the end of the transaction; they are not sent again.
+Batches that were not sent are dropped. Batches in flight are awaited, so that none of
+them can arrive after the end of the transaction; they are not sent again.
 """
 
 from __future__ import annotations

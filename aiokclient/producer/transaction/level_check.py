@@ -5,9 +5,9 @@ to the transaction. The batches wait until the level was read again. If it is lo
 again with the requests of that level.
 
 Such a coordinator refuses InitProducerId, too, for a transactional id that it has stored at level
-2, and then every other request, until it has moved. But it accepts requests of a lower level with
-the current producer id and epoch, and stores the id at that level. So a restart first aborts an
-empty transaction of the lower level.
+2. It then refuses every other request, until the coordinator of that id is another broker. But it
+accepts requests of a lower level with the current producer id and epoch, and stores the id at that
+level. So a restart first aborts an empty transaction of the lower level.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ class TransactionManager:
     """The transactions of one producer.
 
     `flush` waits until all batches have their outcome. `retrieve` marks all failures of deliveries
-    as retrieved. `accept(open)` is called when records are accepted from now on, or no longer.
+    as retrieved. `accept(True)` begins to accept records, and `accept(False)` stops it.
     """
 
     def __init__(
@@ -303,7 +303,7 @@ class TransactionManager:
             await ending.result(0.0)
 
     def require_open(self, call: str) -> None:
-        """Raise the error for a call that needs an open transaction, if there is none."""
+        """Raise an error, because `call` needs an open transaction, if no transaction is open."""
         self.status.require(_S.IN_TRANSACTION, call=call)
 
     def require_cluster(self, cluster_id: str | None) -> None:
@@ -314,7 +314,7 @@ class TransactionManager:
         if differ(cluster_id, self._cluster.metadata.cluster_id):
             raise abortable(
                 "A consumer that was added to the transaction reads from another cluster. Its "
-                "offsets mean nothing in the cluster of the producer."
+                "offsets are not valid in the cluster of the producer."
             )
 
     async def send_offsets(self, offsets: Offsets, member: GroupMetadata, timeout: float) -> None:
@@ -369,7 +369,7 @@ class TransactionManager:
         )
 
     def go_on(self, commit: Commit, earlier: KafkaError | None = None) -> None:
-        """Do a commit, or what is left of it, in a task; see `CommitEnds`."""
+        """Do a commit, or its remaining steps, in a task; see `CommitEnds`."""
         self._spawn("commit", commit.operation, self._commit, commit, earlier)
 
     def records_settled(self) -> None:
@@ -455,11 +455,11 @@ class TransactionManager:
     # -- leaving it to another process
 
     async def detach(self, timeout: float | None) -> DetachedTransaction:
-        """Flush the open transaction, and leave its end to others; see `Transaction.detach`."""
+        """Flush the open transaction for another process to end it; see `Transaction.detach`."""
         if self.status.state in BROKEN:
             self._retrieve()
         current, now = self.status.current, self._clock.monotonic()
-        # The wait for the records, and its errors, are those of a commit.
+        # The wait for the records has the same limits and errors as in a commit.
         wait = partial(self._flush_by, Commit(current, now, timeout, self._flush_s, None))
         return await detach(self.status, wait, partial(self._raise_failure, current))
 

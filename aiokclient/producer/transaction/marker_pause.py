@@ -23,7 +23,10 @@ LATE_S = 0.012
 LONGER_S = 0.001
 """The seconds by which the pause grows after a late response."""
 SHORTER_S = LONGER_S / 40
-"""The seconds by which the pause shrinks after any other response: about one in 40 is late."""
+"""The seconds by which the pause shrinks after a response that is not late.
+
+With this ratio to `LONGER_S`, about one response in 40 is late.
+"""
 LONGEST_S = 0.005
 """The longest pause, in seconds."""
 SOON_S = 0.02
@@ -45,7 +48,7 @@ class MarkerPause:
 
     @property
     def is_over(self) -> bool:
-        """Whether a produce request of the transaction was sent, so that none waits any more."""
+        """Whether a produce request of the transaction was sent. Later requests do not wait."""
         return self._sent != 0.0
 
     def ended(self, now: float) -> None:

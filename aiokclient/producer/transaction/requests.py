@@ -5,13 +5,13 @@ requests of a producer to its transaction coordinator have a connection of their
 coordinator processes the requests of a connection one after the other.
 
 The level of the feature `transaction.version` is that of the coordinator's connection. Level 2
-(KIP-890) has other requests than levels 0 and 1, so it is stored for each transaction. A cluster
+(KIP-890) has other requests than levels 0 and 1, so each transaction stores its level. A cluster
 that is downgraded while a transaction is open refuses its requests with the codes of `DOWNGRADED`.
 The level is then read again, and the transaction goes on with the requests of the lower level.
 
 A coordinator that refused a request with a code of `BLOCKING` because of a downgrade usually
-refuses all later ones, too, with a code of `BUSY`. That does not end by waiting, so the transaction
-then fails at once. Without such a refusal, a code of `BUSY` means that the last transaction is not
+refuses all later ones, too, with a code of `BUSY`. Waiting would not help, so the transaction then
+fails at once. Without such a refusal, a code of `BUSY` means that the last transaction is not
 complete yet. `Patience` limits how long an abort waits for that.
 """
 
@@ -80,7 +80,8 @@ UNENDED = BUSY | {TransactionAbortableError.code, UnknownProducerIdError.code}
 """The codes by which a coordinator says that it cannot abort the transaction now."""
 BLOCKED = (
     "The cluster was downgraded to a level of transaction.version that cannot store this "
-    "transaction. Restart the producer; the coordinator may refuse that until it has moved."
+    "transaction. Restart the producer. The restart may fail until another broker is the "
+    "coordinator."
 )
 BUMPS_FROM = 3
 """The first version of InitProducerId that increases the epoch of a known producer (KIP-360)."""
@@ -136,8 +137,9 @@ class Patience:
         elif now - self._since >= self._limit_s:
             raise TransactionFailedError(
                 f"For {now - self._since:.1f} s, the coordinator has answered {error.name} instead "
-                "of ending the transaction. Restart the producer; the coordinator may refuse that "
-                "until it has written the end of an earlier transaction, or has moved.",
+                "of ending the transaction. Restart the producer. The restart may fail until the "
+                "coordinator has written the end of an earlier transaction, or until another "
+                "broker is the coordinator.",
                 api=error.api,
                 broker=error.broker,
             ) from error
@@ -165,7 +167,7 @@ class TransactionRequests:
         cluster: ClusterClient,
         purpose: Purpose = Purpose.TRANSACTION,
     ) -> None:
-        """Send the requests on a connection of their own, or on a shared one for CONTROL."""
+        """Use a dedicated connection, or with `Purpose.CONTROL` a shared one."""
         assert config.transactional_id is not None
         self._id = config.transactional_id
         self._timeout_ms = config.transaction_timeout_ms
@@ -254,10 +256,10 @@ class TransactionRequests:
     async def initialize(
         self, identity: ProducerIdentity, timeout: float, patience: Patience | None = None
     ) -> ProducerIdentity:
-        """Return a producer id and epoch, which fence those that were returned before.
+        """Return a producer id and epoch, which fence earlier producers with the same id.
 
-        `identity` is the current one, whose epoch is to be increased (KIP-360), or the default for
-        a producer that starts. A coordinator before Kafka 2.5 increases the epoch, too, but does
+        `identity` is the current identity, whose epoch is increased (KIP-360), or the default for a
+        producer that starts. A coordinator before Kafka 2.5 increases the epoch, too, but does
         not check the current one. `timeout` is in seconds.
         """
         known = identity if self._checks_epochs() else ProducerIdentity()

@@ -35,7 +35,7 @@ abortable errors: after an abort, the producer is usable.
 A restart is allowed in every state. It fails the records without an outcome and sends
 InitProducerId, which begins a new epoch. Requests of the old epoch are refused from then on.
 
-`TABLE` has the transitions. A pair of state and event that it lacks is a bug: `TransitionError`
+`TABLE` has the transitions. A pair of state and event without a row is a bug: `TransitionError`
 names both and fails the producer, because continuing could lose or repeat a transaction. Calls of
 the application are checked before that: `CALLS` has the calls that each state allows, and any other
 call raises IllegalStateError and changes nothing.
@@ -209,7 +209,7 @@ CALLS: Mapping[TransactionState, tuple[str, ...]] = {
 
 
 class TransitionError(AssertionError):
-    """A pair of state and event that the table lacks: a bug in this library."""
+    """A pair of state and event that is not in the table: a bug in this library."""
 
     def __init__(self, state: TransactionState, event: TransactionEvent) -> None:
         super().__init__(

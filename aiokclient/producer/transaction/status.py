@@ -97,15 +97,15 @@ class CurrentTransaction:
         self.part: TopicPartition | str | None = None
         """The partition or the group that the refused request would have added."""
         self.begun = begun
-        """The time at which it began, on the monotonic clock; None before the first transaction."""
+        """The monotonic time at which the transaction began; None before the first one."""
         self.outcome: TransactionOutcome | None = None
         self.error: KafkaError | None = None
-        """The first of its most severe errors, as the application sees it."""
+        """The first of the transaction's most severe errors, as the application sees it."""
         self.severity = 0
         self.written = False
-        """Whether the brokers may have something of it, so that it must be ended."""
+        """Whether the brokers may have a part of the transaction, so that it must be ended."""
         self.added = False
-        """Whether the coordinator is known to have a part of it (levels 0 and 1)."""
+        """Whether the coordinator is known to have a part of the transaction (levels 0 and 1)."""
         self.undecided = False
         """Whether a commit was sent, or may be sent by another process, and neither confirmed nor
         refused."""
@@ -128,7 +128,7 @@ class CurrentTransaction:
         self.undecided = True
 
     def note_detached(self) -> None:
-        """Store that another process may commit the transaction, if the brokers have it."""
+        """Store that another process may commit the transaction, unless it is empty."""
         self.undecided = self.written
 
     def note_decided(self) -> None:
@@ -226,7 +226,7 @@ class TransactionStatus:
         return self.current
 
     def end(self, outcome: TransactionOutcome, event: TransactionEvent) -> None:
-        """End the current transaction, with the event that says how."""
+        """Store the outcome of the current transaction, and change the state after `event`."""
         self.current.end(outcome)
         self.step(event)
 
@@ -244,7 +244,7 @@ class TransactionStatus:
         return raised
 
     def _explain(self, error: KafkaError) -> None:
-        """Say in a fatal error of a broker that the transaction took too long, if it did."""
+        """Extend the message of a broker's fatal error if the transaction exceeded its timeout."""
         current = self.current
         if current.begun is None or current.outcome is not None or error.code is None:
             return

@@ -29,7 +29,7 @@ __all__ = ["ConsumerReads", "Transaction", "TransactionalConsumer"]
 
 
 UNWINDING_S = 1.0
-"""Seconds beyond its limit that an abort may take to end."""
+"""Seconds by which an abort may exceed its time limit."""
 ABORTED_FROM = frozenset(
     {
         TransactionState.IN_TRANSACTION,
@@ -67,7 +67,7 @@ class TransactionalConsumer(Protocol):
     """A consumer that can be added to a transaction."""
 
     def _for_transaction(self, began: float | None = None) -> ConsumerReads:
-        """Begin to observe what is read. Raise IllegalStateError if that cannot be committed.
+        """Begin to observe what is read. Raise IllegalStateError if offsets cannot be committed.
 
         `began` is the time at which the transaction began, on the monotonic clock.
         """
@@ -104,7 +104,7 @@ class Transaction:
     """
 
     def __init__(self, producer: TransactionOwner, manager: TransactionManager) -> None:
-        # The producer refers to its last transaction, and must not be kept alive by it.
+        # The producer refers to its last transaction, so a strong reference would be a cycle.
         self._owner = weakref.ref(producer)
         self._manager = manager
         self._current: CurrentTransaction | None = None
@@ -209,7 +209,8 @@ class Transaction:
             )
         return await self._manager.detach(None if timeout is None else seconds(timeout))
 
-    # These two do the work of `lets_go` themselves, which saves a coroutine for each transaction.
+    # __aenter__ and __aexit__ do the work of `lets_go` themselves, which saves a coroutine for each
+    # transaction.
 
     async def __aenter__(self) -> Self:
         try:
@@ -284,15 +285,15 @@ class Transaction:
         self._consumers.clear()
 
     def settle_commit(self) -> None:
-        """Tell the added consumers that the transaction was committed, if it was."""
+        """Notify the added consumers, if the transaction was committed."""
         if self.outcome is TransactionOutcome.COMMITTED:
             self.committed()
 
     async def go_back(self, timeout: float) -> None:
         """Have the added consumers go back, unless the transaction was committed.
 
-        Wait at most `timeout` seconds. A transaction that is still open at the coordinator is not
-        waited for: its offsets are pending, and the consumers continue when it has ended.
+        Wait at most `timeout` seconds. Do not wait for a transaction that is still open at the
+        coordinator: its offsets are pending, and the consumers continue when it has ended.
         """
         self.settle_commit()
         is_over = self._manager.status.state is TransactionState.READY

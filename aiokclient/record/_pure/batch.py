@@ -75,7 +75,7 @@ class RecordBatch:
     producer_id: int
     producer_epoch: int
     base_sequence: int
-    """The sequence of the first record. All three are -1 without a producer id."""
+    """The sequence of the first record; -1, like producer id and epoch, if the batch has none."""
 
     def __init__(self, buffer: Buffer) -> None:
         """Read the header of the batch. Raises CorruptRecordError if `buffer` is not a batch."""
@@ -162,7 +162,7 @@ class RecordBatch:
         return self._intact
 
     def validate(self) -> None:
-        """Check what a broker checks in a batch that a producer sends.
+        """Make the checks that a broker makes for a batch from a producer.
 
         Raises CorruptRecordError if the checksum is wrong, a record cannot be read, or the offsets
         have gaps. Batches of a compacted log may have gaps, so this is not for consumers.

@@ -27,7 +27,7 @@ __all__ = ["RecordBatchBuilder"]
 
 _NULL = b"\x01"
 _NONE = b"\x00"
-"""No headers."""
+"""The encoded number of headers of a record without headers."""
 _NO_ATTRIBUTES = b"\x00"
 
 
@@ -100,7 +100,7 @@ class RecordBatchBuilder:
                 (prefix, offset, key_length, key or b"", VARINTS[len(value)], value, _NONE)
             )
             length = VARINTS[len(body)]
-        except IndexError:  # The table does not have this length.
+        except IndexError:  # VARINTS does not have this length.
             return self._append(timestamp, key, value, headers)
         size = self.size + len(length) + len(body)
         if size > self._limit:
