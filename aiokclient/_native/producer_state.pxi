@@ -122,6 +122,11 @@ cdef class DeliveryBatch(Owner):
         return 0
 
     @property
+    def forwards(self):
+        """Return the ranges of records that have moved to other batches, in order."""
+        return self._forwards or ()
+
+    @property
     def targets(self):
         """The batches to which records of this batch have moved."""
         return [] if self._forwards is None else [forward.batch for forward in self._forwards]

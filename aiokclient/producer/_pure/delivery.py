@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from bisect import bisect_right
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from aiokclient.errors import KafkaError
@@ -158,6 +158,11 @@ class DeliveryBatch(Owner):
         self.run()
 
     # -- what the user's handles do
+
+    @property
+    def forwards(self) -> Sequence[Forward]:
+        """Return the ranges of records that have moved to other batches, in order."""
+        return self._forwards or ()
 
     @property
     def targets(self) -> list[DeliveryBatch]:

@@ -408,6 +408,7 @@ class Accumulator:
         if limit.lowered:
             limit.note_written(batch.builder.size)
         batch.acknowledge(base_offset, append_time)
+        self._failures.written(batch)
         self.meters.written(batch)
         self.forget(batch)
 
@@ -425,7 +426,10 @@ class Accumulator:
         if batch.done:
             return
         self.meters.failed(batch)
-        for failed in batch.fail_records(batch.with_partition(self.categorized(error))):
+        holders = batch.fail_records(batch.with_partition(self.categorized(error)))
+        if batch.moved:
+            self._failures.moved(batch)
+        for failed in holders:
             self.meters.lost(failed)
             self._failures.failed(failed)
 
@@ -469,6 +473,7 @@ class Accumulator:
         for part in parts:
             self.memory.take(queue, part.reserved, in_overflow=False)
             self.pending[part] = None
+        self._failures.moved(batch)
         batch.vacate()
         self.forget(batch)
 

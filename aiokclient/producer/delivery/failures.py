@@ -22,6 +22,7 @@ from aiokclient.clock import Clock
 from aiokclient.errors import DeliveryErrors, KafkaError
 from aiokclient.log import ClientLog
 from aiokclient.producer.delivery.delivery import Delivery, DeliveryBatch
+from aiokclient.producer.delivery.origins import Origins
 from aiokclient.producer.fairness import SLICE_S
 
 __all__ = ["FailureHooks", "Failures"]
@@ -95,6 +96,7 @@ class Failures:
         self._clock = clock
         self._client_log = log
         self._on_delivery_error, self._on_failed, self.on_final_seen = hooks
+        self._origins = None if self._on_delivery_error is None else Origins()
         self._final = False
         """Whether the producer has failed, which is the cause of all later failures."""
         self._batches: dict[FailedBatch, None] = {}
@@ -125,6 +127,16 @@ class Failures:
         if not self._scheduled:
             self._scheduled = True
             self._callbacks.soon(self._report)
+
+    def moved(self, batch: DeliveryBatch) -> None:
+        """Follow the records of a batch, all of which have moved to other batches."""
+        if self._origins is not None:
+            self._origins.follow(batch)
+
+    def written(self, batch: DeliveryBatch) -> None:
+        """Release what is stored for a batch that was written."""
+        if self._origins is not None:
+            self._origins.forget(batch)
 
     @contextmanager
     def watched(self, watcher: Watcher) -> Iterator[None]:
@@ -190,12 +202,15 @@ class Failures:
 
     def _report_slice(self) -> None:
         assert self._on_delivery_error is not None
+        assert self._origins is not None
         until = self._clock.monotonic() + SLICE_S
         while self._reports and self._clock.monotonic() < until:
             batch, index = self._reports.popleft()
+            delivery = Delivery(*self._origins.of(batch, index), batch.timestamp_of(index))
             if index + 1 < batch.count:
                 self._reports.appendleft((batch, index + 1))
-            delivery = Delivery(batch, index, batch.timestamp_of(index))
+            else:
+                self._origins.forget(batch)
             try:
                 self._on_delivery_error(delivery)
             except Exception as error:

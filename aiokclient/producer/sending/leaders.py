@@ -274,6 +274,7 @@ class Leaders:
             batch.forward(1, target, at)
             if batch.demanded:
                 target.demand()
+        self._failures.moved(batch)
         batch.vacate()
         self._accumulator.forget(batch)
 

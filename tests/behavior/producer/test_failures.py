@@ -1,6 +1,7 @@
 """Failures: which are retrieved, which are reported, and what the end of `async with` raises."""
 
 import asyncio
+import contextlib
 import gc
 import logging
 from collections.abc import AsyncIterator, Callable
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 from world import World, simulate
 
-from aiokclient import Producer
+from aiokclient import Delivery, Producer
 from aiokclient.errors import (
     BufferExhaustedError,
     ClosedError,
@@ -17,6 +18,7 @@ from aiokclient.errors import (
     DeliveryTimeoutError,
     KafkaError,
     KafkaTimeoutError,
+    RecordTooLargeError,
     RetriableError,
     TopicAuthorizationError,
     UnknownTopicOrPartitionError,
@@ -224,6 +226,57 @@ class TestOnDeliveryError:
                     producer.send(topic, b"v", partition=partition)
                 await producer.flush()
                 assert len(told) == 1000
+
+        simulate(scenario)
+
+    @pytest.mark.parametrize("case", ["written late", "missing", "split", "moved and split"])
+    def test_on_delivery_error_receives_the_delivery_that_send_returned(self, case: str) -> None:
+        """The records of these deliveries move to other batches before they fail."""
+
+        async def scenario(world: World) -> None:
+            told: list[Delivery] = []
+            options: dict[str, Any] = {"linger_ms": 5, "batch_size": 200_000}
+            async with world.producer(on_delivery_error=told.append, **options) as producer:
+                if case == "split":
+                    await producer.prepare("t")
+                expected = []
+                with contextlib.ExitStack() as faults:
+                    if "split" in case:
+                        fault = world.cluster.fail(ApiKey.PRODUCE, RecordTooLargeError, times=1)
+                        faults.enter_context(fault)
+                    for number in range(40):
+                        partition = 0 if number % 3 else None
+                        if case == "missing" and number % 2:
+                            partition = 7
+                        expected.append(producer.send("t", b"x" * 1000, partition=partition))
+                    many = producer.send_many("t", [b"x" * 1000] * 20)
+                    expected += many
+                    if "split" in case:
+                        await world.cluster.until(lambda: world.requests(ApiKey.PRODUCE))
+                with world.cluster.fail(ApiKey.PRODUCE, TopicAuthorizationError):
+                    await producer.flush()
+                written = [each for each in expected if each.exception() is None]
+                failed = [each for each in expected if each.exception() is not None]
+                assert len(failed) > 10
+                assert all(each in failed for each in told)
+                assert set(told) == set(failed)
+                assert len(told) == len(failed)
+                assert not set(told) & set(written)
+                assert all(each.topic == "t" and each.exception() is not None for each in told)
+                assert not producer._required_engine().failures._origins
+
+        simulate(scenario)
+
+    def test_nothing_is_stored_of_records_that_have_moved_and_were_written(self) -> None:
+        async def scenario(world: World) -> None:
+            told: list[Delivery] = []
+            options: dict[str, Any] = {"linger_ms": 5, "batch_size": 200_000}
+            async with world.producer(on_delivery_error=told.append, **options) as producer:
+                with world.cluster.fail(ApiKey.PRODUCE, RecordTooLargeError, times=1):
+                    deliveries = producer.send_many("t", [b"x" * 1000] * 20)
+                    await producer.gather(deliveries)
+                assert not told
+                assert not producer._required_engine().failures._origins
 
         simulate(scenario)
 
