@@ -151,7 +151,7 @@ __version__ = "0.1.0"
 native: bool
 """Whether the native modules are in use. Without them everything works, but slower."""
 
-_PLACES = {
+_MODULES_BY_NAME = {
     "AclBinding": "admin",
     "AclBindingFilter": "admin",
     "AclOperation": "admin",
@@ -225,7 +225,7 @@ if not TYPE_CHECKING:  # Type checkers would accept any name.
             return in_use
         if name in _MODULES:
             return import_module(f"{__name__}.{name}")
-        value = getattr(import_module(f"{__name__}.{_PLACES.get(name, 'types')}"), name)
+        value = getattr(import_module(f"{__name__}.{_MODULES_BY_NAME.get(name, 'types')}"), name)
         globals()[name] = value
         return value
 

@@ -98,7 +98,7 @@ def test_native_is_false_when_one_module_is_missing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "error", [ImportError("undefined symbol: aiok"), ValueError("Place size changed")]
+    "error", [ImportError("undefined symbol: aiok"), ValueError("SharedFields size changed")]
 )
 def test_a_native_module_that_cannot_be_imported_says_what_to_do(
     error: Exception, monkeypatch: pytest.MonkeyPatch

@@ -8,7 +8,7 @@ cdef extern from "record_object.h":
         pass
 
 
-cdef class Place:
+cdef class SharedFields:
     cdef object topic
     cdef object partition
     cdef object timestamp_type
@@ -16,7 +16,7 @@ cdef class Place:
 
 
 cdef class ConsumerRecord:
-    cdef PyObject *_place
+    cdef PyObject *_shared
     cdef PyObject *_key
     cdef PyObject *_value
     cdef PyObject *_headers
@@ -25,7 +25,9 @@ cdef class ConsumerRecord:
 
 
 cdef AiokSpares *record_spares
-cdef Place place_of(object topic, object partition, object timestamp_type, object leader_epoch)
+cdef SharedFields shared_fields(
+    object topic, object partition, object timestamp_type, object leader_epoch
+)
 
 
 cdef extern from "plain_tuple.h":

@@ -21,32 +21,34 @@ cdef extern from "record_types.h":
 
 @cython.no_gc
 @cython.final
-cdef class Place:
+cdef class SharedFields:
     """The fields that all records of a batch share. It never changes."""
 
 
-cdef Place _last = None
+cdef SharedFields _last = None
 
 
-cdef Place place_of(object topic, object partition, object timestamp_type, object leader_epoch):
-    """Return a Place with these fields. It is the previous one if the fields are the same."""
+cdef SharedFields shared_fields(
+    object topic, object partition, object timestamp_type, object leader_epoch
+):
+    """Return an object with these fields. It is the previous one if the fields are the same."""
     global _last
-    cdef Place place = _last
+    cdef SharedFields shared = _last
     if (
-        place is not None
-        and place.topic is topic
-        and place.partition is partition
-        and place.timestamp_type is timestamp_type
-        and place.leader_epoch is leader_epoch
+        shared is not None
+        and shared.topic is topic
+        and shared.partition is partition
+        and shared.timestamp_type is timestamp_type
+        and shared.leader_epoch is leader_epoch
     ):
-        return place
-    place = Place.__new__(Place)
-    place.topic = topic
-    place.partition = partition
-    place.timestamp_type = timestamp_type
-    place.leader_epoch = leader_epoch
-    _last = place
-    return place
+        return shared
+    shared = SharedFields.__new__(SharedFields)
+    shared.topic = topic
+    shared.partition = partition
+    shared.timestamp_type = timestamp_type
+    shared.leader_epoch = leader_epoch
+    _last = shared
+    return shared
 
 
 cdef class ConsumerRecord:
@@ -80,56 +82,56 @@ A record that was read from a partition."""
         _put(&self._key, key)
         _put(&self._value, value)
         _put(&self._headers, headers)
-        _move(self, place_of(topic, partition, timestamp_type, leader_epoch))
+        _set_shared(self, shared_fields(topic, partition, timestamp_type, leader_epoch))
 
     @property
     def topic(self):
-        return _place(self).topic
+        return _shared(self).topic
 
     @topic.setter
     def topic(self, topic):
-        cdef Place old = _place(self)
-        _move(self, place_of(topic, old.partition, old.timestamp_type, old.leader_epoch))
+        cdef SharedFields old = _shared(self)
+        _set_shared(self, shared_fields(topic, old.partition, old.timestamp_type, old.leader_epoch))
 
     @property
     def partition(self):
-        return _place(self).partition
+        return _shared(self).partition
 
     @partition.setter
     def partition(self, partition):
-        cdef Place old = _place(self)
-        _move(self, place_of(old.topic, partition, old.timestamp_type, old.leader_epoch))
+        cdef SharedFields old = _shared(self)
+        _set_shared(self, shared_fields(old.topic, partition, old.timestamp_type, old.leader_epoch))
 
     @property
     def timestamp_type(self):
-        return _place(self).timestamp_type
+        return _shared(self).timestamp_type
 
     @timestamp_type.setter
     def timestamp_type(self, timestamp_type):
-        cdef Place old = _place(self)
-        _move(self, place_of(old.topic, old.partition, timestamp_type, old.leader_epoch))
+        cdef SharedFields old = _shared(self)
+        _set_shared(self, shared_fields(old.topic, old.partition, timestamp_type, old.leader_epoch))
 
     @property
     def leader_epoch(self):
-        return _place(self).leader_epoch
+        return _shared(self).leader_epoch
 
     @leader_epoch.setter
     def leader_epoch(self, leader_epoch):
-        cdef Place old = _place(self)
-        _move(self, place_of(old.topic, old.partition, old.timestamp_type, leader_epoch))
+        cdef SharedFields old = _shared(self)
+        _set_shared(self, shared_fields(old.topic, old.partition, old.timestamp_type, leader_epoch))
 
     def _fields(self):
-        cdef Place place = _place(self)
+        cdef SharedFields shared = _shared(self)
         return (
-            place.topic,
-            place.partition,
+            shared.topic,
+            shared.partition,
             self._offset,
             self._timestamp,
-            place.timestamp_type,
+            shared.timestamp_type,
             self.key,
             self.value,
             tuple(self.headers),
-            place.leader_epoch,
+            shared.leader_epoch,
         )
 
     def _asdict(self):
@@ -142,31 +144,31 @@ A record that was read from a partition."""
         return self._fields() == other._fields()
 
     def __hash__(self):
-        cdef Place place = _place(self)
-        return hash((place.topic, place.partition, self._offset))
+        cdef SharedFields shared = _shared(self)
+        return hash((shared.topic, shared.partition, self._offset))
 
     def __repr__(self):
-        cdef Place place = _place(self)
+        cdef SharedFields shared = _shared(self)
         return (
-            f"ConsumerRecord(topic={place.topic!r}, partition={place.partition}, "
+            f"ConsumerRecord(topic={shared.topic!r}, partition={shared.partition}, "
             f"offset={self._offset}, timestamp={self._timestamp}, "
-            f"timestamp_type={place.timestamp_type!r}, key={self.key!r}, value={self.value!r}, "
-            f"headers={self.headers!r}, leader_epoch={place.leader_epoch})"
+            f"timestamp_type={shared.timestamp_type!r}, key={self.key!r}, value={self.value!r}, "
+            f"headers={self.headers!r}, leader_epoch={shared.leader_epoch})"
         )
 
     def __reduce__(self):
-        cdef Place place = _place(self)
+        cdef SharedFields shared = _shared(self)
         kind = ConsumerRecord if type(self) is Tracked else type(self)
         return kind, (
-            place.topic,
-            place.partition,
+            shared.topic,
+            shared.partition,
             self._offset,
             self._timestamp,
-            place.timestamp_type,
+            shared.timestamp_type,
             self.key,
             self.value,
             self.headers,
-            place.leader_epoch,
+            shared.leader_epoch,
         )
 
 
@@ -174,14 +176,14 @@ cdef class Tracked(ConsumerRecord):
     """A record that the garbage collector tracks. The constructor creates this class."""
 
 
-cdef Place _place(ConsumerRecord record):
-    if record._place == NULL:
+cdef SharedFields _shared(ConsumerRecord record):
+    if record._shared == NULL:
         raise AttributeError("The record was created without its fields.")
-    return <Place>record._place
+    return <SharedFields>record._shared
 
 
-cdef int _move(ConsumerRecord record, Place place) except -1:
-    _put(&record._place, place)
+cdef int _set_shared(ConsumerRecord record, SharedFields shared) except -1:
+    _put(&record._shared, shared)
     return 0
 
 

@@ -4,7 +4,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SI
 from cpython.object cimport PyObject, PyTypeObject
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
-from aiokclient._native.ground cimport AiokSpares, Place
+from aiokclient._native.ground cimport AiokSpares, SharedFields
 
 
 cdef extern from "record_format.h":
@@ -64,7 +64,7 @@ cdef extern from "record_format.h":
         const AiokFields *fields,
         const AiokCursor *cursor,
         PyTypeObject *type,
-        PyObject *place,
+        PyObject *shared,
         int64_t base_offset,
         PyObject *no_headers,
     ) except NULL
@@ -87,8 +87,8 @@ cdef int begin(AiokCursor *cursor, const uint8_t *data, Py_ssize_t size, Head *h
 cdef int refuse(int failed, AiokFields *fields, Head *head) except -1
 cdef int finish(AiokCursor *cursor) except -1
 
-cdef list decode_records(const uint8_t *data, Py_ssize_t size, Head *head, Place place)
-cdef list decode_views(const uint8_t *data, object view, Head *head, Place place)
+cdef list decode_records(const uint8_t *data, Py_ssize_t size, Head *head, SharedFields shared)
+cdef list decode_views(const uint8_t *data, object view, Head *head, SharedFields shared)
 cdef list decode_rows(const uint8_t *data, Py_ssize_t size, Head *head)
 cdef list decode_parts(const uint8_t *data, Py_ssize_t size, Head *head)
 cdef int check(const uint8_t *data, Py_ssize_t size, Head *head) except -1
@@ -122,7 +122,7 @@ cdef object content(RecordBatch batch, object limit, Py_ssize_t *start, Py_ssize
 cdef int fill_part(
     Head *head, RecordBatch batch, object start_offset, int32_t count, int64_t expected
 ) except -1
-cdef object corrupt(RecordBatch batch, str reason, object place=*)
+cdef object corrupt(RecordBatch batch, str reason, object topic_partition=*)
 
 
 cdef struct Part:

@@ -163,8 +163,8 @@ cdef class RecordBatch:
         fill_part(&head, self, start_offset, count, expected)
         epoch = self.leader_epoch if self.leader_epoch >= 0 else None
         kind = APPEND if head.appended else CREATE
-        place = place_of(topic, partition, kind, epoch)
-        return part(self, RECORDS if copy else VIEWS, content, &head, place, topic, partition)
+        shared = shared_fields(topic, partition, kind, epoch)
+        return part(self, RECORDS if copy else VIEWS, content, &head, shared, topic, partition)
 
     def part_rows(self, content, int32_t count, int64_t expected, start_offset):
         """Return the records of `part_records` as rows."""
@@ -240,10 +240,10 @@ cdef int read_header(RecordBatch batch, const uint8_t *at, Py_ssize_t size) exce
     return 0
 
 
-cdef object corrupt(RecordBatch batch, str reason, object place=None):
+cdef object corrupt(RecordBatch batch, str reason, object topic_partition=None):
     return CorruptRecordError(
         f"The record batch at offset {batch.base_offset} cannot be read. {reason}",
-        topic_partition=place,
+        topic_partition=topic_partition,
     )
 
 
@@ -259,13 +259,13 @@ cdef object read(
     if check_crcs and not batch.check_crc():
         raise corrupt(batch, "Its checksum is wrong.", named(topic, partition))
     cdef Head head
-    cdef Place place = None
+    cdef SharedFields shared = None
     fill(&head, batch, start_offset)
     if kind == RECORDS or kind == VIEWS:
         epoch = batch.leader_epoch if batch.leader_epoch >= 0 else None
-        place = place_of(topic, partition, APPEND if head.appended else CREATE, epoch)
+        shared = shared_fields(topic, partition, APPEND if head.appended else CREATE, epoch)
     try:
-        return decode(batch, kind, &head, place, limit)
+        return decode(batch, kind, &head, shared, limit)
     except ContentLimitError:
         raise
     except KafkaError as error:
@@ -277,7 +277,7 @@ cdef object part(
     Kind kind,
     object content,
     Head *head,
-    Place place,
+    SharedFields shared,
     object topic,
     object partition,
 ):
@@ -286,7 +286,7 @@ cdef object part(
         content = memoryview(content).toreadonly()
     PyObject_GetBuffer(content, &view, PyBUF_SIMPLE)
     try:
-        return make(kind, <const uint8_t *>view.buf, view.len, content, head, place)
+        return make(kind, <const uint8_t *>view.buf, view.len, content, head, shared)
     except KafkaError as error:
         raise corrupt(batch, error.message, named(topic, partition)) from error
     finally:
@@ -337,7 +337,7 @@ cdef object content(RecordBatch batch, object limit, Py_ssize_t *start, Py_ssize
     return found
 
 
-cdef object decode(RecordBatch batch, Kind kind, Head *head, Place place, object limit):
+cdef object decode(RecordBatch batch, Kind kind, Head *head, SharedFields shared, object limit):
     cdef Py_buffer view
     cdef Py_ssize_t start, size
     source = content(batch, limit, &start, &size)
@@ -348,18 +348,18 @@ cdef object decode(RecordBatch batch, Kind kind, Head *head, Place place, object
     try:
         if start + size > view.len:
             raise CorruptRecordError("The buffer has become smaller while it was read.")
-        return make(kind, <const uint8_t *>view.buf + start, size, source, head, place)
+        return make(kind, <const uint8_t *>view.buf + start, size, source, head, shared)
     finally:
         PyBuffer_Release(&view)
 
 
 cdef object make(
-    Kind kind, const uint8_t *data, Py_ssize_t size, object source, Head *head, Place place
+    Kind kind, const uint8_t *data, Py_ssize_t size, object source, Head *head, SharedFields shared
 ):
     if kind == RECORDS:
-        return decode_records(data, size, head, place)
+        return decode_records(data, size, head, shared)
     if kind == VIEWS:
-        return decode_views(data, source, head, place)
+        return decode_views(data, source, head, shared)
     if kind == ROWS:
         return decode_rows(data, size, head)
     check(data, size, head)

@@ -58,7 +58,7 @@ cdef inline list room(Py_ssize_t size, Head *head):
     return aiok_list(head.count if head.count < count else count)
 
 
-cdef list decode_records(const uint8_t *data, Py_ssize_t size, Head *head, Place place):
+cdef list decode_records(const uint8_t *data, Py_ssize_t size, Head *head, SharedFields shared):
     """Return the records, with copies of their keys and values."""
     cdef AiokCursor cursor
     cdef AiokFields fields
@@ -80,7 +80,7 @@ cdef list decode_records(const uint8_t *data, Py_ssize_t size, Head *head, Place
             &fields,
             &cursor,
             <PyTypeObject *>ConsumerRecord,
-            <PyObject *>place,
+            <PyObject *>shared,
             base_offset,
             <PyObject *>NO_HEADERS,
         )
@@ -89,7 +89,7 @@ cdef list decode_records(const uint8_t *data, Py_ssize_t size, Head *head, Place
     return records
 
 
-cdef list decode_views(const uint8_t *data, object view, Head *head, Place place):
+cdef list decode_views(const uint8_t *data, object view, Head *head, SharedFields shared):
     """Return the records. Keys and values are slices of `view`, a memoryview of `data`."""
     cdef AiokCursor cursor
     cdef AiokFields fields
@@ -104,15 +104,15 @@ cdef list decode_views(const uint8_t *data, object view, Head *head, Place place
             continue
         records.append(
             ConsumerRecord(
-                place.topic,
-                place.partition,
+                shared.topic,
+                shared.partition,
                 head.base_offset + fields.offset_delta,
                 head.append_time if head.appended else fields.timestamp,
-                place.timestamp_type,
+                shared.timestamp_type,
                 slice_of(data, view, fields.key, fields.key_size),
                 slice_of(data, view, fields.value, fields.value_size),
                 headers_of(&fields, &cursor),
-                place.leader_epoch,
+                shared.leader_epoch,
             )
         )
     finish(&cursor)

@@ -419,13 +419,13 @@ aiok_headers(const AiokFields *fields, const uint8_t *end)
 
 static inline PyObject *
 aiok_make_record(AiokSpares *spares, const AiokFields *fields, const AiokCursor *cursor,
-                 PyTypeObject *type, PyObject *place, int64_t base_offset, PyObject *no_headers)
+                 PyTypeObject *type, PyObject *shared, int64_t base_offset, PyObject *no_headers)
 {
     PyObject *headers = fields->header_count ? aiok_headers(fields, cursor->end)
                                              : Py_NewRef(no_headers);
     PyObject *key = aiok_bytes(fields->key, fields->key_size);
     PyObject *value = aiok_bytes(fields->value, fields->value_size);
-    return aiok_record_new(spares, type, place, base_offset + fields->offset_delta,
+    return aiok_record_new(spares, type, shared, base_offset + fields->offset_delta,
                            fields->timestamp, key, value, headers);
 }
 

@@ -1,7 +1,7 @@
 /* The memory layout of a ConsumerRecord. The class is in ground_records.pxi.
 
 The fields that all records of a batch share (topic, partition, timestamp type, leader epoch) are in
-one object, `place`. So a record has 64 bytes, one cache line, and creating one changes few
+one object, `shared`. So a record has 64 bytes, one cache line, and creating one changes few
 reference counts.
 
 There are two types with this layout. The decoder's records contain only bytes, which refer to no
@@ -18,7 +18,7 @@ tracks. */
 
 typedef struct {
     PyObject_HEAD
-    PyObject *place;
+    PyObject *shared;
     PyObject *key;
     PyObject *value;
     PyObject *headers;
@@ -35,7 +35,7 @@ sanitizers, which check every use of memory. */
 #endif
 
 typedef struct {
-    AiokRecord *first; /* A linked list: `place` is the next one. */
+    AiokRecord *first; /* A linked list: `shared` is the next one. */
     int count;
 } AiokSpares;
 
@@ -44,7 +44,7 @@ aiok_record_memory(AiokSpares *spares)
 {
     AiokRecord *record = spares->first;
     if (record != NULL) {
-        spares->first = (AiokRecord *)record->place;
+        spares->first = (AiokRecord *)record->shared;
         spares->count--;
         return record;
     }
@@ -58,7 +58,7 @@ aiok_record_memory(AiokSpares *spares)
 /* Returns a new record that contains only bytes. Takes over the references to key, value and
 headers, also if it fails. If creating one of them has failed, it is NULL, and so is the result. */
 static inline PyObject *
-aiok_record_new(AiokSpares *spares, PyTypeObject *type, PyObject *place, long long offset,
+aiok_record_new(AiokSpares *spares, PyTypeObject *type, PyObject *shared, long long offset,
                 long long timestamp, PyObject *key, PyObject *value, PyObject *headers)
 {
     AiokRecord *record = NULL;
@@ -72,8 +72,8 @@ aiok_record_new(AiokSpares *spares, PyTypeObject *type, PyObject *place, long lo
         return NULL;
     }
     (void)PyObject_Init((PyObject *)record, type);
-    Py_INCREF(place);
-    record->place = place;
+    Py_INCREF(shared);
+    record->shared = shared;
     record->key = key;
     record->value = value;
     record->headers = headers;

@@ -25,7 +25,7 @@ static int
 aiok_record_traverse(PyObject *self, visitproc visit, void *arg)
 {
     AiokRecord *record = (AiokRecord *)self;
-    Py_VISIT(record->place);
+    Py_VISIT(record->shared);
     Py_VISIT(record->key);
     Py_VISIT(record->value);
     Py_VISIT(record->headers);
@@ -36,7 +36,7 @@ static int
 aiok_record_clear(PyObject *self)
 {
     AiokRecord *record = (AiokRecord *)self;
-    Py_CLEAR(record->place);
+    Py_CLEAR(record->shared);
     Py_CLEAR(record->key);
     Py_CLEAR(record->value);
     Py_CLEAR(record->headers);
@@ -47,12 +47,12 @@ static void
 aiok_record_dealloc(PyObject *self)
 {
     AiokRecord *record = (AiokRecord *)self;
-    Py_XDECREF(record->place);
+    Py_XDECREF(record->shared);
     Py_XDECREF(record->key);
     Py_XDECREF(record->value);
     Py_XDECREF(record->headers);
     if (Py_TYPE(self) == aiok_record_type && aiok_spares.count < AIOK_SPARES) {
-        record->place = (PyObject *)aiok_spares.first;
+        record->shared = (PyObject *)aiok_spares.first;
         aiok_spares.first = record;
         aiok_spares.count++;
     } else {

@@ -102,53 +102,53 @@ class DecoderSource(Source):
     def fields(self, cls: Any, target: str, path: str) -> None:
         tagged = []
         for field in cls._fields:
-            place = f"{target}.{field.name}"
+            attribute = f"{target}.{field.name}"
             if not field.present_in(self.version):
-                self.default(field, place)
+                self.default(field, attribute)
             elif field.tagged_in(self.version):
-                self.default(field, place)
+                self.default(field, attribute)
                 tagged.append(field)
             else:
-                self.field(field, place, path)
+                self.field(field, attribute, path)
         if self.flexible:
             self.tags(target, tagged, path)
         else:
             self.line(f"{target}._tags = None")
         self.flush()
 
-    def default(self, field: Field, place: str) -> None:
+    def default(self, field: Field, target: str) -> None:
         value = field.new_default()
         if isinstance(value, list):
-            self.line(f"{place} = []")
+            self.line(f"{target} = []")
         elif is_struct(field.element) and value is not None:
-            self.line(f"{place} = {self.constant(field.element.__name__, field.element)}()")
+            self.line(f"{target} = {self.constant(field.element.__name__, field.element)}()")
         else:
-            self.line(f"{place} = {self.literal(value)}")
+            self.line(f"{target} = {self.literal(value)}")
 
-    def field(self, field: Field, place: str, path: str) -> None:
+    def field(self, field: Field, target: str, path: str) -> None:
         if field is self.sifted:
-            self.sift(field, place, f"{path}.{field.name}")
+            self.sift(field, target, f"{path}.{field.name}")
             return
         path = f"{path}.{field.name}"
         null = field.nullable_in(self.version)
         if field.kind == "array":
-            self.array(field.element, place, null, path)
+            self.array(field.element, target, null, path)
         elif field.kind != "struct":
             flexible = field.flexible_in(self.version, self.flexible)
-            self.scalar(field.element, place, null, flexible, path)
+            self.scalar(field.element, target, null, flexible, path)
         elif null:
-            self.nullable_struct(field, place, path)
+            self.nullable_struct(field, target, path)
         else:
-            self.line(f"{place} = {self.struct(field.element, path)}")
+            self.line(f"{target} = {self.struct(field.element, path)}")
 
-    def nullable_struct(self, field: Field, place: str, path: str) -> None:
+    def nullable_struct(self, field: Field, target: str, path: str) -> None:
         mark = self.fresh("n")
         self.pending.append(("b", mark))
         self.flush()
         with self.block(f"if {mark} < 0:"):
-            self.line(f"{place} = None")
+            self.line(f"{target} = None")
         with self.block("else:"):
-            self.line(f"{place} = {self.struct(field.element, path)}")
+            self.line(f"{target} = {self.struct(field.element, path)}")
 
     def length(self, kind: str, flexible: bool) -> str:
         """Write the code that reads a length or a count into a new variable. Null becomes -1."""
@@ -162,26 +162,26 @@ class DecoderSource(Source):
         return length
 
     @contextmanager
-    def unless_null(self, length: str, place: str, null: bool) -> Iterator[None]:
+    def unless_null(self, length: str, target: str, null: bool) -> Iterator[None]:
         if not null:
             yield
             return
         with self.block(f"if {length} == -1:"):
-            self.line(f"{place} = None")
+            self.line(f"{target} = None")
         with self.block("else:"):
             yield
 
-    def scalar(self, kind: Scalar, place: str, null: bool, flexible: bool, path: str) -> None:
+    def scalar(self, kind: Scalar, target: str, null: bool, flexible: bool, path: str) -> None:
         if kind.code:
-            self.pending.append((kind.code, place))
+            self.pending.append((kind.code, target))
             return
         length = self.length(kind.kind, flexible)
         most = f" or {length} > {MAX_STRING}" if kind.kind == "string" and flexible else ""
-        with self.unless_null(length, place, null):
+        with self.unless_null(length, target, null):
             self.line(f"stop = pos + {length}")
             with self.block(f"if {length} < 0 or stop > end{most}:"):
                 self.line(f"bad_length({path!r}, {length}, buf, pos)")
-            self.line(f"{place} = {self.slice(kind.kind)}")
+            self.line(f"{target} = {self.slice(kind.kind)}")
             self.line("pos = stop")
 
     def slice(self, kind: str) -> str:
@@ -191,25 +191,25 @@ class DecoderSource(Source):
             return "bytes(buf[pos:stop])"
         return "buf[pos:stop]"
 
-    def array(self, element: Any, place: str, null: bool, path: str) -> None:
+    def array(self, element: Any, target: str, null: bool, path: str) -> None:
         count = self.length("array", self.flexible)
-        with self.unless_null(count, place, null):
+        with self.unless_null(count, target, null):
             if isinstance(element, Scalar) and element.code in _INTEGERS:
-                self.integers(element.code, count, place, path)
+                self.integers(element.code, count, target, path)
             else:
-                self.elements(element, count, place, path)
+                self.elements(element, count, target, path)
 
-    def integers(self, code: str, count: str, place: str, path: str) -> None:
+    def integers(self, code: str, count: str, target: str, path: str) -> None:
         readers = self.constant("read_" + code, _INTEGERS[code])
         size = f"{count} * {INTEGER_SIZES[code]}"
         with self.block(f"if 0 <= {count} < {len(_INTEGERS[code])}:"):
-            self.line(f"{place} = [*{readers}[{count}](buf, pos)]")
+            self.line(f"{target} = [*{readers}[{count}](buf, pos)]")
         with self.block("else:"):
             self.check(count, INTEGER_SIZES[code], path)
-            self.line(f"{place} = integers(buf, pos, {count}, {code!r})")
+            self.line(f"{target} = integers(buf, pos, {count}, {code!r})")
         self.line(f"pos += {size}")
 
-    def elements(self, element: Any, count: str, place: str, path: str) -> None:
+    def elements(self, element: Any, count: str, target: str, path: str) -> None:
         self.check(count, smallest_size(element, self.version, self.flexible), path)
         items = self.fresh("items")
         self.line(f"{items} = []")
@@ -224,7 +224,7 @@ class DecoderSource(Source):
             self.line(f"{items}.append({item})")
             if is_struct(element):
                 self.hide(item, many)
-        self.line(f"{place} = {items}")
+        self.line(f"{target} = {items}")
 
     def compile_sieve(self, sifted: Field) -> Sieve:
         """Compile `decode(buf, pos, keep)`, which keeps the elements for which `keep` is true.
@@ -239,9 +239,9 @@ class DecoderSource(Source):
         sieve: Sieve = self.assemble("decode", "buf, pos, keep")
         return sieve
 
-    def sift(self, field: Field, place: str, path: str) -> None:
+    def sift(self, field: Field, target: str, path: str) -> None:
         count = self.length("array", self.flexible)
-        with self.unless_null(count, place, field.nullable_in(self.version)):
+        with self.unless_null(count, target, field.nullable_in(self.version)):
             self.check(count, smallest_size(field.element, self.version, self.flexible), path)
             items = self.fresh("items")
             self.line(f"{items} = []")
@@ -251,7 +251,7 @@ class DecoderSource(Source):
                 with self.block(f"if keep({item}):"):
                     self.line(f"{items}.append({item})")
                     self.hide(item, many)
-            self.line(f"{place} = {items}")
+            self.line(f"{target} = {items}")
 
     def many(self, items: str, count: str) -> str:
         """Write the code that stores whether an array is hidden from the garbage collector."""

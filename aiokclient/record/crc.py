@@ -46,8 +46,8 @@ def _from_package() -> Callable[..., int]:
     `importlib.metadata`, which would take a quarter of the import time of this library.
     """
     package = PathFinder.find_spec("crc32c")
-    places = None if package is None else package.submodule_search_locations
-    spec = PathFinder.find_spec("crc32c._crc32c", places) if places else None
+    locations = None if package is None else package.submodule_search_locations
+    spec = PathFinder.find_spec("crc32c._crc32c", locations) if locations else None
     if spec is None or spec.loader is None:
         from crc32c import crc32c as whole
 

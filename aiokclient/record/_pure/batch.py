@@ -219,8 +219,8 @@ class RecordBatch:
         try:
             return decode(data, data if copy else memoryview(data), head, make)
         except KafkaError as error:
-            place = TopicPartition(head.topic, head.partition) if head.topic else None
-            raise self._corrupt(error.message, place) from error
+            topic_partition = TopicPartition(head.topic, head.partition) if head.topic else None
+            raise self._corrupt(error.message, topic_partition) from error
 
     def rows(
         self, start_offset: int = 0, *, check_crcs: bool = True, limit: int = DEFAULT_LIMIT
@@ -250,15 +250,15 @@ class RecordBatch:
         check_crcs: bool = True,
         limit: int = DEFAULT_LIMIT,
     ) -> list[R]:
-        place = TopicPartition(topic, partition) if topic else None
+        topic_partition = TopicPartition(topic, partition) if topic else None
         if check_crcs and not self.check_crc():
-            raise self._corrupt("Its checksum is wrong.", place)
+            raise self._corrupt("Its checksum is wrong.", topic_partition)
         try:
             return self._decode(make, topic, partition, start_offset, copy, check_crcs, limit)
         except ContentLimitError:
             raise
         except KafkaError as error:
-            raise self._corrupt(error.message, place) from error
+            raise self._corrupt(error.message, topic_partition) from error
 
     def _decode(
         self,
@@ -295,10 +295,12 @@ class RecordBatch:
     def _compute_crc(self) -> int:
         return crc32c(self.buffer[ATTRIBUTES_AT:])
 
-    def _corrupt(self, reason: str, place: TopicPartition | None = None) -> CorruptRecordError:
+    def _corrupt(
+        self, reason: str, topic_partition: TopicPartition | None = None
+    ) -> CorruptRecordError:
         return CorruptRecordError(
             f"The record batch at offset {self.base_offset} cannot be read. {reason}",
-            topic_partition=place,
+            topic_partition=topic_partition,
         )
 
 
