@@ -26,8 +26,6 @@ REMAINING = frozenset(
         "books: tests/faults",
         "books: tests/harness",
         "hand out: aiokclient/testing",
-        "park: aiokclient/testing",
-        "parked: aiokclient/testing",
         "parked: tests/unit",
         "parks: tests/harness",
         "place: aiokclient/testing",

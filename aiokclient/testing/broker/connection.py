@@ -83,13 +83,13 @@ class BrokerProtocol(asyncio.BufferedProtocol):
 
     __slots__ = (
         "__weakref__",
+        "_awaited",
         "_busy",
         "_closes",
         "_cluster",
         "_current",
         "_frames",
         "_handling",
-        "_parked",
         "_queued",
         "_reading",
         "_registry",
@@ -129,7 +129,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         self._writable = True
         self._busy = False
         self._timer: asyncio.Handle | None = None
-        self._parked: asyncio.Future[Any] | None = None
+        self._awaited: asyncio.Future[Any] | None = None
         self._handling: Coroutine[Any, Any, Any] | None = None
         self._spent: list[Any] = []
         """The large messages of the request being handled, which are freed after it."""
@@ -175,9 +175,9 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._parked is not None:
-            self._parked.cancel()
-            self._parked = None
+        if self._awaited is not None:
+            self._awaited.cancel()
+            self._awaited = None
         if self._handling is not None:
             self._handling.close()
             self._handling = None
@@ -268,7 +268,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         ):
             self._decoded(frame, _decoded(frame))
         else:
-            self._park(threads.run(_decoded, frame), partial(self._decoded, frame))
+            self._continue_with(threads.run(_decoded, frame), partial(self._decoded, frame))
 
     def _take_token(self, frame: Buffer) -> None:
         """Handle a message of a SASL mechanism that has no header, after a handshake 0."""
@@ -349,7 +349,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
             if awaited is None:
                 self._timer = self._cluster.loop.call_soon(self._next, then)
             else:
-                self._park(awaited, lambda _: then())
+                self._continue_with(awaited, lambda _: then())
             return
         self._handling = None
         self._replied(answer, received, faults, large=call.yielded)
@@ -363,17 +363,19 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         large: bool = False,
     ) -> None:
         if isinstance(answer, asyncio.Future):
-            self._park(answer, lambda response: self._finish(response, received, faults, large))
+            self._continue_with(
+                answer, lambda response: self._finish(response, received, faults, large)
+            )
         else:
             self._finish(answer, received, faults, large)
 
-    def _park(self, future: asyncio.Future[Any], then: Callable[[Any], None]) -> None:
+    def _continue_with(self, future: asyncio.Future[Any], then: Callable[[Any], None]) -> None:
         """Continue with the result of a future, unless the connection is lost first."""
-        self._parked = future
-        future.add_done_callback(partial(self._unpark, then))
+        self._awaited = future
+        future.add_done_callback(partial(self._continue, then))
 
-    def _unpark(self, then: Callable[[Any], None], future: asyncio.Future[Any]) -> None:
-        self._parked = None
+    def _continue(self, then: Callable[[Any], None], future: asyncio.Future[Any]) -> None:
+        self._awaited = None
         if future.cancelled() or self._transport is None:
             return
         self._guarded(lambda: then(future.result()))
@@ -443,7 +445,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         elif large:
             self._spent.append(response)
             encoding = threads.run(_encoded, received, response)
-            self._park(encoding, lambda segments: self._write(segments, muted))
+            self._continue_with(encoding, lambda segments: self._write(segments, muted))
         else:
             self._write(_encoded(received, response), muted)
 

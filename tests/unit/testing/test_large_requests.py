@@ -121,7 +121,7 @@ async def test_others_are_answered_while_a_waiting_fetch_is_read_again(monkeypat
         request = messages.FetchRequest(max_wait_ms=60_000, min_bytes=1, topics=topics)
         feed(large, frame(request, 12))
         watched = cluster._state.find("wide", count - 1)
-        await iterations(lambda: large._parked is not None and watched._watchers)
+        await iterations(lambda: large._awaited is not None and watched._watchers)
         monkeypatch.setattr(PartitionLog, "read", counted)
         cluster.produce("wide", [b"v"], 7)
         assert len(reads) <= 200

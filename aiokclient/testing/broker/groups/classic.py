@@ -125,7 +125,7 @@ class ClassicGroup(RebalancingGroup):
         member.wants(request, call.version)
         if not len(self.members):
             self.type = request.protocol_type
-        future = member.park_join(call)
+        future = member.hold_join(call)
         self.grew()
         self.members.add(member)
         self.keep(member, _NEW_MEMBER_TIMEOUT_MS)
@@ -143,7 +143,7 @@ class ClassicGroup(RebalancingGroup):
         if self.phase is ClassicGroupState.STABLE and unchanged and not leads:
             return self.join_answer(member, with_members=False)
         member.wants(call.request, call.version)
-        future = member.park_join(call)
+        future = member.hold_join(call)
         self.joined()
         return future
 
@@ -171,7 +171,7 @@ class ClassicGroup(RebalancingGroup):
                 # The response names the old leader, so that the member does not act as the leader.
                 answer.leader = told or ""
             return answer
-        future = new.park_join(call)
+        future = new.hold_join(call)
         self.joined()
         return future
 

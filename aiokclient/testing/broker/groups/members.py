@@ -89,7 +89,7 @@ class ClassicMember:
         """Return whether the member has a waiting request, so that it need not send heartbeats."""
         return not self.is_new and (self.joining is not None or self.syncing is not None)
 
-    def park_join(self, call: Call) -> asyncio.Future[Response | None]:
+    def hold_join(self, call: Call) -> asyncio.Future[Response | None]:
         """Hold the member's JoinGroup request. An earlier one that is held is not answered."""
         self.join_version = call.version
         self.joining = call.later()

@@ -86,10 +86,10 @@ async def handle(call: Call) -> Answer:
             call.owner.abort()
         return None
     if produce.waiting and request.timeout_ms > 0:
-        parked = _Parked(call, response, produce.waiting)
+        held = _HeldProduce(call, response, produce.waiting)
         # Replicas may have caught up while the handler yielded to the event loop.
-        parked.changed(0)
-        return parked.answer
+        held.changed(0)
+        return held.answer
     for _, answer, _ in produce.waiting:
         answer.error_code = Code.REQUEST_TIMED_OUT
     return response
@@ -232,7 +232,7 @@ class _Produce:
         ]
 
 
-class _Parked:
+class _HeldProduce:
     """An append that waits for the in-sync replicas, for `timeout_ms` at most."""
 
     def __init__(
