@@ -21,11 +21,9 @@ LEGITIMATE: dict[str, str] = {}
 
 REMAINING = frozenset(
     {
-        "behind: aiokclient/testing",
         "behind: tests/unit",
         "books: tests/faults",
         "books: tests/harness",
-        "hand out: aiokclient/testing",
         "parked: tests/unit",
         "parks: tests/harness",
         "place: aiokclient/testing",

@@ -172,8 +172,9 @@ TOPIC_OPTIONS: Mapping[str, BrokerOption] = {
     "unclean.leader.election.enable": _boolean(False),
 }
 
-# The broker options that apply to a topic that has no value of its own.
-_BEHIND_TOPICS: Mapping[str, str] = {
+# The broker options that apply to a topic that has no value of its own. Kafka's documentation calls
+# each of them the server default property.
+_TOPIC_SERVER_DEFAULTS: Mapping[str, str] = {
     "cleanup.policy": "log.cleanup.policy",
     "compression.gzip.level": "compression.gzip.level",
     "compression.lz4.level": "compression.lz4.level",
@@ -205,7 +206,7 @@ _BEHIND_TOPICS: Mapping[str, str] = {
 }
 
 BROKER_OPTIONS: Mapping[str, BrokerOption] = {
-    **{behind: TOPIC_OPTIONS[name] for name, behind in _BEHIND_TOPICS.items()},
+    **{default: TOPIC_OPTIONS[name] for name, default in _TOPIC_SERVER_DEFAULTS.items()},
     "auto.create.topics.enable": _fixed(_boolean(False)),
     "background.threads": _int(10, 1),
     "default.replication.factor": _fixed(_int(1, 1)),
@@ -259,9 +260,9 @@ GROUP_OPTIONS: Mapping[str, BrokerOption] = {
 }
 
 # The broker option that applies to a topic or group that has no value of its own.
-BEHIND: Mapping[str, str] = {
+SERVER_DEFAULTS: Mapping[str, str] = {
     **{name: f"group.{name}" for name in GROUP_OPTIONS},
-    **_BEHIND_TOPICS,
+    **_TOPIC_SERVER_DEFAULTS,
 }
 
 # A running broker accepts options that it does not know, for its plug-ins, but never returns their
@@ -273,7 +274,8 @@ _RUNNING = (BrokerConfigSource.DYNAMIC_BROKER, BrokerConfigSource.DYNAMIC_DEFAUL
 class Configs:
     """Configured values, which take precedence over those of `parent` and over the defaults.
 
-    If `parent` has other options, `BEHIND` maps the name of an option to its name in `parent`.
+    If `parent` has other options, `SERVER_DEFAULTS` maps the name of an option to its name in
+    `parent`.
     """
 
     def __init__(
@@ -313,9 +315,9 @@ class Configs:
         """Return the value that applies if none is set here."""
         parent = self._parent
         if parent is not None:
-            behind = name if parent.options is self.options else BEHIND.get(name, "")
-            if parent.is_set(behind):
-                return parent[behind]
+            parent_name = name if parent.options is self.options else SERVER_DEFAULTS.get(name, "")
+            if parent.is_set(parent_name):
+                return parent[parent_name]
         return self.option(name).default
 
     def synonyms(self, name: str) -> list[ConfigSynonym]:
@@ -326,12 +328,12 @@ class Configs:
         parent = self._parent
         if name not in self.options:
             return chain if parent is None else chain + parent.synonyms(name)
-        behind = name
+        parent_name = name
         if parent is not None and parent.options is not self.options:
-            behind = BEHIND.get(name, "")
-        if parent is not None and behind in parent.options:
-            return chain + parent.synonyms(behind)
-        if not behind:
+            parent_name = SERVER_DEFAULTS.get(name, "")
+        if parent is not None and parent_name in parent.options:
+            return chain + parent.synonyms(parent_name)
+        if not parent_name:
             return chain
         return [*chain, ConfigSynonym(name, self.options[name].default, BrokerConfigSource.DEFAULT)]
 

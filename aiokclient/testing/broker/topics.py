@@ -59,7 +59,8 @@ class Partition:
         self.log = PartitionLog()
         self.log.epochs.assign(0, 0)
         self.deleted = False
-        self._behind: dict[int, int] = {}
+        self._lagging_ends: dict[int, int] = {}
+        """The log end offsets of the replicas that may lag, by broker id."""
         self._held: dict[int, None] = {}
         self._watchers: dict[Watcher, None] = {}
 
@@ -70,12 +71,12 @@ class Partition:
 
     def replica_end(self, broker: int) -> int:
         """Return the log end offset of a replica."""
-        return min(self._behind.get(broker, ANYTHING), self.log.end_offset)
+        return min(self._lagging_ends.get(broker, ANYTHING), self.log.end_offset)
 
     @property
     def high_watermark(self) -> int:
         """The offset that all in-sync replicas have reached."""
-        if not self._behind:
+        if not self._lagging_ends:
             return self.log.end_offset
         ends = [self.replica_end(broker) for broker in self.isr]
         return max(min(ends, default=self.log.end_offset), self.log.start_offset)
@@ -167,7 +168,7 @@ class Partition:
         limit = configs.number("retention.bytes")
         if limit >= 0:
             self.log.retain(limit, self.high_watermark)
-        self.notify(ANYTHING if self._behind else len(data))
+        self.notify(ANYTHING if self._lagging_ends else len(data))
 
     def delete_records(self, offset: int) -> None:
         self.log.delete_before(offset)
@@ -181,7 +182,7 @@ class Partition:
         self.leader_epoch += 1
         if broker != NO_LEADER:
             end = self.replica_end(broker)
-            self._behind.pop(broker, None)
+            self._lagging_ends.pop(broker, None)
             self._held.pop(broker, None)
             self.log.truncate(end)
             if broker not in self.isr:
@@ -206,7 +207,7 @@ class Partition:
 
     def left(self, broker: int) -> None:
         """Remove a replica from the ISR, unless it is the last one, which alone has all records."""
-        self._behind[broker] = self.replica_end(broker)
+        self._lagging_ends[broker] = self.replica_end(broker)
         remaining = [each for each in self.isr if each != broker]
         if remaining and remaining != self.isr:
             self.isr = remaining
@@ -216,7 +217,7 @@ class Partition:
         """Update a running replica to the leader's log, unless a test holds it."""
         if broker in self._held or broker not in self.replicas or self.leader == NO_LEADER:
             return
-        self._behind.pop(broker, None)
+        self._lagging_ends.pop(broker, None)
         if broker not in self.isr:
             self.isr = [each for each in self.replicas if each in self.isr or each == broker]
         self.notify(ANYTHING)
@@ -229,7 +230,7 @@ class Partition:
     def hold(self, broker: int, *, in_sync: bool) -> None:
         """Stop a follower's replication at the current offset, in sync or out of sync."""
         self._held[broker] = None
-        self._behind[broker] = self.replica_end(broker)
+        self._lagging_ends[broker] = self.replica_end(broker)
         if not in_sync:
             self.left(broker)
 

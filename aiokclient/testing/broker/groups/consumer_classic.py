@@ -114,8 +114,8 @@ class ClassicMembers:
         try:
             member, side = self._member(request)
             self._check_protocol(request, side)
-            behind = self._group.epoch > member.epoch
-            if behind and member.state is not ConsumerMemberState.UNREVOKED_PARTITIONS:
+            outdated = self._group.epoch > member.epoch
+            if outdated and member.state is not ConsumerMemberState.UNREVOKED_PARTITIONS:
                 raise self._rebalancing(member)
         except Refused as refused:
             return SyncGroupResponse(error_code=refused.code)

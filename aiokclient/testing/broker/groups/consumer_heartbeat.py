@@ -135,8 +135,10 @@ class ConsumerGroupHeartbeats:
         if epoch > member.epoch:
             raise self._fenced("greater", epoch, member)
         # The response with the current epoch may have been lost.
-        behind = epoch == member.previous_epoch and owned is not None and owned <= member.assigned
-        if epoch < member.epoch and not behind:
+        missed_response = (
+            epoch == member.previous_epoch and owned is not None and owned <= member.assigned
+        )
+        if epoch < member.epoch and not missed_response:
             raise self._fenced("smaller", epoch, member)
         return member
 

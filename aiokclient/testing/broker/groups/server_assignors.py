@@ -128,7 +128,7 @@ class _Mixed:
         self._give(to, topic, index)
 
     def solve(self) -> dict[str, Places]:
-        self._hand_out()
+        self._assign_free()
         while any(self._level(member) for member in sorted(self.load, key=self._heaviest)):
             pass
         return {
@@ -139,7 +139,7 @@ class _Mixed:
     def _heaviest(self, member: str) -> int:
         return -self.load[member]
 
-    def _hand_out(self) -> None:
+    def _assign_free(self) -> None:
         taken = {
             (topic, index)
             for topics in self.given.values()
