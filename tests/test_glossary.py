@@ -31,7 +31,6 @@ REMAINING = frozenset(
         "place: tests/behavior",
         "place: tests/harness",
         "place: tests/unit",
-        "places: aiokclient/testing",
         "places: tests",
         "places: tests/behavior",
         "places: tests/faults",

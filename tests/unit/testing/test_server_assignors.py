@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from aiokclient.testing.broker.groups.server_assignors import (
     SERVER_ASSIGNORS,
-    Place,
+    PartitionId,
     Subscriber,
     assign_range,
     assign_uniform,
@@ -25,13 +25,13 @@ def check(members, sizes, result):
     """Check that each subscribed partition has one owner, which subscribes to its topic."""
     assert result.keys() == members.keys()
     owners = {}
-    for member, places in result.items():
-        for place in places:
-            assert place.topic_id in members[member].topics
-            assert place not in owners
-            owners[place] = member
+    for member, partitions in result.items():
+        for partition in partitions:
+            assert partition.topic_id in members[member].topics
+            assert partition not in owners
+            owners[partition] = member
     wanted = {
-        Place(topic, index)
+        PartitionId(topic, index)
         for topic, size in sizes.items()
         if any(topic in each.topics for each in members.values())
         for index in range(size)
@@ -71,10 +71,10 @@ def test_uniform_is_balanced_when_all_subscribe_to_the_same_topics(members, size
 @given(members=groups(), sizes=sizes)
 def test_uniform_cannot_be_improved_by_a_single_move(members, sizes):
     result = assign_uniform(members, sizes)
-    for member, places in result.items():
+    for member, partitions in result.items():
         for other, each in members.items():
-            if any(place.topic_id in each.topics for place in places):
-                assert len(places) <= len(result[other]) + 1, (member, other)
+            if any(partition.topic_id in each.topics for partition in partitions):
+                assert len(partitions) <= len(result[other]) + 1, (member, other)
 
 
 def test_uniform_finds_chains_of_moves():
@@ -84,8 +84,8 @@ def test_uniform_finds_chains_of_moves():
     """
     a, b = TOPICS[:2]
     members = {
-        "1": Subscriber(frozenset([a]), frozenset([Place(a, 0), Place(a, 1)])),
-        "2": Subscriber(frozenset([a, b]), frozenset([Place(b, 0)])),
+        "1": Subscriber(frozenset([a]), frozenset([PartitionId(a, 0), PartitionId(a, 1)])),
+        "2": Subscriber(frozenset([a, b]), frozenset([PartitionId(b, 0)])),
         "3": Subscriber(frozenset([b])),
     }
     assert counts(assign_uniform(members, {a: 2, b: 1})) == [1, 1, 1]
@@ -98,8 +98,8 @@ def test_uniform_moves_no_more_than_necessary(members, sizes, data):
     members = with_targets(members, before)
     gone = data.draw(st.sampled_from(sorted(members)))
     rest = {name: each for name, each in members.items() if name != gone}
-    for name, places in assign_uniform(rest, sizes).items():
-        assert before[name] <= places
+    for name, partitions in assign_uniform(rest, sizes).items():
+        assert before[name] <= partitions
     new = {**members, "new": Subscriber(members[gone].topics)}
     after = assign_uniform(new, sizes)
     check(new, sizes, after)
@@ -123,9 +123,9 @@ def test_outdated_previous_assignments_are_ignored(members, sizes, bigger):
 @given(members=groups(alike=True), size=st.integers(1, 12))
 def test_range_assigns_equal_partition_numbers_of_topics_of_one_size(members, size):
     topics = next(iter(members.values())).topics
-    for places in assign_range(members, dict.fromkeys(TOPICS, size)).values():
+    for partitions in assign_range(members, dict.fromkeys(TOPICS, size)).values():
         numbers = {
-            topic: sorted(index for each, index in places if each == topic) for topic in topics
+            topic: sorted(index for each, index in partitions if each == topic) for topic in topics
         }
         assert len({tuple(each) for each in numbers.values()}) <= 1
         for each in numbers.values():
@@ -141,7 +141,7 @@ def test_range_takes_static_members_first():
     }
     result = assign_range(members, {a: 4})
     assert [len(result[each]) for each in "yza"] == [2, 1, 1]
-    assert result["y"] == {Place(a, 0), Place(a, 1)}
+    assert result["y"] == {PartitionId(a, 0), PartitionId(a, 1)}
 
 
 def test_groups_without_members_get_no_assignment():

@@ -17,7 +17,7 @@ from aiokclient.protocol.messages.consumer_protocol import (
     TopicPartition,
 )
 from aiokclient.testing.broker.codes import Code, Refused
-from aiokclient.testing.broker.groups.server_assignors import Place, Places
+from aiokclient.testing.broker.groups.server_assignors import PartitionId, PartitionIds
 
 if TYPE_CHECKING:
     from aiokclient.testing.broker.state import ClusterState
@@ -47,7 +47,7 @@ def read_subscription(data: bytes) -> ConsumerProtocolSubscription:
         raise _malformed(error.message) from None
 
 
-def read_assignment(cluster: ClusterState, data: bytes) -> Places:
+def read_assignment(cluster: ClusterState, data: bytes) -> PartitionIds:
     """Return the existing partitions of an assignment. Empty bytes mean no partitions."""
     if not data:
         return frozenset()
@@ -56,23 +56,23 @@ def read_assignment(cluster: ClusterState, data: bytes) -> Places:
         read, _ = ConsumerProtocolAssignment.decode_from(data, _VERSION.size, version)
     except ProtocolError as error:
         raise _malformed(error.message) from None
-    return places_of(cluster, read.assigned_partitions)
+    return partition_ids(cluster, read.assigned_partitions)
 
 
-def places_of(cluster: ClusterState, named: Iterable[TopicPartition]) -> Places:
+def partition_ids(cluster: ClusterState, named: Iterable[TopicPartition]) -> PartitionIds:
     topics = cluster.topics
     return frozenset(
-        Place(topics[each.topic].topic_id, index)
+        PartitionId(topics[each.topic].topic_id, index)
         for each in named
         if each.topic in topics
         for index in each.partitions
     )
 
 
-def assignment_bytes(cluster: ClusterState, places: Places, version: int) -> bytes:
+def assignment_bytes(cluster: ClusterState, partitions: PartitionIds, version: int) -> bytes:
     """Return partitions in the form in which a leader sends them, without deleted topics."""
     named: dict[str, list[int]] = {}
-    for topic_id, index in sorted(places):
+    for topic_id, index in sorted(partitions):
         topic = cluster.topics_by_id.get(topic_id)
         if topic is not None:
             named.setdefault(topic.name, []).append(index)

@@ -25,7 +25,7 @@ from aiokclient.protocol.messages.leave_group import MemberIdentity, MemberRespo
 from aiokclient.testing.broker.codes import Code, Refused
 from aiokclient.testing.broker.groups.classic_wire import (
     assignment_bytes,
-    places_of,
+    partition_ids,
     read_subscription,
     version_of,
 )
@@ -72,7 +72,7 @@ class ClassicMembers:
         group.put(member)
         group.bump(member.subscription != before.subscription)
         group.retarget()
-        member = group.step(member, places_of(group.cluster, subscription.owned_partitions))
+        member = group.step(member, partition_ids(group.cluster, subscription.owned_partitions))
         group.timers.cancel(("join", member_id))
         group.keep(member)
         group.start_timer("sync", member_id, member.rebalance_timeout_ms)

@@ -31,7 +31,7 @@ from aiokclient.testing.broker.groups.migration import classic_only
 from aiokclient.testing.broker.groups.regex import matches
 from aiokclient.testing.broker.groups.server_assignors import (
     SERVER_ASSIGNORS,
-    Places,
+    PartitionIds,
     Sizes,
     Subscriber,
 )
@@ -74,7 +74,7 @@ class ConsumerGroup(Group):
         self.epoch = epoch
         self.target_epoch = epoch
         self.members: dict[str, ConsumerMember] = {}
-        self.targets: dict[str, Places] = {}
+        self.targets: dict[str, PartitionIds] = {}
         self.timers = Timers(cluster)
         self._owners: dict[tuple[UUID, int], PartitionOwner] = {}
         self._sizes: Sizes = {}
@@ -157,12 +157,12 @@ class ConsumerGroup(Group):
     def put(self, member: ConsumerMember) -> None:
         """Store a member, or its new state."""
         before = self.members.get(member.member_id)
-        for place in NOTHING if before is None else before.has - member.has:
-            self._owners.pop(place, None)
-        for place in member.has:
-            holding = self._owners.get(place)
+        for partition in NOTHING if before is None else before.has - member.has:
+            self._owners.pop(partition, None)
+        for partition in member.has:
+            holding = self._owners.get(partition)
             if holding is None or holding.member_id != member.member_id:
-                self._owners[place] = PartitionOwner(member.member_id, member.epoch)
+                self._owners[partition] = PartitionOwner(member.member_id, member.epoch)
         self.members[member.member_id] = member
         self.cluster.changed()
 
@@ -170,8 +170,8 @@ class ConsumerGroup(Group):
         """Remove a member with all its partitions. The epoch does not change."""
         known = self.members.pop(member.member_id, None)
         if known is not None:
-            for place in known.has:
-                self._owners.pop(place, None)
+            for partition in known.has:
+                self._owners.pop(partition, None)
         self.targets.pop(member.member_id, None)
         for kind in ("session", "rebalance", "join", "sync"):
             self.timers.cancel((kind, member.member_id))
@@ -263,17 +263,19 @@ class ConsumerGroup(Group):
         self.targets = assign(subscribers, self._sizes)
         self.target_epoch, self._assigned_at = self.epoch, now
 
-    def step(self, member: ConsumerMember, owned: Places | None) -> ConsumerMember:
+    def step(self, member: ConsumerMember, owned: PartitionIds | None) -> ConsumerMember:
         """Bring a member one step closer to its target, and store the result."""
         topics = self.topics_of(member)
         target = self.targets.get(member.member_id, NOTHING)
-        target = frozenset(place for place in target if place.topic_id in topics)
+        target = frozenset(partition for partition in target if partition.topic_id in topics)
 
-        def free(places: Places) -> Places:
-            holders = {place: self._owners.get(place) for place in places}
+        def free(partitions: PartitionIds) -> PartitionIds:
+            holders = {partition: self._owners.get(partition) for partition in partitions}
             mine = (None, member.member_id)
             return frozenset(
-                place for place, held in holders.items() if (held and held.member_id) in mine
+                partition
+                for partition, held in holders.items()
+                if (held and held.member_id) in mine
             )
 
         new = reconciled(member, self.target_epoch, target, free, owned)
@@ -287,7 +289,7 @@ class ConsumerGroup(Group):
     def waits_for_others(self, member: ConsumerMember) -> bool:
         """Return whether other members still own partitions of this member's target."""
         wanted = self.targets.get(member.member_id, NOTHING) - member.assigned
-        return any(place in self._owners for place in wanted)
+        return any(partition in self._owners for partition in wanted)
 
     # -- timers ----------------------------------------------------------------------------
 
@@ -342,12 +344,12 @@ class ConsumerGroup(Group):
             return Code.UNSUPPORTED_VERSION
         return Code.NONE if epoch == member.epoch or 0 < epoch < member.epoch else _STALE
 
-    def check_commit_of(self, member_id: str, epoch: int, place: TopicPartition) -> Code:
+    def check_commit_of(self, member_id: str, epoch: int, tp: TopicPartition) -> Code:
         member = self.members.get(member_id)
         if member is None or epoch == member.epoch:
             return Code.NONE
-        topic = self.cluster.topics.get(place.topic)
-        holding = topic and self._owners.get((topic.topic_id, place.partition))
+        topic = self.cluster.topics.get(tp.topic)
+        holding = topic and self._owners.get((topic.topic_id, tp.partition))
         mine = holding and holding.member_id == member_id and holding.since <= epoch
         return Code.NONE if mine else _STALE
 

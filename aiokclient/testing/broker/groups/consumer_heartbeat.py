@@ -25,7 +25,7 @@ from aiokclient.protocol.messages.consumer_group_heartbeat import Assignment, To
 from aiokclient.testing.broker.codes import Code, Refused
 from aiokclient.testing.broker.groups.consumer_member import AWAY, LEAVING, ConsumerMember
 from aiokclient.testing.broker.groups.regex import check_pattern
-from aiokclient.testing.broker.groups.server_assignors import Place, Places
+from aiokclient.testing.broker.groups.server_assignors import PartitionId, PartitionIds
 
 if TYPE_CHECKING:
     from aiokclient.testing.broker.call import Call
@@ -97,7 +97,7 @@ class ConsumerGroupHeartbeats:
             return self._leave(request)
         member_id = request.member_id or str(self._group.cluster.new_id())
         self._check_room(member_id)
-        owned = _places(request.topic_partitions)
+        owned = _partition_ids(request.topic_partitions)
         before = self._member(request, member_id, owned)
         member = _updated(before, request, call)
         self._group.put(member)
@@ -125,7 +125,7 @@ class ConsumerGroupHeartbeats:
     # -- identification of the member ---------------------------------------------------------
 
     def _member(
-        self, request: ConsumerGroupHeartbeatRequest, member_id: str, owned: Places | None
+        self, request: ConsumerGroupHeartbeatRequest, member_id: str, owned: PartitionIds | None
     ) -> ConsumerMember:
         """Return the member that sent this request. If it joins, it may be a new one."""
         if request.member_epoch == 0:
@@ -231,14 +231,16 @@ def _updated(
     )
 
 
-def _places(given: list[TopicPartitions] | None) -> Places | None:
+def _partition_ids(given: list[TopicPartitions] | None) -> PartitionIds | None:
     if given is None:
         return None
-    return frozenset(Place(each.topic_id, index) for each in given for index in each.partitions)
+    return frozenset(
+        PartitionId(each.topic_id, index) for each in given for index in each.partitions
+    )
 
 
-def _wire(places: Places) -> list[TopicPartitions]:
+def _wire(partitions: PartitionIds) -> list[TopicPartitions]:
     topics: dict[UUID, list[int]] = {}
-    for topic_id, index in sorted(places):
+    for topic_id, index in sorted(partitions):
         topics.setdefault(topic_id, []).append(index)
     return [TopicPartitions(topic_id=each, partitions=topics[each]) for each in topics]

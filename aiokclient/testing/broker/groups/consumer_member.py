@@ -17,9 +17,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from aiokclient.testing.broker.groups.server_assignors import Places
+from aiokclient.testing.broker.groups.server_assignors import PartitionIds
 
-NOTHING: Places = frozenset()
+NOTHING: PartitionIds = frozenset()
 LEAVING = -1
 AWAY = -2
 """The epoch of a static member that has left and may return under another member id."""
@@ -55,12 +55,12 @@ class ConsumerMember:
     topics: tuple[str, ...] = ()
     regex: str = ""
     assignor: str | None = None
-    assigned: Places = NOTHING
-    revoking: Places = NOTHING
+    assigned: PartitionIds = NOTHING
+    revoking: PartitionIds = NOTHING
     classic: ClassicSide | None = None
 
     @property
-    def has(self) -> Places:
+    def has(self) -> PartitionIds:
         """The partitions that no other member may own yet."""
         return self.assigned | self.revoking
 
@@ -76,9 +76,9 @@ class ConsumerMember:
 def reconciled(
     member: ConsumerMember,
     epoch: int,
-    target: Places,
-    free: Callable[[Places], Places],
-    owned: Places | None,
+    target: PartitionIds,
+    free: Callable[[PartitionIds], PartitionIds],
+    owned: PartitionIds | None,
 ) -> ConsumerMember:
     """Return the member one step closer to its target of `epoch`.
 
@@ -110,5 +110,5 @@ def reconciled(
     )
 
 
-def _owns(owned: Places | None, places: Places) -> bool:
-    return owned is None or not places.isdisjoint(owned)
+def _owns(owned: PartitionIds | None, partitions: PartitionIds) -> bool:
+    return owned is None or not partitions.isdisjoint(owned)

@@ -142,7 +142,7 @@ class Group:
         """
         raise NotImplementedError
 
-    def check_commit_of(self, member_id: str, epoch: int, place: TopicPartition) -> Code:
+    def check_commit_of(self, member_id: str, epoch: int, tp: TopicPartition) -> Code:
         """Return the error code if an accepted commit may not include this partition, or NONE."""
         return Code.NONE
 

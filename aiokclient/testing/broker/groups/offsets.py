@@ -51,55 +51,55 @@ class GroupOffsets:
     def __iter__(self) -> Iterator[TopicPartition]:
         return iter(self._committed)
 
-    def commit(self, place: TopicPartition, committed: Committed) -> None:
+    def commit(self, tp: TopicPartition, committed: Committed) -> None:
         self._count += 1
-        self._set(place, _Numbered(self._count, committed))
+        self._set(tp, _Numbered(self._count, committed))
 
-    def _set(self, place: TopicPartition, numbered: _Numbered) -> None:
-        self._numbers[place], self._committed[place] = numbered
+    def _set(self, tp: TopicPartition, numbered: _Numbered) -> None:
+        self._numbers[tp], self._committed[tp] = numbered
 
-    def get(self, place: TopicPartition) -> Committed | None:
-        return self._committed.get(place)
+    def get(self, tp: TopicPartition) -> Committed | None:
+        return self._committed.get(tp)
 
     # -- transactions ----------------------------------------------------------------------
 
     def commit_pending(self, producer_id: int, offsets: Mapping[TopicPartition, Committed]) -> None:
         """Store offsets that are part of a producer's open transaction."""
         pending = self._pending.setdefault(producer_id, {})
-        for place, committed in offsets.items():
+        for tp, committed in offsets.items():
             self._count += 1
-            pending[place] = _Numbered(self._count, committed)
+            pending[tp] = _Numbered(self._count, committed)
 
     def end_transaction(self, producer_id: int, commit: bool) -> None:
         """Commit or remove the pending offsets of a producer."""
-        for place, numbered in self._pending.pop(producer_id, {}).items():
-            if commit and numbered.number > self._numbers.get(place, 0):
-                self._set(place, numbered)
+        for tp, numbered in self._pending.pop(producer_id, {}).items():
+            if commit and numbered.number > self._numbers.get(tp, 0):
+                self._set(tp, numbered)
 
-    def unstable(self, place: TopicPartition) -> bool:
+    def unstable(self, tp: TopicPartition) -> bool:
         """Return whether an open transaction has another offset for this partition."""
-        return any(place in pending for pending in self._pending.values())
+        return any(tp in pending for pending in self._pending.values())
 
     def pending(self) -> dict[int, dict[TopicPartition, OffsetAndMetadata]]:
         """Return the pending offsets by producer id, as a client sees them."""
         return {
-            producer_id: {place: each.committed.view() for place, each in pending.items()}
+            producer_id: {tp: each.committed.view() for tp, each in pending.items()}
             for producer_id, pending in self._pending.items()
         }
 
     # -- the rest --------------------------------------------------------------------------
 
-    def delete(self, place: TopicPartition) -> None:
-        self._committed.pop(place, None)
-        self._numbers.pop(place, None)
+    def delete(self, tp: TopicPartition) -> None:
+        self._committed.pop(tp, None)
+        self._numbers.pop(tp, None)
         for pending in self._pending.values():
-            pending.pop(place, None)
+            pending.pop(tp, None)
 
     def delete_topic(self, topic: str) -> None:
-        pending = [place for each in self._pending.values() for place in each]
-        for place in [each for each in (*self._committed, *pending) if each.topic == topic]:
-            self.delete(place)
+        pending = [tp for each in self._pending.values() for tp in each]
+        for tp in [each for each in (*self._committed, *pending) if each.topic == topic]:
+            self.delete(tp)
 
     def view(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the offsets as a client sees them."""
-        return {place: each.view() for place, each in self._committed.items()}
+        return {tp: each.view() for tp, each in self._committed.items()}

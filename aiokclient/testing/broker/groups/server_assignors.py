@@ -15,21 +15,21 @@ from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
 
-class Place(NamedTuple):
+class PartitionId(NamedTuple):
     """A partition, identified by its topic id and its index."""
 
     topic_id: UUID
     partition: int
 
 
-Places: TypeAlias = frozenset[Place]
+PartitionIds: TypeAlias = frozenset[PartitionId]
 
 
 class Subscriber(NamedTuple):
     """A member as an assignor sees it: its topics, and its previous assignment."""
 
     topics: frozenset[UUID]
-    target: Places = frozenset()
+    target: PartitionIds = frozenset()
     instance_id: str | None = None
 
 
@@ -38,10 +38,10 @@ Sizes: TypeAlias = Mapping[UUID, int]
 """The number of partitions of each topic. Topics that are missing do not exist."""
 
 
-def assign_range(members: Subscribers, sizes: Sizes) -> dict[str, Places]:
+def assign_range(members: Subscribers, sizes: Sizes) -> dict[str, PartitionIds]:
     """Assign ranges of each topic. Static members come first, ordered by instance id."""
     order = sorted(members, key=lambda each: _rank(each, members[each]))
-    given: dict[str, list[Place]] = {each: [] for each in members}
+    given: dict[str, list[PartitionId]] = {each: [] for each in members}
     for topic in sorted(sizes):
         wanting = [each for each in order if topic in members[each].topics]
         if not wanting:
@@ -50,9 +50,9 @@ def assign_range(members: Subscribers, sizes: Sizes) -> dict[str, Places]:
         start = 0
         for index, member in enumerate(wanting):
             end = start + least + (index < extra)
-            given[member].extend(Place(topic, each) for each in range(start, end))
+            given[member].extend(PartitionId(topic, each) for each in range(start, end))
             start = end
-    return {member: frozenset(places) for member, places in given.items()}
+    return {member: frozenset(partitions) for member, partitions in given.items()}
 
 
 def _rank(member_id: str, member: Subscriber) -> tuple[bool, str]:
@@ -60,7 +60,7 @@ def _rank(member_id: str, member: Subscriber) -> tuple[bool, str]:
     return (instance is None, member_id if instance is None else instance)
 
 
-def assign_uniform(members: Subscribers, sizes: Sizes) -> dict[str, Places]:
+def assign_uniform(members: Subscribers, sizes: Sizes) -> dict[str, PartitionIds]:
     """Balance the numbers of partitions as far as subscriptions allow, with the fewest moves."""
     if not members:
         return {}
@@ -69,26 +69,26 @@ def assign_uniform(members: Subscribers, sizes: Sizes) -> dict[str, Places]:
     return _Mixed(members, sizes).solve()
 
 
-def _wanted(topics: Iterable[UUID], sizes: Sizes) -> list[Place]:
+def _wanted(topics: Iterable[UUID], sizes: Sizes) -> list[PartitionId]:
     chosen = sorted(each for each in topics if each in sizes)
-    return [Place(topic, index) for topic in chosen for index in range(sizes[topic])]
+    return [PartitionId(topic, index) for topic in chosen for index in range(sizes[topic])]
 
 
-def _alike(members: Subscribers, sizes: Sizes) -> dict[str, Places]:
+def _alike(members: Subscribers, sizes: Sizes) -> dict[str, PartitionIds]:
     """Assign partitions if all members subscribe to the same topics.
 
     Each member keeps partitions up to a quota, and the free ones fill up the rest.
     """
-    places = _wanted(next(iter(members.values())).topics, sizes)
-    exists = frozenset(places)
-    least, extra = divmod(len(places), len(members))
+    partitions = _wanted(next(iter(members.values())).topics, sizes)
+    exists = frozenset(partitions)
+    least, extra = divmod(len(partitions), len(members))
     kept = {member: sorted(each.target & exists) for member, each in members.items()}
     # Members that have more than the minimum keep one more, while such extra partitions exist.
     by_size = sorted(members, key=lambda member: len(kept[member]) <= least)
     quota = {member: least + (index < extra) for index, member in enumerate(by_size)}
     given = {member: kept[member][: quota[member]] for member in members}
-    taken = {place for each in given.values() for place in each}
-    free = iter([place for place in places if place not in taken])
+    taken = {partition for each in given.values() for partition in each}
+    free = iter([partition for partition in partitions if partition not in taken])
     for member, each in given.items():
         while len(each) < quota[member]:
             each.append(next(free))
@@ -127,12 +127,14 @@ class _Mixed:
             del self.given[source][topic]
         self._give(to, topic, index)
 
-    def solve(self) -> dict[str, Places]:
+    def solve(self) -> dict[str, PartitionIds]:
         self._assign_free()
         while any(self._level(member) for member in sorted(self.load, key=self._heaviest)):
             pass
         return {
-            member: frozenset(Place(topic, index) for topic in topics for index in topics[topic])
+            member: frozenset(
+                PartitionId(topic, index) for topic in topics for index in topics[topic]
+            )
             for member, topics in self.given.items()
         }
 
@@ -175,7 +177,7 @@ class _Mixed:
         return False
 
 
-Assign: TypeAlias = Callable[[Subscribers, Sizes], dict[str, Places]]
+Assign: TypeAlias = Callable[[Subscribers, Sizes], dict[str, PartitionIds]]
 
 SERVER_ASSIGNORS: Mapping[str, Assign] = {"uniform": assign_uniform, "range": assign_range}
 """The assignors by name. The first one is the default, as in Kafka."""

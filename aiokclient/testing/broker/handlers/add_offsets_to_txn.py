@@ -26,10 +26,10 @@ def handle(call: Call) -> Reply:
     if code:
         return AddOffsetsToTxnResponse(error_code=code)
     transactions = transactions_of(call.cluster)
-    place = transactions.offsets.place_of(request.group_id)
+    tp = transactions.offsets.partition_of(request.group_id)
     producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     try:
-        transactions.add(call.broker, request.transactional_id, producer, [place], 0)
+        transactions.add(call.broker, request.transactional_id, producer, [tp], 0)
     except Refused as refused:
         code = refused.code
         if code is Code.PRODUCER_FENCED and call.version < _FENCED_SINCE:

@@ -55,7 +55,7 @@ async def handle(call: Call) -> Answer:
 
 
 async def _add(call: Call, wanted: AddPartitionsToTxnTransaction) -> AddPartitionsToTxnResult:
-    places = {
+    partitions = {
         TopicPartition(topic.name, index): None
         async for topic in call.each(wanted.topics)
         for index in topic.partitions
@@ -64,14 +64,14 @@ async def _add(call: Call, wanted: AddPartitionsToTxnTransaction) -> AddPartitio
     if call.version < _FROM_BROKERS:
         transactional_id = wanted.transactional_id
         code = call.unauthorized(AclResource.TRANSACTIONAL_ID, transactional_id)
-    results = dict.fromkeys(places, code) if code else _refused(call, list(places))
+    results = dict.fromkeys(partitions, code) if code else _refused(call, list(partitions))
     if not any(results.values()):
-        results = _added(call, wanted, list(places))
+        results = _added(call, wanted, list(partitions))
     topics: dict[str, list[AddPartitionsToTxnPartitionResult]] = {}
-    async for place, code in call.each(results.items()):
-        topics.setdefault(place.topic, []).append(
+    async for tp, code in call.each(results.items()):
+        topics.setdefault(tp.topic, []).append(
             AddPartitionsToTxnPartitionResult(
-                partition_index=place.partition, partition_error_code=code
+                partition_index=tp.partition, partition_error_code=code
             )
         )
     return AddPartitionsToTxnResult(
@@ -83,34 +83,34 @@ async def _add(call: Call, wanted: AddPartitionsToTxnTransaction) -> AddPartitio
     )
 
 
-def _refused(call: Call, places: list[TopicPartition]) -> Mapping[TopicPartition, int]:
+def _refused(call: Call, partitions: list[TopicPartition]) -> Mapping[TopicPartition, int]:
     """Return the results if the request is refused as a whole, or NONE for all partitions."""
     offsets = transactions_of(call.cluster).offsets
     results: dict[TopicPartition, int] = {}
-    for place in places:
-        results[place] = call.refused(*place)
-        if not results[place] and call.cluster.find(*place) is None and place not in offsets:
-            results[place] = Code.UNKNOWN_TOPIC_OR_PARTITION
+    for tp in partitions:
+        results[tp] = call.refused(*tp)
+        if not results[tp] and call.cluster.find(*tp) is None and tp not in offsets:
+            results[tp] = Code.UNKNOWN_TOPIC_OR_PARTITION
     if any(results.values()):
-        return {place: code or Code.OPERATION_NOT_ATTEMPTED for place, code in results.items()}
+        return {tp: code or Code.OPERATION_NOT_ATTEMPTED for tp, code in results.items()}
     return results
 
 
 def _added(
-    call: Call, wanted: AddPartitionsToTxnTransaction, places: list[TopicPartition]
+    call: Call, wanted: AddPartitionsToTxnTransaction, partitions: list[TopicPartition]
 ) -> Mapping[TopicPartition, int]:
     transactions = transactions_of(call.cluster)
     producer = ProducerIdAndEpoch(wanted.producer_id, wanted.producer_epoch)
     client_level = BUMPS_AT if call.version >= _FROM_BROKERS else 0
     try:
         if wanted.verify_only:
-            return transactions.verify(call.broker, wanted.transactional_id, producer, places)
-        transactions.add(call.broker, wanted.transactional_id, producer, places, client_level)
+            return transactions.verify(call.broker, wanted.transactional_id, producer, partitions)
+        transactions.add(call.broker, wanted.transactional_id, producer, partitions, client_level)
     except Refused as refused:
         code = refused.code
         if code is Code.UNSUPPORTED_VERSION:
             raise
         if code is Code.PRODUCER_FENCED and call.version < _FENCED_SINCE:
             code = Code.INVALID_PRODUCER_EPOCH
-        return dict.fromkeys(places, code)
-    return dict.fromkeys(places, Code.NONE)
+        return dict.fromkeys(partitions, code)
+    return dict.fromkeys(partitions, Code.NONE)

@@ -81,9 +81,9 @@ def _member(group: ConsumerGroup, member: consumer_member.ConsumerMember) -> Mem
     )
 
 
-def _assignment(cluster: ClusterState, places: Iterable[tuple[UUID, int]]) -> Assignment:
+def _assignment(cluster: ClusterState, partitions: Iterable[tuple[UUID, int]]) -> Assignment:
     topics: dict[UUID, list[int]] = {}
-    for topic_id, index in sorted(places):
+    for topic_id, index in sorted(partitions):
         if topic_id in cluster.topics_by_id:
             topics.setdefault(topic_id, []).append(index)
     return Assignment(

@@ -48,10 +48,10 @@ def _describe(call: Call, transactional_id: str) -> TransactionState:
         answer.error_code = Code.TRANSACTIONAL_ID_NOT_FOUND
         return answer
     topics: dict[str, list[int]] = {}
-    for place in found.partitions:
-        if call.unauthorized(AclResource.TOPIC, place.topic):
+    for tp in found.partitions:
+        if call.unauthorized(AclResource.TOPIC, tp.topic):
             continue
-        topics.setdefault(place.topic, []).append(place.partition)
+        topics.setdefault(tp.topic, []).append(tp.partition)
     answer.transaction_state = found.state.value
     answer.transaction_timeout_ms = found.timeout_ms
     answer.transaction_start_time_ms = found.started_ms

@@ -76,8 +76,8 @@ async def _topic(
         elif topic.partition(each.partition_index) is None:
             error = Code.UNKNOWN_TOPIC_OR_PARTITION
         else:
-            place = TopicPartition(topic.name, each.partition_index)
-            error = code or _commit(call, place, each, group)
+            tp = TopicPartition(topic.name, each.partition_index)
+            error = code or _commit(call, tp, each, group)
         answer.partitions.append(
             OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=error)
         )
@@ -85,7 +85,7 @@ async def _topic(
 
 
 def _commit(
-    call: Call, place: TopicPartition, wanted: OffsetCommitRequestPartition, group: Group | None
+    call: Call, tp: TopicPartition, wanted: OffsetCommitRequestPartition, group: Group | None
 ) -> int:
     request: OffsetCommitRequest = call.request
     metadata = wanted.committed_metadata or ""
@@ -93,11 +93,11 @@ def _commit(
         return Code.OFFSET_METADATA_TOO_LARGE
     if group is None:
         return Code.UNKNOWN_SERVER_ERROR
-    code = group.check_commit_of(request.member_id, request.generation_id_or_member_epoch, place)
+    code = group.check_commit_of(request.member_id, request.generation_id_or_member_epoch, tp)
     if code:
         return code
     group.offsets.commit(
-        place,
+        tp,
         Committed(
             wanted.committed_offset,
             wanted.committed_leader_epoch,

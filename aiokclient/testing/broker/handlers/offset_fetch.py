@@ -114,11 +114,11 @@ async def _group(call: Call, asked: OffsetFetchRequestGroup) -> OffsetFetchRespo
 def _all(call: Call, group: Group | None) -> Iterable[OffsetFetchRequestTopics]:
     """Return everything that the group has committed, in the form of a request."""
     found: dict[str, OffsetFetchRequestTopics] = {}
-    for place in () if group is None else group.offsets:
-        topic = call.cluster.topics.get(place.topic)
+    for tp in () if group is None else group.offsets:
+        topic = call.cluster.topics.get(tp.topic)
         if topic is not None and not call.unauthorized(AclResource.TOPIC, topic.name):
             wanted = OffsetFetchRequestTopics(name=topic.name, topic_id=topic.topic_id)
-            found.setdefault(topic.name, wanted).partition_indexes.append(place.partition)
+            found.setdefault(topic.name, wanted).partition_indexes.append(tp.partition)
     return found.values()
 
 
@@ -133,14 +133,14 @@ async def _offsets(
     answer = _topic(wanted, name or "")
     async for index in call.each(wanted.partition_indexes):
         code: int = Code.NONE
-        place = TopicPartition(name or "", index)
+        tp = TopicPartition(name or "", index)
         if name is None:
             code = Code.UNKNOWN_TOPIC_ID
-        elif call.refused(*place) in _OF_A_PARTITION:
-            code = call.refused(*place)
-        elif call.request.require_stable and offsets.unstable(place):
+        elif call.refused(*tp) in _OF_A_PARTITION:
+            code = call.refused(*tp)
+        elif call.request.require_stable and offsets.unstable(tp):
             code = Code.UNSTABLE_OFFSET_COMMIT
-        answer.partitions.append(_partition(index, None if code else offsets.get(place), code))
+        answer.partitions.append(_partition(index, None if code else offsets.get(tp), code))
     return answer
 
 

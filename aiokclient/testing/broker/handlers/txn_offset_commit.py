@@ -110,7 +110,7 @@ class _Commit:
         code = groups.reachable(call, request.group_id)
         if code and code != Code.COORDINATOR_LOAD_IN_PROGRESS:
             raise Refused(Code(code), "This broker cannot answer for the group.")
-        partition = transactions.offsets.get(transactions.offsets.place_of(request.group_id))
+        partition = transactions.offsets.get(transactions.offsets.partition_of(request.group_id))
         verification = self._verify()
         if code:
             raise Refused(Code(code), "The group is loading.")
@@ -123,15 +123,15 @@ class _Commit:
         """Ask the transaction's coordinator. Returns None if the group was added before."""
         support = support_of(self.call.version, _ABORTABLE_SINCE)
         offsets = transactions_of(self.call.cluster).offsets
-        place = offsets.place_of(self.request.group_id)
+        tp = offsets.partition_of(self.request.group_id)
         bumps = support is Support.ADDS
-        verification = offsets.get(place).producers.verification_of(*self._producer, -1, bumps)
+        verification = offsets.get(tp).producers.verification_of(*self._producer, -1, bumps)
         if isinstance(verification, Verification):
-            asked = {place: verification}
+            asked = {tp: verification}
             transactional_id = self.request.transactional_id
             found = ask(self.call.cluster, transactional_id, self._producer, asked, support)
-            if found[place]:
-                raise Refused(found[place], "The transaction's coordinator refuses the group.")
+            if found[tp]:
+                raise Refused(found[tp], "The transaction's coordinator refuses the group.")
             return verification
         if verification:
             raise Refused(verification, "The producer has an older epoch.")
@@ -159,15 +159,15 @@ class _Commit:
         request = self.request
         most = self.call.cluster.configs.number("offset.metadata.max.bytes")
         offsets = {}
-        for place, (wanted, answer) in self.wanted.items():
+        for tp, (wanted, answer) in self.wanted.items():
             metadata = wanted.committed_metadata or ""
             if len(metadata) > most:
                 answer.error_code = Code.OFFSET_METADATA_TOO_LARGE
                 continue
             epoch = request.generation_id_or_member_epoch
-            self._check(group.check_commit_of(request.member_id, epoch, place))
+            self._check(group.check_commit_of(request.member_id, epoch, tp))
             now_ms = self.call.cluster.clock.time_ms()
-            offsets[place] = Committed(
+            offsets[tp] = Committed(
                 wanted.committed_offset, wanted.committed_leader_epoch, metadata, now_ms
             )
         return offsets

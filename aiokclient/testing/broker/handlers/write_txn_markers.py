@@ -54,8 +54,8 @@ async def _write(call: Call, marker: WritableTxnMarker) -> WritableTxnMarkerResu
     )
 
 
-def _write_to(call: Call, marker: WritableTxnMarker, place: TopicPartition) -> int:
-    code: int = call.refused(*place)
+def _write_to(call: Call, marker: WritableTxnMarker, tp: TopicPartition) -> int:
+    code: int = call.refused(*tp)
     if not code and call.unauthorized_on_cluster(AclOperation.ALTER):
         code = call.unauthorized_on_cluster(AclOperation.CLUSTER_ACTION)
     if code:
@@ -64,10 +64,10 @@ def _write_to(call: Call, marker: WritableTxnMarker, place: TopicPartition) -> i
     producer = ProducerIdAndEpoch(marker.producer_id, marker.producer_epoch)
     commit, coordinator_epoch = marker.transaction_result, marker.coordinator_epoch
     level = marker.transaction_version
-    if place in transactions.offsets:
-        offsets = transactions.offsets.get(place)
+    if tp in transactions.offsets:
+        offsets = transactions.offsets.get(tp)
         return offsets.end(commit, producer, coordinator_epoch, level)
-    partition = call.cluster.find(*place)
+    partition = call.cluster.find(*tp)
     if partition is None or call.broker.node_id not in partition.replicas:
         return Code.UNKNOWN_TOPIC_OR_PARTITION
     code = partition.check(call.broker.node_id, -1)

@@ -259,9 +259,9 @@ class TransactionCoordinator:
         node = self._cluster.alive.get(transaction.node)
         if node is None or node.paused:
             return
-        for place in list(transaction.partitions):
-            if self._mark_partition(transaction, place):
-                transaction.marked(place)
+        for tp in list(transaction.partitions):
+            if self._mark_partition(transaction, tp):
+                transaction.marked(tp)
         if not transaction.partitions:
             try:
                 transaction.complete(self._now(), self.level)
@@ -270,14 +270,14 @@ class TransactionCoordinator:
                 return
             self._cluster.changed()
 
-    def _mark_partition(self, transaction: TransactionMetadata, place: TopicPartition) -> bool:
+    def _mark_partition(self, transaction: TransactionMetadata, tp: TopicPartition) -> bool:
         """Write one marker, and return whether nothing remains to be written to the partition."""
         level, coordinator_epoch = transaction.client_level, transaction.coordinator_epoch
         producer = transaction.current
-        if place.topic == OFFSETS_TOPIC:
-            offsets = self.offsets.get(place)
+        if tp.topic == OFFSETS_TOPIC:
+            offsets = self.offsets.get(tp)
             return not offsets.end(transaction.commits, producer, coordinator_epoch, level)
-        partition = self._cluster.find(*place)
+        partition = self._cluster.find(*tp)
         if partition is None:
             return True
         leader = self._cluster.alive.get(partition.leader)

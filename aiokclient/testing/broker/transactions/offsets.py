@@ -88,18 +88,18 @@ class OffsetsPartitions:
         self._cluster = cluster
         self._partitions: dict[int, OffsetsPartition] = {}
 
-    def place_of(self, group_id: str) -> TopicPartition:
+    def partition_of(self, group_id: str) -> TopicPartition:
         """Return the partition of a group."""
         count = self._cluster.configs.number("offsets.topic.num.partitions")
         return TopicPartition(OFFSETS_TOPIC, string_hash(group_id) % count)
 
-    def __contains__(self, place: TopicPartition) -> bool:
+    def __contains__(self, tp: TopicPartition) -> bool:
         count = self._cluster.configs.number("offsets.topic.num.partitions")
-        return place.topic == OFFSETS_TOPIC and 0 <= place.partition < count
+        return tp.topic == OFFSETS_TOPIC and 0 <= tp.partition < count
 
-    def get(self, place: TopicPartition) -> OffsetsPartition:
+    def get(self, tp: TopicPartition) -> OffsetsPartition:
         """Return a partition, which must exist."""
-        found = self._partitions.get(place.partition)
+        found = self._partitions.get(tp.partition)
         if found is None:
-            found = self._partitions[place.partition] = OffsetsPartition(self._cluster)
+            found = self._partitions[tp.partition] = OffsetsPartition(self._cluster)
         return found

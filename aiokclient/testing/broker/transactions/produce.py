@@ -98,19 +98,19 @@ class ProduceVerification:
             bumps = self._support is Support.ADDS
             found = code or partition.log.producers.verification_of(*producer, sequence, bumps)
             if isinstance(found, Verification):
-                place = TopicPartition(partition.topic.name, partition.index)
-                asked[place] = partition, found
+                tp = TopicPartition(partition.topic.name, partition.index)
+                asked[tp] = partition, found
                 self._verifications[partition] = found
             elif found:
                 self._codes[partition] = found
-        wanted = {place: verification for place, (_, verification) in asked.items()}
+        wanted = {tp: verification for tp, (_, verification) in asked.items()}
         if not wanted:
             return False
         transactional_id = call.request.transactional_id
         codes = ask(call.cluster, transactional_id, producer, wanted, self._support)
-        for place, code in codes.items():
+        for tp, code in codes.items():
             if code:
-                self._codes[asked[place][0]] = self._for_client(code)
+                self._codes[asked[tp][0]] = self._for_client(code)
         return Code.CONCURRENT_TRANSACTIONS in codes.values()
 
     def _for_client(self, code: Code) -> Code:

@@ -58,7 +58,7 @@ def ask(
             found = dict.fromkeys(verifications, Code.NONE)
     except Refused as refused:
         found = dict.fromkeys(verifications, refused.code)
-    return {place: _for_producer(code, support) for place, code in found.items()}
+    return {tp: _for_producer(code, support) for tp, code in found.items()}
 
 
 def _for_producer(code: Code, support: Support) -> Code:
