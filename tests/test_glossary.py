@@ -26,7 +26,6 @@ REMAINING = frozenset(
         "books: tests/harness",
         "parked: tests/unit",
         "parks: tests/harness",
-        "place: aiokclient/testing",
         "place: tests",
         "place: tests/behavior",
         "place: tests/harness",

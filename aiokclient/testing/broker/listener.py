@@ -66,9 +66,9 @@ class TcpListener:
             kept = _bind(host, port)
             port = kept.getsockname()[1]
             self._kept[host, port] = kept
-        place = _bind(host, port)
-        place.listen(BACKLOG)
-        return _Sockets(place, protocol_factory, tls)
+        sock = _bind(host, port)
+        sock.listen(BACKLOG)
+        return _Sockets(sock, protocol_factory, tls)
 
     def close(self) -> None:
         """Release all ports. Sockets that still listen do so until they are closed themselves."""
@@ -85,25 +85,25 @@ class _Sockets:
 
     def __init__(
         self,
-        place: socket.socket,
+        sock: socket.socket,
         protocol_factory: Callable[[], asyncio.BufferedProtocol],
         tls: ssl.SSLContext | None,
     ) -> None:
-        self.port: int = place.getsockname()[1]
-        self._place: socket.socket | None = place
+        self.port: int = sock.getsockname()[1]
+        self._sock: socket.socket | None = sock
         self._protocol_factory = protocol_factory
         self._tls = tls
         self._acceptor: Acceptor | None = None
 
     async def serve(self) -> None:
-        place, self._place = self._place, None
-        if place is not None:
-            self._acceptor = Acceptor(place, self._protocol_factory, self._tls)
+        sock, self._sock = self._sock, None
+        if sock is not None:
+            self._acceptor = Acceptor(sock, self._protocol_factory, self._tls)
 
     def close(self) -> None:
-        if self._place is not None:
-            self._place.close()
-            self._place = None
+        if self._sock is not None:
+            self._sock.close()
+            self._sock = None
         if self._acceptor is not None:
             self._acceptor.close()
 
@@ -198,12 +198,12 @@ def _bind(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     if not 0 <= port < 65536:
         raise ValueError(f"{port} is not a port. Use a number up to 65535, or 0 for a free port.")
-    place = socket.socket(family, socket.SOCK_STREAM)
+    sock = socket.socket(family, socket.SOCK_STREAM)
     try:
-        place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        place.bind((host, port))
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((host, port))
     except OSError as error:
-        place.close()
+        sock.close()
         reason = f"cannot listen at {written((host, port))}: {error.strerror}"
         raise OSError(error.errno, reason) from None
-    return place
+    return sock

@@ -95,7 +95,7 @@ class DataControls(Controls):
         """
         now_ms = self._state.clock.time_ms() if timestamp is None else timestamp
         batches: dict[int, RecordBatchBuilder] = {}
-        places: list[tuple[int, int, int]] = []
+        positions: list[tuple[int, int, int]] = []
         for each in values:
             record = _record(topic, each)
             index = partition if record.partition is None else record.partition
@@ -104,7 +104,7 @@ class DataControls(Controls):
                 batches[index] = RecordBatchBuilder(compression=codec, limit=_NO_LIMIT)
             stamp = now_ms if record.timestamp is None else record.timestamp
             at = batches[index].append(stamp, record.key, record.value, record.headers)
-            places.append((index, at, stamp))
+            positions.append((index, at, stamp))
         bases: dict[int, int] = {}
         for index, builder in batches.items():
             builder.close()
@@ -113,7 +113,7 @@ class DataControls(Controls):
             data = builder.seal(producer_id, epoch, sequence, transactional=transactional)
             bases[index] = self.append(topic, index, data)
         return [
-            RecordMetadata(topic, index, bases[index] + at, stamp) for index, at, stamp in places
+            RecordMetadata(topic, index, bases[index] + at, stamp) for index, at, stamp in positions
         ]
 
     def append(self, topic: str, partition: int, batch: bytes | memoryview) -> int:

@@ -81,8 +81,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         lines = []
         for task in sorted(asyncio.all_tasks(self), key=lambda task: task.get_name()):
             frames = task.get_stack(limit=1)
-            place = traceback.format_stack(frames[-1], limit=1)[0].strip() if frames else "?"
-            lines.append(f"\n  {task.get_name()}: {place}")
+            line = traceback.format_stack(frames[-1], limit=1)[0].strip() if frames else "?"
+            lines.append(f"\n  {task.get_name()}: {line}")
         return "".join(lines)
 
     def run_in_executor(  # type: ignore[override]
@@ -113,7 +113,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
             raise socket.gaierror(socket.EAI_NONAME, f"The simulation cannot resolve {host!r}.")
         found = await self.resolver(str(host), int(port or 0))
         return [
-            (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", place) for place in found
+            (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", address)
+            for address in found
         ]
 
     def _process_events(self, events: list[Any]) -> None:

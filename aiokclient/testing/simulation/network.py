@@ -136,9 +136,9 @@ class VirtualNetwork:
         if self._servers.get((server.host, server.port)) is server:
             del self._servers[server.host, server.port]
 
-    def connector(self, place: str = "client") -> VirtualConnector:
+    def connector(self, name: str = "client") -> VirtualConnector:
         """Return a connector for the clients with this name."""
-        return VirtualConnector(self, place)
+        return VirtualConnector(self, name)
 
     async def resolve(self, host: str, port: int) -> list[Address]:
         """Return the addresses of a name, after applying the configured faults."""
@@ -159,29 +159,29 @@ class VirtualNetwork:
         return [(host, port)]
 
     async def connect(
-        self, place: str, address: Address, factory: Callable[[], asyncio.BaseProtocol]
+        self, name: str, address: Address, factory: Callable[[], asyncio.BaseProtocol]
     ) -> VirtualTransport:
-        """Connect a client named ``place``. Raises OSError.
+        """Connect the client with this name. Raises OSError.
 
         Waits while a network partition separates the two ends.
         """
-        server_place = written(address)
-        await asyncio.sleep(self._draw_latency() + self.slowed.get(server_place, 0.0))
-        while self._is_parted(place, server_place):
+        server_name = written(address)
+        await asyncio.sleep(self._draw_latency() + self.slowed.get(server_name, 0.0))
+        while self._is_parted(name, server_name):
             await self._healed.wait()
         server = self._servers.get(address)
-        refused = server_place in self.refusing or self._chance(self.weather.refusal)
+        refused = server_name in self.refusing or self._chance(self.weather.refusal)
         if server is None or refused:
-            self._note(f"refused {place} -> {server_place}")
-            raise ConnectionRefusedError(f"{server_place} refused the connection.")
-        connection = Connection(self, place, server_place, self.connections_made)
+            self._note(f"refused {name} -> {server_name}")
+            raise ConnectionRefusedError(f"{server_name} refused the connection.")
+        connection = Connection(self, name, server_name, self.connections_made)
         self.connections_made += 1
         self.connections[connection.number] = connection
         if self._next_cut is not None:
             connection.requests.cut_at, connection.responses.cut_at = self._next_cut
             self._next_cut = None
         near, far = connection.join(factory(), server.factory())
-        self._note(f"opened {connection.number} {place} -> {server_place}")
+        self._note(f"opened {connection.number} {name} -> {server_name}")
         far.begin()
         near.begin()
         return near
@@ -202,12 +202,12 @@ class VirtualNetwork:
         for connection in list(self.connections.values()):
             connection.wake()
 
-    def cut(self, place: str | None = None) -> int:
+    def cut(self, name: str | None = None) -> int:
         """Reset all connections, or those with an end of this name; return their number."""
         found = [
             connection
             for connection in self.connections.values()
-            if place in (None, connection.client, connection.server)
+            if name in (None, connection.client, connection.server)
         ]
         for connection in found:
             connection.cut()
@@ -217,9 +217,9 @@ class VirtualNetwork:
         """Reset the next connection after this many bytes of its requests or responses arrived."""
         self._next_cut = (requests, responses)
 
-    def refuse(self, place: str, refused: bool = True) -> None:
+    def refuse(self, name: str, refused: bool = True) -> None:
         """Refuse new connections to the server of this name, or accept them again."""
-        (self.refusing.add if refused else self.refusing.discard)(place)
+        (self.refusing.add if refused else self.refusing.discard)(name)
 
     # -- called by the wires
 
@@ -282,8 +282,8 @@ class VirtualNetwork:
 class VirtualConnector:
     """The `Connector` of clients with one name on a simulated network. It does not support TLS."""
 
-    def __init__(self, network: VirtualNetwork, place: str) -> None:
-        self.network, self.place = network, place
+    def __init__(self, network: VirtualNetwork, name: str) -> None:
+        self.network, self.name = network, name
 
     async def resolve(self, host: str, port: int) -> list[Address]:
         return await self.network.resolve(host, port)
@@ -298,4 +298,4 @@ class VirtualConnector:
     ) -> asyncio.Transport:
         if tls is not None:
             raise OSError("The simulated network does not support TLS.")
-        return await self.network.connect(self.place, address, protocol_factory)
+        return await self.network.connect(self.name, address, protocol_factory)

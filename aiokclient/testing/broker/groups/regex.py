@@ -20,7 +20,7 @@ LONGEST = 2_000
 """The maximum number of steps of a program. RE2 has a limit as well."""
 
 Test = Callable[[str], bool]
-Place = Callable[[str, int], bool]
+PositionTest = Callable[[str, int], bool]
 
 _CATEGORIES = {
     kinds.CATEGORY_DIGIT: r"[0-9]",
@@ -112,8 +112,8 @@ class _Program:
             self.branches(what[1])
         elif kind in (kinds.MAX_REPEAT, kinds.MIN_REPEAT):
             self.repeat(*what)
-        elif kind is kinds.AT and what in _PLACES:
-            self.add("at", _PLACES[what])
+        elif kind is kinds.AT and what in _POSITION_TESTS:
+            self.add("at", _POSITION_TESTS[what])
         else:
             self.add("take", _test(kind, what, self._folds))
 
@@ -203,7 +203,7 @@ def _ends(name: str, position: int) -> bool:
     return position == len(name)
 
 
-_PLACES: dict[Any, Place] = {
+_POSITION_TESTS: dict[Any, PositionTest] = {
     kinds.AT_BEGINNING: _begins,
     kinds.AT_BEGINNING_STRING: _begins,
     kinds.AT_BOUNDARY: _boundary,
