@@ -32,16 +32,16 @@ class Beat(NamedTuple):
 class Group:
     """A new group with short methods for its heartbeats. `topics` maps names to ids."""
 
-    def __init__(self, place, *sizes, group_id=None):
-        self.place = place
+    def __init__(self, broker, *sizes, group_id=None):
+        self.broker = broker
         self.id = group_id or f"parity-{uuid.uuid4().hex[:8]}"
-        self.topics = [place.topic(size) for size in sizes]
+        self.topics = [broker.topic(size) for size in sizes]
         self.names = [name for name, _ in self.topics]
         self._configure()
 
     def _configure(self):
         find = messages.FindCoordinatorRequest(key_type=0, coordinator_keys=[self.id])
-        self.until(lambda: self.place.request(find).coordinators[0].error_code == 0)
+        self.until(lambda: self.broker.request(find).coordinators[0].error_code == 0)
         self._set("consumer.assignment.interval.ms", "0")
         # A broker applies changes of topics and configs one after the other. When it reports the
         # next change, it has applied this one completely, for the group as well.
@@ -54,7 +54,7 @@ class Group:
             resource_type=GROUP, resource_name=self.id, configs=[config]
         )
         request = messages.IncrementalAlterConfigsRequest(resources=[resource])
-        assert self.place.request(request).responses[0].error_code == 0
+        assert self.broker.request(request).responses[0].error_code == 0
         self.until(lambda: self._config(name) == value)
 
     def _config(self, name):
@@ -62,7 +62,7 @@ class Group:
             resource_type=GROUP, resource_name=self.id, configuration_keys=[name]
         )
         request = messages.DescribeConfigsRequest(resources=[wanted])
-        return next((each.value for each in self.place.request(request).results[0].configs), None)
+        return next((each.value for each in self.broker.request(request).results[0].configs), None)
 
     def until(self, check):
         deadline = time.monotonic() + PATIENCE_S
@@ -78,7 +78,7 @@ class Group:
         request = messages.ConsumerGroupHeartbeatRequest(
             group_id=self.id, member_id=member, member_epoch=epoch, **options
         )
-        answer = self.place.request(request, version)
+        answer = self.broker.request(request, version)
         given = answer.assignment
         if given is not None:
             ids = [topic_id for _, topic_id in self.topics]
@@ -104,18 +104,18 @@ class Group:
             generation_id_or_member_epoch=epoch,
             topics=[topic],
         )
-        return named(self.place.request(request, version).topics[0].partitions[0].error_code)
+        return named(self.broker.request(request, version).topics[0].partitions[0].error_code)
 
     def fetch(self, member, epoch):
         group = offset_fetch.OffsetFetchRequestGroup(
             group_id=self.id, member_id=member, member_epoch=epoch, topics=None
         )
-        answer = self.place.request(messages.OffsetFetchRequest(groups=[group]), 9)
+        answer = self.broker.request(messages.OffsetFetchRequest(groups=[group]), 9)
         return named(answer.groups[0].error_code)
 
     def describe(self):
         request = messages.ConsumerGroupDescribeRequest(group_ids=[self.id])
-        (group,) = self.place.request(request).groups
+        (group,) = self.broker.request(request).groups
         members = [
             (
                 each.member_id,
@@ -149,7 +149,7 @@ def joined(group, member, metadata, *, version=9, **options):
         protocols=[protocol],
         **options,
     )
-    return group.place.request(request, version)
+    return group.broker.request(request, version)
 
 
 def subscription(*topics, owned=()):
@@ -214,7 +214,7 @@ class Classic:
             if given is None
             else [SyncGroupRequestAssignment(member_id=self.member_id, assignment=given)],
         )
-        answer = self.group.place.request(request)
+        answer = self.group.broker.request(request)
         return named(answer.error_code), assigned(bytes(answer.assignment))
 
     def heartbeat(self):
@@ -224,4 +224,4 @@ class Classic:
             member_id=self.member_id,
             group_instance_id=self.instance_id,
         )
-        return named(self.group.place.request(request).error_code)
+        return named(self.group.broker.request(request).error_code)

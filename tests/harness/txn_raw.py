@@ -34,17 +34,17 @@ class Txn:
     of the requests that a client of that level of transaction.version sends.
     """
 
-    def __init__(self, place, level, transactional_id=None):
-        self.place, self.level = place, level
+    def __init__(self, broker, level, transactional_id=None):
+        self.broker, self.level = broker, level
         self.id = fresh("txn") if transactional_id is None else transactional_id
-        self.connection = place.again()
+        self.connection = broker.again()
         self.pid, self.epoch = -1, -1
         self.ids = []
         self.sequences = {}
 
     def twin(self):
         """Return another producer with the same transactional id, but without a producer id."""
-        other = Txn(self.place, self.level, self.id)
+        other = Txn(self.broker, self.level, self.id)
         other.ids = self.ids
         return other
 
@@ -98,10 +98,10 @@ class Txn:
             self.sequences.clear()
         return named(answer.error_code), self.number(answer.producer_id), answer.producer_epoch
 
-    def add(self, *places, version=3, wait=True, **fields):
+    def add(self, *partitions, version=3, wait=True, **fields):
         """Send AddPartitionsToTxn, and repeat it until the previous transaction has ended."""
         topics = {}
-        for topic, index in places:
+        for topic, index in partitions:
             topics.setdefault(topic, []).append(index)
         parts = [
             add_partitions_to_txn.AddPartitionsToTxnTopic(name=name, partitions=indexes)
@@ -196,7 +196,7 @@ class Txn:
         values = values or (b"v",)
         sequence = fields.get("sequence", self.sequences.get((topic, index), 0))
         pid, epoch = fields.get("pid", self.pid), fields.get("epoch", self.epoch)
-        batch = self.place.wire.batch(
+        batch = self.broker.wire.batch(
             *values,
             producer=(pid, epoch, sequence),
             transactional=fields.get("transactional", True),
@@ -323,7 +323,7 @@ class Txn:
             answer.high_watermark,
             answer.last_stable_offset,
             aborted,
-            self.place.wire.values(answer),
+            self.broker.wire.values(answer),
         )
 
     def producers(self, topic, *indexes):

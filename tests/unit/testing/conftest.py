@@ -277,7 +277,7 @@ def wire_to() -> Iterator[Any]:
 _names = itertools.count()
 
 
-class Place:
+class ScenarioBroker:
     """One broker for a scenario: a connection to it, new topics, and short forms of requests."""
 
     def __init__(self, wire, address):
@@ -327,9 +327,9 @@ class Place:
 
 
 @pytest.fixture
-def place_of() -> type[Place]:
-    """Return `place_of(wire, address)`, which makes a `Place` for one broker."""
-    return Place
+def scenario_broker() -> type[ScenarioBroker]:
+    """Return `scenario_broker(wire, address)`, which makes a `ScenarioBroker` for one broker."""
+    return ScenarioBroker
 
 
 @pytest.fixture
@@ -340,11 +340,11 @@ def parity(kafka: Any, wire_to: Any) -> Any:
     """
     host, port = kafka.bootstrap.split(",")[0].split(":")
 
-    def compare(scenario: Callable[[Place], Any], **options: Any) -> None:
+    def compare(scenario: Callable[[ScenarioBroker], Any], **options: Any) -> None:
         with EmbeddedCluster(**options) as cluster:
             wire = wire_to(cluster)
-            ours = scenario(Place(wire, cluster.address(1)))
-        theirs = scenario(Place(wire, (host, int(port))))
+            ours = scenario(ScenarioBroker(wire, cluster.address(1)))
+        theirs = scenario(ScenarioBroker(wire, (host, int(port))))
         if isinstance(ours, list):
             assert [pair for pair in zip(ours, theirs, strict=True) if pair[0] != pair[1]] == []
         assert ours == theirs

@@ -16,8 +16,8 @@ scenario = SCENARIOS.add
 
 
 @scenario
-def refusals(place):
-    group = Group(place, 2)
+def refusals(broker):
+    group = Group(broker, 2)
     join = {"rebalance_timeout_ms": 1000, "owned": {}}
     seen = [
         group.beat("m", 3),
@@ -39,13 +39,13 @@ def refusals(place):
         group.describe()[0],
     ]
     empty = messages.ConsumerGroupHeartbeatRequest(member_id="m", group_id="")
-    seen.append(named(place.request(empty).error_code))
+    seen.append(named(broker.request(empty).error_code))
     return seen
 
 
 @scenario
-def joins_without_topics(place):
-    group = Group(place)
+def joins_without_topics(broker):
+    group = Group(broker)
     return [
         group.join("m", []),
         group.describe()[:3],
@@ -55,8 +55,8 @@ def joins_without_topics(place):
 
 
 @scenario
-def epochs_of_one_member(place):
-    group = Group(place, 4)
+def epochs_of_one_member(broker):
+    group = Group(broker, 4)
     return [
         group.join("m"),
         group.beat("m", 2),
@@ -81,8 +81,8 @@ def epochs_of_one_member(place):
 
 
 @scenario
-def reconciliation(place):
-    group = Group(place, 4)
+def reconciliation(broker):
+    group = Group(broker, 4)
     seen = [group.join("a"), group.join("b"), group.beat("b", 3)]
     seen += [group.commit("a", 2), group.commit("a", 2, 3), group.fetch("a", 2)]
     a = group.beat("a", 2)
@@ -103,8 +103,8 @@ def reconciliation(place):
 
 
 @scenario
-def static_members(place):
-    group = Group(place, 2)
+def static_members(broker):
+    group = Group(broker, 2)
     seen = [
         group.join("a", instance_id="i"),
         group.join("b", instance_id="i"),
@@ -126,8 +126,8 @@ def static_members(place):
 
 
 @scenario
-def subscriptions_change(place):
-    group = Group(place, 2, 3)
+def subscriptions_change(broker):
+    group = Group(broker, 2, 3)
     seen = [
         group.join("m", group.names[:1]),
         group.beat("m", 2, subscribed_topic_names=group.names),
@@ -141,12 +141,12 @@ def subscriptions_change(place):
 
 
 @scenario
-def partitions_are_added(place):
-    group = Group(place, 2)
+def partitions_are_added(broker):
+    group = Group(broker, 2)
     seen = [group.join("m")]
     topic = CreatePartitionsTopic(name=group.names[0], count=3, assignments=None)
     request = messages.CreatePartitionsRequest(topics=[topic], timeout_ms=10_000)
-    assert place.request(request).results[0].error_code == 0
+    assert broker.request(request).results[0].error_code == 0
     last = seen[0]
 
     def told():
@@ -159,8 +159,8 @@ def partitions_are_added(place):
 
 
 @scenario
-def patterns(place):
-    group = Group(place, 2)
+def patterns(broker):
+    group = Group(broker, 2)
     options = {"rebalance_timeout_ms": 30_000, "owned": {}}
     last = group.beat("m", 0, subscribed_topic_regex=group.names[0][:-1] + ".", **options)
     given = last.given
@@ -178,8 +178,8 @@ def patterns(place):
 
 
 @scenario
-def assignors(place):
-    group = Group(place, 3, 3)
+def assignors(broker):
+    group = Group(broker, 3, 3)
     seen = [group.join(each, server_assignor="range") for each in "ab"]
     epochs = {"a": 2, "b": 3}
     owned = {"a": {}, "b": {}}
@@ -192,8 +192,8 @@ def assignors(place):
 
 
 @scenario
-def classic_members_in_a_consumer_group(place):
-    group = Group(place, 2)
+def classic_members_in_a_consumer_group(broker):
+    group = Group(broker, 2)
     topic = group.names[0].encode()
     subscription = b"\0\0\0\0\0\1" + len(topic).to_bytes(2, "big") + topic + b"\xff\xff\xff\xff"
     seen = [group.join("new")]
@@ -209,17 +209,17 @@ def classic_members_in_a_consumer_group(place):
 
     for generation in (second.generation_id, second.generation_id + 1):
         for request in (messages.SyncGroupRequest, messages.HeartbeatRequest):
-            answer = place.request(identified(request, generation))
+            answer = broker.request(identified(request, generation))
             seen.append((named(answer.error_code), len(getattr(answer, "assignment", b""))))
     kept = group.beat("new", 2).given
     seen.append(len(kept))
     seen.append(group.beat("new", 2, owned=dict(kept)).epoch)
-    answer = place.request(identified(messages.HeartbeatRequest, second.generation_id))
+    answer = broker.request(identified(messages.HeartbeatRequest, second.generation_id))
     seen.append(named(answer.error_code))
     third = joined(group, member, subscription)
-    answer = place.request(identified(messages.SyncGroupRequest, third.generation_id))
+    answer = broker.request(identified(messages.SyncGroupRequest, third.generation_id))
     seen += [third.generation_id, len(answer.assignment), group.describe()[:4]]
-    answer = place.request(
+    answer = broker.request(
         messages.HeartbeatRequest(group_id=group.id, member_id="new", generation_id=3)
     )
     seen.append(named(answer.error_code))
@@ -227,20 +227,20 @@ def classic_members_in_a_consumer_group(place):
     request = messages.JoinGroupRequest(
         group_id=group.id, session_timeout_ms=30_000, protocol_type="odd", protocols=[odd]
     )
-    seen.append(named(place.request(request).error_code))
+    seen.append(named(broker.request(request).error_code))
     leave = messages.LeaveGroupRequest(
         group_id=group.id,
         members=[MemberIdentity(member_id=each) for each in ("new", "nobody", member)],
     )
-    seen.append([named(each.error_code) for each in place.request(leave).members])
+    seen.append([named(each.error_code) for each in broker.request(leave).members])
     seen.append(group.describe()[:3])
     return seen
 
 
 @scenario
-def up_and_down_again(place):
+def up_and_down_again(broker):
     """Upgrade a group of one classic consumer to the consumer protocol, and downgrade it again."""
-    group = Group(place, 4)
+    group = Group(broker, 4)
     old, topic = Classic(group), group.names[0]
     # Clients may append fields that others do not know.
     seen = [old.join(subscription(topic) + b"more")]
@@ -261,8 +261,8 @@ def up_and_down_again(place):
 
 
 @scenario
-def a_static_member_changes_its_protocol(place):
-    group = Group(place, 4)
+def a_static_member_changes_its_protocol(broker):
+    group = Group(broker, 4)
     old, topic = Classic(group, instance_id="i"), group.names[0]
     seen = [old.join(subscription(topic)), old.sync(assignment((topic, [0, 1, 2, 3])))]
     seen += [group.join("new", instance_id="i"), old.heartbeat(), group.describe()]
@@ -273,8 +273,8 @@ def a_static_member_changes_its_protocol(place):
 
 
 @scenario
-def a_group_of_another_kind(place):
-    group = Group(place, 1)
+def a_group_of_another_kind(broker):
+    group = Group(broker, 1)
     odd = JoinGroupRequestProtocol(name="odd", metadata=b"?")
 
     def join(member):
@@ -286,14 +286,14 @@ def a_group_of_another_kind(place):
             protocol_type="odd",
             protocols=[odd],
         )
-        return place.request(request)
+        return broker.request(request)
 
     member = join(join("").member_id)
     seen = [named(member.error_code), group.join("new"), group.beat("new", 1)]
     leave = messages.LeaveGroupRequest(
         group_id=group.id, members=[MemberIdentity(member_id=member.member_id)]
     )
-    place.request(leave)
+    broker.request(leave)
     return [*seen, group.join("new"), group.describe()[:3]]
 
 

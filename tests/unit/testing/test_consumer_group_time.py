@@ -11,7 +11,7 @@ from aiokclient.testing import EmbeddedCluster
 LONG_MS = 600_000
 
 
-class Place:
+class Coordinator:
     """The coordinator of group "g", with methods that create topics."""
 
     def __init__(self, cluster, wire, node=None):
@@ -38,7 +38,7 @@ def make(wire_to):
         entered.append(cluster)
         cluster.__enter__()
         wire = wire_to(cluster)
-        group = Group(Place(cluster, wire), *sizes, group_id="g")
+        group = Group(Coordinator(cluster, wire), *sizes, group_id="g")
         group.wire = wire
         return cluster, group
 
@@ -77,7 +77,7 @@ def test_a_classic_member_that_does_not_join_again_is_removed(make):
     cluster, group = make(4)
     group.join("new")
     for _ in range(2):
-        answer = group.place.request(
+        answer = group.broker.request(
             messages.JoinGroupRequest(
                 group_id="g",
                 session_timeout_ms=30_000,
@@ -114,15 +114,15 @@ def test_a_new_coordinator_knows_members_and_targets(make):
     group.join("a")
     group.join("b")
     a = group.beat("a", 2)
-    old = group.place
+    old = group.broker
     node = cluster.move_coordinator("g")
     assert group.beat("a", 2).code == "NOT_COORDINATOR"
     assert group.describe() == ("", 0, 0, "", [])
-    group.place = Place(cluster, group.wire, node)
+    group.broker = Coordinator(cluster, group.wire, node)
     assert group.beat("a", 2, owned={0: a.given[0][1]}).epoch == 3
     assert group.beat("b", 3).given == [(0, [2, 3])]
     assert group.describe()[:3] == ("Stable", 3, 3)
-    group.place = old
+    group.broker = old
     assert group.beat("b", 3).code == "NOT_COORDINATOR"
 
 
@@ -136,7 +136,7 @@ def test_sessions_restart_with_a_new_coordinator(make):
 def test_members_join_again_when_the_coordinator_has_no_state(make):
     cluster, group = make(4, brokers=2, persist_groups=False)
     group.join("a")
-    group.place = Place(cluster, group.wire, cluster.move_coordinator("g"))
+    group.broker = Coordinator(cluster, group.wire, cluster.move_coordinator("g"))
     assert group.beat("a", 2).code == "GROUP_ID_NOT_FOUND"
     assert group.join("a") == ("ok", 2, [(0, [0, 1, 2, 3])])
 
@@ -181,7 +181,7 @@ def configure(group, name, value):
         resource_type=32, resource_name=group.id, configs=[config]
     )
     request = messages.IncrementalAlterConfigsRequest(resources=[resource])
-    assert group.place.request(request).responses[0].error_code == 0
+    assert group.broker.request(request).responses[0].error_code == 0
 
 
 def test_a_rebalance_without_a_change_moves_nothing(make):
@@ -199,7 +199,7 @@ def test_brokers_assign_member_ids_in_version_0(make):
         subscribed_topic_names=group.names,
         topic_partitions=[],
     )
-    answer = group.place.request(request, 0)
+    answer = group.broker.request(request, 0)
     assert (answer.error_code, answer.member_epoch) == (0, 2)
     assert answer.member_id
 
@@ -225,7 +225,7 @@ def test_a_group_can_be_converted_during_a_rebalance(make):
     topic = group.names[0]
     old = Classic(group)
     old.join(subscription(topic))
-    parked = messages.SyncGroupRequest(
+    sync = messages.SyncGroupRequest(
         group_id="g", generation_id=old.generation, member_id=old.member_id
     )
     other = group.wire.to(cluster.coordinator("g"))
@@ -243,7 +243,7 @@ def test_a_group_can_be_converted_during_a_rebalance(make):
     cluster.wait_for(lambda: view(cluster).state == "PreparingRebalance")
     assert group.join("new").code == "ok"
     assert named(other.receive().error_code) == "REBALANCE_IN_PROGRESS"
-    assert named(group.place.request(parked, 4).error_code) == "REBALANCE_IN_PROGRESS"
+    assert named(group.broker.request(sync, 4).error_code) == "REBALANCE_IN_PROGRESS"
     assert second.member_id == ""
     assert view(cluster).kind.value == "consumer"
 
@@ -251,16 +251,16 @@ def test_a_group_can_be_converted_during_a_rebalance(make):
 def test_consumer_groups_are_listed_described_and_deleted(make):
     _, group = make(1)
     group.join("a")
-    listed = group.place.request(messages.ListGroupsRequest(types_filter=["consumer"])).groups
+    listed = group.broker.request(messages.ListGroupsRequest(types_filter=["consumer"])).groups
     assert [(each.group_id, each.group_type, each.group_state) for each in listed] == [
         ("g", "consumer", "Stable")
     ]
     delete = messages.DeleteGroupsRequest(groups_names=["g"])
-    assert named(group.place.request(delete).results[0].error_code) == "NON_EMPTY_GROUP"
-    described = group.place.request(messages.DescribeGroupsRequest(groups=["g"])).groups[0]
+    assert named(group.broker.request(delete).results[0].error_code) == "NON_EMPTY_GROUP"
+    described = group.broker.request(messages.DescribeGroupsRequest(groups=["g"])).groups[0]
     assert (named(described.error_code), described.group_state) == ("GROUP_ID_NOT_FOUND", "Dead")
     group.beat("a", -1)
-    assert named(group.place.request(delete).results[0].error_code) == "ok"
+    assert named(group.broker.request(delete).results[0].error_code) == "ok"
     assert group.beat("a", 2).code == "GROUP_ID_NOT_FOUND"
 
 

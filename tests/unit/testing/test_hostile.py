@@ -21,7 +21,7 @@ EDGES = {
     "string": ("orders", "orders", "", "nothing", "1", "retention.ms", "5", "delete", "é" * 300),
 }
 EDGES["bytes"] = (b"", b"orders", b"\0\1", b"\xff" * 300)
-PARKS = (ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP)
+HELD_APIS = (ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP)
 WAITS = ("max_wait_ms", "timeout_ms")
 ROUNDS = 60
 
@@ -78,7 +78,7 @@ class Sender:
         if version < cls.min_version:
             return True
         request = self.message(cls, version)
-        if api in PARKS:
+        if api in HELD_APIS:
             connection.socket.settimeout(0.02)
         try:
             if getattr(request, "acks", None) == 0:

@@ -192,17 +192,17 @@ def test_bad_options_are_refused(options):
 def free_ports(count):
     """Return the first of `count` consecutive ports that are all free."""
     for first in range(21000, 60000, 17):
-        places = []
+        sockets = []
         try:
             for port in range(first, first + count):
-                places.append(socket.create_server(("127.0.0.1", port)))
+                sockets.append(socket.create_server(("127.0.0.1", port)))
         except OSError:
             continue
         else:
             return first
         finally:
-            for place in places:
-                place.close()
+            for each in sockets:
+                each.close()
     raise AssertionError(f"No {count} consecutive ports are free.")
 
 

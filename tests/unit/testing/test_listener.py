@@ -23,7 +23,7 @@ class Greeting(asyncio.Protocol):
         self.lost.set_result(None)
 
 
-class Place:
+class GreetingServer:
     """A listening socket, with the protocols of the connections that it accepted."""
 
     def __init__(self) -> None:
@@ -48,16 +48,16 @@ class Place:
 
 @pytest.mark.parametrize("iterations", range(6))
 async def test_no_connection_stays_open_when_close_follows_accept(iterations):
-    place = Place()
-    await place.listening.serve()
+    server = GreetingServer()
+    await server.listening.serve()
     loop = asyncio.get_running_loop()
-    with place.connect() as client:
+    with server.connect() as client:
         for _ in range(iterations):
             await asyncio.sleep(0)
-        place.listening.close()
+        server.listening.close()
         # If the connection was accepted before the socket closed, its protocol sends the greeting.
         assert await asyncio.wait_for(read(loop, client), 10) in (b"", b"hello")
-    await place.end()
+    await server.end()
     gc.collect()
 
 
@@ -70,8 +70,8 @@ async def read(loop: asyncio.AbstractEventLoop, client: socket.socket) -> bytes:
 
 async def test_connections_are_accepted_again_when_descriptors_are_free(monkeypatch, caplog):
     monkeypatch.setattr("aiokclient.testing.broker.listener.RETRY_S", 0.001)
-    place = Place()
-    await place.listening.serve()
+    server = GreetingServer()
+    await server.listening.serve()
     loop = asyncio.get_running_loop()
     full = [OSError(24, "Too many open files")] * 2
     accept = socket.socket.accept
@@ -82,7 +82,7 @@ async def test_connections_are_accepted_again_when_descriptors_are_free(monkeypa
         return accept(this)
 
     monkeypatch.setattr(socket.socket, "accept", accept_later)
-    with place.connect() as client:
+    with server.connect() as client:
         assert await asyncio.wait_for(loop.sock_recv(client, 100), 10) == b"hello"
     assert caplog.text.count("cannot accept a connection: [Errno 24] Too many open files") == 2
-    await place.end()
+    await server.end()

@@ -5,7 +5,7 @@ import pytest
 from aiokclient.protocol import ApiKey, messages
 
 
-def parked(cluster, wire):
+def connection_with_held_fetch(cluster, wire):
     """Return a connection on which a fetch waits for records."""
     connection = wire.leader()
     connection.send(wire.fetch_request("orders", wait_ms=60_000), 12)
@@ -14,7 +14,7 @@ def parked(cluster, wire):
 
 
 def test_a_waiting_fetch_delays_later_requests(cluster, wire):
-    connection = parked(cluster, wire)
+    connection = connection_with_held_fetch(cluster, wire)
     connection.send(messages.ApiVersionsRequest(), 0)
     other = wire.leader()
     # Another connection is served meanwhile. The request after the waiting fetch is not even read.
@@ -91,7 +91,7 @@ def test_an_api_or_version_that_is_not_announced_closes_the_connection(wire):
 
 
 def test_a_lost_connection_ends_its_waiting_fetch(cluster, wire):
-    connection = parked(cluster, wire)
+    connection = connection_with_held_fetch(cluster, wire)
     connection.socket.close()
     cluster.wait_for(lambda: cluster.connections() == 0)
     cluster.produce("orders", [b"v"])

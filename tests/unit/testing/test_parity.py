@@ -28,9 +28,9 @@ def patched(batch, at, content):
 
 
 @scenario
-def produce_refusals(place):
-    topic, topic_id = place.topic(max_message_bytes=2000)
-    good = place.wire.batch(b"a", b"b")
+def produce_refusals(broker):
+    topic, topic_id = broker.topic(max_message_bytes=2000)
+    good = broker.wire.batch(b"a", b"b")
     twisted = good[:-1] + b"?"
     batches = {
         "good": good,
@@ -47,65 +47,65 @@ def produce_refusals(place):
         "old": good[:16] + b"\x01" + good[17:],
         "producer": patched(good, 43, (5).to_bytes(8, "big")),
         "control": control_batch(1, b"", 0),
-        "large": place.wire.batch(bytes(3000)),
-        "future": place.wire.batch(b"v", timestamp=1 << 42),
-        "zstd": place.wire.batch(bytes(1000), compression=Compression.ZSTD),
+        "large": broker.wire.batch(bytes(3000)),
+        "future": broker.wire.batch(b"v", timestamp=1 << 42),
+        "zstd": broker.wire.batch(bytes(1000), compression=Compression.ZSTD),
     }
     seen = []
     for name, batch in batches.items():
         for version in (6, 9, 12):
-            answer = place.connection.produce(topic, batch, version=version)
+            answer = broker.connection.produce(topic, batch, version=version)
             seen.append((name, version, named(answer.error_code), answer.base_offset))
     for acks in (0, 1, -1, 2, -2):
         if acks:
-            answer = place.connection.produce(topic, good, acks=acks)
+            answer = broker.connection.produce(topic, good, acks=acks)
             seen.append((acks, named(answer.error_code), answer.base_offset >= 0))
-    seen.append(named(place.connection.produce("nothing", good).error_code))
-    seen.append(named(place.connection.produce(topic, good, 7).error_code))
-    seen.append(named(place.connection.produce(uuid.uuid4(), good).error_code))
-    seen.append(named(place.connection.produce(topic_id, good, 7).error_code))
+    seen.append(named(broker.connection.produce("nothing", good).error_code))
+    seen.append(named(broker.connection.produce(topic, good, 7).error_code))
+    seen.append(named(broker.connection.produce(uuid.uuid4(), good).error_code))
+    seen.append(named(broker.connection.produce(topic_id, good, 7).error_code))
     return seen
 
 
 @scenario
-def an_error_without_acks(place):
-    place.connection.produce("nothing", place.wire.batch(b"v"), acks=0)
-    return place.connection.closed()
+def an_error_without_acks(broker):
+    broker.connection.produce("nothing", broker.wire.batch(b"v"), acks=0)
+    return broker.connection.closed()
 
 
 @scenario
-def sequences(place):
-    topic, _ = place.topic()
+def sequences(broker):
+    topic, _ = broker.topic()
     seen = []
     for epoch, sequence in [
         *((0, each) for each in range(0, 14, 2)),
         *((0, each) for each in (12, 4, 2, 16, 13)),
         *((1, 2), (1, 0), (0, 14), (1, 0), (1, 4), (1, 2)),
     ]:
-        seen.append(place.produced(topic, b"a", b"b", producer=(4711, epoch, sequence)))
-    other, last = place.topic()[0], (1 << 31) - 2
+        seen.append(broker.produced(topic, b"a", b"b", producer=(4711, epoch, sequence)))
+    other, last = broker.topic()[0], (1 << 31) - 2
     for sequence in (last, 0, 2, last, 1):
-        seen.append(place.produced(other, b"a", b"b", producer=(4712, 0, sequence)))
-    seen.append(place.produced(place.topic()[0], b"a", producer=(4713, 3, 77)))
-    seen.append(place.produced(place.topic()[0], b"a", producer=(4713, 3, -1)))
+        seen.append(broker.produced(other, b"a", b"b", producer=(4712, 0, sequence)))
+    seen.append(broker.produced(broker.topic()[0], b"a", producer=(4713, 3, 77)))
+    seen.append(broker.produced(broker.topic()[0], b"a", producer=(4713, 3, -1)))
     return seen
 
 
 @scenario
-def compacted_and_stamped(place):
-    topic, _ = place.topic(cleanup_policy="compact")
-    seen = [place.produced(topic, b"v"), place.produced(topic, b"v", key=b"k")]
-    stamped, _ = place.topic(message_timestamp_type="LogAppendTime")
-    batch = place.wire.batch(b"v", producer=(1, 0, 0))
-    first, again = (place.connection.produce(stamped, batch) for _ in range(2))
+def compacted_and_stamped(broker):
+    topic, _ = broker.topic(cleanup_policy="compact")
+    seen = [broker.produced(topic, b"v"), broker.produced(topic, b"v", key=b"k")]
+    stamped, _ = broker.topic(message_timestamp_type="LogAppendTime")
+    batch = broker.wire.batch(b"v", producer=(1, 0, 0))
+    first, again = (broker.connection.produce(stamped, batch) for _ in range(2))
     seen.append((first.log_append_time_ms > 0, again.base_offset))
     seen.append(first.log_append_time_ms == again.log_append_time_ms)
-    old, _ = place.topic(message_timestamp_before_max_ms=1000)
-    return [*seen, place.produced(old, b"v")]
+    old, _ = broker.topic(message_timestamp_before_max_ms=1000)
+    return [*seen, broker.produced(old, b"v")]
 
 
 @scenario
-def records_refused(place):
+def records_refused(broker):
     """Produce batches with invalid records, and return which records the leader refuses."""
 
     def produced(topic, *records, version=12, compression=Compression.NONE):
@@ -113,16 +113,16 @@ def records_refused(place):
         for timestamp, key in records:
             builder.append(timestamp, key, b"v")
         builder.close()
-        answer = place.connection.produce(topic, bytes(builder.seal()), version=version)
+        answer = broker.connection.produce(topic, bytes(builder.seal()), version=version)
         refused = [each.batch_index for each in answer.record_errors]
         told = [bool(each.batch_index_error_message) for each in answer.record_errors]
         about = answer.base_offset, answer.log_start_offset, bool(answer.error_message)
         return named(answer.error_code), *about, refused, told
 
     long_ago, never, some_day = 1000, -1, 1 << 42
-    compacted, _ = place.topic(cleanup_policy="compact")
-    timely, _ = place.topic(message_timestamp_before_max_ms=1 << 40)
-    both, _ = place.topic(cleanup_policy="compact", message_timestamp_before_max_ms=1 << 40)
+    compacted, _ = broker.topic(cleanup_policy="compact")
+    timely, _ = broker.topic(message_timestamp_before_max_ms=1 << 40)
+    both, _ = broker.topic(cleanup_policy="compact", message_timestamp_before_max_ms=1 << 40)
     keys = [(NOW, b"k"), (NOW, None), (NOW, b"k"), (NOW, None)]
     times = [(NOW, None), (long_ago, None), (never, None), (some_day, None), (NOW, None)]
     seen = [produced(compacted, *keys, version=version) for version in (7, 8, 12)]
@@ -135,43 +135,43 @@ def records_refused(place):
 
 
 @scenario
-def fetch_ranges(place):
-    topic, topic_id = place.topic()
+def fetch_ranges(broker):
+    topic, topic_id = broker.topic()
     for number in range(5):
-        place.produced(topic, bytes(100 + number), timestamp=NOW)
-    seen = [place.fetched(topic_id, offset=each) for each in (0, 3, 5, 6, -1, 1 << 40)]
-    seen += [place.fetched(topic, offset=each, version=11) for each in (0, 6)]
-    seen += [place.fetched(topic_id, partition_max_bytes=each) for each in (0, 1, 171, 400)]
-    seen += [place.fetched(topic_id, max_bytes=each) for each in (0, 1, 171, 400)]
-    seen += [place.fetched(topic_id, epoch=each) for each in (0, 1)]
-    seen += [place.fetched(topic_id, offset=5, last_epoch=each) for each in (0, 1)]
-    seen += [place.fetched(topic_id, partitions=[4]), place.fetched(topic, partitions=[4])]
-    seen += [place.fetched(uuid.uuid4()), place.fetched("nothing")]
-    seen += [place.fetched(topic_id, committed=True)]
+        broker.produced(topic, bytes(100 + number), timestamp=NOW)
+    seen = [broker.fetched(topic_id, offset=each) for each in (0, 3, 5, 6, -1, 1 << 40)]
+    seen += [broker.fetched(topic, offset=each, version=11) for each in (0, 6)]
+    seen += [broker.fetched(topic_id, partition_max_bytes=each) for each in (0, 1, 171, 400)]
+    seen += [broker.fetched(topic_id, max_bytes=each) for each in (0, 1, 171, 400)]
+    seen += [broker.fetched(topic_id, epoch=each) for each in (0, 1)]
+    seen += [broker.fetched(topic_id, offset=5, last_epoch=each) for each in (0, 1)]
+    seen += [broker.fetched(topic_id, partitions=[4]), broker.fetched(topic, partitions=[4])]
+    seen += [broker.fetched(uuid.uuid4()), broker.fetched("nothing")]
+    seen += [broker.fetched(topic_id, committed=True)]
     return seen
 
 
 @scenario
-def fetch_over_partitions(place):
-    _, topic_id = place.topic(3)
+def fetch_over_partitions(broker):
+    _, topic_id = broker.topic(3)
     for partition in range(3):
-        batch = place.wire.batch(bytes(1000), timestamp=NOW)
-        place.connection.produce(topic_id, batch, partition)
+        batch = broker.wire.batch(bytes(1000), timestamp=NOW)
+        broker.connection.produce(topic_id, batch, partition)
     seen = []
     for limit in (1, 1500, 3000, 10_000):
-        request = place.wire.fetch_request(topic_id, partitions=[2, 0, 1], max_bytes=limit)
-        partitions = place.request(request).responses[0].partitions
+        request = broker.wire.fetch_request(topic_id, partitions=[2, 0, 1], max_bytes=limit)
+        partitions = broker.request(request).responses[0].partitions
         seen.append([(each.partition_index, len(each.records)) for each in partitions])
     return seen
 
 
 @scenario
-def fetch_sessions(place):
-    _, topic_id = place.topic(3)
+def fetch_sessions(broker):
+    _, topic_id = broker.topic(3)
     seen = []
 
     def ask(topic, session, **options):
-        response = place.request(place.wire.fetch_request(topic, session=session, **options))
+        response = broker.request(broker.wire.fetch_request(topic, session=session, **options))
         partitions = [
             (each.partition_index, named(each.error_code), len(each.records or b""))
             for topic in response.responses
@@ -182,7 +182,7 @@ def fetch_sessions(place):
 
     number = ask(topic_id, (0, 0), partitions=[0, 1, 2])
     ask(None, (number, 1))
-    place.connection.produce(topic_id, place.wire.batch(b"v", timestamp=NOW), 1)
+    broker.connection.produce(topic_id, broker.wire.batch(b"v", timestamp=NOW), 1)
     ask(None, (number, 2))
     ask(None, (number, 3))
     ask(topic_id, (number, 4), offset=1, partitions=[1])
@@ -192,7 +192,7 @@ def fetch_sessions(place):
     ask(None, (number, 6))
     ask(None, (number, 7), forget=(topic_id, [7, 2]))
     for partition in range(3):
-        place.connection.produce(topic_id, place.wire.batch(b"v", timestamp=NOW), partition)
+        broker.connection.produce(topic_id, broker.wire.batch(b"v", timestamp=NOW), partition)
     ask(None, (number, 8), max_bytes=1)
     ask(None, (number, 9), max_bytes=1)
     ask(None, (number, 10), forget=(topic_id, [0, 1]))
@@ -205,26 +205,26 @@ def fetch_sessions(place):
 
 
 @scenario
-def list_offsets(place):
-    topic, _ = place.topic()
-    seen = [place.list_offset(topic, each) for each in (-1, -2, -3, -4, -5, -6, -7, 5)]
+def list_offsets(broker):
+    topic, _ = broker.topic()
+    seen = [broker.list_offset(topic, each) for each in (-1, -2, -3, -4, -5, -6, -7, 5)]
     for first in (100, 300, 200):
-        place.produced(topic, b"a", b"b", timestamp=NOW + first)
+        broker.produced(topic, b"a", b"b", timestamp=NOW + first)
     for version in (1, 4, 6, 7, 8, 9, 10, 11):
         for timestamp in (-1, -2, -3, -4, -5, -6, -7):
-            seen.append((version, place.list_offset(topic, timestamp, version=version)))
+            seen.append((version, broker.list_offset(topic, timestamp, version=version)))
     for timestamp in (0, NOW + 100, NOW + 101, NOW + 150, NOW + 301, NOW + 302):
-        seen.append(place.list_offset(topic, timestamp))
-    seen += [place.list_offset(topic, -1, epoch=each) for each in (0, 1)]
-    seen += [place.list_offset(topic, -1, partition=5), place.list_offset("nothing", -1)]
-    seen.append(place.list_offset(topic, -1, isolation=1))
+        seen.append(broker.list_offset(topic, timestamp))
+    seen += [broker.list_offset(topic, -1, epoch=each) for each in (0, 1)]
+    seen += [broker.list_offset(topic, -1, partition=5), broker.list_offset("nothing", -1)]
+    seen.append(broker.list_offset(topic, -1, isolation=1))
     return seen
 
 
 @scenario
-def leader_epochs(place):
-    topic, _ = place.topic()
-    place.produced(topic, b"a")
+def leader_epochs(broker):
+    topic, _ = broker.topic()
+    broker.produced(topic, b"a")
     seen = []
     for name, current, epoch in [
         *((topic, -1, each) for each in (-1, 0, 1, 5)),
@@ -235,7 +235,7 @@ def leader_epochs(place):
         )
         topics = [offset_for_leader_epoch.OffsetForLeaderTopic(topic=name, partitions=[asked])]
         request = messages.OffsetForLeaderEpochRequest(replica_id=-1, topics=topics)
-        answer = place.request(request).topics[0].partitions[0]
+        answer = broker.request(request).topics[0].partitions[0]
         seen.append((named(answer.error_code), answer.leader_epoch, answer.end_offset))
     return seen
 

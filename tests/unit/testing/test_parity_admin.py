@@ -23,8 +23,8 @@ scenario = SCENARIOS.add
 
 
 @scenario
-def metadata(place):
-    topic, topic_id = place.topic(2)
+def metadata(broker):
+    topic, topic_id = broker.topic(2)
     missing = uuid.uuid4()
     seen = []
     for version in (0, 1, 4, 8, 9, 10, 12, 13):
@@ -35,7 +35,7 @@ def metadata(place):
             ]
         request = messages.MetadataRequest(topics=asked)
         request.allow_auto_topic_creation = version < 4
-        response = place.request(request, version)
+        response = broker.request(request, version)
         answers = {(each.name, each.topic_id): each for each in response.topics}
         seen.append(
             sorted(
@@ -53,13 +53,13 @@ def metadata(place):
             )
         )
         seen.append(len(response.brokers))
-    seen.append(place.request(messages.MetadataRequest(topics=[])).topics)
+    seen.append(broker.request(messages.MetadataRequest(topics=[])).topics)
     return seen
 
 
 @scenario
-def create_and_delete_topics(place):
-    taken, _ = place.topic()
+def create_and_delete_topics(broker):
+    taken, _ = broker.topic()
 
     def create(name, partitions=1, replication=1, configs=(), brokers=(), validate=False):
         topic = create_topics.CreatableTopic(
@@ -73,7 +73,7 @@ def create_and_delete_topics(place):
             ],
         )
         request = messages.CreateTopicsRequest(topics=[topic], validate_only=validate)
-        (result,) = place.request(request).topics
+        (result,) = broker.request(request).topics
         return named(result.error_code), result.num_partitions, result.replication_factor
 
     fresh = f"fresh-{uuid.uuid4().hex[:6]}"
@@ -100,7 +100,7 @@ def create_and_delete_topics(place):
         request = messages.DeleteTopicsRequest(
             topics=[DeleteTopicState(**named_by)], timeout_ms=60_000
         )
-        (result,) = place.request(request).responses
+        (result,) = broker.request(request).responses
         return named(result.error_code)
 
     seen += [delete(name=fresh), delete(name=fresh), delete(topic_id=uuid.uuid4())]
@@ -109,8 +109,8 @@ def create_and_delete_topics(place):
 
 
 @scenario
-def create_partitions_and_delete_records(place):
-    topic, _ = place.topic(2)
+def create_partitions_and_delete_records(broker):
+    topic, _ = broker.topic(2)
 
     def add(name, count, brokers=None):
         if brokers is not None:
@@ -118,36 +118,36 @@ def create_partitions_and_delete_records(place):
         wanted = create_partitions.CreatePartitionsTopic(
             name=name, count=count, assignments=brokers
         )
-        (result,) = place.request(
+        (result,) = broker.request(
             messages.CreatePartitionsRequest(topics=[wanted], timeout_ms=60_000)
         ).results
         return named(result.error_code)
 
     seen = [add(topic, 1), add(topic, 2), add(topic, 0), add("nothing", 3)]
     seen += [add(topic, 4, [[1]]), add(topic, 3, [[9]]), add(topic, 3, [[]]), add(topic, 3)]
-    place.produced(topic, b"a", b"b", b"c")
+    broker.produced(topic, b"a", b"b", b"c")
     for offset in (1, 0, 4, -1, -2):
         partition = deletion.DeleteRecordsPartition(partition_index=0, offset=offset)
         topics = [deletion.DeleteRecordsTopic(name=topic, partitions=[partition])]
-        answer = place.request(messages.DeleteRecordsRequest(topics=topics, timeout_ms=60_000))
+        answer = broker.request(messages.DeleteRecordsRequest(topics=topics, timeout_ms=60_000))
         (result,) = answer.topics[0].partitions
         seen.append((named(result.error_code), result.low_watermark))
-    seen += [place.fetched(topic, offset=each) for each in (0, 1, 3)]
+    seen += [broker.fetched(topic, offset=each) for each in (0, 1, 3)]
     for policy in ("compact", "compact,delete", ""):
-        kept, _ = place.topic(cleanup_policy=policy)
-        place.produced(kept, b"v", key=b"k")
+        kept, _ = broker.topic(cleanup_policy=policy)
+        broker.produced(kept, b"v", key=b"k")
         for partition, offset in ((0, 9), (0, 1), (1, 1)):
             asked = deletion.DeleteRecordsPartition(partition_index=partition, offset=offset)
             topics = [deletion.DeleteRecordsTopic(name=kept, partitions=[asked])]
-            answer = place.request(messages.DeleteRecordsRequest(topics=topics, timeout_ms=60_000))
+            answer = broker.request(messages.DeleteRecordsRequest(topics=topics, timeout_ms=60_000))
             (result,) = answer.topics[0].partitions
             seen.append((policy, named(result.error_code), result.low_watermark))
     return seen
 
 
 @scenario
-def configs(place):
-    topic, _ = place.topic()
+def configs(broker):
+    topic, _ = broker.topic()
 
     def change(kind, name, *changes):
         wanted = [
@@ -158,13 +158,13 @@ def configs(place):
             resource_type=kind, resource_name=name, configs=wanted
         )
         request = messages.IncrementalAlterConfigsRequest(resources=[resource])
-        return named(place.request(request).responses[0].error_code)
+        return named(broker.request(request).responses[0].error_code)
 
     def describe(kind, name, *keys):
         resource = describe_configs.DescribeConfigsResource(
             resource_type=kind, resource_name=name, configuration_keys=list(keys) or None
         )
-        (result,) = place.request(messages.DescribeConfigsRequest(resources=[resource])).results
+        (result,) = broker.request(messages.DescribeConfigsRequest(resources=[resource])).results
         listed = [(c.name, c.value, c.config_source, c.config_type) for c in result.configs]
         return named(result.error_code), listed if keys else bool(listed)
 
@@ -200,30 +200,30 @@ def configs(place):
 
 
 @scenario
-def api_versions(place):
+def api_versions(broker):
     def ask(version=5, name="test", **fields):
         request = messages.ApiVersionsRequest(
             client_software_name=name, client_software_version="1", **fields
         )
-        response = place.request(request, version)
+        response = broker.request(request, version)
         return named(response.error_code), bool(response.api_keys)
 
     seen = [ask(version) for version in range(6)]
     seen += [ask(name="")]
     seen += [ask(name="-x"), ask(cluster_id="x"), ask(node_id=1), ask(cluster_id="x", node_id=1)]
     seen.append(ask(4))
-    place.connection.socket.sendall(bytes.fromhex("0000000b0012006300000000ffff00"))
-    size = int.from_bytes(place.connection._read(4), "big")
-    answer = messages.ApiVersionsResponse.decode(place.connection._read(size)[4:], 0)
+    broker.connection.socket.sendall(bytes.fromhex("0000000b0012006300000000ffff00"))
+    size = int.from_bytes(broker.connection._read(4), "big")
+    answer = messages.ApiVersionsResponse.decode(broker.connection._read(size)[4:], 0)
     own = [(each.api_key, each.min_version, each.max_version) for each in answer.api_keys]
     return [*seen, named(answer.error_code), own]
 
 
 @scenario
-def coordinators_and_clusters(place):
+def coordinators_and_clusters(broker):
     def find(kind, key="a", version=6):
         request = messages.FindCoordinatorRequest(coordinator_keys=[key], key_type=kind)
-        (found,) = place.request(request, version).coordinators
+        (found,) = broker.request(request, version).coordinators
         return named(found.error_code)
 
     for kind in (0, 1):
@@ -233,19 +233,19 @@ def coordinators_and_clusters(place):
     seen = [find(0), find(1)]
     for endpoint in (1, 2, 3):
         request = messages.DescribeClusterRequest(endpoint_type=endpoint)
-        response = place.request(request)
+        response = broker.request(request)
         seen.append((named(response.error_code), len(response.brokers)))
     for fields in ({"producer_epoch": 1}, {"producer_id": 1}, {}):
         request = messages.InitProducerIdRequest(transactional_id=None, **fields)
-        response = place.request(request, 5)
+        response = broker.request(request, 5)
         seen.append((named(response.error_code), response.producer_epoch))
     return seen
 
 
 @scenario
-def what_is_no_request(place):
+def what_is_no_request(broker):
     def closes(data):
-        connection = place.again()
+        connection = broker.again()
         connection.socket.sendall(data)
         return connection.closed()
 
@@ -258,12 +258,12 @@ def what_is_no_request(place):
 
 
 @scenario
-def a_long_poll_holds_back_what_is_behind_it(place):
-    topic, topic_id = place.topic()
-    waiting = place.again()
-    waiting.send(place.wire.fetch_request(topic_id, wait_ms=300))
+def later_requests_wait_while_a_fetch_is_held(broker):
+    topic, topic_id = broker.topic()
+    waiting = broker.again()
+    waiting.send(broker.wire.fetch_request(topic_id, wait_ms=300))
     waiting.send(messages.MetadataRequest(topics=[]))
-    place.produced(topic, b"v")
+    broker.produced(topic, b"v")
     first, second = waiting.receive(), waiting.receive()
     return type(first).__name__, type(second).__name__
 

@@ -36,15 +36,15 @@ SCENARIOS = Scenarios()
 scenario = SCENARIOS.add
 
 
-def described(place, kind, resource, *keys):
+def described(broker, kind, resource, *keys):
     wanted = describing.DescribeConfigsResource(
         resource_type=kind, resource_name=resource, configuration_keys=list(keys) or None
     )
     request = messages.DescribeConfigsRequest(resources=[wanted], include_synonyms=True)
-    return place.request(request).results[0].configs
+    return broker.request(request).results[0].configs
 
 
-def altered(place, *resources):
+def altered(broker, *resources):
     wanted = [
         incremental.AlterConfigsResource(
             resource_type=kind,
@@ -57,11 +57,11 @@ def altered(place, *resources):
         for kind, resource, *changes in resources
     ]
     request = messages.IncrementalAlterConfigsRequest(resources=wanted)
-    return [named(each.error_code) for each in place.request(request).responses]
+    return [named(each.error_code) for each in broker.request(request).responses]
 
 
 @scenario
-def options_of_topics(place):
+def options_of_topics(broker):
     return sorted(
         (
             each.name,
@@ -69,15 +69,15 @@ def options_of_topics(place):
             each.read_only,
             each.is_sensitive,
             each.name in (*SMALLER, *GIVEN) or each.value,
-            each.name in OTHER_UNITS or [behind.name for behind in each.synonyms][-1:],
+            each.name in OTHER_UNITS or [synonym.name for synonym in each.synonyms][-1:],
         )
-        for each in described(place, TOPIC, place.topic()[0])
+        for each in described(broker, TOPIC, broker.topic()[0])
         if each.name not in LATER
     )
 
 
 @scenario
-def options_of_running_brokers(place):
+def options_of_running_brokers(broker):
     names = (
         *("background.threads", "log.cleaner.backoff.ms", "log.cleaner.threads"),
         *("max.connections", "max.connections.per.ip", "num.io.threads", "num.network.threads"),
@@ -86,12 +86,12 @@ def options_of_running_brokers(place):
     )
     return sorted(
         (each.name, each.config_type, each.value, each.read_only, each.config_source)
-        for each in described(place, BROKER, "1", *names)
+        for each in described(broker, BROKER, "1", *names)
     )
 
 
 @scenario
-def values_of_new_topics(place):
+def values_of_new_topics(broker):
     def made(name, value):
         topic = create_topics.CreatableTopic(
             name=f"configs-{uuid.uuid4().hex[:8]}",
@@ -100,7 +100,7 @@ def values_of_new_topics(place):
             configs=[create_topics.CreatableTopicConfig(name=name, value=value)],
         )
         request = messages.CreateTopicsRequest(topics=[topic], validate_only=True)
-        return name, value, named(place.request(request).topics[0].error_code)
+        return name, value, named(broker.request(request).topics[0].error_code)
 
     return [
         made(name, value)
@@ -124,26 +124,26 @@ def values_of_new_topics(place):
 
 
 @scenario
-def changes(place):
-    topic, _ = place.topic()
+def changes(broker):
+    topic, _ = broker.topic()
     unknown = f"unknown-{uuid.uuid4().hex[:8]}"
     return [
-        altered(place, (TOPIC, topic, (unknown, DELETE, None))),
-        altered(place, (TOPIC, topic, (unknown, APPEND, "1"))),
-        altered(place, (GROUP, "g", (unknown, DELETE, None))),
-        altered(place, (GROUP, "g", (unknown, SET, "1"))),
-        altered(place, (TOPIC, topic, ("retention.ms", SET, "1"), ("retention.ms", SET, "2"))),
-        altered(place, *[(TOPIC, topic, ("retention.ms", SET, each)) for each in "12"]),
-        altered(place, (TOPIC, topic, ("leader.replication.throttled.replicas", APPEND, "0:1"))),
+        altered(broker, (TOPIC, topic, (unknown, DELETE, None))),
+        altered(broker, (TOPIC, topic, (unknown, APPEND, "1"))),
+        altered(broker, (GROUP, "g", (unknown, DELETE, None))),
+        altered(broker, (GROUP, "g", (unknown, SET, "1"))),
+        altered(broker, (TOPIC, topic, ("retention.ms", SET, "1"), ("retention.ms", SET, "2"))),
+        altered(broker, *[(TOPIC, topic, ("retention.ms", SET, each)) for each in "12"]),
+        altered(broker, (TOPIC, topic, ("leader.replication.throttled.replicas", APPEND, "0:1"))),
     ]
 
 
 @scenario
-def changes_of_brokers(place):
+def changes_of_brokers(broker):
     unknown = f"unknown-{uuid.uuid4().hex[:8]}"
 
     def change(name, operation, value=None):
-        return altered(place, (BROKER, "1", (name, operation, value)))
+        return altered(broker, (BROKER, "1", (name, operation, value)))
 
     return [
         change(unknown, SET, "1"),
@@ -162,22 +162,22 @@ def test_config_requests_are_answered_as_by_kafka(name, parity):
 
 
 def test_unknown_broker_configs_are_stored_and_not_returned(wire):
-    place = wire.to(1)
+    connection = wire.to(1)
     for resource, value in (("1", "x"), ("", "y")):
-        assert altered(place, (BROKER, resource, ("unknown", SET, value))) == ["ok"]
+        assert altered(connection, (BROKER, resource, ("unknown", SET, value))) == ["ok"]
     for resource, sources in (("1", [2, 3]), ("2", [3]), ("", [3])):
-        (only,) = described(place, BROKER, resource, "unknown")
+        (only,) = described(connection, BROKER, resource, "unknown")
         assert (only.value, only.is_sensitive, only.config_type) == (None, True, 0)
         assert [each.source for each in only.synonyms] == sources
     for resource in ("1", ""):
-        assert altered(place, (BROKER, resource, ("unknown", DELETE, None))) == ["ok"]
-    assert described(place, BROKER, "1", "unknown") == []
+        assert altered(connection, (BROKER, resource, ("unknown", DELETE, None))) == ["ok"]
+    assert described(connection, BROKER, "1", "unknown") == []
 
 
 def test_broker_configs_apply_to_topics(wire):
-    place = wire.to(1)
-    assert altered(place, (BROKER, "", ("log.cleanup.policy", SET, "compact"))) == ["ok"]
-    (only,) = described(place, TOPIC, "orders", "cleanup.policy")
+    connection = wire.to(1)
+    assert altered(connection, (BROKER, "", ("log.cleanup.policy", SET, "compact"))) == ["ok"]
+    (only,) = described(connection, TOPIC, "orders", "cleanup.policy")
     assert only.value == "compact"
     assert [(each.name, each.source) for each in only.synonyms] == [
         ("log.cleanup.policy", 3),

@@ -37,11 +37,12 @@ def fresh():
 
 
 @scenario
-def topics_created(place):
+def topics_created(broker):
     def create(*topics, version, **options):
         request = messages.CreateTopicsRequest(topics=list(topics), **options)
         return [
-            (*told(each), each.topic_id.int != 0) for each in place.request(request, version).topics
+            (*told(each), each.topic_id.int != 0)
+            for each in broker.request(request, version).topics
         ]
 
     def topic(name, replication=1):
@@ -62,24 +63,24 @@ def topics_created(place):
 
 
 @scenario
-def topics_deleted(place):
+def topics_deleted(broker):
     seen = []
     for version in (4, 5):
-        request = messages.DeleteTopicsRequest(topic_names=[place.topic()[0]], timeout_ms=60_000)
+        request = messages.DeleteTopicsRequest(topic_names=[broker.topic()[0]], timeout_ms=60_000)
         for _ in range(2):
-            seen += [told(each) for each in place.request(request, version).responses]
+            seen += [told(each) for each in broker.request(request, version).responses]
     for state in (
         DeleteTopicState(name=None, topic_id=uuid.uuid4()),
         DeleteTopicState(name="nothing"),
     ):
         request = messages.DeleteTopicsRequest(topics=[state], timeout_ms=60_000)
-        seen += [told(each) for each in place.request(request).responses]
+        seen += [told(each) for each in broker.request(request).responses]
     return seen
 
 
 @scenario
-def partitions_added(place):
-    name, _ = place.topic()
+def partitions_added(broker):
+    name, _ = broker.topic()
 
     def add(*topics):
         wanted = [
@@ -87,20 +88,20 @@ def partitions_added(place):
             for each, count in topics
         ]
         request = messages.CreatePartitionsRequest(topics=wanted, timeout_ms=60_000)
-        return [told(each) for each in place.request(request).results]
+        return [told(each) for each in broker.request(request).results]
 
     return [add((name, 2)), add((name, 2)), add(("nothing", 2)), add((name, 3), (name, 4))]
 
 
 @scenario
-def coordinators_found(place):
+def coordinators_found(broker):
     def find(version, kind, key):
         request = messages.FindCoordinatorRequest(key_type=kind)
         if version < 4:
             request.key = key
-            return place.request(request, version)
+            return broker.request(request, version)
         request.coordinator_keys = [key]
-        return place.request(request, version).coordinators[0]
+        return broker.request(request, version).coordinators[0]
 
     deadline = time.monotonic() + 20
     while any(find(6, kind, "a").error_code for kind in (0, 1)):
@@ -115,22 +116,22 @@ def coordinators_found(place):
 
 
 @scenario
-def clusters_described(place):
+def clusters_described(broker):
     seen = []
     for version in range(3):
         for kind in (1, 2, 3) if version else (1,):
             request = messages.DescribeClusterRequest(
                 endpoint_type=kind, include_cluster_authorized_operations=True
             )
-            response = place.request(request, version)
+            response = broker.request(request, version)
             seen.append((*told(response), response.endpoint_type))
             seen.append(response.cluster_authorized_operations)
     return seen
 
 
 @scenario
-def operations_on_topics(place):
-    name, _ = place.topic()
+def operations_on_topics(broker):
+    name, _ = broker.topic()
     seen = []
     for version in range(8, 14):
         for wanted in (True, False):
@@ -140,40 +141,40 @@ def operations_on_topics(place):
                 include_cluster_authorized_operations=wanted and version < 11,
                 allow_auto_topic_creation=False,
             )
-            response = place.request(request, version)
+            response = broker.request(request, version)
             seen.append({each.topic_authorized_operations for each in response.topics})
             seen.append(response.cluster_authorized_operations)
     return seen
 
 
 @scenario
-def operations_in_descriptions_of_topics(place):
+def operations_in_descriptions_of_topics(broker):
     wanted = [describe_topic_partitions.TopicRequest(name=each) for each in ("nothing", "a b")]
-    wanted.append(describe_topic_partitions.TopicRequest(name=place.topic()[0]))
-    response = place.request(messages.DescribeTopicPartitionsRequest(topics=wanted))
+    wanted.append(describe_topic_partitions.TopicRequest(name=broker.topic()[0]))
+    response = broker.request(messages.DescribeTopicPartitionsRequest(topics=wanted))
     return {each.topic_authorized_operations for each in response.topics}
 
 
 @scenario
-def offsets_of_no_partition(place):
-    name, _ = place.topic()
+def offsets_of_no_partition(broker):
+    name, _ = broker.topic()
     return [
-        place.list_offset(name, timestamp, partition=7, version=version)
+        broker.list_offset(name, timestamp, partition=7, version=version)
         for version in (1, 7, 11)
         for timestamp in (-7, -4, -3, -1, 0)
     ]
 
 
 @scenario
-def configs_described(place):
-    name, _ = place.topic(retention_ms=4000)
+def configs_described(broker):
+    name, _ = broker.topic(retention_ms=4000)
 
     def describe(kind, resource, keys):
         wanted = describing.DescribeConfigsResource(
             resource_type=kind, resource_name=resource, configuration_keys=keys
         )
         request = messages.DescribeConfigsRequest(resources=[wanted])
-        (result,) = place.request(request).results
+        (result,) = broker.request(request).results
         code = named(result.error_code)
         return code, result.configs
 
@@ -189,8 +190,8 @@ def configs_described(place):
 
 
 @scenario
-def configs_refused(place):
-    name, _ = place.topic(retention_ms=4000)
+def configs_refused(broker):
+    name, _ = broker.topic(retention_ms=4000)
 
     def change(kind, resource, key, value, operation=0):
         config = incremental.AlterableConfig(name=key, value=value, config_operation=operation)
@@ -198,7 +199,7 @@ def configs_refused(place):
             resource_type=kind, resource_name=resource, configs=[config]
         )
         request = messages.IncrementalAlterConfigsRequest(resources=[wanted])
-        return told(place.request(request).responses[0])
+        return told(broker.request(request).responses[0])
 
     def replace(key, value):
         wanted = alter_configs.AlterConfigsResource(
@@ -206,7 +207,7 @@ def configs_refused(place):
             resource_name=name,
             configs=[alter_configs.AlterableConfig(name=key, value=value)],
         )
-        return told(place.request(messages.AlterConfigsRequest(resources=[wanted])).responses[0])
+        return told(broker.request(messages.AlterConfigsRequest(resources=[wanted])).responses[0])
 
     return [
         change(TOPIC, name, "retention.ms", None),

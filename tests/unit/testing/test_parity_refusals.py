@@ -22,10 +22,10 @@ NO_SUCH = "nothing-of-this-name"
 
 
 @scenario
-def transactional_batches(place):
-    topic, _ = place.topic(2)
-    plain = place.wire.batch(b"a")
-    transactional = place.wire.batch(b"a", producer=(5, 0, 0), transactional=True)
+def transactional_batches(broker):
+    topic, _ = broker.topic(2)
+    plain = broker.wire.batch(b"a")
+    transactional = broker.wire.batch(b"a", producer=(5, 0, 0), transactional=True)
 
     def produce(transactional_id, *batches, acks=-1, version=12):
         data = [
@@ -44,12 +44,12 @@ def transactional_batches(place):
             transactional_id=transactional_id, acks=acks, timeout_ms=5_000, topic_data=data
         )
         if not acks:
-            connection = place.again()
+            connection = broker.again()
             connection.send(request, version, expect=False)
             return connection.closed()
         return sorted(
             (each.name == topic, part.index, named(part.error_code), part.base_offset)
-            for each in place.request(request, version).responses
+            for each in broker.request(request, version).responses
             for part in each.partition_responses
         )
 
@@ -65,14 +65,14 @@ def transactional_batches(place):
 
 
 @scenario
-def isolation_levels(place):
-    topic, _ = place.topic()
-    place.produced(topic, b"a")
+def isolation_levels(broker):
+    topic, _ = broker.topic()
+    broker.produced(topic, b"a")
 
     def fetch(version, level, session):
-        request = place.wire.fetch_request(topic, session=session)
+        request = broker.wire.fetch_request(topic, session=session)
         request.isolation_level = level
-        response = place.request(request, version)
+        response = broker.request(request, version)
         parts = [
             (named(part.error_code), part.high_watermark, bool(part.records))
             for each in response.responses
@@ -84,7 +84,7 @@ def isolation_levels(place):
         asked = ListOffsetsPartition(partition_index=0, timestamp=-1, current_leader_epoch=-1)
         topics = [ListOffsetsTopic(name=name, partitions=[asked])]
         request = messages.ListOffsetsRequest(replica_id=-1, isolation_level=level, topics=topics)
-        (part,) = place.request(request, 7).topics[0].partitions
+        (part,) = broker.request(request, 7).topics[0].partitions
         return named(part.error_code), part.offset
 
     seen = [
@@ -98,17 +98,17 @@ def isolation_levels(place):
 
 
 @scenario
-def fetches_of_replicas(place):
-    topic, topic_id = place.topic()
-    place.produced(topic, b"a")
+def fetches_of_replicas(broker):
+    topic, topic_id = broker.topic()
+    broker.produced(topic, b"a")
 
     def fetch(version, replica, name=topic):
-        request = place.wire.fetch_request(topic_id if version >= 13 else name)
+        request = broker.wire.fetch_request(topic_id if version >= 13 else name)
         if version >= 15:
             request.replica_state = fetching.ReplicaState(replica_id=replica, replica_epoch=-1)
         else:
             request.replica_id = replica
-        response = place.request(request, version)
+        response = broker.request(request, version)
         (part,) = response.responses[0].partitions
         code = named(part.error_code)
         return named(response.error_code), code, part.high_watermark, bool(part.records)
@@ -118,33 +118,33 @@ def fetches_of_replicas(place):
 
 
 @scenario
-def stored_codecs(place):
+def stored_codecs(broker):
     codecs = list(Compression)
     seen = []
     for name in ("uncompressed", "gzip", "snappy", "lz4", "zstd"):
-        topic, _ = place.topic(compression_type=name)
+        topic, _ = broker.topic(compression_type=name)
         for codec in codecs:
-            batch = place.wire.batch(b"a" * 300, b"b" * 300, None, compression=codec)
-            seen.append(place.connection.produce(topic, batch).base_offset)
-        producer = place.wire.batch(b"c" * 300, producer=(7, 0, 0))
-        seen += [place.connection.produce(topic, producer).base_offset for _ in range(2)]
-        records = place.connection.fetch(topic).records
+            batch = broker.wire.batch(b"a" * 300, b"b" * 300, None, compression=codec)
+            seen.append(broker.connection.produce(topic, batch).base_offset)
+        producer = broker.wire.batch(b"c" * 300, producer=(7, 0, 0))
+        seen += [broker.connection.produce(topic, producer).base_offset for _ in range(2)]
+        records = broker.connection.fetch(topic).records
         for each in walk(records):
             assert each.check_crc()
             header = each.compression, each.base_offset, each.last_offset, each.count
             seen.append((*header, each.max_timestamp, each.producer_id, each.base_sequence))
-        seen.append(place.wire.values(place.connection.fetch(topic)))
+        seen.append(broker.wire.values(broker.connection.fetch(topic)))
     return seen
 
 
 @scenario
-def repeated_parts(place):
+def repeated_parts(broker):
     """Name a topic or a partition more than once in a request."""
-    topic, topic_id = place.topic(2)
+    topic, topic_id = broker.topic(2)
 
     def metadata(version, *names, **fields):
         topics = [metadata_.MetadataRequestTopic(name=name, **fields) for name in names]
-        response = place.request(messages.MetadataRequest(topics=topics), version)
+        response = broker.request(messages.MetadataRequest(topics=topics), version)
         return sorted((each.name == topic, named(each.error_code)) for each in response.topics)
 
     def list_offsets(*indexes):
@@ -159,7 +159,7 @@ def repeated_parts(place):
             )
             for each in indexes
         ]
-        response = place.request(messages.ListOffsetsRequest(replica_id=-1, topics=topics), 7)
+        response = broker.request(messages.ListOffsetsRequest(replica_id=-1, topics=topics), 7)
         return [
             (len(each.partitions), part.partition_index, named(part.error_code), part.offset)
             for each in response.topics
@@ -171,7 +171,7 @@ def repeated_parts(place):
             TopicProduceData(
                 name=topic,
                 partition_data=[
-                    PartitionProduceData(index=each, records=place.wire.batch(b"%d" % number))
+                    PartitionProduceData(index=each, records=broker.wire.batch(b"%d" % number))
                 ],
             )
             for number, each in enumerate(indexes)
@@ -179,19 +179,19 @@ def repeated_parts(place):
         request = messages.ProduceRequest(acks=-1, timeout_ms=5_000, topic_data=data)
         return sorted(
             (part.index, named(part.error_code), part.base_offset)
-            for each in place.request(request, 12).responses
+            for each in broker.request(request, 12).responses
             for part in each.partition_responses
         )
 
     seen = [metadata(version, topic, topic, NO_SUCH, NO_SUCH) for version in (1, 9, 13)]
     seen.append(metadata(12, None, None, topic_id=topic_id))
     seen += [produce(0, 0, 1, 0), list_offsets(0, 0), list_offsets(0, 1), list_offsets(0, 1, 0)]
-    return [*seen, *(place.wire.values(place.connection.fetch(topic)) for _ in range(2))]
+    return [*seen, *(broker.wire.values(broker.connection.fetch(topic)) for _ in range(2))]
 
 
 @scenario
-def operations_on_consumer_groups(place):
-    topic, _ = place.topic()
+def operations_on_consumer_groups(broker):
+    topic, _ = broker.topic()
     group = f"{topic}-group"
     request = messages.ConsumerGroupHeartbeatRequest(
         group_id=group,
@@ -201,31 +201,31 @@ def operations_on_consumer_groups(place):
         subscribed_topic_names=[topic],
         topic_partitions=[],
     )
-    while place.request(request, 1).error_code:
+    while broker.request(request, 1).error_code:
         pass
 
     def describe(name, operations):
         request = messages.ConsumerGroupDescribeRequest(
             group_ids=[name], include_authorized_operations=operations
         )
-        (found,) = place.request(request, 1).groups
+        (found,) = broker.request(request, 1).groups
         return named(found.error_code), found.authorized_operations
 
     seen = [describe(name, each) for name in (group, f"{topic}-none") for each in (True, False)]
     request.member_epoch = -1
-    assert place.request(request, 1).error_code == 0
+    assert broker.request(request, 1).error_code == 0
     return seen
 
 
 @scenario
-def features(place):
+def features(broker):
     """Return the features that both clusters have, as each version of the response reports them."""
     seen = []
     for version in range(6):
         request = messages.ApiVersionsRequest(
             client_software_name="test", client_software_version="1"
         )
-        response = place.request(request, version)
+        response = broker.request(request, version)
         wanted = ("group.version", "metadata.version")
         supported = {
             each.name: (each.min_version, each.max_version)

@@ -25,8 +25,8 @@ def fresh():
 
 
 @scenario
-def topics_created(place):
-    taken, _ = place.topic()
+def topics_created(broker):
+    taken, _ = broker.topic()
 
     def create(*names, timeout=60_000, version=7, replication=1, **options):
         topics = [
@@ -38,7 +38,7 @@ def topics_created(place):
         request = messages.CreateTopicsRequest(topics=topics, timeout_ms=timeout, **options)
         return sorted(
             (*told(each), each.topic_id.int != 0, each.num_partitions, each.replication_factor)
-            for each in place.request(request, version).topics
+            for each in broker.request(request, version).topics
         )
 
     seen = []
@@ -59,22 +59,22 @@ def topics_created(place):
 
 
 @scenario
-def topics_deleted(place):
+def topics_deleted(broker):
     def by_names(*names, timeout=60_000, version=5):
         request = messages.DeleteTopicsRequest(topic_names=list(names), timeout_ms=timeout)
-        return sorted(told(each) for each in place.request(request, version).responses)
+        return sorted(told(each) for each in broker.request(request, version).responses)
 
     def by_states(*states, timeout=60_000):
         topics = [DeleteTopicState(name=name, topic_id=topic_id) for name, topic_id in states]
         request = messages.DeleteTopicsRequest(topics=topics, timeout_ms=timeout)
         return sorted(
             (*told(each), each.name is None, each.topic_id.int != 0)
-            for each in place.request(request, 6).responses
+            for each in broker.request(request, 6).responses
         )
 
     none, seen = uuid.UUID(int=0), []
     for timeout in TIMEOUTS:
-        name, topic_id = place.topic()
+        name, topic_id = broker.topic()
         for version in (1, 4, 5):
             seen.append((timeout, by_names(name, "nothing", timeout=timeout, version=version)))
         seen.append(by_states((name, none), timeout=timeout))
@@ -95,7 +95,7 @@ def topics_deleted(place):
 
 
 @scenario
-def partitions_added(place):
+def partitions_added(broker):
     def add(*topics, timeout=60_000, version=3, validate_only=False):
         wanted = [
             create_partitions.CreatePartitionsTopic(name=each, count=count, assignments=None)
@@ -104,11 +104,11 @@ def partitions_added(place):
         request = messages.CreatePartitionsRequest(
             topics=wanted, timeout_ms=timeout, validate_only=validate_only
         )
-        return sorted(told(each) for each in place.request(request, version).results)
+        return sorted(told(each) for each in broker.request(request, version).results)
 
     seen = []
     for timeout in TIMEOUTS:
-        name, _ = place.topic()
+        name, _ = broker.topic()
         seen.append((timeout, add((name, 2), timeout=timeout)))
         seen.append(add((name, 2), ("nothing", 2), timeout=timeout, version=0))
         seen.append(add((name, 2), timeout=timeout, validate_only=True))
@@ -121,20 +121,20 @@ def partitions_added(place):
 
 
 @scenario
-def records_written_and_deleted(place):
+def records_written_and_deleted(broker):
     """Write and delete records of a single replica, which waits for no other replica."""
-    topic, _ = place.topic()
+    topic, _ = broker.topic()
 
     def delete(offset, timeout):
         partition = deletion.DeleteRecordsPartition(partition_index=0, offset=offset)
         topics = [deletion.DeleteRecordsTopic(name=topic, partitions=[partition])]
-        answer = place.request(messages.DeleteRecordsRequest(topics=topics, timeout_ms=timeout))
+        answer = broker.request(messages.DeleteRecordsRequest(topics=topics, timeout_ms=timeout))
         (result,) = answer.topics[0].partitions
         return named(result.error_code), result.low_watermark
 
     def produce(acks, timeout):
-        batch = place.wire.batch(b"v")
-        answer = place.connection.produce(topic, batch, acks=acks, timeout_ms=timeout)
+        batch = broker.wire.batch(b"v")
+        answer = broker.connection.produce(topic, batch, acks=acks, timeout_ms=timeout)
         return named(answer.error_code), answer.base_offset
 
     seen = []

@@ -66,8 +66,8 @@ class TestConfluent:
         consumer = self.peer.Consumer(settings | options)
         values, ended = {0: [], 1: [], 2: []}, set()
         try:
-            place = self.peer.TopicPartition
-            consumer.assign([place("orders", partition, 0) for partition in range(3)])
+            tp = self.peer.TopicPartition
+            consumer.assign([tp("orders", partition, 0) for partition in range(3)])
             while len(ended) < 3:
                 for message in consumer.consume(1000, 0.1):
                     if message.error() is None:
@@ -119,10 +119,10 @@ class TestConfluent:
         servers.produce("orders", [b"c"], timestamp=200)
         settings = {"bootstrap.servers": servers.bootstrap_servers, "group.id": "none"}
         consumer = self.peer.Consumer(settings | {"log_level": 0})
-        place = self.peer.TopicPartition
+        tp = self.peer.TopicPartition
         try:
-            assert consumer.get_watermark_offsets(place("orders", 0), PATIENCE_S) == (0, 3)
-            (found,) = consumer.offsets_for_times([place("orders", 0, 150)], PATIENCE_S)
+            assert consumer.get_watermark_offsets(tp("orders", 0), PATIENCE_S) == (0, 3)
+            (found,) = consumer.offsets_for_times([tp("orders", 0, 150)], PATIENCE_S)
             assert found.offset == 2
         finally:
             consumer.close()
@@ -187,15 +187,15 @@ class TestAiokafka:
         consumer = self.peer.AIOKafkaConsumer(
             bootstrap_servers=servers.bootstrap_servers, enable_auto_commit=False
         )
-        places = [self.peer.TopicPartition("orders", each) for each in range(3)]
+        partitions = [self.peer.TopicPartition("orders", each) for each in range(3)]
         await consumer.start()
         try:
-            consumer.assign(places)
-            await consumer.seek_to_beginning(*places)
+            consumer.assign(partitions)
+            await consumer.seek_to_beginning(*partitions)
             values = {0: [], 1: [], 2: []}
             while sum(map(len, values.values())) < COUNT:
-                for place, records in (await consumer.getmany(timeout_ms=10_000)).items():
-                    values[place.partition] += [record.value for record in records]
+                for tp, records in (await consumer.getmany(timeout_ms=10_000)).items():
+                    values[tp.partition] += [record.value for record in records]
         finally:
             await consumer.stop()
         await disconnected(servers)

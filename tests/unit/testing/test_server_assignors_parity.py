@@ -32,8 +32,8 @@ class Step(NamedTuple):
 class Play:
     """A random history of one group."""
 
-    def __init__(self, place, seed, assignor, *, alike):
-        self.group = Group(place, *SIZES)
+    def __init__(self, broker, seed, assignor, *, alike):
+        self.group = Group(broker, *SIZES)
         self.rng, self.assignor, self.alike = random.Random(seed), assignor, alike
         self.epochs, self.owned = {}, {}
         self.steps = []
@@ -88,9 +88,9 @@ class Play:
         before = self.steps[-1].has if self.steps else {}
         stayed = before.keys() & has.keys()
         moved = sum(
-            place in before[member] and place not in has[member]
+            tp in before[member] and tp not in has[member]
             for member in sorted(stayed)
-            for place in before[member]
+            for tp in before[member]
         )
         self.steps.append(Step(has, moved))
 
@@ -99,8 +99,8 @@ def played(parity, seed, assignor, *, alike):
     """Return the steps in the embedded cluster and those in Kafka."""
     found = []
 
-    def scenario(place):
-        found.append(Play(place, seed, assignor, alike=alike).run())
+    def scenario(broker):
+        found.append(Play(broker, seed, assignor, alike=alike).run())
 
     parity(scenario)
     return found

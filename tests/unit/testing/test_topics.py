@@ -40,8 +40,8 @@ class TestMetadata:
     @pytest.mark.parametrize("version", range(14))
     def test_every_version_of_metadata_is_answered(self, cluster, broker, version):
         response = metadata(broker, version=version)
-        places = [(each.node_id, (each.host, each.port)) for each in response.brokers]
-        assert places == [(node, cluster.address(node)) for node in (1, 2, 3)]
+        addresses = [(each.node_id, (each.host, each.port)) for each in response.brokers]
+        assert addresses == [(node, cluster.address(node)) for node in (1, 2, 3)]
         (topic,) = response.topics
         assert (topic.name, topic.error_code) == ("orders", 0)
         assert [each.leader_id for each in topic.partitions] == [1, 2, 3]

@@ -302,11 +302,11 @@ def peers_of(wire_to: Any) -> Any:
 def fresh_group() -> Callable[[Any], Peers]:
     """Return a function that makes members of a new group, on the broker of a parity scenario."""
 
-    def make(place: Any) -> Peers:
+    def make(broker: Any) -> Peers:
         group = f"group-{next(_numbers)}-{uuid.uuid4().hex[:6]}"
         find = messages.FindCoordinatorRequest(key_type=0, coordinator_keys=[group])
-        wait(lambda: not place.request(find).coordinators[0].error_code)
-        peers = Peers(place.again, group)
+        wait(lambda: not broker.request(find).coordinators[0].error_code)
+        peers = Peers(broker.again, group)
         lone = peers()
         wait(lambda: lone.fetch(None)[0] == "ok")
         return peers

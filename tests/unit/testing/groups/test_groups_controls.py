@@ -29,8 +29,8 @@ class TestLooking:
         assert cluster.committed("g") == {}
         member = peers()
         member.commit("orders", 5, 0, metadata="m")
-        place = TopicPartition("orders", 0)
-        assert cluster.committed("g")[place] == OffsetAndMetadata(5, "m", None)
+        tp = TopicPartition("orders", 0)
+        assert cluster.committed("g")[tp] == OffsetAndMetadata(5, "m", None)
         assert len(cluster.committed("g")) == 2
 
     def test_deleting_a_topic_deletes_its_offsets(self, cluster, peers):

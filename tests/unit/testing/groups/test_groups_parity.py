@@ -57,7 +57,7 @@ def described(peer, group=None):
 
 
 @scenario
-def joins_that_are_refused(place, peers):
+def joins_that_are_refused(broker, peers):
     lone = peers()
     lone.join()
     lone.sync({lone: b"a"})
@@ -81,12 +81,12 @@ def joins_that_are_refused(place, peers):
             request = peers().join_request()
             for name, value in change.items():
                 setattr(request, name, value)
-            seen.append((number, version, shown(place.request(request, version))))
+            seen.append((number, version, shown(broker.request(request, version))))
     return seen
 
 
 @scenario
-def one_member_in_each_version(place, peers):
+def one_member_in_each_version(broker, peers):
     seen = []
     for version in range(10):
         lone = peers()
@@ -103,8 +103,8 @@ def one_member_in_each_version(place, peers):
 
 
 @scenario
-def two_members(place, peers):
-    topic, _ = place.topic()
+def two_members(broker, peers):
+    topic, _ = broker.topic()
     first, second = peers(), peers()
     first.join()
     first.sync({first: b"all"})
@@ -133,9 +133,9 @@ def two_members(place, peers):
 
 
 @scenario
-def what_a_stranger_may_do(place, peers):
+def what_a_stranger_may_do(broker, peers):
     """Send requests with the wrong member id or generation in each state of the group."""
-    topic, _ = place.topic()
+    topic, _ = broker.topic()
     member, stranger = peers(), peers()
     stranger.member_id = "nobody"
 
@@ -169,7 +169,7 @@ def what_a_stranger_may_do(place, peers):
 
 
 @scenario
-def protocols_are_voted_for(place, peers):
+def protocols_are_voted_for(broker, peers):
     old = peers(protocols={"old": b"1", "older": b"1"})
     both = peers(protocols={"new": b"2", "old": b"2"})
     newer = peers(protocols={"new": b"3"})
@@ -188,8 +188,8 @@ def protocols_are_voted_for(place, peers):
 
 
 @scenario
-def static_members(place, peers):
-    topic, _ = place.topic()
+def static_members(broker, peers):
+    topic, _ = broker.topic()
     a, b = peers(instance="a"), peers(instance="b")
     peers.settle(a, b)
     leader, other = (a, b) if a.leads else (b, a)
@@ -219,7 +219,7 @@ def static_members(place, peers):
 
 
 @scenario
-def a_static_member_in_a_rebalance(place, peers):
+def a_static_member_in_a_rebalance(broker, peers):
     a, b = peers(instance="a"), peers(instance="b")
     leader = peers.gather(a, b)
     other = b if leader is a else a
@@ -239,8 +239,8 @@ def a_static_member_in_a_rebalance(place, peers):
 
 
 @scenario
-def offsets(place, peers):
-    topic, topic_id = place.topic(3)
+def offsets(broker, peers):
+    topic, topic_id = broker.topic(3)
     lone, group = peers(), peers.group
     seen = [lone.fetch(topic, 0, 7), lone.fetch(None), lone.fetch("nothing", 0)]
     seen += [lone.commit(topic, 1, 2, metadata="m"), lone.commit(topic, 0, 0, 0, 0), lone.state]
@@ -250,17 +250,17 @@ def offsets(place, peers):
     seen += [lone.commit(topic, 7, version=each) for each in range(2, 10)]
     seen += [lone.fetch(topic, 0, 1, 2, 5), lone.fetch(topic_id, 0, 1), lone.fetch(uuid.uuid4(), 0)]
     seen += [sorted(lone.fetch(None)[1]), lone.fetch(topic, 0, require_stable=True)]
-    seen += [sorted(each) for each in (old_fetch(place, group, topic, v) for v in range(1, 8))]
+    seen += [sorted(each) for each in (old_fetch(broker, group, topic, v) for v in range(1, 8))]
     lone.group = ""
     seen += [lone.fetch(topic, 0), lone.commit(topic, 5), lone.fetch(topic, 0)]
     return seen
 
 
-def old_fetch(place, group, topic, version):
+def old_fetch(broker, group, topic, version):
     asked = messages.offset_fetch.OffsetFetchRequestTopic(name=topic, partition_indexes=[0, 2])
     missing = messages.offset_fetch.OffsetFetchRequestTopic(name="nothing", partition_indexes=[1])
     request = messages.OffsetFetchRequest(group_id=group, topics=[asked, missing])
-    answer = place.request(request, version)
+    answer = broker.request(request, version)
     return [
         (
             named(answer.error_code),
@@ -276,9 +276,9 @@ def old_fetch(place, group, topic, version):
 
 
 @scenario
-def offsets_are_deleted(place, peers):
-    topic, _ = place.topic(2)
-    other, _ = place.topic(1)
+def offsets_are_deleted(broker, peers):
+    topic, _ = broker.topic(2)
+    other, _ = broker.topic(1)
 
     def delete(group, *names):
         asked = [
@@ -291,7 +291,7 @@ def offsets_are_deleted(place, peers):
             )
             for name in names
         ]
-        answer = place.request(messages.OffsetDeleteRequest(group_id=group, topics=asked))
+        answer = broker.request(messages.OffsetDeleteRequest(group_id=group, topics=asked))
         topics = sorted(answer.topics, key=lambda each: names.index(each.name))
         codes = [
             sorted((p.partition_index, named(p.error_code)) for p in t.partitions) for t in topics
@@ -316,8 +316,8 @@ def offsets_are_deleted(place, peers):
 
 
 @scenario
-def groups_are_listed_and_deleted(place, peers):
-    topic, _ = place.topic()
+def groups_are_listed_and_deleted(broker, peers):
+    topic, _ = broker.topic()
 
     def listed():
         seen = []
@@ -329,13 +329,13 @@ def groups_are_listed_and_deleted(place, peers):
                 request.states_filter, request.types_filter = list(states), list(types)
                 seen += [
                     (version, each.protocol_type, each.group_state, each.group_type)
-                    for each in place.request(request, version).groups
+                    for each in broker.request(request, version).groups
                     if each.group_id == peers.group
                 ]
         return seen
 
     def delete(*groups):
-        answer = place.request(messages.DeleteGroupsRequest(groups_names=list(groups)))
+        answer = broker.request(messages.DeleteGroupsRequest(groups_names=list(groups)))
         return sorted(named(each.error_code) for each in answer.results)
 
     member = peers()
@@ -351,7 +351,7 @@ def groups_are_listed_and_deleted(place, peers):
 
 
 @scenario
-def ids_that_are_not_used(place, peers):
+def ids_that_are_not_used(broker, peers):
     """Request member ids and do not join with them.
 
     One member leaves, and the other one joins too late.
@@ -369,7 +369,7 @@ def ids_that_are_not_used(place, peers):
 
 
 @scenario
-def who_does_not_come_is_out(place, peers):
+def who_does_not_come_is_out(broker, peers):
     # The timeout is long enough for an immediate SyncGroup, even on a busy machine.
     slow, quick = peers(rebalance_ms=3000), peers(rebalance_ms=1000)
     peers.settle(slow)
@@ -383,4 +383,4 @@ def who_does_not_come_is_out(place, peers):
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_group_requests_are_answered_as_by_kafka(name, parity, fresh_group):
     configs = {"group.min.session.timeout.ms": 1000}
-    parity(lambda place: SCENARIOS[name](place, fresh_group(place)), configs=configs)
+    parity(lambda broker: SCENARIOS[name](broker, fresh_group(broker)), configs=configs)

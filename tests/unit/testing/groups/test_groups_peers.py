@@ -57,11 +57,11 @@ class Reader:
             ["orders"], on_assign=self.assigned, on_revoke=self.revoked, on_lost=self.revoked
         )
 
-    def assigned(self, consumer, places):
-        self.has |= {each.partition for each in places}
+    def assigned(self, consumer, partitions):
+        self.has |= {each.partition for each in partitions}
 
-    def revoked(self, consumer, places):
-        self.has -= {each.partition for each in places}
+    def revoked(self, consumer, partitions):
+        self.has -= {each.partition for each in partitions}
 
     def poll(self):
         message = self.consumer.poll(0.01)
@@ -190,8 +190,8 @@ class TestConfluent:
         (member,) = described.members
         assert len(member.assignment.topic_partitions) == PARTITIONS
         reader.close()
-        place = confluent.TopicPartition("orders", 0, 1)
-        wanted = confluent.ConsumerGroupTopicPartitions("g", [place])
+        partition = confluent.TopicPartition("orders", 0, 1)
+        wanted = confluent.ConsumerGroupTopicPartitions("g", [partition])
         (future,) = client.alter_consumer_group_offsets([wanted]).values()
         future.result(PATIENCE_S)
         asked = confluent.ConsumerGroupTopicPartitions("g")

@@ -125,10 +125,10 @@ def test_a_leader_that_does_not_sync_is_removed():
 def test_waiting_members_need_no_heartbeats():
     async def scenario(world):
         timeouts = {"rebalance_timeout_ms": 60_000}
-        parked, slow = [await world.make(**timeouts) for _ in range(2)]
-        await world.settled(parked, slow)
+        waiting, slow = [await world.make(**timeouts) for _ in range(2)]
+        await world.settled(waiting, slow)
         world.cluster.rebalance("g")
-        joining = asyncio.ensure_future(parked.join())
+        joining = asyncio.ensure_future(waiting.join())
         for _ in range(4):
             await asyncio.sleep(9)
             assert await slow.beat() == 27

@@ -135,7 +135,7 @@ def secure_kafka(java: str) -> Iterator[KafkaCluster]:
         yield cluster
 
 
-class Place:
+class SecuredBroker:
     """One broker: connections to its listeners, and names that no other scenario uses."""
 
     _numbers = itertools.count()
@@ -231,7 +231,7 @@ class Place:
         return named(result.error_code), result.error_message
 
 
-Scenario = Callable[[Place], Any]
+Scenario = Callable[[SecuredBroker], Any]
 
 
 @pytest.fixture
@@ -251,8 +251,8 @@ def same_as_kafka(secure_kafka: KafkaCluster, wire_to: Any) -> Callable[[Scenari
         listeners = {"SASL": plain, "REAUTH": reauth}
         with EmbeddedCluster(listeners=listeners, configs=CONFIGS) as cluster:
             wire = wire_to(cluster)
-            ours = scenario(Place(wire, Raw, lambda each: cluster.address(1, each)))
-        theirs = scenario(Place(wire, Raw, real))
+            ours = scenario(SecuredBroker(wire, Raw, lambda each: cluster.address(1, each)))
+        theirs = scenario(SecuredBroker(wire, Raw, real))
         keys = ours if isinstance(ours, dict) else range(min(len(ours), len(theirs)))
         different = [(key, ours[key], theirs[key]) for key in keys if ours[key] != theirs[key]]
         lines = [f"{key}: {own}\n  Kafka: {its}" for key, own, its in different]

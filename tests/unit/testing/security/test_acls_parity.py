@@ -61,37 +61,37 @@ def described(name: str, connection: Any, **options: Any) -> list[object]:
 
 
 @scenario
-def acl_requests(place: Any) -> list[object]:
-    name = place.name()
+def acl_requests(broker: Any) -> list[object]:
+    name = broker.name()
     found: list[object] = [
-        place.acl(name),
-        place.acl(name),
-        place.acl(name, permission_type=2, operation=4),
-        place.acl(name[:-2], resource_pattern_type=4),
-        place.acl(""),
-        place.acl("other", resource_type=4),
-        place.acl(name, resource_type=0),
-        place.acl(name, resource_type=1),
-        place.acl(name, resource_pattern_type=1),
-        place.acl(name, resource_pattern_type=2),
-        place.acl(name, operation=1),
-        place.acl(name, operation=0),
-        place.acl(name, permission_type=1),
-        place.acl(name, principal="alice"),
+        broker.acl(name),
+        broker.acl(name),
+        broker.acl(name, permission_type=2, operation=4),
+        broker.acl(name[:-2], resource_pattern_type=4),
+        broker.acl(""),
+        broker.acl("other", resource_type=4),
+        broker.acl(name, resource_type=0),
+        broker.acl(name, resource_type=1),
+        broker.acl(name, resource_pattern_type=1),
+        broker.acl(name, resource_pattern_type=2),
+        broker.acl(name, operation=1),
+        broker.acl(name, operation=0),
+        broker.acl(name, permission_type=1),
+        broker.acl(name, principal="alice"),
     ]
 
     found += [
-        described(name, place.admin),
-        described(name, place.admin, pattern_type_filter=2),
-        described(name, place.admin, pattern_type_filter=3),
-        described(name, place.admin, pattern_type_filter=4),
-        described(name, place.admin, operation=4),
-        described(name, place.admin, permission_type=3),
-        described(name, place.admin, principal_filter="User:bob"),
-        described(name, place.admin, host_filter="*"),
-        described(name, place.admin, resource_name_filter=None),
-        described(name, place.admin, resource_type_filter=3),
-        described(name, place.as_user("alice")),
+        described(name, broker.admin),
+        described(name, broker.admin, pattern_type_filter=2),
+        described(name, broker.admin, pattern_type_filter=3),
+        described(name, broker.admin, pattern_type_filter=4),
+        described(name, broker.admin, operation=4),
+        described(name, broker.admin, permission_type=3),
+        described(name, broker.admin, principal_filter="User:bob"),
+        described(name, broker.admin, host_filter="*"),
+        described(name, broker.admin, resource_name_filter=None),
+        described(name, broker.admin, resource_type_filter=3),
+        described(name, broker.as_user("alice")),
     ]
     wanted = DeleteAclsFilter(
         resource_type_filter=2,
@@ -100,7 +100,7 @@ def acl_requests(place: Any) -> list[object]:
         operation=1,
         permission_type=1,
     )
-    for connection in (place.as_user("alice"), place.admin, place.admin):
+    for connection in (broker.as_user("alice"), broker.admin, broker.admin):
         answer = connection.request(messages.DeleteAclsRequest(filters=[wanted]))
         (result,) = answer.filter_results
         found.append((named(result.error_code), len(result.matching_acls)))
@@ -113,12 +113,12 @@ def acl_requests(place: Any) -> list[object]:
         operation=3,
         permission_type=3,
     )
-    alice = place.as_user("alice")
+    alice = broker.as_user("alice")
     (result,) = alice.request(messages.CreateAclsRequest(creations=[creation])).results
     return [*found, named(result.error_code)]
 
 
-def of_topics(place: Any, request: Any, topic: str, topic_id: uuid.UUID) -> dict[str, object]:
+def of_topics(broker: Any, request: Any, topic: str, topic_id: uuid.UUID) -> dict[str, object]:
     """Send the requests that read, write, and describe a topic, and return the results."""
     produced = messages.ProduceRequest(
         acks=-1,
@@ -126,7 +126,7 @@ def of_topics(place: Any, request: Any, topic: str, topic_id: uuid.UUID) -> dict
         topic_data=[
             TopicProduceData(
                 topic_id=topic_id,
-                partition_data=[PartitionProduceData(index=0, records=place.batch(b"x"))],
+                partition_data=[PartitionProduceData(index=0, records=broker.batch(b"x"))],
             )
         ],
     )
@@ -147,7 +147,7 @@ def of_topics(place: Any, request: Any, topic: str, topic_id: uuid.UUID) -> dict
     everything = request(messages.MetadataRequest(topics=None)).topics
     sought = messages.MetadataRequest(topics=[by_name], include_topic_authorized_operations=True)
     (described,) = request(sought, 10).topics
-    fetched = request(place.wire.fetch_request(topic_id)).responses[0].partitions[0]
+    fetched = request(broker.wire.fetch_request(topic_id)).responses[0].partitions[0]
     offset = request(messages.ListOffsetsRequest(replica_id=-1, topics=[listed])).topics[0]
     return {
         "produce": named(request(produced).responses[0].partition_responses[0].error_code),
@@ -249,22 +249,22 @@ def of_the_rest(request: Any, topic: str) -> dict[str, object]:
     }
 
 
-def asked_by(place: Any, connection: Any, topic: str, topic_id: uuid.UUID) -> dict[str, object]:
+def asked_by(broker: Any, connection: Any, topic: str, topic_id: uuid.UUID) -> dict[str, object]:
     """Send one request of each kind, and return the results."""
     request = connection.request
     return {
         **of_the_rest(request, topic),
-        **of_topics(place, request, topic, topic_id),
+        **of_topics(broker, request, topic, topic_id),
         **of_groups(request, topic),
     }
 
 
-def with_rules(place: Any, user: str, *rules: dict[str, Any]) -> dict[str, object]:
-    topic, topic_id = place.topic()
+def with_rules(broker: Any, user: str, *rules: dict[str, Any]) -> dict[str, object]:
+    topic, topic_id = broker.topic()
     for rule in rules:
         values = {"principal": f"User:{user}"} | rule
-        assert place.acl(values.pop("name", topic), **values) == ("ok", "")
-    return asked_by(place, place.as_user(user), topic, topic_id)
+        assert broker.acl(values.pop("name", topic), **values) == ("ok", "")
+    return asked_by(broker, broker.as_user(user), topic, topic_id)
 
 
 TOPIC, GROUP, CLUSTER, TRANSACTION = 2, 3, 4, 5
@@ -273,14 +273,14 @@ DENY = 2
 
 
 @scenario
-def a_client_without_any_rule(place: Any) -> dict[str, object]:
-    return with_rules(place, "unruled")
+def a_client_without_any_rule(broker: Any) -> dict[str, object]:
+    return with_rules(broker, "unruled")
 
 
 @scenario
-def a_client_that_may_read(place: Any) -> dict[str, object]:
+def a_client_that_may_read(broker: Any) -> dict[str, object]:
     return with_rules(
-        place,
+        broker,
         "reader",
         {"resource_type": TOPIC, "operation": READ},
         {"resource_type": GROUP, "operation": READ},
@@ -288,9 +288,9 @@ def a_client_that_may_read(place: Any) -> dict[str, object]:
 
 
 @scenario
-def a_client_that_may_write(place: Any) -> dict[str, object]:
+def a_client_that_may_write(broker: Any) -> dict[str, object]:
     return with_rules(
-        place,
+        broker,
         "writer",
         {"resource_type": TOPIC, "operation": WRITE},
         {"resource_type": TRANSACTION, "operation": WRITE},
@@ -298,9 +298,9 @@ def a_client_that_may_write(place: Any) -> dict[str, object]:
 
 
 @scenario
-def a_client_that_may_describe(place: Any) -> dict[str, object]:
+def a_client_that_may_describe(broker: Any) -> dict[str, object]:
     return with_rules(
-        place,
+        broker,
         "describer",
         {"resource_type": TOPIC, "operation": DESCRIBE},
         {"resource_type": GROUP, "operation": DESCRIBE},
@@ -309,9 +309,9 @@ def a_client_that_may_describe(place: Any) -> dict[str, object]:
 
 
 @scenario
-def a_client_that_may_do_everything_but_read(place: Any) -> dict[str, object]:
+def a_client_that_may_do_everything_but_read(broker: Any) -> dict[str, object]:
     return with_rules(
-        place,
+        broker,
         "limited",
         {"resource_type": TOPIC, "operation": ALL},
         {"resource_type": TOPIC, "operation": READ, "permission_type": DENY},
@@ -319,19 +319,19 @@ def a_client_that_may_do_everything_but_read(place: Any) -> dict[str, object]:
 
 
 @scenario
-def a_client_that_may_create_and_delete_by_prefix(place: Any) -> dict[str, object]:
-    topic, topic_id = place.topic()
+def a_client_that_may_create_and_delete_by_prefix(broker: Any) -> dict[str, object]:
+    topic, topic_id = broker.topic()
     for operation in (CREATE, DELETE):
         rule = {"principal": "User:prefixed", "operation": operation}
-        place.acl(topic, resource_pattern_type=4, **rule)
-    return asked_by(place, place.as_user("prefixed"), topic, topic_id)
+        broker.acl(topic, resource_pattern_type=4, **rule)
+    return asked_by(broker, broker.as_user("prefixed"), topic, topic_id)
 
 
 @scenario
-def a_super_user(place: Any) -> dict[str, object]:
-    topic, topic_id = place.topic()
-    place.acl(topic, operation=ALL, permission_type=DENY, principal="User:*")
-    return asked_by(place, place.as_user("admin"), topic, topic_id)
+def a_super_user(broker: Any) -> dict[str, object]:
+    topic, topic_id = broker.topic()
+    broker.acl(topic, operation=ALL, permission_type=DENY, principal="User:*")
+    return asked_by(broker, broker.as_user("admin"), topic, topic_id)
 
 
 @pytest.mark.kafka

@@ -79,7 +79,7 @@ def test_each_listener_advertises_its_own_addresses(cluster: EmbeddedCluster, wi
     seen = set()
     for name, host in (("PLAINTEXT", "127.0.0.1"), ("OTHER", "localhost")):
         expected = {i: cluster.address(i, name) for i in (1, 2)}
-        assert {place[0] for place in expected.values()} == {host}
+        assert {address[0] for address in expected.values()} == {host}
         connection = wire.at(cluster.address(1, name))
         found = connection.request(messages.MetadataRequest(topics=[])).brokers
         assert {each.node_id: (each.host, each.port) for each in found} == expected

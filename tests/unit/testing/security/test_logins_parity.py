@@ -46,7 +46,7 @@ def outcome(login: Any, *messages_: bytes) -> list[object]:
 
 
 @scenario
-def plain_logins(place: Any) -> list[object]:
+def plain_logins(broker: Any) -> list[object]:
     found: list[object] = []
     for message in (
         b"\0alice\0alice-secret",
@@ -61,23 +61,23 @@ def plain_logins(place: Any) -> list[object]:
         b"",
         b"\xff\0alice\0alice-secret",
     ):
-        login = place.login()
+        login = broker.login()
         login.handshake("PLAIN")
         found.append(outcome(login, message))
     return found
 
 
 @scenario
-def scram_logins(place: Any) -> list[object]:
+def scram_logins(broker: Any) -> list[object]:
     found: list[object] = []
     for mechanism, number in (("SCRAM-SHA-256", SHA_256), ("SCRAM-SHA-512", SHA_512)):
-        user = place.name()
-        found.append(place.scram_user(user, "wonderland", number))
+        user = broker.name()
+        found.append(broker.scram_user(user, "wonderland", number))
         # A new user reaches the broker a moment later.
-        while place.attempt(mechanism, user, "wonderland") != "ok":
+        while broker.attempt(mechanism, user, "wonderland") != "ok":
             pass
-        found.append(place.attempt(mechanism, user, "wrong"))
-        found.append(place.attempt(mechanism, "nobody", "wonderland"))
+        found.append(broker.attempt(mechanism, user, "wrong"))
+        found.append(broker.attempt(mechanism, "nobody", "wonderland"))
         for message in (
             b"",
             b"garbage",
@@ -89,7 +89,7 @@ def scram_logins(place: Any) -> list[object]:
             f"n,,m=ext,n={user},r=abc".encode(),
             f"n,,n={user},r=abc,tokenauth=true".encode(),
         ):
-            login = place.login()
+            login = broker.login()
             login.handshake(mechanism)
             found.append([message.replace(user.encode(), b"U")])
             try:
@@ -98,7 +98,7 @@ def scram_logins(place: Any) -> list[object]:
             except EOFError:
                 found.append("closed")
         for final in (b"", b"garbage", b"c=biws,r=abc,p=AAAA"):
-            login = place.login()
+            login = broker.login()
             login.handshake(mechanism)
             assert login.send(f"n,,n={user},r=abc".encode()).error_code == 0
             found.append(outcome(login, final))
@@ -106,7 +106,7 @@ def scram_logins(place: Any) -> list[object]:
 
 
 @scenario
-def token_logins(place: Any) -> list[object]:
+def token_logins(broker: Any) -> list[object]:
     good = unsecured_token("alice", iat=1_000_000_000, exp=4_000_000_000)
     found: list[object] = []
     for message in (
@@ -120,7 +120,7 @@ def token_logins(place: Any) -> list[object]:
         "",
         "garbage",
     ):
-        login = place.login()
+        login = broker.login()
         login.handshake("OAUTHBEARER")
         found.append(outcome(login, message.encode()))
     for token in (
@@ -134,7 +134,7 @@ def token_logins(place: Any) -> list[object]:
         "abc",
         good + "AAAA",
     ):
-        login = place.login()
+        login = broker.login()
         login.handshake("OAUTHBEARER")
         message = f"n,,\x01auth=Bearer {token}\x01\x01".encode()
         found.append(outcome(login, message, b"\x01"))
@@ -142,29 +142,29 @@ def token_logins(place: Any) -> list[object]:
 
 
 @scenario
-def steps_of_a_login(place: Any) -> list[object]:
+def steps_of_a_login(broker: Any) -> list[object]:
     found: list[object] = []
-    login = place.login()
+    login = broker.login()
     answer = login.handshake("NOTHING")
     found += [named(answer.error_code), sorted(answer.mechanisms), login.connection.closed()]
-    login = place.login()
+    login = broker.login()
     answer = login.handshake("PLAIN")
     found += [named(answer.error_code), sorted(answer.mechanisms)]
     versions = messages.ApiVersionsRequest(client_software_name="a", client_software_version="1")
     for count in (1, 2):
-        login = place.login()
+        login = broker.login()
         for _ in range(count):
             login.connection.send(versions)
         found.append(named(login.connection.receive().error_code))
         if count > 1:
             found.append(login.connection.closed())
-    login = place.login()
+    login = broker.login()
     login.connection.send(messages.MetadataRequest(topics=[]))
     found.append(login.connection.closed())
-    login = place.login()
+    login = broker.login()
     login.connection.send(messages.SaslAuthenticateRequest(auth_bytes=b"\0a\0b"))
     found.append(login.connection.closed())
-    connection = place.as_user("alice")
+    connection = broker.as_user("alice")
     found.append(
         named(connection.request(messages.SaslHandshakeRequest(mechanism="PLAIN")).error_code)
     )
@@ -172,18 +172,18 @@ def steps_of_a_login(place: Any) -> list[object]:
     found += [named(answer.error_code), answer.error_message]
     found.append(named(connection.request(messages.ListGroupsRequest()).error_code))
     found.append(
-        named(place.admin.request(messages.SaslHandshakeRequest(mechanism="PLAIN")).error_code)
+        named(broker.admin.request(messages.SaslHandshakeRequest(mechanism="PLAIN")).error_code)
     )
-    answer = place.admin.request(messages.SaslAuthenticateRequest(auth_bytes=b""))
+    answer = broker.admin.request(messages.SaslAuthenticateRequest(auth_bytes=b""))
     found.append(named(answer.error_code))
     return found
 
 
 @scenario
-def logins_without_headers(place: Any) -> list[object]:
+def logins_without_headers(broker: Any) -> list[object]:
     found: list[object] = []
     for message in (b"\0alice\0alice-secret", b"\0alice\0wrong"):
-        login = place.login()
+        login = broker.login()
         found.append(named(login.handshake("PLAIN", version=0).error_code))
         login.connection.socket.sendall(len(message).to_bytes(4, "big") + message)
         try:
@@ -196,10 +196,10 @@ def logins_without_headers(place: Any) -> list[object]:
 
 
 @scenario
-def renewals(place: Any) -> list[object]:
+def renewals(broker: Any) -> list[object]:
     found: list[object] = []
     for version in (0, 1, 2):
-        login = place.login("REAUTH")
+        login = broker.login("REAUTH")
         login.handshake("PLAIN")
         answer = login.send(b"\0alice\0alice-secret", version=version)
         found.append((named(answer.error_code), answer.session_lifetime_ms))
@@ -210,7 +210,7 @@ def renewals(place: Any) -> list[object]:
         ("SCRAM-SHA-256", b"n,,n=alice,r=abc"),
         ("NOTHING", b""),
     ):
-        login = place.login("REAUTH")
+        login = broker.login("REAUTH")
         login.log_in("PLAIN", "alice", "alice-secret")
         try:
             answer = login.handshake(mechanism)
@@ -223,7 +223,7 @@ def renewals(place: Any) -> list[object]:
         else:
             found += outcome(login, message)
     # The first request after a renewal belongs to the same principal.
-    login = place.login("REAUTH")
+    login = broker.login("REAUTH")
     login.log_in("PLAIN", "alice", "alice-secret")
     login.log_in("PLAIN", "alice", "alice-secret")
     found.append(named(login.handshake("PLAIN").error_code))
@@ -232,29 +232,29 @@ def renewals(place: Any) -> list[object]:
 
 
 @scenario
-def scram_credentials(place: Any) -> list[object]:
-    user = place.name()
+def scram_credentials(broker: Any) -> list[object]:
+    user = broker.name()
     found: list[object] = [
-        place.scram_user(user, "x", SHA_256),
-        place.scram_user(user, "x", SHA_512, iterations=8192),
-        place.scram_user(user, "x", 0),
-        place.scram_user(user, "x", 3),
-        place.scram_user("", "x", SHA_256),
-        place.scram_user(user, "x", SHA_256, iterations=4095),
-        place.scram_user(user, "x", SHA_256, iterations=16_385),
+        broker.scram_user(user, "x", SHA_256),
+        broker.scram_user(user, "x", SHA_512, iterations=8192),
+        broker.scram_user(user, "x", 0),
+        broker.scram_user(user, "x", 3),
+        broker.scram_user("", "x", SHA_256),
+        broker.scram_user(user, "x", SHA_256, iterations=4095),
+        broker.scram_user(user, "x", SHA_256, iterations=16_385),
     ]
 
     def settled(count: int) -> None:
         """Wait until the broker knows `count` SCRAM credentials of the user."""
         request = messages.DescribeUserScramCredentialsRequest(users=[UserName(name=user)])
         while True:
-            (found,) = place.admin.request(request).results
+            (found,) = broker.admin.request(request).results
             if len(found.credential_infos) == count:
                 return
 
     def described(*names: str) -> object:
         users = [UserName(name=name) for name in names]
-        answer = place.admin.request(messages.DescribeUserScramCredentialsRequest(users=users))
+        answer = broker.admin.request(messages.DescribeUserScramCredentialsRequest(users=users))
         return sorted(
             (
                 each.user.replace(user, "U"),
@@ -267,7 +267,9 @@ def scram_credentials(place: Any) -> list[object]:
 
     def removed(*pairs: tuple[str, int]) -> list[object]:
         deletions = [ScramCredentialDeletion(name=name, mechanism=number) for name, number in pairs]
-        answer = place.admin.request(messages.AlterUserScramCredentialsRequest(deletions=deletions))
+        answer = broker.admin.request(
+            messages.AlterUserScramCredentialsRequest(deletions=deletions)
+        )
         return [
             (each.user.replace(user, "U"), named(each.error_code), each.error_message)
             for each in answer.results
@@ -285,7 +287,7 @@ def scram_credentials(place: Any) -> list[object]:
 
 
 @scenario
-def delegation_tokens(place: Any) -> list[object]:
+def delegation_tokens(broker: Any) -> list[object]:
     def create(connection: Any, **options: Any) -> Any:
         values: dict[str, Any] = {"max_lifetime_ms": -1, "owner_principal_name": None}
         values |= {"owner_principal_type": None}
@@ -314,8 +316,8 @@ def delegation_tokens(place: Any) -> list[object]:
         request = messages.ExpireDelegationTokenRequest(hmac=hmac, expiry_time_period_ms=period_ms)
         return named(connection.request(request).error_code)
 
-    alice, bob = place.as_user("alice"), place.as_user("bob")
-    found: list[object] = [named(create(place.admin).error_code), described(place.admin, None)]
+    alice, bob = broker.as_user("alice"), broker.as_user("bob")
+    found: list[object] = [named(create(broker.admin).error_code), described(broker.admin, None)]
     token, short = create(alice), create(alice, max_lifetime_ms=1_000)
     found += [named(token.error_code), token.principal_name, len(token.hmac), len(token.token_id)]
     found += [token.token_requester_principal_name, lives(token), lives(short)]
@@ -333,11 +335,11 @@ def delegation_tokens(place: Any) -> list[object]:
     password = base64.b64encode(token.hmac).decode()
     for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
         for hmac in (password, "wrong"):
-            login = place.login()
+            login = broker.login()
             values = {"extensions": ",tokenauth=true"}
             answer = login.log_in(mechanism, token.token_id, hmac, **values)
             found += [named(answer.error_code), answer.session_lifetime_ms > 0]
-    login = place.login()
+    login = broker.login()
     login.log_in("SCRAM-SHA-256", token.token_id, password, extensions=",tokenauth=true")
     found += [named(create(login.connection).error_code), described(login.connection, None)]
     found += [expire(bob, token.hmac), expire(alice, token.hmac), expire(alice, b"unknown")]

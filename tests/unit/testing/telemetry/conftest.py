@@ -77,7 +77,7 @@ class TelemetryClient:
         return named(self.connection.request(request).error_code)
 
 
-class TelemetryPlace:
+class TelemetryBroker:
     """One broker: connections to it, and the subscriptions of its cluster."""
 
     def __init__(self, wire: Any, address: tuple[str, int]) -> None:
@@ -131,10 +131,10 @@ class TelemetryPlace:
 
 
 @pytest.fixture
-def telemetry_place(wire_to: Any) -> Any:
-    """Return `telemetry_place(address)`, which makes a `TelemetryPlace` for one broker."""
+def telemetry_broker(wire_to: Any) -> Any:
+    """Return `telemetry_broker(address)`, which makes a `TelemetryBroker` for one broker."""
     wire = wire_to(None)
-    return lambda address: TelemetryPlace(wire, address)
+    return lambda address: TelemetryBroker(wire, address)
 
 
 @pytest.fixture
@@ -149,6 +149,6 @@ def telemetry_cluster(collector: Collector) -> Iterator[EmbeddedCluster]:
 
 
 @pytest.fixture
-def place(telemetry_cluster: EmbeddedCluster, telemetry_place: Any) -> TelemetryPlace:
-    found: TelemetryPlace = telemetry_place(telemetry_cluster.address(1))
+def broker(telemetry_cluster: EmbeddedCluster, telemetry_broker: Any) -> TelemetryBroker:
+    found: TelemetryBroker = telemetry_broker(telemetry_cluster.address(1))
     return found

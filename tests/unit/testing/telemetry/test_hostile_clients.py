@@ -74,11 +74,11 @@ BOMBS: dict[str, tuple[Compression, Callable[[int], bytes], int]] = {
 
 
 @pytest.mark.parametrize("name", BOMBS)
-def test_a_bomb_is_refused_without_using_the_memory(name: str, place: Any, collector: Any) -> None:
+def test_a_bomb_is_refused_without_using_the_memory(name: str, broker: Any, collector: Any) -> None:
     codec, make, size = BOMBS[name]
     bomb = make(size)
     assert len(bomb) <= MIB
-    client = place.client()
+    client = broker.client()
     number = client.ask(ID).subscription_id
     tracemalloc.start()
     try:
@@ -89,21 +89,21 @@ def test_a_bomb_is_refused_without_using_the_memory(name: str, place: Any, colle
     # The memory is for the request, the response, and at most twice the allowed content.
     assert peak < 3 * len(bomb) + 4 * MIB
     assert collector.pushes == []
-    assert place.names() == []
+    assert broker.names() == []
 
 
-def test_metrics_that_are_not_otlp_are_passed_on(place: Any, collector: Any) -> None:
+def test_metrics_that_are_not_otlp_are_passed_on(broker: Any, collector: Any) -> None:
     # Kafka's brokers do not decode pushed metrics either.
-    client = place.client()
+    client = broker.client()
     garbage = random.Random(1).randbytes(1000)
     assert client.push(ID, client.ask(ID).subscription_id, garbage) == "ok"
     assert [payload.data for _, payload in collector.pushes] == [garbage]
 
 
-def test_bytes_that_are_not_of_the_codec_are_refused(place: Any, collector: Any) -> None:
+def test_bytes_that_are_not_of_the_codec_are_refused(broker: Any, collector: Any) -> None:
     rng = random.Random(2)
     for number in range(200):
-        client = place.client()
+        client = broker.client()
         identity = uuid.UUID(int=rng.getrandbits(128))
         subscription_id = client.ask(identity).subscription_id
         garbage = rng.randbytes(rng.randrange(1, 2000))
@@ -114,10 +114,10 @@ def test_bytes_that_are_not_of_the_codec_are_refused(place: Any, collector: Any)
 
 
 def test_the_number_of_instances_of_one_connection_is_bounded(
-    telemetry_cluster: Any, place: Any
+    telemetry_cluster: Any, broker: Any
 ) -> None:
-    place.subscribe("all", metrics="*")
-    connection, rng = place.client().connection, random.Random(3)
+    broker.subscribe("all", metrics="*")
+    connection, rng = broker.client().connection, random.Random(3)
     for _ in range(17):
         requests = [
             messages.GetTelemetrySubscriptionsRequest(
@@ -158,15 +158,15 @@ def test_the_memory_for_a_million_instances_is_bounded() -> None:
     assert len(instances) == MOST_INSTANCES
 
 
-def test_a_pattern_that_is_slow_to_match_does_not_block_the_brokers(place: Any) -> None:
-    place.subscribe("slow", metrics="a", match="client_id=(a+)+b")
-    client = place.client("a" * 30_000)
+def test_a_pattern_that_is_slow_to_match_does_not_block_the_brokers(broker: Any) -> None:
+    broker.subscribe("slow", metrics="a", match="client_id=(a+)+b")
+    client = broker.client("a" * 30_000)
     assert list(client.ask(ID).requested_metrics) == []
 
 
-def test_random_requests_are_answered(place: Any) -> None:
+def test_random_requests_are_answered(broker: Any) -> None:
     rng = random.Random(4)
-    client = place.client()
+    client = broker.client()
     codes = set()
     for _ in range(2000):
         request = messages.PushTelemetryRequest(
@@ -180,12 +180,12 @@ def test_random_requests_are_answered(place: Any) -> None:
     assert codes >= {"INVALID_REQUEST", "UNKNOWN_SUBSCRIPTION_ID", "THROTTLING_QUOTA_EXCEEDED"}
 
 
-def test_a_full_topic_of_metrics_is_bounded(telemetry_place: Any) -> None:
+def test_a_full_topic_of_metrics_is_bounded(telemetry_broker: Any) -> None:
     receiver = TopicTelemetryReceiver("metrics")
     with EmbeddedCluster(telemetry=receiver, retention_bytes=4 * MIB) as cluster:
-        place = telemetry_place(cluster.address(1))
+        broker = telemetry_broker(cluster.address(1))
         for number in range(2, 42):
-            client, identity = place.client(), uuid.UUID(int=number)
+            client, identity = broker.client(), uuid.UUID(int=number)
             data = bytes(900_000)
             assert client.push(identity, client.ask(identity).subscription_id, data) == "ok"
             client.connection.socket.close()

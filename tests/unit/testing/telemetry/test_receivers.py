@@ -53,10 +53,10 @@ def payload(data: bytes) -> ClientTelemetryPayload:
 
 
 class TestTopic:
-    def test_each_push_becomes_one_record(self, telemetry_place: Any) -> None:
+    def test_each_push_becomes_one_record(self, telemetry_broker: Any) -> None:
         with EmbeddedCluster(telemetry=TopicTelemetryReceiver("metrics")) as cluster:
             assert cluster.topics == {"metrics": 1}
-            client = telemetry_place(cluster.address(1)).client("orders", ("some-client", "v1"))
+            client = telemetry_broker(cluster.address(1)).client("orders", ("some-client", "v1"))
             number = client.ask(ID).subscription_id
             assert client.push(ID, number, otlp(), terminating=True) == "ok"
             (record,) = cluster.records("metrics", 0)
@@ -164,12 +164,12 @@ class TestOtlp:
         assert names == ["a", "b"]
 
     def test_a_cluster_exports_without_waiting_for_the_endpoint(
-        self, endpoint: Endpoint, telemetry_place: Any
+        self, endpoint: Endpoint, telemetry_broker: Any
     ) -> None:
         receiver = OtlpHttpTelemetryReceiver(endpoint.url)
         endpoint.may_answer.clear()
         with EmbeddedCluster(telemetry=receiver) as cluster:
-            client = telemetry_place(cluster.address(1)).client()
+            client = telemetry_broker(cluster.address(1)).client()
             number = client.ask(ID).subscription_id
             assert client.push(ID, number, otlp()) == "ok"
             assert receiver.sent == 0

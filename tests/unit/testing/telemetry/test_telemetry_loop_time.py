@@ -17,16 +17,17 @@ from aiokclient.testing import EmbeddedCluster, TopicTelemetryReceiver
 
 @pytest.mark.parametrize(("connections", "instances"), [(1_000, 1), (50, 20)])
 async def test_a_thousand_clients_push_without_holding_the_loop(
-    connections: int, instances: int, telemetry_place: Any
+    connections: int, instances: int, telemetry_broker: Any
 ) -> None:
     metrics = b"".join(b"org.apache.kafka.producer.metric.%d" % number for number in range(2000))
     packed = {codec: bytes(compress(codec, metrics)) for codec in Compression}
 
-    def subscribed(place: Any) -> list[tuple[Any, list[Any]]]:
+    def subscribed(broker: Any) -> list[tuple[Any, list[Any]]]:
         """Return the clients of each connection, and their pushes."""
         found = []
         for number in range(connections):
-            client, codec = place.client(f"client-{number}"), Compression(number % len(Compression))
+            client = broker.client(f"client-{number}")
+            codec = Compression(number % len(Compression))
             requests = []
             for _ in range(instances):
                 answer = client.ask(identity := uuid.uuid4())
@@ -50,10 +51,10 @@ async def test_a_thousand_clients_push_without_holding_the_loop(
         ]
 
     async with EmbeddedCluster(telemetry=TopicTelemetryReceiver("metrics")) as cluster:
-        place = await asyncio.to_thread(telemetry_place, cluster.address(1))
-        await asyncio.to_thread(place.subscribe, "all", metrics="*")
+        broker = await asyncio.to_thread(telemetry_broker, cluster.address(1))
+        await asyncio.to_thread(broker.subscribe, "all", metrics="*")
         with held_times(collecting=False) as times:
-            clients = await asyncio.to_thread(subscribed, place)
+            clients = await asyncio.to_thread(subscribed, broker)
             codes = await asyncio.to_thread(push, clients)
             longest = max(times)
         assert codes == [0] * connections * instances

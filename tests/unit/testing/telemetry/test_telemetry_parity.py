@@ -85,9 +85,9 @@ def clusters(java: str) -> Iterator[tuple[EmbeddedCluster, KafkaCluster]]:
 
 
 @pytest.fixture
-def pair(clusters: Any, telemetry_place: Any) -> Pair:
+def pair(clusters: Any, telemetry_broker: Any) -> Pair:
     embedded, real = clusters
-    return Pair(telemetry_place(embedded.address(1)), telemetry_place(real.addresses()[0]))
+    return Pair(telemetry_broker(embedded.address(1)), telemetry_broker(real.addresses()[0]))
 
 
 def random_match(rng: random.Random) -> str:
@@ -170,16 +170,16 @@ def send(client: Any, request: tuple[str, Any]) -> Any:
     return client.push(identity, number, metrics, codec=codec, terminating=terminating)
 
 
-def end_of_topic(place: Any) -> int:
-    offset: int = place.connection.list_offset(TOPIC, -1).offset
+def end_of_topic(broker: Any) -> int:
+    offset: int = broker.connection.list_offset(TOPIC, -1).offset
     return offset
 
 
-def exported(place: Any, offset: int) -> list[tuple[Any, ...]]:
+def exported(broker: Any, offset: int) -> list[tuple[Any, ...]]:
     """Return the records that the broker has written to its receiver's topic from an offset on."""
     found: list[tuple[Any, ...]] = []
-    connection = place.wire.at(place.address)
-    end = end_of_topic(place)
+    connection = broker.wire.at(broker.address)
+    end = end_of_topic(broker)
     while offset < end:
         for batch in walk(connection.fetch(TOPIC, offset=offset, max_bytes=1 << 26).records):
             for record in batch.records(TOPIC, 0):
@@ -202,10 +202,10 @@ def test_random_subscriptions_and_requests_are_answered_as_by_kafka(pair: Pair) 
         names = rng.sample(NAMES, rng.randrange(0, most))
         for name in names:
             options = random_subscription(rng)
-            pair.both(lambda place, n=name, o=options: place.subscribe(n, **o))
-        assert pair.same(lambda place: place.names()) is not None
+            pair.both(lambda broker, n=name, o=options: broker.subscribe(n, **o))
+        assert pair.same(lambda broker: broker.names()) is not None
         for client_id, software in CLIENTS:
-            clients = pair.both(lambda place, c=client_id, s=software: place.client(c, s))
+            clients = pair.both(lambda broker, c=client_id, s=software: broker.client(c, s))
             instance_id = uuid.UUID(int=rng.getrandbits(128))
             answers = [subscription(each.ask(instance_id)) for each in clients]
             assert answers[0] == answers[1], (number, client_id)
@@ -219,7 +219,7 @@ def test_random_subscriptions_and_requests_are_answered_as_by_kafka(pair: Pair) 
                     accepted += results[0] == "ok" and bool(request[1][3])
             for each in clients:
                 each.connection.socket.close()
-        pair.both(lambda place, n=names: place.unsubscribe(*n))
+        pair.both(lambda broker, n=names: broker.unsubscribe(*n))
     print(f"{SETS} sets of subscriptions, {compared} equal responses, {accepted} pushes")  # noqa: T201
     assert seen >= {
         *("ok", "INVALID_REQUEST", "THROTTLING_QUOTA_EXCEEDED", "UNKNOWN_SUBSCRIPTION_ID"),
@@ -268,13 +268,13 @@ INVALID += [
 ]
 
 
-def state(place: Any, name: str) -> list[tuple[Any, ...]]:
+def state(broker: Any, name: str) -> list[tuple[Any, ...]]:
     """Return the options of a subscription as the broker describes them."""
     wanted = describing.DescribeConfigsResource(
         resource_type=CLIENT_METRICS, resource_name=name, configuration_keys=None
     )
     request = messages.DescribeConfigsRequest(resources=[wanted], include_synonyms=True)
-    (answer,) = place.connection.request(request).results
+    (answer,) = broker.connection.request(request).results
     assert answer.error_code == 0, answer
     return sorted(
         (
@@ -290,24 +290,24 @@ def state(place: Any, name: str) -> list[tuple[Any, ...]]:
 def test_changes_of_subscriptions_are_answered_as_by_kafka(pair: Pair, changes: Any) -> None:
     name = f"invalid-{uuid.uuid4().hex}"
 
-    def change(place: Any) -> tuple[str, str | None]:
-        answer = place.alter(name, changes)
+    def change(broker: Any) -> tuple[str, str | None]:
+        answer = broker.alter(name, changes)
         return named(answer.error_code), answer.error_message and "text"
 
     pair.same(change)
     ours = state(pair.ours, name)
     pair.theirs.until(lambda: state(pair.theirs, name) == ours)
-    pair.same(lambda place: place.unsubscribe(name))
+    pair.same(lambda broker: broker.unsubscribe(name))
 
 
 def test_a_subscription_without_a_name_is_refused_as_by_kafka(pair: Pair) -> None:
-    def outcomes(place: Any) -> list[Any]:
+    def outcomes(broker: Any) -> list[Any]:
         wanted = describing.DescribeConfigsResource(
             resource_type=CLIENT_METRICS, resource_name="", configuration_keys=None
         )
         request = messages.DescribeConfigsRequest(resources=[wanted])
-        (described,) = place.connection.request(request).results
-        altered = place.alter("", [("interval.ms", SET, "1000")])
+        (described,) = broker.connection.request(request).results
+        altered = broker.alter("", [("interval.ms", SET, "1000")])
         return [named(described.error_code), named(altered.error_code)]
 
     pair.same(outcomes)
@@ -316,7 +316,7 @@ def test_a_subscription_without_a_name_is_refused_as_by_kafka(pair: Pair) -> Non
 def test_replaced_options_are_answered_as_by_kafka(pair: Pair) -> None:
     name = f"replaced-{uuid.uuid4().hex}"
 
-    def replace(place: Any, **options: str | None) -> str:
+    def replace(broker: Any, **options: str | None) -> str:
         resource = alter_configs.AlterConfigsResource(
             resource_type=CLIENT_METRICS,
             resource_name=name,
@@ -326,11 +326,11 @@ def test_replaced_options_are_answered_as_by_kafka(pair: Pair) -> None:
             ],
         )
         request = messages.AlterConfigsRequest(resources=[resource])
-        (answer,) = place.connection.request(request).responses
+        (answer,) = broker.connection.request(request).responses
         return named(answer.error_code)
 
     for options in ({"metrics": "a"}, {"interval_ms": "1000"}, {"interval_ms": "1"}, {}):
-        pair.same(lambda place, o=options: replace(place, **o))
+        pair.same(lambda broker, o=options: replace(broker, **o))
         ours = state(pair.ours, name)
         pair.theirs.until(lambda ours=ours: state(pair.theirs, name) == ours)
 
@@ -338,12 +338,12 @@ def test_replaced_options_are_answered_as_by_kafka(pair: Pair) -> None:
 @pytest.mark.parametrize("types", [[], [16], [2, 16], [32], [4, 8], [99], [16, 1], [0]], ids=str)
 @pytest.mark.parametrize("version", [0, 1])
 def test_resources_are_listed_as_by_kafka(pair: Pair, types: Any, version: int) -> None:
-    pair.both(lambda place: place.subscribe("listed", metrics="a"))
+    pair.both(lambda broker: broker.subscribe("listed", metrics="a"))
 
-    def listed(place: Any) -> Any:
+    def listed(broker: Any) -> Any:
         wanted = types if version else []
         request = messages.ListConfigResourcesRequest(resource_types=wanted)
-        answer = place.connection.request(request, version)
+        answer = broker.connection.request(request, version)
         return named(answer.error_code), [
             (each.resource_type, each.resource_name)
             for each in answer.config_resources
@@ -351,21 +351,21 @@ def test_resources_are_listed_as_by_kafka(pair: Pair, types: Any, version: int) 
         ]
 
     pair.same(listed)
-    pair.both(lambda place: place.unsubscribe("listed"))
+    pair.both(lambda broker: broker.unsubscribe("listed"))
 
 
 def test_a_changed_subscription_may_be_requested_immediately_as_by_kafka(pair: Pair) -> None:
-    def outcomes(place: Any) -> list[Any]:
-        client, identity = place.client("changed"), uuid.UUID(int=77)
-        place.subscribe("changed", metrics="a", interval_ms="60000")
+    def outcomes(broker: Any) -> list[Any]:
+        client, identity = broker.client("changed"), uuid.UUID(int=77)
+        broker.subscribe("changed", metrics="a", interval_ms="60000")
         first = subscription(client.ask(identity))
         seen = [first, client.push(identity, first[3], b"x"), client.push(identity, first[3])]
-        place.subscribe("changed-again", metrics="b", interval_ms="50000")
+        broker.subscribe("changed-again", metrics="b", interval_ms="50000")
         seen.append(client.push(identity, first[3]))
         seen.append(second := subscription(client.ask(identity)))
         # The request for the changed subscription does not count as a request at the interval.
         seen += [client.push(identity, second[3]), subscription(client.ask(identity))]
-        place.unsubscribe("changed", "changed-again")
+        broker.unsubscribe("changed", "changed-again")
         seen += [subscription(client.ask(identity)), subscription(client.ask(identity))]
         return seen
 
@@ -373,43 +373,43 @@ def test_a_changed_subscription_may_be_requested_immediately_as_by_kafka(pair: P
 
 
 def test_pushes_around_a_terminating_one_are_answered_as_by_kafka(pair: Pair) -> None:
-    def outcomes(place: Any) -> list[Any]:
-        client, identity = place.client("ending"), uuid.UUID(int=78)
-        place.subscribe("ending", metrics="a", interval_ms="100")
+    def outcomes(broker: Any) -> list[Any]:
+        client, identity = broker.client("ending"), uuid.UUID(int=78)
+        broker.subscribe("ending", metrics="a", interval_ms="100")
         number = client.ask(identity).subscription_id
         seen = [client.push(identity, number, terminating=each) for each in (False, True)]
         seen += [client.push(identity, number, terminating=each) for each in (True, False)]
         # The refused push was not a terminating one, so the client may push again.
-        place.until(lambda: client.push(identity, number) == "ok")
-        place.until(lambda: client.ask(identity).error_code == 0)
+        broker.until(lambda: client.push(identity, number) == "ok")
+        broker.until(lambda: client.ask(identity).error_code == 0)
         seen.append(client.push(identity, number, codec=7))
-        place.unsubscribe("ending")
+        broker.unsubscribe("ending")
         return seen
 
     pair.same(outcomes)
 
 
 def test_an_instance_ends_with_its_connection_as_by_kafka(pair: Pair) -> None:
-    def outcomes(place: Any) -> list[Any]:
+    def outcomes(broker: Any) -> list[Any]:
         identity = uuid.UUID(int=79)
-        client, other = place.client(), place.client()
+        client, other = broker.client(), broker.client()
         seen = [named(client.ask(identity).error_code), named(other.ask(identity).error_code)]
         client.connection.socket.close()
-        place.until(lambda: other.ask(identity).error_code == 0)
+        broker.until(lambda: other.ask(identity).error_code == 0)
         return seen
 
     pair.same(outcomes)
 
 
 def test_brokers_without_a_receiver_announce_and_answer_as_kafka(
-    kafka: Any, telemetry_place: Any
+    kafka: Any, telemetry_broker: Any
 ) -> None:
     host, port = kafka.bootstrap.split(",")[0].split(":")
 
-    def outcomes(place: Any) -> list[Any]:
-        answer = place.connection.request(messages.ApiVersionsRequest(), 0)
+    def outcomes(broker: Any) -> list[Any]:
+        answer = broker.connection.request(messages.ApiVersionsRequest(), 0)
         keys = {each.api_key for each in answer.api_keys}
-        client, identity = place.client(), uuid.UUID(int=80)
+        client, identity = broker.client(), uuid.UUID(int=80)
         found = client.ask(identity)
         packed = bytes(compress(Compression.GZIP, b"\0" * (LIMIT + 1)))
         return [
@@ -420,6 +420,6 @@ def test_brokers_without_a_receiver_announce_and_answer_as_kafka(
         ]
 
     with EmbeddedCluster() as cluster:
-        ours = outcomes(telemetry_place(cluster.address(1)))
-    assert ours == outcomes(telemetry_place((host, int(port))))
+        ours = outcomes(telemetry_broker(cluster.address(1)))
+    assert ours == outcomes(telemetry_broker((host, int(port))))
     assert ours == [["LIST_CONFIG_RESOURCES"], "ok", "INVALID_RECORD", "ok"]

@@ -19,10 +19,10 @@ PATIENCE_S = 120.0
 
 
 @pytest.fixture
-def cluster(collector: Any, telemetry_place: Any) -> Any:
+def cluster(collector: Any, telemetry_broker: Any) -> Any:
     with EmbeddedCluster(topics={"orders": 1}, telemetry=collector) as cluster:
-        place = telemetry_place(cluster.address(1))
-        place.subscribe("all", metrics="*", interval_ms="200")
+        broker = telemetry_broker(cluster.address(1))
+        broker.subscribe("all", metrics="*", interval_ms="200")
         yield cluster
 
 
@@ -92,15 +92,15 @@ def test_librdkafka_pushes_to_the_embedded_cluster(cluster: Any, collector: Any)
 
 
 def test_the_plugin_of_a_real_broker_writes_what_librdkafka_pushes(
-    kafka_telemetry: Any, telemetry_place: Any
+    kafka_telemetry: Any, telemetry_broker: Any
 ) -> None:
-    place = telemetry_place(kafka_telemetry.addresses()[0])
+    broker = telemetry_broker(kafka_telemetry.addresses()[0])
     topic = kafka_telemetry.create_topic()
-    start = place.connection.list_offset("client-metrics", -1).offset
-    place.subscribe("peer", metrics="*", interval_ms="200", match="client_id=peer")
+    start = broker.connection.list_offset("client-metrics", -1).offset
+    broker.subscribe("peer", metrics="*", interval_ms="200", match="client_id=peer")
 
     def records() -> list[Pushed]:
-        answer = place.connection.fetch("client-metrics", offset=start, max_bytes=1 << 26)
+        answer = broker.connection.fetch("client-metrics", offset=start, max_bytes=1 << 26)
         return [
             pushed_record(record.key, record.value, record.headers)
             for batch in walk(answer.records or b"")
@@ -108,8 +108,8 @@ def test_the_plugin_of_a_real_broker_writes_what_librdkafka_pushes(
         ]
 
     run_librdkafka(kafka_telemetry.bootstrap, topic, lambda: len(records()) >= 3)
-    place.until(lambda: records()[-1].terminating)
-    place.unsubscribe("peer")
+    broker.until(lambda: records()[-1].terminating)
+    broker.unsubscribe("peer")
     for each in records():
         names, labels = content(each.data)
         assert {name for name in names if name.startswith("org.apache.kafka.producer.")}

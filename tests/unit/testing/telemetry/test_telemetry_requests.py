@@ -23,10 +23,12 @@ def announced(connection: Any) -> set[int]:
     return {each.api_key for each in answer.api_keys}
 
 
-def test_the_requests_are_announced_only_with_a_receiver(place: Any, telemetry_place: Any) -> None:
-    assert announced(place.connection) >= TELEMETRY
+def test_the_requests_are_announced_only_with_a_receiver(
+    broker: Any, telemetry_broker: Any
+) -> None:
+    assert announced(broker.connection) >= TELEMETRY
     with EmbeddedCluster() as without:
-        other = telemetry_place(without.address(1))
+        other = telemetry_broker(without.address(1))
         found = announced(other.connection)
         assert ApiKey.LIST_CONFIG_RESOURCES in found
         assert not found & TELEMETRY
@@ -39,9 +41,9 @@ def test_the_requests_are_announced_only_with_a_receiver(place: Any, telemetry_p
 
 @pytest.mark.parametrize("codec", Compression)
 def test_the_receiver_gets_the_client_and_the_decompressed_metrics(
-    place: Any, collector: Any, codec: Compression
+    broker: Any, collector: Any, codec: Compression
 ) -> None:
-    client = place.client("orders-1", ("some-client", "v1.2"))
+    client = broker.client("orders-1", ("some-client", "v1.2"))
     number = client.ask(ID).subscription_id
     metrics = bytes(compress(codec, b"metrics" * 100))
     assert client.push(ID, number, metrics, codec=codec, terminating=True) == "ok"
@@ -54,8 +56,8 @@ def test_the_receiver_gets_the_client_and_the_decompressed_metrics(
     assert context.principal == "User:ANONYMOUS"
 
 
-def test_a_client_that_says_nothing_about_itself_is_unknown(place: Any, collector: Any) -> None:
-    client = place.client(None)
+def test_a_client_that_says_nothing_about_itself_is_unknown(broker: Any, collector: Any) -> None:
+    client = broker.client(None)
     assert client.push(ID, client.ask(ID).subscription_id, b"metrics") == "ok"
     ((context, _),) = collector.pushes
     assert (context.client_id, context.software_name, context.software_version) == (
@@ -63,44 +65,44 @@ def test_a_client_that_says_nothing_about_itself_is_unknown(place: Any, collecto
     )
 
 
-def test_a_push_without_metrics_is_not_passed_on(place: Any, collector: Any) -> None:
-    client = place.client()
+def test_a_push_without_metrics_is_not_passed_on(broker: Any, collector: Any) -> None:
+    client = broker.client()
     assert client.push(ID, client.ask(ID).subscription_id) == "ok"
     assert collector.pushes == []
 
 
 def test_metrics_are_invalid_if_the_receiver_raises(
-    place: Any, collector: Any, caplog: pytest.LogCaptureFixture
+    broker: Any, collector: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    place.subscribe("all", metrics="*", interval_ms="100")
+    broker.subscribe("all", metrics="*", interval_ms="100")
     collector.error = ValueError("full")
-    client = place.client()
+    client = broker.client()
     number = client.ask(ID).subscription_id
     assert client.push(ID, number, b"metrics") == "INVALID_RECORD"
     assert "could not export pushed metrics" in caplog.text
     collector.error = None
-    place.until(lambda: client.push(ID, number, b"metrics") == "ok")
+    broker.until(lambda: client.push(ID, number, b"metrics") == "ok")
 
 
-def test_each_client_without_an_id_gets_one(place: Any) -> None:
-    found = {place.client().ask().client_instance_id for _ in range(20)}
+def test_each_client_without_an_id_gets_one(broker: Any) -> None:
+    found = {broker.client().ask().client_instance_id for _ in range(20)}
     assert len(found) == 20
     assert all(each.version == 4 for each in found)
 
 
 def test_metrics_above_the_limit_of_the_brokers_are_refused(
-    collector: Any, telemetry_place: Any
+    collector: Any, telemetry_broker: Any
 ) -> None:
     configs = {"telemetry.max.bytes": 100}
     with EmbeddedCluster(telemetry=collector, configs=configs) as cluster:
-        place = telemetry_place(cluster.address(1))
-        place.subscribe("all", metrics="*", interval_ms="100")
-        client = place.client()
+        broker = telemetry_broker(cluster.address(1))
+        broker.subscribe("all", metrics="*", interval_ms="100")
+        client = broker.client()
         answer = client.ask(ID)
         assert answer.telemetry_max_bytes == 100
         number = answer.subscription_id
         assert client.push(ID, number, b"x" * 101) == "TELEMETRY_TOO_LARGE"
-        place.until(lambda: client.push(ID, number, b"x" * 100) == "ok")
+        broker.until(lambda: client.push(ID, number, b"x" * 100) == "ok")
         packed = bytes(compress(Compression.ZSTD, b"x" * 101))
         codes = {"THROTTLING_QUOTA_EXCEEDED"}
         while codes == {"THROTTLING_QUOTA_EXCEEDED"}:
@@ -109,8 +111,8 @@ def test_metrics_above_the_limit_of_the_brokers_are_refused(
         assert len(collector.pushes) == 1
 
 
-def test_faults_apply_to_the_requests(place: Any, telemetry_cluster: Any, collector: Any) -> None:
-    client = place.client()
+def test_faults_apply_to_the_requests(broker: Any, telemetry_cluster: Any, collector: Any) -> None:
+    client = broker.client()
     with telemetry_cluster.fail(
         ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ThrottlingQuotaExceededError, times=1
     ):
@@ -123,22 +125,22 @@ def test_faults_apply_to_the_requests(place: Any, telemetry_cluster: Any, collec
 
 
 def test_a_restarted_broker_knows_no_instances(
-    place: Any, telemetry_cluster: EmbeddedCluster
+    broker: Any, telemetry_cluster: EmbeddedCluster
 ) -> None:
-    place.subscribe("all", metrics="*")
-    number = place.client().ask(ID).subscription_id
+    broker.subscribe("all", metrics="*")
+    number = broker.client().ask(ID).subscription_id
     telemetry_cluster.stop(1)
     telemetry_cluster.start(1)
-    again = place.client()
+    again = broker.client()
     # Subscriptions are configs of the cluster, so they survive the broker's restart.
     assert again.ask(ID).subscription_id == number
 
 
 def test_the_brokers_share_subscriptions_and_not_instances(
-    collector: Any, telemetry_place: Any
+    collector: Any, telemetry_broker: Any
 ) -> None:
     with EmbeddedCluster(brokers=2, telemetry=collector) as cluster:
-        one, two = (telemetry_place(cluster.address(each)) for each in (1, 2))
+        one, two = (telemetry_broker(cluster.address(each)) for each in (1, 2))
         one.subscribe("all", metrics="*")
         assert two.names() == ["all"]
         numbers = {each.client().ask(ID).subscription_id for each in (one, two)}
@@ -146,16 +148,16 @@ def test_the_brokers_share_subscriptions_and_not_instances(
 
 
 def test_listing_subscriptions_needs_the_permission_to_describe_configs(
-    collector: Any, telemetry_place: Any
+    collector: Any, telemetry_broker: Any
 ) -> None:
     configs = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}
     with EmbeddedCluster(telemetry=collector, configs=configs) as cluster:
-        place = telemetry_place(cluster.address(1))
+        broker = telemetry_broker(cluster.address(1))
         request = messages.ListConfigResourcesRequest()
-        answer = place.connection.request(request)
+        answer = broker.connection.request(request)
         assert named(answer.error_code) == "CLUSTER_AUTHORIZATION_FAILED"
         # Requests for subscriptions and pushes need no permission.
-        client = place.client()
+        client = broker.client()
         assert client.push(ID, client.ask(ID).subscription_id, b"metrics") == "ok"
 
 
@@ -163,9 +165,9 @@ def test_listing_subscriptions_needs_the_permission_to_describe_configs(
     ("host", "expected"), [("127.0.0.1", "127.0.0.1"), ("::1", "0:0:0:0:0:0:0:1")]
 )
 def test_clients_are_matched_by_their_address_in_the_notation_of_java(
-    collector: Any, telemetry_place: Any, host: str, expected: str
+    collector: Any, telemetry_broker: Any, host: str, expected: str
 ) -> None:
     with EmbeddedCluster(telemetry=collector, host=host) as cluster:
-        place = telemetry_place(cluster.address(1))
-        place.subscribe("here", metrics="a", match=f"client_source_address={expected}")
-        assert list(place.client().ask(ID).requested_metrics) == ["a"]
+        broker = telemetry_broker(cluster.address(1))
+        broker.subscribe("here", metrics="a", match=f"client_source_address={expected}")
+        assert list(broker.client().ask(ID).requested_metrics) == ["a"]

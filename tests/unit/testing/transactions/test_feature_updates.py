@@ -19,13 +19,13 @@ UPGRADE, SAFE, UNSAFE = 1, 2, 3
 TOOL = "org.apache.kafka.tools.FeatureCommand"
 
 
-def levels(place):
+def levels(broker):
     asked = messages.ApiVersionsRequest(client_software_name="t", client_software_version="1")
-    answer = place.request(asked, 4)
+    answer = broker.request(asked, 4)
     return {each.name: each.max_version_level for each in answer.finalized_features}
 
 
-def scenario(place):
+def scenario(broker):
     """Return the results of updates that are accepted or refused, and the levels after them."""
     seen = []
 
@@ -40,11 +40,11 @@ def scenario(place):
         request = messages.UpdateFeaturesRequest(
             timeout_ms=10_000, feature_updates=keys, validate_only=dry
         )
-        answer = place.request(request, version)
+        answer = broker.request(request, version)
         results = sorted((each.feature, named(each.error_code)) for each in answer.results)
         seen.append((named(answer.error_code), results))
 
-    set_level(place.request, 2)
+    set_level(broker.request, 2)
     for version in (0, 1, 2):
         update((NAME, 2, UPGRADE), version=version)
         update((NAME, 0, UPGRADE), version=version)
@@ -58,19 +58,19 @@ def scenario(place):
         update((NAME, 0, SAFE), version=version, dry=True)
         for kind in (0, 4):
             update((NAME, 1, kind), version=version)
-    assert levels(place)[NAME] == 2
+    assert levels(broker)[NAME] == 2
     for version in (0, 1, 2):
         update((NAME, 0, SAFE), version=version)
-        set_level(place.request, 0)
+        set_level(broker.request, 0)
         update((NAME, 1, SAFE if version else UNSAFE), version=version)
         update((NAME, 1, UPGRADE), version=version)
-        set_level(place.request, 1)
+        set_level(broker.request, 1)
         update((NAME, 2, UPGRADE), version=version)
-        set_level(place.request, 2)
+        set_level(broker.request, 2)
     update((NAME, 1, UNSAFE))
-    set_level(place.request, 1)
-    seen.append(levels(place)[NAME])
-    set_level(place.request, 2)
+    set_level(broker.request, 1)
+    seen.append(levels(broker)[NAME])
+    set_level(broker.request, 2)
     return seen
 
 
@@ -81,11 +81,11 @@ def kafka_of_levels(java):
         yield cluster
 
 
-def test_updates_are_answered_as_kafka_does(kafka_of_levels, wire_to, place_of):
+def test_updates_are_answered_as_kafka_does(kafka_of_levels, wire_to, scenario_broker):
     host, port = kafka_of_levels.bootstrap.split(",")[0].split(":")
     with EmbeddedCluster() as cluster:
-        ours = scenario(place_of(wire_to(cluster), cluster.address(1)))
-        theirs = scenario(place_of(wire_to(cluster), (host, int(port))))
+        ours = scenario(scenario_broker(wire_to(cluster), cluster.address(1)))
+        theirs = scenario(scenario_broker(wire_to(cluster), (host, int(port))))
     pairs = enumerate(zip(ours, theirs, strict=True))
     different = [f"{at}: {mine} but {kafkas}" for at, (mine, kafkas) in pairs if mine != kafkas]
     assert not different, "\n".join(different)

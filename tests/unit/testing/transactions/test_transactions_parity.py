@@ -28,17 +28,17 @@ def kafka_of_levels(java):
 
 
 @pytest.fixture
-def compare(kafka_of_levels, wire_to, place_of):
+def compare(kafka_of_levels, wire_to, scenario_broker):
     """Return a function that runs a scenario on both clusters at a level."""
     host, port = kafka_of_levels.bootstrap.split(",")[0].split(":")
 
     def run(scenario, level):
         configs = {"group.min.session.timeout.ms": 1000}
         with EmbeddedCluster(transaction_version=level, configs=configs) as cluster:
-            ours = scenario(place_of(wire_to(cluster), cluster.address(1)), level)
-        place = place_of(wire_to(cluster), (host, int(port)))
-        set_level(place.request, level)
-        theirs = scenario(place, level)
+            ours = scenario(scenario_broker(wire_to(cluster), cluster.address(1)), level)
+        broker = scenario_broker(wire_to(cluster), (host, int(port)))
+        set_level(broker.request, level)
+        theirs = scenario(broker, level)
         pairs = enumerate(zip(ours, theirs, strict=True))
         different = [f"{at}: {mine} but {kafkas}" for at, (mine, kafkas) in pairs if mine != kafkas]
         assert not different, "\n".join(different)
@@ -52,9 +52,9 @@ def prepared(txn, topic, index=0):
 
 
 @scenario
-def a_commit_and_an_abort(place, level):
-    topic, _ = place.topic(2)
-    txn = Txn(place, level)
+def a_commit_and_an_abort(broker, level):
+    topic, _ = broker.topic(2)
+    txn = Txn(broker, level)
     seen = [txn.init(), txn.describe()]
     for commit in (True, False, False, True):
         seen += [prepared(txn, topic), txn.produce(topic, b"a", b"b"), txn.describe()]
@@ -66,10 +66,10 @@ def a_commit_and_an_abort(place, level):
 
 
 @scenario
-def init_producer_id(place, level):
+def init_producer_id(broker, level):
     seen = []
     for version in range(6):
-        txn = Txn(place, level)
+        txn = Txn(broker, level)
         seen += [txn.init(version=version), txn.init(version=version), txn.describe()]
         for timeout in (0, -1, 900_000, 900_001, 1 << 30):
             seen.append(txn.init(timeout, version=version))
@@ -89,17 +89,17 @@ def init_producer_id(place, level):
             (pid, txn.epoch + 1),
         ]
         seen += [txn.init(known=each, version=version) for each in known]
-        fresh_one = Txn(place, level)
+        fresh_one = Txn(broker, level)
         seen += [fresh_one.init(known=(77, 5), version=version), fresh_one.describe()]
     return seen
 
 
 @scenario
-def init_while_a_transaction_is_open(place, level):
-    topic, _ = place.topic()
+def init_while_a_transaction_is_open(broker, level):
+    topic, _ = broker.topic()
     seen = []
     for known in (False, True):
-        txn = Txn(place, level)
+        txn = Txn(broker, level)
         txn.init()
         prepared(txn, topic)
         seen += [txn.produce(topic), txn.describe()]
@@ -123,9 +123,9 @@ def init_while_a_transaction_is_open(place, level):
 
 
 @scenario
-def ends_in_each_state(place, level):
+def ends_in_each_state(broker, level):
     """Send EndTxn in each lasting state, with the epochs before, at, and after the current one."""
-    topic, _ = place.topic()
+    topic, _ = broker.topic()
 
     def empty(txn):
         txn.init()
@@ -150,7 +150,7 @@ def ends_in_each_state(place, level):
         for version in (1, 2, 4, 5):
             for commit in (True, False):
                 for change in (-1, 0, 1):
-                    txn = Txn(place, level)
+                    txn = Txn(broker, level)
                     prepare(txn)
                     answer = txn.end(commit, version=version, epoch=txn.epoch + change)
                     seen.append((prepare.__name__, version, commit, change, answer, txn.describe()))
@@ -162,9 +162,9 @@ def ends_in_each_state(place, level):
 
 
 @scenario
-def unknown_transactional_ids_and_producers(place, level):
-    topic, _ = place.topic()
-    txn = Txn(place, level)
+def unknown_transactional_ids_and_producers(broker, level):
+    topic, _ = broker.topic()
+    txn = Txn(broker, level)
     seen = []
     # At level 0, requests of level 2 block a transactional id.
     newest = level > 0
@@ -192,9 +192,9 @@ def unknown_transactional_ids_and_producers(place, level):
 
 
 @scenario
-def partitions_that_were_not_added(place, level):
-    topic, _ = place.topic(3)
-    txn = Txn(place, level)
+def partitions_that_were_not_added(broker, level):
+    topic, _ = broker.topic(3)
+    txn = Txn(broker, level)
     txn.init()
     seen = []
     for version in (3, 9, 10, 11):
@@ -214,12 +214,12 @@ def partitions_that_were_not_added(place, level):
         seen += [txn.offsets("g", topic, 1, version=5), txn.describe()]
     else:
         # Compare the responses to a client of level 2 that does not know of the downgrade yet.
-        other = Txn(place, level)
+        other = Txn(broker, level)
         other.init()
         seen += [other.produce(topic, version=12), other.describe()]
         seen += [other.produce(topic, version=12, wait=False), other.describe(settled=False)]
         seen += [other.add((topic, 0), wait=False), other.init(wait=False)]
-        third = Txn(place, level)
+        third = Txn(broker, level)
         third.init()
         seen += [third.offsets(fresh("g"), topic, 1, version=5), third.describe()]
         seen += [third.offsets(fresh("g"), topic, 1, version=5, wait=False)]
@@ -228,9 +228,9 @@ def partitions_that_were_not_added(place, level):
 
 
 @scenario
-def sequences(place, level):
-    topic, _ = place.topic()
-    txn = Txn(place, level)
+def sequences(broker, level):
+    topic, _ = broker.topic()
+    txn = Txn(broker, level)
     txn.init()
     prepared(txn, topic)
     seen = [txn.produce(topic, sequence=3), txn.produce(topic), txn.produce(topic, sequence=5)]
@@ -243,7 +243,7 @@ def sequences(place, level):
     seen += [txn.produce(topic, sequence=next_sequence + 1)]
     seen += [txn.produce(topic, sequence=next_sequence), txn.producers(topic), txn.abort()]
     seen += [txn.describe(), txn.log(topic)]
-    other = Txn(place, level)
+    other = Txn(broker, level)
     other.init()
     prepared(other, topic)
     seen += [other.produce(topic, sequence=4), other.produce(topic, sequence=0)]
@@ -252,11 +252,11 @@ def sequences(place, level):
 
 
 @scenario
-def timeouts(place, level):
-    topic, _ = place.topic()
+def timeouts(broker, level):
+    topic, _ = broker.topic()
     seen = []
     for versions in ((4, 5), (5, 4)):
-        txn = Txn(place, level)
+        txn = Txn(broker, level)
         txn.init(300)
         prepared(txn, topic)
         txn.produce(topic)
@@ -275,10 +275,10 @@ def timeouts(place, level):
 
 
 @scenario
-def offsets_of_a_group(place, level):
-    topic, topic_id = place.topic(2)
+def offsets_of_a_group(broker, level):
+    topic, topic_id = broker.topic(2)
     group = fresh("group")
-    txn, other = Txn(place, level), Txn(place, level)
+    txn, other = Txn(broker, level), Txn(broker, level)
     txn.init()
     other.init()
     seen = []
@@ -316,10 +316,10 @@ def offsets_of_a_group(place, level):
 
 
 @scenario
-def markers_of_an_administrator(place, level):
-    topic, _ = place.topic()
+def markers_of_an_administrator(broker, level):
+    topic, _ = broker.topic()
     seen = []
-    txn = Txn(place, level)
+    txn = Txn(broker, level)
     txn.init()
     prepared(txn, topic)
     txn.produce(topic)
@@ -335,9 +335,9 @@ def markers_of_an_administrator(place, level):
 
 
 @scenario
-def lists(place, level):
-    prefix, topic = fresh("l"), place.topic()[0]
-    txns = [Txn(place, level, f"{prefix}-{name}") for name in ("empty", "open", "done", "undone")]
+def lists(broker, level):
+    prefix, topic = fresh("l"), broker.topic()[0]
+    txns = [Txn(broker, level, f"{prefix}-{name}") for name in ("empty", "open", "done", "undone")]
     for txn in txns:
         txn.init()
     for txn in txns[1:]:
@@ -350,7 +350,7 @@ def lists(place, level):
     known = {txn.pid: txn.id.removeprefix(prefix) for txn in txns}
 
     def listed(version, **filters):
-        answer = place.request(messages.ListTransactionsRequest(**filters), version)
+        answer = broker.request(messages.ListTransactionsRequest(**filters), version)
         found = [
             each for each in answer.transaction_states if each.transactional_id.startswith(prefix)
         ]
@@ -375,13 +375,13 @@ def lists(place, level):
     patterns = (prefix, prefix + ".*", ".*done", "done", "[", "")
     seen += [listed(2, transactional_id_pattern=each) for each in patterns]
     seen += [txns[0].producers("nothing-of-this-name"), txns[0].producers(topic, 7)]
-    seen += [txns[0].producers("no/name"), Txn(place, level, "").describe()]
+    seen += [txns[0].producers("no/name"), Txn(broker, level, "").describe()]
     return seen
 
 
-def joined_classic(place, group):
+def joined_classic(broker, group):
     """Join a group of the classic protocol alone, and return the member id and generation."""
-    connection = place.again()
+    connection = broker.again()
     request = messages.JoinGroupRequest(
         group_id=group,
         session_timeout_ms=60_000,
@@ -395,11 +395,11 @@ def joined_classic(place, group):
 
 
 @scenario
-def offsets_of_a_classic_member(place, level):
-    topic, topic_id = place.topic()
+def offsets_of_a_classic_member(broker, level):
+    topic, topic_id = broker.topic()
     group = fresh("group")
-    connection, member_id, generation = joined_classic(place, group)
-    txn = Txn(place, level)
+    connection, member_id, generation = joined_classic(broker, group)
+    txn = Txn(broker, level)
     txn.init()
     members = [
         (member_id, generation, None),
@@ -427,8 +427,8 @@ def offsets_of_a_classic_member(place, level):
 
 
 @scenario
-def offsets_of_a_kip_848_member(place, level):
-    topic, topic_id = place.topic()
+def offsets_of_a_kip_848_member(broker, level):
+    topic, topic_id = broker.topic()
     group = fresh("group")
     member_id = str(uuid.uuid4())
     beat = messages.ConsumerGroupHeartbeatRequest(
@@ -439,9 +439,9 @@ def offsets_of_a_kip_848_member(place, level):
         subscribed_topic_names=[topic],
         topic_partitions=[],
     )
-    answer = place.request(beat)
+    answer = broker.request(beat)
     assert named(answer.error_code) == "ok"
-    txn = Txn(place, level)
+    txn = Txn(broker, level)
     txn.init()
     seen = [answer.member_epoch]
     for epoch in (answer.member_epoch, answer.member_epoch + 1, -1, 0):
@@ -462,11 +462,11 @@ def test_transactions_are_answered_as_kafka_does(name, level, compare):
     compare(SCENARIOS[name], level)
 
 
-def changes_of_the_level(place, change):
+def changes_of_the_level(broker, change):
     """Use transactional ids while the level of transaction.version changes."""
-    topic, _ = place.topic()
+    topic, _ = broker.topic()
     group = fresh("group")
-    idle, ongoing, late = (Txn(place, 2) for _ in range(3))
+    idle, ongoing, late = (Txn(broker, 2) for _ in range(3))
     seen = []
     for txn in (idle, ongoing, late):
         seen += [txn.init(), txn.produce(topic)]
@@ -484,7 +484,7 @@ def changes_of_the_level(place, change):
     seen += [late.init(wait=False), late.init(wait=False), late.add((topic, 0), wait=False)]
     seen += [late.produce(topic, version=12, wait=False), late.end(wait=False)]
     seen += [late.describe(settled=False)]
-    fresh_one = Txn(place, 0)
+    fresh_one = Txn(broker, 0)
     seen += [fresh_one.init(), fresh_one.add((topic, 0)), fresh_one.produce(topic)]
     change(2)
     # A transaction that began at level 0 continues at level 2.
@@ -497,15 +497,15 @@ def changes_of_the_level(place, change):
 
 
 def test_changes_of_the_level_have_the_effects_that_they_have_in_kafka(
-    kafka_of_levels, wire_to, place_of
+    kafka_of_levels, wire_to, scenario_broker
 ):
     host, port = kafka_of_levels.bootstrap.split(",")[0].split(":")
     with EmbeddedCluster() as cluster:
-        place = place_of(wire_to(cluster), cluster.address(1))
-        ours = changes_of_the_level(place, cluster.set_transaction_version)
-    place = place_of(wire_to(cluster), (host, int(port)))
-    set_level(place.request, 2)
-    theirs = changes_of_the_level(place, lambda level: set_level(place.request, level))
+        broker = scenario_broker(wire_to(cluster), cluster.address(1))
+        ours = changes_of_the_level(broker, cluster.set_transaction_version)
+    broker = scenario_broker(wire_to(cluster), (host, int(port)))
+    set_level(broker.request, 2)
+    theirs = changes_of_the_level(broker, lambda level: set_level(broker.request, level))
     pairs = enumerate(zip(ours, theirs, strict=True))
     different = [f"{at}: {mine} but {kafkas}" for at, (mine, kafkas) in pairs if mine != kafkas]
     assert not different, "\n".join(different)
