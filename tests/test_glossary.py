@@ -21,10 +21,6 @@ LEGITIMATE: dict[str, str] = {}
 
 REMAINING = frozenset(
     {
-        "behind: tests/unit",
-        "books: tests/faults",
-        "books: tests/harness",
-        "parked: tests/unit",
         "parks: tests/harness",
         "place: tests",
         "place: tests/behavior",
@@ -34,7 +30,6 @@ REMAINING = frozenset(
         "places: tests/behavior",
         "places: tests/faults",
         "places: tests/harness",
-        "places: tests/unit",
     }
 )
 """Retired terms that are still used, with their folders. Remove entries that are no longer needed,

@@ -45,7 +45,7 @@ class Ownership:
     intervals: list[Interval] = field(default_factory=list)
     owner: dict[TopicPartition, Interval] = field(default_factory=dict)
     processed: dict[TopicPartition, set[int]] = field(default_factory=dict)
-    handed: int = 0
+    delivered: int = 0
     doubles: int = 0
     written: asyncio.Event = field(default_factory=asyncio.Event)
     breaches: list[str] = field(default_factory=list)
@@ -87,8 +87,8 @@ class Ownership:
 class Member:
     """The listener of one member, to which its handlers report as well."""
 
-    def __init__(self, name: str, books: Ownership) -> None:
-        self.name, self.books = name, books
+    def __init__(self, name: str, ownership: Ownership) -> None:
+        self.name, self.ownership = name, ownership
         self.owned: dict[TopicPartition, Interval] = {}
         self.at_work: dict[TopicPartition, dict[int, Any]] = {}
         self.told: list[tuple[str, list[TopicPartition]]] = []
@@ -96,21 +96,21 @@ class Member:
 
     def _tell(self, what: str, tps: Sequence[TopicPartition]) -> None:
         self.told.append((what, sorted(tps)))
-        self.books.written.set()
+        self.ownership.written.set()
 
     def on_assigned(self, tps: Sequence[TopicPartition]) -> None:
         for tp in tps:
             if tp in self.owned:
-                self.books.breach(f"{self.name} was assigned {tp}, which it already owns")
-            interval = Interval(tp, self.name, self.books.clock())
-            self.owned[tp] = self.books.owner[tp] = interval
-            self.books.intervals.append(interval)
+                self.ownership.breach(f"{self.name} was assigned {tp}, which it already owns")
+            interval = Interval(tp, self.name, self.ownership.clock())
+            self.owned[tp] = self.ownership.owner[tp] = interval
+            self.ownership.intervals.append(interval)
         self._tell("assigned", tps)
 
     def on_revoked(self, tps: Sequence[TopicPartition]) -> None:
         for tp in tps:
             if self.at_work.get(tp) and not self.dead:
-                self.books.breach(f"{self.name} is still processing {tp}, which was revoked")
+                self.ownership.breach(f"{self.name} is still processing {tp}, which was revoked")
         self._end(tps, "revoked")
 
     def on_lost(self, tps: Sequence[TopicPartition]) -> None:
@@ -122,39 +122,41 @@ class Member:
             if self.dead:
                 continue
             if interval is None:
-                self.books.breach(f"{tp} is {how} for {self.name}, which does not own it")
+                self.ownership.breach(f"{tp} is {how} for {self.name}, which does not own it")
             else:
-                interval.end, interval.how = self.books.clock(), how
+                interval.end, interval.how = self.ownership.clock(), how
         self._tell(how, tps)
 
     def kill(self) -> None:
         """Record that the member was killed: it owns nothing, and its reports are ignored."""
         self.dead = True
         for interval in self.owned.values():
-            interval.end, interval.how = self.books.clock(), "killed"
+            interval.end, interval.how = self.ownership.clock(), "killed"
         self.owned.clear()
 
     # -- processing of records
 
-    def handed(self, record: Any) -> None:
+    def delivered(self, record: Any) -> None:
         """Record that the consumer delivered a record."""
         tp = TopicPartition(record.topic, record.partition)
-        self.books.handed += 1
+        self.ownership.delivered += 1
         if tp not in self.owned:
-            self.books.breach(f"{self.name} received {tp}@{record.offset}, which it does not own")
-        if self.books.owner[tp] is not self.owned[tp]:
-            now = self.books.owner[tp]
-            self.books.breach(f"{self.name} received {tp}@{record.offset}; new owner: {now}")
+            self.ownership.breach(
+                f"{self.name} received {tp}@{record.offset}, which it does not own"
+            )
+        if self.ownership.owner[tp] is not self.owned[tp]:
+            now = self.ownership.owner[tp]
+            self.ownership.breach(f"{self.name} received {tp}@{record.offset}; new owner: {now}")
         self.at_work.setdefault(tp, {})[record.offset] = record
 
     def ended(self, record: Any) -> None:
         """Record that a record was processed."""
         tp = TopicPartition(record.topic, record.partition)
         self.at_work.get(tp, {}).pop(record.offset, None)
-        done = self.books.processed.setdefault(tp, set())
-        self.books.doubles += record.offset in done
+        done = self.ownership.processed.setdefault(tp, set())
+        self.ownership.doubles += record.offset in done
         done.add(record.offset)
-        self.books.written.set()
+        self.ownership.written.set()
 
     def dropped(self, record: Any) -> None:
         """Record that a record is not being processed any more, although it was not finished."""

@@ -43,7 +43,7 @@ class Order:
 
 
 @dataclass
-class Books(Ownership):
+class RewindHistory(Ownership):
     """A record of a group whose consumers each read in one loop."""
 
     world: World = field(kw_only=True)
@@ -114,24 +114,24 @@ class Books(Ownership):
 class Reader(Member):
     """The listener of a member, which also records the member's progress."""
 
-    books: Books
+    ownership: RewindHistory
 
-    def __init__(self, name: str, books: Books) -> None:
-        super().__init__(name, books)
+    def __init__(self, name: str, history: RewindHistory) -> None:
+        super().__init__(name, history)
         self.next: dict[TopicPartition, int] = {}
 
     def on_assigned(self, tps: Any) -> None:
-        self.next.update({tp: self.books.start(tp) for tp in tps})
+        self.next.update({tp: self.ownership.start(tp) for tp in tps})
         super().on_assigned(tps)
 
-    def handed(self, record: Any) -> None:
-        super().handed(record)
+    def delivered(self, record: Any) -> None:
+        super().delivered(record)
         tp, offset = TopicPartition(record.topic, record.partition), record.offset
         if offset != self.next[tp]:
-            self.books.jumped(self.name, tp, self.next[tp], offset)
+            self.ownership.jumped(self.name, tp, self.next[tp], offset)
         self.next[tp] = offset + 1
-        self.books.last[tp, offset] = self.books.clock()
-        self.books.times[tp, offset] += 1
+        self.ownership.last[tp, offset] = self.ownership.clock()
+        self.ownership.times[tp, offset] += 1
 
 
 class Herd:
@@ -140,7 +140,7 @@ class Herd:
     def __init__(self, world: World, strategy: str, seed: int = 1, **options: Any) -> None:
         self.world, self.rng = world, random.Random(seed)
         self.options = {"partition_assignment_strategy": strategy, **options}
-        self.books = Books(lambda: world.now, world=world)
+        self.history = RewindHistory(lambda: world.now, world=world)
         self.members: dict[str, tuple[Consumer[Any, Any], asyncio.Task[None], Reader]] = {}
         self.ending: list[asyncio.Task[Any]] = []
         self.pause_s = 0.0
@@ -154,7 +154,7 @@ class Herd:
     def join(self, **options: Any) -> str:
         self.made += 1
         name = f"m{self.made}"
-        reader = Reader(name, self.books)
+        reader = Reader(name, self.history)
         consumer = self.world.consumer(
             "t",
             group_id="g",
@@ -171,7 +171,7 @@ class Herd:
     async def _read(self, consumer: Consumer[Any, Any], reader: Reader) -> None:
         async with consumer:
             async for record in consumer:
-                reader.handed(record)
+                reader.delivered(record)
                 try:
                     await asyncio.sleep(self.pause_s)
                 except asyncio.CancelledError:
@@ -224,8 +224,8 @@ class Herd:
     ) -> asyncio.Task[Order]:
         """Let a member request a rewind. The task ends when the call does."""
         call = Order(dict(offsets), self.world.now)
-        self.books.calls.append(call)
-        self.books.due.update(offsets.items())
+        self.history.calls.append(call)
+        self.history.due.update(offsets.items())
         consumer = self.members[name][0]
 
         async def run() -> Order:
@@ -258,16 +258,16 @@ class Herd:
     async def end(self) -> None:
         """Check that all records were read, also those that were rewound. Then end all members."""
         await self.whole()
-        assert self.books.count() == COUNT * PARTITIONS
-        self.books.check_calls()
+        assert self.history.count() == COUNT * PARTITIONS
+        self.history.check_calls()
         for name in list(self.members):
             await self.leave(name)
         self.check()
         await asyncio.gather(*self.ending, return_exceptions=True)
 
     def check(self) -> None:
-        self.books.check_committed(self.world.cluster.committed("g"))
-        self.books.check()
+        self.history.check_committed(self.world.cluster.committed("g"))
+        self.history.check()
         for _, task, _ in self.members.values():
             if task.done():
                 task.result()

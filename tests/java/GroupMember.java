@@ -60,12 +60,12 @@ public final class GroupMember implements ConsumerRebalanceListener {
 
     /** Reports records as delivered and as processed. The next poll commits them. */
     private static void work(String asked, ConsumerRecords<byte[], byte[]> records) {
-        StringBuilder places = new StringBuilder();
+        StringBuilder offsets = new StringBuilder();
         for (ConsumerRecord<byte[], byte[]> each : records) {
-            places.append(places.length() == 0 ? "" : ",");
-            places.append('[').append(each.partition()).append(',').append(each.offset()).append(']');
+            offsets.append(offsets.length() == 0 ? "" : ",");
+            offsets.append('[').append(each.partition()).append(',').append(each.offset()).append(']');
         }
-        tell("\"handed\"," + asked + ",[" + places + "]");
+        tell("\"delivered\"," + asked + ",[" + offsets + "]");
         for (ConsumerRecord<byte[], byte[]> each : records) {
             tell("\"done\"," + each.partition() + "," + each.offset());
         }

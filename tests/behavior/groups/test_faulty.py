@@ -36,7 +36,7 @@ class Hoarder(OurMember):
 
     def on_revoked(self, tps: Sequence[TopicPartition]) -> None:
         super().on_revoked(tps)
-        self.hand(now(), self.stock)
+        self.report_delivered(now(), self.stock)
 
 
 class Claimant(OurMember):
@@ -82,7 +82,7 @@ async def test_the_audit_finds_a_commit_of_unprocessed_records(crowd: Crowd) -> 
 async def test_the_audit_finds_a_record_processed_after_the_revocation(crowd: Crowd) -> None:
     name = await join(crowd, Hoarder, "holding")
     await join(crowd, OurMember, "assigned")
-    await crowd.until(lambda: crowd.log.of(name, "handed"))
+    await crowd.until(lambda: crowd.log.of(name, "delivered"))
     found(crowd, rf"{name} received .*, which it does not own")
 
 

@@ -32,13 +32,13 @@ class Group:
     def __init__(self, kafka: KafkaCluster) -> None:
         self.kafka = kafka
         self.id = f"g-{uuid.uuid4().hex[:8]}"
-        self.books = Ownership(time.monotonic)
+        self.ownership = Ownership(time.monotonic)
         self.consumers: list[Consumer[Any, Any]] = []
         self._tasks: list[asyncio.Task[None]] = []
         self.written = 0
 
     async def join(self, topics: Any) -> Member:
-        member = self.books.member(f"m{len(self._tasks) + 1}")
+        member = self.ownership.member(f"m{len(self._tasks) + 1}")
         consumer: Consumer[Any, Any] = Consumer(
             topics,
             bootstrap_servers=self.kafka.bootstrap,
@@ -57,7 +57,7 @@ class Group:
 
     async def _work(self, consumer: Consumer[Any, Any], member: Member) -> None:
         async for record in consumer:
-            member.handed(record)
+            member.delivered(record)
             await asyncio.sleep(0.001)
             member.ended(record)
 
@@ -69,11 +69,11 @@ class Group:
 
     async def read(self) -> None:
         """Wait until all records that were written have been read."""
-        await self.books.until(lambda: self.books.count() >= self.written, PATIENCE_S)
-        self.books.check()
+        await self.ownership.until(lambda: self.ownership.count() >= self.written, PATIENCE_S)
+        self.ownership.check()
 
     async def until(self, right: Any) -> None:
-        await self.books.until(right, PATIENCE_S)
+        await self.ownership.until(right, PATIENCE_S)
 
     async def end(self) -> None:
         for consumer, task in zip(self.consumers, self._tasks, strict=True):
@@ -83,10 +83,10 @@ class Group:
         async with Consumer[Any, Any](
             bootstrap_servers=self.kafka.bootstrap, group_id=self.id
         ) as consumer:
-            places = [TopicPartition(*each) for each in self.books.processed]
+            places = [TopicPartition(*each) for each in self.ownership.processed]
             committed = await consumer.committed(places)
-        self.books.check_committed({tp: at for tp, at in committed.items() if at is not None})
-        self.books.check()
+        self.ownership.check_committed({tp: at for tp, at in committed.items() if at is not None})
+        self.ownership.check()
 
 
 @asynccontextmanager

@@ -21,14 +21,14 @@ class Group:
     def __init__(self, world: World, seed: int, **options: Any) -> None:
         self.world, self.rng = world, random.Random(seed)
         self.options = options
-        self.books = Ownership(lambda: world.now)
+        self.ownership = Ownership(lambda: world.now)
         self.running: dict[str, tuple[Consumer[Any, Any], asyncio.Task[None], Member]] = {}
         self.made = 0
 
     def join(self, how: str = "loop") -> str:
         self.made += 1
         name = f"m{self.made}"
-        member = self.books.member(name)
+        member = self.ownership.member(name)
         consumer = self.world.consumer(
             "t",
             group_id="g",
@@ -48,7 +48,7 @@ class Group:
     async def loop(self, consumer: Consumer[Any, Any], member: Member) -> None:
         async with consumer:
             async for record in consumer:
-                member.handed(record)
+                member.delivered(record)
                 try:
                     await asyncio.sleep(self.rng.choice((0.0, 0.01, 0.05)))
                 except asyncio.CancelledError:
@@ -68,7 +68,7 @@ class Group:
 
         async with consumer, asyncio.TaskGroup() as handlers:
             async for record in consumer.tracked(max_outstanding=50):
-                member.handed(record)
+                member.delivered(record)
                 handlers.create_task(handle(record))
 
     async def leave(self, name: str) -> None:
@@ -89,8 +89,8 @@ class Group:
         return [self.world.place(broker) for broker in self.world.cluster.brokers]
 
     def check(self) -> None:
-        self.books.check_committed(self.world.cluster.committed("g"))
-        self.books.check()
+        self.ownership.check_committed(self.world.cluster.committed("g"))
+        self.ownership.check()
 
 
 async def churn(world: World, group: Group, how: str) -> None:
@@ -123,7 +123,7 @@ async def churn(world: World, group: Group, how: str) -> None:
         while {tp: s.offset for tp, s in world.cluster.committed("g").items()} != complete:
             await asyncio.sleep(0.5)
             group.check()
-    assert group.books.count() == COUNT * PARTITIONS
+    assert group.ownership.count() == COUNT * PARTITIONS
     for name in list(group.running):
         await group.leave(name)
     group.check()

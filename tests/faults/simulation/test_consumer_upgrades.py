@@ -23,18 +23,18 @@ class Group:
     """A group of three members, which are replaced one by one by members with other strategies."""
 
     def __init__(self, world: World) -> None:
-        self.world, self.books, self.made = world, Ownership(lambda: world.now), 0
+        self.world, self.ownership, self.made = world, Ownership(lambda: world.now), 0
 
     async def read(self, consumer: Consumer[Any, Any], listener: Member) -> None:
         async with consumer:
             async for record in consumer:
-                listener.handed(record)
+                listener.delivered(record)
                 await asyncio.sleep(0.01)
                 listener.ended(record)
 
     def join(self, strategies: list[str]) -> tuple[Consumer[Any, Any], asyncio.Task[None]]:
         self.made += 1
-        listener = self.books.member(f"m{self.made}")
+        listener = self.ownership.member(f"m{self.made}")
         options = {**QUICK, "listener": listener, "partition_assignment_strategy": strategies}
         consumer = self.world.consumer("t", **options)
         return consumer, asyncio.create_task(self.read(consumer, listener))
@@ -53,15 +53,15 @@ def test_no_record_is_lost_in_a_rolling_upgrade(steps: list[list[str]]) -> None:
                 consumer.stop()
                 await task
                 members.append(group.join(strategies))
-        await until(lambda: group.books.count() == 2 * 3 * 20 * PARTITIONS)
-        group.books.check_committed(world.cluster.committed("g"))
+        await until(lambda: group.ownership.count() == 2 * 3 * 20 * PARTITIONS)
+        group.ownership.check_committed(world.cluster.committed("g"))
         await until(lambda: all(len(consumer.assignment()) == 2 for consumer, _ in members))
         assert world.cluster.groups["g"].protocol == steps[-1][0]
         for consumer, task in members:
             consumer.stop()
             await task
-        group.books.check()
-        assert group.books.doubles == 0
+        group.ownership.check()
+        assert group.ownership.doubles == 0
         ends = {tp: stored.offset for tp, stored in world.cluster.committed("g").items()}
         assert ends == {TopicPartition("t", p): 120 for p in range(PARTITIONS)}
 

@@ -28,50 +28,52 @@ TIMES: dict[str, Any] = {
 SEEDS = range(8)
 
 
-class Books:
+class ItemOwners:
     """The owner of each item at any moment."""
 
     def __init__(self) -> None:
-        self.owners: dict[str, str] = {}
+        self.by_item: dict[str, str] = {}
         self.taken = 0
 
     def take(self, who: str, what: str) -> None:
-        assert what not in self.owners, f"{who} takes {what}, which {self.owners[what]} still owns"
-        self.owners[what] = who
+        assert what not in self.by_item, (
+            f"{self.by_item[what]} still owns {what}, which {who} takes"
+        )
+        self.by_item[what] = who
         self.taken += 1
 
-    def give_up(self, who: str, what: str) -> None:
-        assert self.owners.pop(what) == who
+    def release(self, who: str, what: str) -> None:
+        assert self.by_item.pop(what) == who
 
 
-Run = Callable[[World, Books, str, dict[str, Any]], Any]
+Run = Callable[[World, ItemOwners, str, dict[str, Any]], Any]
 
 
-async def work(world: World, books: Books, who: str, options: dict[str, Any]) -> None:
+async def work(world: World, owners: ItemOwners, who: str, options: dict[str, Any]) -> None:
     pool = work_pool("pool", ITEMS, **options)
     async with aclosing(pool):
         async for items in pool:
             async with items as mine:
                 for item in mine:
-                    books.take(who, item)
+                    owners.take(who, item)
                 try:
                     await asyncio.Event().wait()
                 finally:
                     for item in mine:
-                        books.give_up(who, item)
+                        owners.release(who, item)
 
 
-async def write(world: World, books: Books, who: str, options: dict[str, Any]) -> None:
+async def write(world: World, owners: ItemOwners, who: str, options: dict[str, Any]) -> None:
     while True:
         try:
             async with single_writer("ledger", **options) as producer:
-                books.take(who, "ledger")
+                owners.take(who, "ledger")
                 try:
                     while True:
                         producer.send("t", who.encode())
                         await asyncio.sleep(0.5)
                 finally:
-                    books.give_up(who, "ledger")
+                    owners.release(who, "ledger")
         except NotWriterError:
             continue
 
@@ -81,7 +83,7 @@ class Crowd:
 
     def __init__(self, world: World, run: Run, rng: random.Random) -> None:
         self.world, self.run, self.rng = world, run, rng
-        self.books = Books()
+        self.owners = ItemOwners()
         self.tasks: dict[str, asyncio.Task[Any]] = {}
         self.number = 0
 
@@ -90,7 +92,7 @@ class Crowd:
         self.number += 1
         options = self.world.options(**TIMES)
         options["connector"] = self.world.sim.network.connector(who)
-        self.tasks[who] = asyncio.create_task(self.run(self.world, self.books, who, options))
+        self.tasks[who] = asyncio.create_task(self.run(self.world, self.owners, who, options))
 
     async def go(self) -> None:
         if len(self.tasks) > 1:
@@ -159,9 +161,9 @@ def test_no_item_has_two_owners_while_members_come_and_go(
         world.network.heal()
         await asyncio.sleep(40)
         crowd.check()
-        assert sorted(crowd.books.owners) == wanted
+        assert sorted(crowd.owners.by_item) == wanted
         await crowd.end()
-        assert crowd.books.owners == {}
+        assert crowd.owners.by_item == {}
 
     weather = Weather(latency_s=(0.001, 0.2)) if seed % 2 else None
     simulate(scenario, brokers=3, seed=seed, weather=weather)

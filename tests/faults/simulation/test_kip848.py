@@ -34,7 +34,7 @@ class Group:
 
     def __init__(self, world: World, seed: int = 0) -> None:
         self.world, self.rng = world, random.Random(seed)
-        self.books = Ownership(lambda: world.now)
+        self.ownership = Ownership(lambda: world.now)
         self.running: dict[str, tuple[Consumer[Any, Any], asyncio.Task[None], Member]] = {}
         self.topics: dict[str, int] = {}
         self._made = 0
@@ -42,7 +42,7 @@ class Group:
     def join(self, *topics: Any, **options: Any) -> str:
         self._made += 1
         name = f"m{self._made}"
-        member = self.books.member(name)
+        member = self.ownership.member(name)
         settings: dict[str, Any] = {
             "group_id": "g",
             "group_protocol": "consumer",
@@ -61,7 +61,7 @@ class Group:
     async def _work(self, consumer: Consumer[Any, Any], member: Member) -> None:
         async with consumer:
             async for record in consumer:
-                member.handed(record)
+                member.delivered(record)
                 try:
                     await asyncio.sleep(self.rng.choice((0.0, 0.01, 0.05)))
                 except asyncio.CancelledError:
@@ -100,11 +100,11 @@ class Group:
                         task.result()
                 await asyncio.sleep(0.5)
                 self.check()
-        assert self.books.count() == sum(wanted.values())
+        assert self.ownership.count() == sum(wanted.values())
 
     def check(self) -> None:
-        self.books.check_committed(self.world.cluster.committed("g"))
-        self.books.check()
+        self.ownership.check_committed(self.world.cluster.committed("g"))
+        self.ownership.check()
 
     async def end(self) -> None:
         for name in list(self.running):
@@ -191,12 +191,12 @@ def test_a_fenced_member_joins_again_soon() -> None:
         group = Group(world)
         group.produce("t", PARTITIONS)
         name = group.join()
-        await group.books.until(lambda: group.books.count() > 50)
+        await group.ownership.until(lambda: group.ownership.count() > 50)
         member = group.running[name][2]
         told = len(member.told)
         with world.cluster.fail(HEARTBEAT, FencedMemberEpochError, times=1):
             began = world.now
-            await group.books.until(lambda: len(member.told) >= told + 2)
+            await group.ownership.until(lambda: len(member.told) >= told + 2)
         assert [what for what, _ in member.told[told:]] == ["lost", "assigned"]
         assert world.now - began < 2.0
         await group.complete()
@@ -214,30 +214,30 @@ def test_a_revoked_partition_waits_for_the_record_in_progress() -> None:
         # The first member keeps partition 0 and has to release partition 1.
         world.cluster.produce("t", [b"0", b"1"], 1)
         release = asyncio.Event()
-        slow, quick = group.books.member("slow"), group.books.member("quick")
+        slow, quick = group.ownership.member("slow"), group.ownership.member("quick")
         options = {"group_id": "g", "group_protocol": "consumer"}
 
         async def crawl() -> None:
             async with world.consumer("t", listener=slow, **options) as consumer:
                 async for record in consumer:
-                    slow.handed(record)
+                    slow.delivered(record)
                     await release.wait()
                     slow.ended(record)
                     if release.is_set():
                         return
 
         crawling = asyncio.create_task(crawl())
-        await group.books.until(lambda: slow.owned)
+        await group.ownership.until(lambda: slow.owned)
         async with world.consumer("t", listener=quick, **options) as consumer:
             assert await consumer.poll(timeout=60.0) == []
             assert quick.owned == {}
             release.set()
-            while group.books.count() < 2:
+            while group.ownership.count() < 2:
                 for record in await consumer.poll(timeout=1.0):
-                    quick.handed(record)
+                    quick.delivered(record)
                     quick.ended(record)
             await crawling
-            group.books.check()
+            group.ownership.check()
 
     simulate(scenario, topics={"t": 2}, configs=CONFIGS)
 
@@ -254,13 +254,13 @@ def test_a_matching_topic_created_later_is_read_from_its_beginning(new: str) -> 
         group = Group(world)
         for _ in range(2):
             group.join(re.compile("[a-z]+"), auto_offset_reset="latest", new_partitions=new)
-        await group.books.until(lambda: len(group.books.owner) == PARTITIONS)
+        await group.ownership.until(lambda: len(group.ownership.owner) == PARTITIONS)
         world.cluster.create_topic("late", 3)
         for partition in range(3):
             world.cluster.produce("late", [b"%d" % i for i in range(COUNT)], partition)
-        await group.books.until(lambda: len(group.books.owner) == PARTITIONS + 3)
+        await group.ownership.until(lambda: len(group.ownership.owner) == PARTITIONS + 3)
         await asyncio.sleep(5.0)
-        assert group.books.count() == (3 * COUNT if new == "earliest" else 0)
+        assert group.ownership.count() == (3 * COUNT if new == "earliest" else 0)
         for name in list(group.running):
             await group.leave(name)
 
@@ -275,7 +275,7 @@ def test_partitions_that_are_added_are_read_from_their_beginning() -> None:
         group = Group(world)
         for _ in range(2):
             group.join(auto_offset_reset="latest")
-        await group.books.until(lambda: len(group.books.owner) == PARTITIONS)
+        await group.ownership.until(lambda: len(group.ownership.owner) == PARTITIONS)
         await asyncio.sleep(1.0)
         world.cluster.add_partitions("t", PARTITIONS + 4)
         for partition in range(PARTITIONS + 4):
@@ -296,12 +296,12 @@ def test_a_member_that_was_cut_off_delivers_nothing_of_others() -> None:
         group.produce("t", PARTITIONS)
         first, second = group.join(), group.join()
         members = [group.running[name][2] for name in (first, second)]
-        await group.books.until(lambda: all(len(each.owned) == 3 for each in members))
+        await group.ownership.until(lambda: all(len(each.owned) == 3 for each in members))
         world.network.part([first], [world.place(1)])
-        await group.books.until(lambda: len(members[1].owned) == PARTITIONS)
+        await group.ownership.until(lambda: len(members[1].owned) == PARTITIONS)
         await asyncio.sleep(600)
         world.network.heal()
-        await group.books.until(lambda: all(len(each.owned) == 3 for each in members))
+        await group.ownership.until(lambda: all(len(each.owned) == 3 for each in members))
         await group.complete()
         await group.end()
 

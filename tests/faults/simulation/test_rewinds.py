@@ -44,7 +44,7 @@ def play(scenario: Any, seed: int = 1) -> None:
 
 
 def jumps(group: Herd) -> list[Any]:
-    return sorted(group.books.jumps)
+    return sorted(group.history.jumps)
 
 
 @STRATEGIES
@@ -92,7 +92,7 @@ def test_a_rewind_is_carried_out_once_when_the_coordinator_moves(
         at(world, api, when, which, lambda: fail_over(world))
         assert (await group.order("m1", BACK)).error is None
         await group.end()
-        group.books.check_times(BACK)
+        group.history.check_times(BACK)
 
     play(scenario)
 
@@ -116,7 +116,7 @@ def test_a_rewind_is_carried_out_once_when_the_coordinator_moves_in_each_state(
         assert (await call).error is None
         await group.end()
         if persisted:
-            group.books.check_times(BACK)
+            group.history.check_times(BACK)
 
     topics = {"t": PARTITIONS}
     simulate(scenario, brokers=2, topics=topics, persist_groups=persisted)
@@ -233,11 +233,11 @@ def test_two_concurrent_rewind_requests_both_return(strategy: str, between: floa
         await group.end()
         actual = [(await call).actual[TPS[0]] for call in (first, second)]
         assert set(actual) <= {5, 9}
-        assert group.books.jumps[-1][1] in actual
-        outcomes.append(group.books.jumps)
+        assert group.history.jumps[-1][1] in actual
+        outcomes.append(group.history.jumps)
         if between > 0.01:
             # If the calls are closer together, either request may be carried out first.
-            assert group.books.jumps[-1] == (TPS[0], 9)
+            assert group.history.jumps[-1] == (TPS[0], 9)
 
     outcomes: list[Any] = []
     for seed in (1, 1, 2):
@@ -256,11 +256,11 @@ def test_rewind_group_returns_the_ends_of_a_log_while_its_leader_is_unknown(stra
         fault = world.cluster.fail(ApiKey.LIST_OFFSETS, LeaderNotAvailableError, times=6)
         wanted = {low: 2, high: COUNT + 999, inside: 12, end: COUNT}
         actual = {low: 7, high: COUNT, inside: 12, end: COUNT}
-        group.books.due.update(actual.items())
+        group.history.due.update(actual.items())
         call = await group.order("m1", wanted)
         assert (call.error, call.actual, fault.hits) == (None, actual, 6)
         await group.whole()
-        assert {jump for jump in group.books.jumps if jump[1] < COUNT} == {(low, 7), (inside, 12)}
+        assert {jump for jump in group.history.jumps if jump[1] < COUNT} == {(low, 7), (inside, 12)}
         for name in list(group.members):
             await group.leave(name)
 
@@ -295,7 +295,7 @@ def test_a_rewind_is_carried_out_while_partitions_move(strategy: str) -> None:
         await group.leave("m2")
         assert (await call).error is None
         await group.end()
-        group.books.check_times(BACK)
+        group.history.check_times(BACK)
 
     play(scenario)
 
@@ -383,11 +383,11 @@ def test_no_record_is_delivered_again_before_the_rewound_offset_is_committed(
         call = group.order(next(name for name in group.members if name != victim), BACK)
         await world.cluster.until(lambda: fault.hits > 2)
         await asyncio.sleep(1)
-        assert group.books.times[TPS[0], COUNT - 1] == 1
+        assert group.history.times[TPS[0], COUNT - 1] == 1
         group.kill(victim)
         assert (await call).error is None
         await group.end()
-        group.books.check_times(BACK)
+        group.history.check_times(BACK)
 
     play(scenario)
 
@@ -411,7 +411,7 @@ def test_an_earlier_commit_does_not_count_as_the_rewind() -> None:
         await asyncio.gather(*commits)
         assert (await call).error is None
         await group.end()
-        group.books.check_times(BACK)
+        group.history.check_times(BACK)
         first: dict[int, int] = {}
         for request in world.requests(ApiKey.OFFSET_COMMIT):
             for topic in request.message.topics if noted(request.message) else ():
@@ -445,7 +445,7 @@ def test_a_rewind_survives_a_rebalance_during_its_offset_lookup(strategy: str) -
         assert len(world.requests(ApiKey.SYNC_GROUP)) > len(sync) + 3
         assert (await call).error is None
         await group.end()
-        group.books.check_times(BACK)
+        group.history.check_times(BACK)
 
     play(scenario)
 

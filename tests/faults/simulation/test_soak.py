@@ -21,7 +21,7 @@ import pytest
 import stolen_time
 from ledger import Payload, pack
 from secret_search import SecretSearch
-from soak.books import ATOMIC, COPIES, LONGEST_HOLD_S, PARTITIONS, PLAIN, Books
+from soak.checks import ATOMIC, COPIES, LONGEST_HOLD_S, PARTITIONS, PLAIN, RunChecks
 from soak.entries import (
     Acknowledged,
     Assigned,
@@ -114,7 +114,7 @@ def recorded() -> tuple[Entry, ...]:
             lambda *_: world.options(), found.append, SimulatedPace(), random.Random(1)
         )
         members = Members(workload, found.append)
-        books = Books()
+        checks = RunChecks()
         async with workload.running():
             for group in GROUPS:
                 for number in range(2):
@@ -135,14 +135,14 @@ def recorded() -> tuple[Entry, ...]:
                 workload.sample()
             await asyncio.sleep(3)
             workload.sending = False
-            books.note_all(found)
+            checks.note_all(found)
             noted = len(found)
             async with asyncio.timeout(60):
                 while True:
                     await asyncio.sleep(1)
-                    books.note_all(found[noted:])
+                    checks.note_all(found[noted:])
                     noted = len(found)
-                    if not books.open:
+                    if not checks.open:
                         break
             await members.leave_all()
         return found
@@ -151,46 +151,46 @@ def recorded() -> tuple[Entry, ...]:
     return tuple(simulate(scenario, brokers=3, topics=topics))
 
 
-def checked(found: list[Entry] | tuple[Entry, ...], promise: str = "") -> Books:
+def checked(found: list[Entry] | tuple[Entry, ...], promise: str = "") -> RunChecks:
     """Return the checks of a recorded run in which one promise is broken on purpose."""
     search = SecretSearch()
     search.add("password", SECRET)
-    books, sabotage = Books(search), Sabotage(promise, SECRET)
+    checks, sabotage = RunChecks(search), Sabotage(promise, SECRET)
     for entry in found:
-        books.note_all(sabotage(entry))
-    books.finish()
+        checks.note_all(sabotage(entry))
+    checks.finish()
     assert sabotage.done == bool(promise)
-    return books
+    return checks
 
 
 def test_a_recorded_run_has_all_kinds_of_entries_and_breaks_no_promise() -> None:
-    books = checked(recorded())
-    assert books.breaches == []
-    books.check()
-    assert books.plain.read > 200
-    assert books.copies.read == books.plain.read
-    assert all(group.assigned_times > 2 for group in books.groups.values())
-    assert books.atomic.outcomes["committed"] > 5
-    assert books.atomic.outcomes["aborted"] > 5
+    checks = checked(recorded())
+    assert checks.breaches == []
+    checks.check()
+    assert checks.plain.read > 200
+    assert checks.copies.read == checks.plain.read
+    assert all(group.assigned_times > 2 for group in checks.groups.values())
+    assert checks.atomic.outcomes["committed"] > 5
+    assert checks.atomic.outcomes["aborted"] > 5
 
 
 @pytest.mark.parametrize("promise", CHANGES)
 def test_each_deliberate_change_of_a_recorded_run_is_found(promise: str) -> None:
-    books = checked(recorded(), promise)
-    assert books.broken[promise], books.breaches
+    checks = checked(recorded(), promise)
+    assert checks.broken[promise], checks.breaches
     with pytest.raises(AssertionError, match=f"broken: .*{promise}"):
-        books.check()
+        checks.check()
 
 
 # -- single checks
 
 
 def broken_by(*found: Entry, finish: bool = False) -> str:
-    books = Books()
-    books.note_all(found)
+    checks = RunChecks()
+    checks.note_all(found)
     if finish:
-        books.finish()
-    return "\n".join(books.breaches)
+        checks.finish()
+    return "\n".join(checks.breaches)
 
 
 def value(sequence: int, tp: TopicPartition = P0, producer: int = 0) -> bytes:

@@ -19,7 +19,7 @@ from .events import Event, Log
 REMOVED = ("lost", "killed")
 
 
-class Place(NamedTuple):
+class RecordPosition(NamedTuple):
     """The topic, partition, and offset of a record."""
 
     topic: str
@@ -38,7 +38,7 @@ class Audit:
         self.topic = topic
         self.events = sorted(log.events, key=lambda event: event.time)
         self.start = self.now = self.events[0].time if self.events else 0.0
-        self.books = Ownership(lambda: self.now - self.start)
+        self.ownership = Ownership(lambda: self.now - self.start)
         self.members: dict[str, Member] = {}
         self.committed: dict[int, int] = {}
         self.next: dict[tuple[str, int], int] = {}
@@ -53,12 +53,12 @@ class Audit:
                 self._breach(f"two members own a partition: {old}; {new}")
 
     def check(self) -> None:
-        self.books.check()
+        self.ownership.check()
 
     def _replay(self, event: Event) -> None:
         self.now = event.time
         if event.who not in self.members:
-            self.members[event.who] = self.books.member(event.who)
+            self.members[event.who] = self.ownership.member(event.who)
         if event.who in self.gone and event.what != "warning":
             self._breach(f"{event.who} has left, but reports {event.what} {event.data}")
         step = getattr(self, f"_{event.what}", None)
@@ -68,7 +68,7 @@ class Audit:
 
     def _breach(self, text: str) -> None:
         with contextlib.suppress(BrokenOwnershipError):
-            self.books.breach(text)
+            self.ownership.breach(text)
 
     def _tps(self, partitions: Sequence[int]) -> list[TopicPartition]:
         return [TopicPartition(self.topic, partition) for partition in partitions]
@@ -77,7 +77,7 @@ class Audit:
 
     def _assigned(self, member: Member, partitions: list[int], generation: int | None) -> None:
         tps = self._tps(partitions)
-        before = {tp: self.books.owner.get(tp) for tp in tps}
+        before = {tp: self.ownership.owner.get(tp) for tp in tps}
         if generation is not None:
             self.generations.setdefault(generation, []).append(member.name)
         for tp in tps:
@@ -85,7 +85,7 @@ class Audit:
         member.on_assigned(tps)
         for tp, old in before.items():
             if old is not None and old.end is None and old.member != member.name:
-                self.overlaps.append((old, self.books.owner[tp]))
+                self.overlaps.append((old, self.ownership.owner[tp]))
 
     def _revoked(self, member: Member, partitions: list[int]) -> None:
         member.on_revoked(self._tps(partitions))
@@ -101,46 +101,46 @@ class Audit:
         for tp in member.owned:
             self._breach(f"{member.name} has left, but still owns {tp}")
 
-    def _handed(self, member: Member, asked: float, places: list[tuple[int, int]]) -> None:
-        for partition, offset in places:
-            place = Place(self.topic, partition, offset)
-            interval = member.owned.get(place.tp)
-            owner = self.books.owner.get(place.tp)
-            self._in_order(member, place)
+    def _delivered(self, member: Member, asked: float, offsets: list[tuple[int, int]]) -> None:
+        for partition, offset in offsets:
+            position = RecordPosition(self.topic, partition, offset)
+            interval = member.owned.get(position.tp)
+            owner = self.ownership.owner.get(position.tp)
+            self._in_order(member, position)
             if interval is not None and owner is not interval and owner is not None:
                 # The member was suspended between the delivery and its report.
                 late = asked - self.start < owner.begin
                 if late and interval.end is None:
-                    member.at_work.setdefault(place.tp, {})[offset] = place
+                    member.at_work.setdefault(position.tp, {})[offset] = position
                     continue
             with contextlib.suppress(BrokenOwnershipError):
-                member.handed(place)
+                member.delivered(position)
 
-    def _in_order(self, member: Member, place: Place) -> None:
-        key = member.name, place.partition
+    def _in_order(self, member: Member, position: RecordPosition) -> None:
+        key = member.name, position.partition
         expected = self.next.get(key)
         if expected is None:
-            least = self._committed_before(member, place)
-            if place.offset < least:
-                self._breach(f"{member.name} begins at {place}, but {least} was committed")
-        elif place.offset != expected:
-            self._breach(f"{member.name} received {place} instead of {expected}")
-        self.next[key] = place.offset + 1
+            least = self._committed_before(member, position)
+            if position.offset < least:
+                self._breach(f"{member.name} begins at {position}, but {least} was committed")
+        elif position.offset != expected:
+            self._breach(f"{member.name} received {position} instead of {expected}")
+        self.next[key] = position.offset + 1
 
-    def _committed_before(self, member: Member, place: Place) -> int:
+    def _committed_before(self, member: Member, position: RecordPosition) -> int:
         """Return the offset that was committed before the member got the partition."""
-        interval = member.owned.get(place.tp)
+        interval = member.owned.get(position.tp)
         begin = self.now if interval is None else self.start + interval.begin
         least = 0
         for event in self.events:
             if event.time >= begin:
                 break
             if event.what == "sample":
-                least = event.data[0].get(place.partition, 0)
+                least = event.data[0].get(position.partition, 0)
         return least
 
     def _done(self, member: Member, partition: int, offset: int) -> None:
-        member.ended(Place(self.topic, partition, offset))
+        member.ended(RecordPosition(self.topic, partition, offset))
 
     def _dropped(self, member: Member) -> None:
         member.at_work.clear()
@@ -152,7 +152,7 @@ class Audit:
         if error is not None:
             self.refused.append(f"{member.name} {tp} {error}")
             return
-        owner = self.books.owner.get(tp)
+        owner = self.ownership.owner.get(tp)
         foreign = owner is not None and owner is not member.owned.get(tp)
         if foreign and owner is not None and self.start + owner.begin < asked:
             self._breach(f"{member.name} committed {tp}@{offset}, but the owner is {owner}")
@@ -162,6 +162,6 @@ class Audit:
             if offset < self.committed.get(partition, 0):
                 self._breach(f"{partition}: {offset} is committed, after {self.committed}")
         self.committed = offsets
-        self.books.check_committed(
+        self.ownership.check_committed(
             {tp: OffsetAndMetadata(offsets[tp.partition]) for tp in self._tps(list(offsets))}
         )

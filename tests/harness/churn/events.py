@@ -4,7 +4,7 @@ Each event is one line of JSON, `[seconds, what, ...]`, with the time of the clo
 processes of a machine share:
 
     assigned PARTITIONS GENERATION      revoked PARTITIONS      lost PARTITIONS
-    handed ASKED [[PARTITION, OFFSET]]  records that the consumer delivered; requested at ASKED
+    delivered ASKED [[PARTITION, OFFSET]]  records that the consumer delivered; requested at ASKED
     done PARTITION OFFSET               a record that was processed
     dropped                             no delivered record is being processed any more
     commit ASKED PARTITION OFFSET ERROR an explicit commit; ERROR is null if it succeeded

@@ -37,7 +37,7 @@ def live(spec: Mapping[str, Any], channel: socket.socket, tell: Callable[..., No
         message = consumer.poll(0.05)
         if message is None or message.error() is not None:
             continue
-        tell("handed", asked, [(message.partition(), message.offset())])
+        tell("delivered", asked, [(message.partition(), message.offset())])
         tell("done", message.partition(), message.offset())
         consumer.store_offsets(message)
     consumer.close()

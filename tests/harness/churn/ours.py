@@ -100,18 +100,18 @@ class OurMember:
         asked = now()
         async with asyncio.TaskGroup() as handlers:
             async for record in self.consumer.tracked(max_outstanding=20):
-                self.hand(asked, [record])
+                self.report_delivered(asked, [record])
                 handlers.create_task(handle(record))
                 asked = now()
 
     # -- processing of records
 
-    def hand(self, asked: float, records: Sequence[Any]) -> None:
-        self.tell("handed", asked, [(record.partition, record.offset) for record in records])
+    def report_delivered(self, asked: float, records: Sequence[Any]) -> None:
+        self.tell("delivered", asked, [(record.partition, record.offset) for record in records])
 
     async def take(self, records: Sequence[Any], asked: float) -> None:
         if records:
-            self.hand(asked, records)
+            self.report_delivered(asked, records)
         for record in records:
             await self.work(record)
 

@@ -13,22 +13,22 @@ TOLD = {"joins", "leaves", "suspends", "resumes", "cancels", "killed", "left", "
 
 def summary(title: str, audit: Audit) -> str:
     """Return one line with the most important counts."""
-    books = audit.books
+    ownership = audit.ownership
     told = [how for member in audit.members.values() for how, _ in member.told]
     counts = Counter(told)
-    lost = Counter(interval.how for interval in books.intervals)
+    lost = Counter(interval.how for interval in ownership.intervals)
     figures = {
         "members": len([name for name in audit.members if name]),
         "generations": len(audit.generations),
         "assignments": counts["assigned"],
         "revocations": counts["revoked"],
         "losses": counts["lost"],
-        "intervals": len(books.intervals),
+        "intervals": len(ownership.intervals),
         "of them lost or killed": lost["lost"] + lost["killed"],
         "two owners, one of them removed": len(audit.overlaps),
         "refused commits": len(audit.refused),
-        "records": books.count(),
-        "again": books.doubles,
+        "records": ownership.count(),
+        "again": ownership.doubles,
     }
     shown = ", ".join(f"{count:,} {name}" for name, count in figures.items())
     return f"{title}: {shown}; {silence(audit)}; {audit.now - audit.start:.1f} s"
@@ -55,7 +55,7 @@ def details(audit: Audit) -> str:
         "partitions, and whose they were, from when to when (r revoked, l lost, k killed):"
     )
     rows: dict[int, list[Interval]] = {}
-    for interval in audit.books.intervals:
+    for interval in audit.ownership.intervals:
         rows.setdefault(interval.tp.partition, []).append(interval)
     lines += [
         f"  {partition}: " + "  ".join(map(stretch, intervals))

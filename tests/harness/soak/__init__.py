@@ -2,10 +2,10 @@
 
     schedule.py       the faults, their times, and their targets, which the seed determines
     entries.py        what is recorded of a run
-    books.py          the checks of what was recorded, against the promises A to L
-    record_book.py    records of idempotent producers: A, B, C
-    group_book.py     the members of a group: F, G
-    transaction_book.py    transactions: K
+    checks.py         the checks of what was recorded, against the promises A to L
+    record_checks.py  records of idempotent producers: A, B, C
+    group_checks.py   the members of a group: F, G
+    transaction_checks.py    transactions: K
     sabotage.py       deliberate defects of the recording, which the checks must find
     workload.py, members.py    the clients
     measures.py       tasks, sockets, threads, memory, blocked loops, logs: H, I, J, L

@@ -1,4 +1,4 @@
-"""What is recorded of a run: entries, which the books check in their order."""
+"""What is recorded of a run: entries, which `RunChecks` checks in their order."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias

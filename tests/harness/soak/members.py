@@ -11,7 +11,7 @@ from typing import Any
 
 from aiokclient import Consumer, Producer, TopicPartition, transform
 
-from .books import COPIES, PLAIN
+from .checks import COPIES, PLAIN
 from .entries import Assigned, Delivered, Entry, Lost, Processed, Revoked, Trouble
 from .workload import CALL_S, FETCH_BYTES, Workload
 

@@ -18,7 +18,7 @@ from typing import Any
 from aiokclient import threads
 from aiokclient.events import Event
 
-from .books import Books
+from .checks import RunChecks
 from .entries import Entry, Logged, Trouble
 from .faults import Breaker, ClientConnector, Network
 from .measures import Usage, Watch, return_free_memory, usage
@@ -89,7 +89,7 @@ class Soak:
 
     def __init__(self, settings: Settings, site: Site) -> None:
         self.settings, self.site = settings, site
-        self.books = Books(site.search())
+        self.checks = RunChecks(site.search())
         self._sabotage = Sabotage(settings.sabotage.replace("H", ""), site.password)
         self.watch = Watch(self.note)
         self.network = Network()
@@ -101,7 +101,7 @@ class Soak:
 
     def note(self, entry: Entry) -> None:
         for each in self._sabotage(entry):
-            self.books.note(each)
+            self.checks.note(each)
 
     def say(self, text: str) -> None:
         say(f"{time.monotonic() - self._began:6.1f} s  {text}")
@@ -138,7 +138,7 @@ class Soak:
                 await self._check_left(before)
             await self.network.close()
         self._check_met()
-        self.books.check()
+        self.checks.check()
 
     async def _with_clients(self) -> None:
         self.workload.on_opened(self._listen)
@@ -228,10 +228,10 @@ class Soak:
         self.workload.sending = False
         deadline = time.monotonic() + RECOVERY_S
         while True:
-            if not self.books.open or time.monotonic() > deadline:
+            if not self.checks.open or time.monotonic() > deadline:
                 break
             await asyncio.sleep(0.2)
-        self.books.finish()
+        self.checks.finish()
         self.workload.sample()
         for name, client in self.workload.clients.items():
             if client.state.name != "RUNNING":
@@ -258,9 +258,9 @@ class Soak:
         self.say(f"busiest second: {_listed(self.watch.busiest)}")
         if self.workload.counts:
             self.say(_listed(self.workload.counts))
-        self.say(self.books.summary())
+        self.say(self.checks.summary())
         missing = [name for name in EXPECTED if not self.events[name]]
-        if missing and not self.books.broken:
+        if missing and not self.checks.broken:
             text = f"This run has met none of these events: {', '.join(missing)}"
             self.note(Trouble("E", text))
 
@@ -281,7 +281,7 @@ class Soak:
         """Sample all clients once a second, until a promise is broken."""
         before, then, shown = self._counts(), time.monotonic(), time.monotonic()
         collected = then
-        while not self.books.broken:
+        while not self.checks.broken:
             await asyncio.sleep(1)
             if time.monotonic() - collected > COLLECTION_S:
                 collected = time.monotonic()
@@ -296,7 +296,7 @@ class Soak:
                     rate = (count - before[name, what]) / (now - then)
                     self.watch.rate(name, what, rate, LIMITS[what])
             before, then = counts, now
-        self.books.check()
+        self.checks.check()
 
     def _counts(self) -> dict[tuple[str, str], int]:
         """Return how often each client has connected, and sent requests without records."""

@@ -1,12 +1,12 @@
 """Deliberate defects of the recorded entries, one for each promise. With a defect, a run must fail.
 
-Each function changes the entries on their way to the books, once a run has some history.
+Each function changes the entries before they are checked, once a run has some history.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from .books import ATOMIC, PLAIN
+from .checks import ATOMIC, PLAIN
 from .entries import (
     Buffered,
     Called,

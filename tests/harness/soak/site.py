@@ -33,7 +33,7 @@ from aiokclient.protocol.messages.alter_partition_reassignments import (
 )
 from aiokclient.protocol.messages.elect_leaders import TopicPartitions
 
-from .books import PARTITIONS, PLACES
+from .checks import PARTITIONS, TPS_BY_TOPIC
 from .members import SESSION_MS
 from .schedule import NODES
 
@@ -110,7 +110,7 @@ class Site:
             async with self.operator() as client, Admin(client=client) as admin:
                 topics = [
                     NewTopic(topic, PARTITIONS, 3, configs={"min.insync.replicas": "2"})
-                    for topic in PLACES
+                    for topic in TPS_BY_TOPIC
                 ]
                 (await admin.create_topics(topics)).raise_for_errors()
             await configure(
@@ -119,7 +119,7 @@ class Site:
                 session_timeout_ms=SESSION_MS,
                 heartbeat_interval_ms=500,
             )
-            for topic in PLACES:
+            for topic in TPS_BY_TOPIC:
                 await self.run(self.cluster.await_partitions, topic, PARTITIONS)
             yield
         finally:
@@ -146,13 +146,14 @@ class Site:
                         for i in range(PARTITIONS)
                     ],
                 )
-                for topic in PLACES
+                for topic in TPS_BY_TOPIC
             ]
         )
         election = messages.ElectLeadersRequest(
             election_type=0,
             topic_partitions=[
-                TopicPartitions(topic=topic, partitions=list(range(PARTITIONS))) for topic in PLACES
+                TopicPartitions(topic=topic, partitions=list(range(PARTITIONS)))
+                for topic in TPS_BY_TOPIC
             ],
         )
         try:
@@ -168,7 +169,7 @@ class Site:
 
     async def in_sync(self) -> None:
         """Wait until all replicas are in sync, those of the internal topics included."""
-        for topic in (*PLACES, "__consumer_offsets", "__transaction_state"):
+        for topic in (*TPS_BY_TOPIC, "__consumer_offsets", "__transaction_state"):
             for index in range(PARTITIONS):
                 await self.run(self.cluster.await_in_sync, topic, index)
 

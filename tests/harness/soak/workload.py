@@ -28,7 +28,7 @@ from aiokclient.errors import (
     RetriableError,
 )
 
-from .books import ATOMIC, COPIES, PLACES, PLAIN, READING_GROUPS
+from .checks import ATOMIC, COPIES, PLAIN, READING_GROUPS, TPS_BY_TOPIC
 from .entries import (
     Acknowledged,
     Buffered,
@@ -206,8 +206,8 @@ class Workload:
             **self.client_options("reader-committed", isolation_level="read_committed", **whole)
         )
         wanted: Iterable[tuple[str, Consumer[Any, Any], list[TopicPartition]]] = (
-            ("reader-plain", plain, PLACES[PLAIN]),
-            ("reader-committed", committed, [*PLACES[COPIES], *PLACES[ATOMIC]]),
+            ("reader-plain", plain, TPS_BY_TOPIC[PLAIN]),
+            ("reader-committed", committed, [*TPS_BY_TOPIC[COPIES], *TPS_BY_TOPIC[ATOMIC]]),
         )
         for name, consumer, tps in wanted:
             # The buffer may hold two responses of each of three brokers.
@@ -220,8 +220,8 @@ class Workload:
 
     async def produce(self, producer: Producer[Any, Any], number: int) -> None:
         """Send records to all partitions in turn, until `sending` is False."""
-        sequences = dict.fromkeys(PLACES[PLAIN], 0)
-        for tp in itertools.cycle(PLACES[PLAIN]):
+        sequences = dict.fromkeys(TPS_BY_TOPIC[PLAIN], 0)
+        for tp in itertools.cycle(TPS_BY_TOPIC[PLAIN]):
             if not self.sending:
                 return
             sequence, sequences[tp] = sequences[tp], sequences[tp] + 1
@@ -263,7 +263,7 @@ class Workload:
         transaction = producer.transaction()
         try:
             async with transaction:
-                for tp in PLACES[ATOMIC]:
+                for tp in TPS_BY_TOPIC[ATOMIC]:
                     self.note(Sent(number, tp, sequence))
                     value = pack(Payload(tp.topic, tp.partition, number, sequence), 100)
                     transaction.send(tp.topic, value, partition=tp.partition)

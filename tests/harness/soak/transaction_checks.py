@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from aiokclient import TopicPartition
 
-from .record_book import Breach, payload_of
+from .record_checks import Breach, payload_of
 
 COMMITTED, ABORTED, UNKNOWN = "committed", "aborted", "unknown"
 
@@ -20,8 +20,8 @@ class _Transaction:
         """Partitions in which a later transaction of the producer was read."""
 
 
-class TransactionBook:
-    """The transactions of producers, each numbered from 0 without gaps."""
+class TransactionChecks:
+    """Checks of the transactions of producers, each numbered from 0 without gaps."""
 
     def __init__(self, topic: str, partitions: int, breach: Breach) -> None:
         self.topic, self._partitions, self._breach = topic, partitions, breach

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from aiokclient import TopicPartition
 
-from .record_book import Breach
+from .record_checks import Breach
 
 
 class _Done:
@@ -36,8 +36,8 @@ class _Owned:
         self.in_progress: set[int] = set()
 
 
-class GroupBook:
-    """A group that reads topics without transactions, whose offsets therefore have no gaps."""
+class GroupChecks:
+    """Checks of a group that reads topics without transactions. Its offsets have no gaps."""
 
     def __init__(self, name: str, breach: Breach) -> None:
         self.name, self._breach = name, breach

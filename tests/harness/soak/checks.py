@@ -16,9 +16,9 @@ from aiokclient import TopicPartition
 
 from . import entries
 from .entries import Entry
-from .group_book import GroupBook
-from .record_book import CopyBook, RecordBook
-from .transaction_book import TransactionBook
+from .group_checks import GroupChecks
+from .record_checks import CopyChecks, RecordChecks
+from .transaction_checks import TransactionChecks
 
 PLAIN, COPIES, ATOMIC = "soak-plain", "soak-copies", "soak-atomic"
 """The topics of plain producers, of transactional copies of their records, and of transactions."""
@@ -31,13 +31,13 @@ LONGEST_HOLD_S = 0.050
 KEPT = 50
 """The number of breaches that are kept as texts. All are counted."""
 
-PLACES = {
+TPS_BY_TOPIC = {
     topic: [TopicPartition(topic, index) for index in range(PARTITIONS)]
     for topic in (PLAIN, COPIES, ATOMIC)
 }
 
 
-class Books:
+class RunChecks:
     """The checks of one run. `secrets` are searched for in everything that is logged."""
 
     def __init__(self, secrets: SecretSearch | None = None) -> None:
@@ -47,10 +47,10 @@ class Books:
         self.longest_hold_s, self.longest_hold = 0.0, ""
         self.worst_lateness_s, self.worst_call = 0.0, ""
         self.most_buffered: dict[str, int] = {}
-        self.plain = RecordBook(PLAIN, self.breach)
-        self.copies = CopyBook(self.breach)
-        self.atomic = TransactionBook(ATOMIC, PARTITIONS, self.breach)
-        self.groups = {name: GroupBook(name, self.breach) for name in READING_GROUPS}
+        self.plain = RecordChecks(PLAIN, self.breach)
+        self.copies = CopyChecks(self.breach)
+        self.atomic = TransactionChecks(ATOMIC, PARTITIONS, self.breach)
+        self.groups = {name: GroupChecks(name, self.breach) for name in READING_GROUPS}
         self._secrets = SecretSearch() if secrets is None else secrets
         self._ends: dict[TopicPartition, int] = {}
 
@@ -90,7 +90,7 @@ class Books:
                 self.copies.original(payload)
 
     def of_group(self, entry: Any) -> None:
-        """Pass an entry to the book of its group, if the group has one."""
+        """Pass an entry to the checks of its group, if the group has any."""
         group, *rest = entry
         if group in self.groups:
             getattr(self.groups[group], IN_GROUP[type(entry)])(*rest)
@@ -132,8 +132,8 @@ class Books:
 
     def unfinished(self) -> Iterator[str]:
         """Yield a description of everything that is not settled."""
-        for book in (self.plain, self.copies, self.atomic):
-            yield from book.unfinished()
+        for checks in (self.plain, self.copies, self.atomic):
+            yield from checks.unfinished()
         for group in self.groups.values():
             yield from group.unfinished(self._ends)
 
@@ -175,23 +175,23 @@ IN_GROUP: Mapping[type, str] = {
 
 
 @functools.singledispatch
-def take(entry: Any, books: Books) -> None:
+def take(entry: Any, checks: RunChecks) -> None:
     raise TypeError(f"{entry!r} is not an entry.")
 
 
-def _takes(kind: type, method: Callable[[Books, Any], None]) -> None:
-    take.register(kind, lambda entry, books: method(books, entry))
+def _takes(kind: type, method: Callable[[RunChecks, Any], None]) -> None:
+    take.register(kind, lambda entry, checks: method(checks, entry))
 
 
-_takes(entries.Sent, Books.sent)
-_takes(entries.Acknowledged, lambda books, entry: books.plain.acknowledge(*entry))
-_takes(entries.Undelivered, lambda books, entry: books.plain.fail(*entry))
-_takes(entries.Read, Books.read)
-_takes(entries.Ended, lambda books, entry: books.atomic.ended(*entry))
+_takes(entries.Sent, RunChecks.sent)
+_takes(entries.Acknowledged, lambda checks, entry: checks.plain.acknowledge(*entry))
+_takes(entries.Undelivered, lambda checks, entry: checks.plain.fail(*entry))
+_takes(entries.Read, RunChecks.read)
+_takes(entries.Ended, lambda checks, entry: checks.atomic.ended(*entry))
 for _kind in IN_GROUP:
-    _takes(_kind, Books.of_group)
-_takes(entries.Called, Books.called)
-_takes(entries.Held, Books.held)
-_takes(entries.Buffered, Books.buffered)
-_takes(entries.Logged, Books.logged)
-_takes(entries.Trouble, Books.trouble)
+    _takes(_kind, RunChecks.of_group)
+_takes(entries.Called, RunChecks.called)
+_takes(entries.Held, RunChecks.held)
+_takes(entries.Buffered, RunChecks.buffered)
+_takes(entries.Logged, RunChecks.logged)
+_takes(entries.Trouble, RunChecks.trouble)

@@ -1,7 +1,7 @@
 """The records of idempotent producers in the log (A, B, C), checked as they are read.
 
-A book keeps only what is not settled yet: records that were acknowledged and not read, or read and
-not acknowledged. So its memory does not grow with the length of a run.
+The checks keep only what is not settled yet: records that were acknowledged and not read, or read
+and not acknowledged. So their memory does not grow with the length of a run.
 """
 
 from collections import deque
@@ -39,8 +39,8 @@ class _Progress:
         """Sequences of the records that failed. Such a record may be read once or never."""
 
 
-class RecordBook:
-    """The records of a topic. Their sequences begin at 0 in each stream."""
+class RecordChecks:
+    """Checks of the records of a topic. Their sequences begin at 0 in each stream."""
 
     def __init__(self, topic: str, breach: Breach) -> None:
         self.topic, self._breach = topic, breach
@@ -143,8 +143,8 @@ class RecordBook:
                 )
 
 
-class CopyBook:
-    """The copies of a topic's records by transactions: each record once, in order (K)."""
+class CopyChecks:
+    """Checks of the copies of a topic's records by transactions: each record once, in order (K)."""
 
     def __init__(self, breach: Breach) -> None:
         self._breach = breach
