@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parent
-PLACES = {
+FOLDERS = {
     "S": ["faults/simulation"],
     "P": ["faults/proxy"],
     "K": ["faults/kafka", "behavior"],
@@ -27,8 +27,8 @@ def marked(path: Path) -> Iterator[int]:
             yield from (ast.literal_eval(argument) for argument in node.args)
 
 
-def in_places(letter: str) -> set[int]:
-    files = (file for place in PLACES[letter] for file in (TESTS / place).rglob("test_*.py"))
+def numbers_marked_for(letter: str) -> set[int]:
+    files = (file for folder in FOLDERS[letter] for file in (TESTS / folder).rglob("test_*.py"))
     return {number for file in files for number in marked(file)}
 
 
@@ -37,7 +37,7 @@ def test_the_table_is_whole() -> None:
 
 
 def test_every_row_is_tested_where_it_says() -> None:
-    there = {letter: in_places(letter) for letter in PLACES}
+    there = {letter: numbers_marked_for(letter) for letter in FOLDERS}
     missing = [
         f"{number} {letter}"
         for number, letters in promised().items()

@@ -21,15 +21,6 @@ LEGITIMATE: dict[str, str] = {}
 
 REMAINING = frozenset(
     {
-        "parks: tests/harness",
-        "place: tests",
-        "place: tests/behavior",
-        "place: tests/harness",
-        "place: tests/unit",
-        "places: tests",
-        "places: tests/behavior",
-        "places: tests/faults",
-        "places: tests/harness",
     }
 )
 """Retired terms that are still used, with their folders. Remove entries that are no longer needed,

@@ -29,7 +29,7 @@ from aiokclient.group.generation import GroupGeneration
 from aiokclient.producer.delivery.delivery import Delivery
 from aiokclient.testing import EmbeddedCluster, Simulation
 
-PLACES = (
+PUBLIC_MODULES = (
     "aiokclient",
     "aiokclient.admin",
     "aiokclient.consumer",
@@ -255,9 +255,9 @@ def members(owner: type) -> Iterator[tuple[str, object]]:
                     yield f"{base.__module__}.{base.__qualname__}.{name}", value
 
 
-@pytest.mark.parametrize("place", PLACES)
-def test_every_public_name_has_a_docstring(place: str) -> None:
-    module = import_module(place)
+@pytest.mark.parametrize("module_name", PUBLIC_MODULES)
+def test_every_public_name_has_a_docstring(module_name: str) -> None:
+    module = import_module(module_name)
     assert module.__doc__
     assert [name for name, value in public(module) if not (value.__doc__ or "").strip()] == []
 

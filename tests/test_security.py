@@ -21,7 +21,7 @@ ROWS = [
     for line in TEXT.splitlines()
     if line.startswith("| ") and not line.startswith(("| ---", "| Promise"))
 ]
-PLACES = sorted(set(re.findall(r"`(tests/[\w/]+\.py)::\w+`", TEXT)))
+TEST_FILES = sorted(set(re.findall(r"`(tests/[\w/]+\.py)::\w+`", TEXT)))
 
 
 def test_every_promise_names_its_tests() -> None:
@@ -31,10 +31,10 @@ def test_every_promise_names_its_tests() -> None:
         assert re.fullmatch(r"`tests/[\w/]+\.py::\w+`(, `tests/[\w/]+\.py::\w+`)*", tests), promise
 
 
-@pytest.mark.parametrize("place", PLACES)
-def test_every_named_test_exists(place: str) -> None:
-    names = re.findall(rf"`{re.escape(place)}::(\w+)`", TEXT)
-    tree = ast.parse((ROOT / place).read_text())
+@pytest.mark.parametrize("path", TEST_FILES)
+def test_every_named_test_exists(path: str) -> None:
+    names = re.findall(rf"`{re.escape(path)}::(\w+)`", TEXT)
+    tree = ast.parse((ROOT / path).read_text())
     functions = {
         node.name
         for node in ast.walk(tree)

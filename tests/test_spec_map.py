@@ -59,10 +59,10 @@ def found(path: str) -> Any:
     return value
 
 
-@pytest.mark.parametrize("place", sorted(set(re.findall(r"`(tests/[\w/]+\.py)::", TEXT))))
-def test_every_test_exists(place: str) -> None:
-    names = re.findall(rf"`{re.escape(place)}::(\w+)`", TEXT)
-    tree = ast.parse((ROOT / place).read_text())
+@pytest.mark.parametrize("path", sorted(set(re.findall(r"`(tests/[\w/]+\.py)::", TEXT))))
+def test_every_test_exists(path: str) -> None:
+    names = re.findall(rf"`{re.escape(path)}::(\w+)`", TEXT)
+    tree = ast.parse((ROOT / path).read_text())
     functions = {
         node.name
         for node in ast.walk(tree)

@@ -157,7 +157,7 @@ async def test_series_of_a_broker_that_left_the_cluster_go_away() -> None:
     async with ScriptedBroker() as first, ScriptedBroker(node_id=2) as second:
         first.brokers[2] = second.port
         second.brokers = first.brokers
-        options = {"bootstrap_servers": first.place, "metadata_max_age_ms": 20}
+        options = {"bootstrap_servers": first.address, "metadata_max_age_ms": 20}
         async with Client(**options) as client:
             from aiokclient import Broker
             from aiokclient.protocol import messages

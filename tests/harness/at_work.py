@@ -15,7 +15,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import Any
 
-from driver import Writer, places
+from driver import Writer, partitions_of
 from ledger import Ledger, Payload, unpack
 
 from aiokclient import Consumer, Producer, TopicPartition, TransactionOutcome
@@ -165,12 +165,12 @@ class AtWork:
             await stack.enter_async_context(client)
         self.clients["assigned"].assign(self.tps())
         self.readers = {kind: Reader(self.clients[kind]) for kind in (*GROUPS, "assigned")}
-        wanted = places({self.topic: PARTITIONS})
+        wanted = partitions_of({self.topic: PARTITIONS})
         self.writer = Writer(self.clients["producer"], self.ledger, wanted, pause=0.005)
         self.transactions = Transactions(self.clients["transactional producer"], self.tx_topic)
 
     def tps(self) -> list[TopicPartition]:
-        return [TopicPartition(*place) for place in places({self.topic: PARTITIONS})]
+        return [TopicPartition(*each) for each in partitions_of({self.topic: PARTITIONS})]
 
     async def stop_writing(self) -> None:
         """Stop both producers, and wait for the outcomes of all sent records."""
@@ -222,7 +222,7 @@ async def read_log(bootstrap: str, topic: str, **options: Any) -> dict[int, list
     async with Consumer[Any, Any](
         bootstrap_servers=bootstrap, auto_offset_reset="earliest", **options
     ) as consumer:
-        consumer.assign([TopicPartition(*place) for place in places({topic: PARTITIONS})])
+        consumer.assign([TopicPartition(*each) for each in partitions_of({topic: PARTITIONS})])
         found: dict[int, list[Any]] = {partition: [] for partition in range(PARTITIONS)}
         async for record in consumer.until_end():
             found[record.partition].append(record)

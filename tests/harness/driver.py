@@ -19,13 +19,13 @@ class Writer:
         self,
         producer: Producer[Any, Any],
         ledger: Ledger,
-        places: Sequence[tuple[str, int]],
+        partitions: Sequence[tuple[str, int]],
         *,
         number: int = 0,
         pause: float = 0.0,
         size: int = 100,
     ) -> None:
-        self.producer, self.ledger, self.places = producer, ledger, places
+        self.producer, self.ledger, self.partitions = producer, ledger, partitions
         self.number, self.pause, self.size = number, pause, size
         self.stopped = False
 
@@ -34,7 +34,7 @@ class Writer:
 
         This does not wait for the outcomes of the last payloads.
         """
-        turns = itertools.cycle(self.places)
+        turns = itertools.cycle(self.partitions)
         for sent in itertools.count():
             if self.stopped or sent == count:
                 return
@@ -62,7 +62,7 @@ class Writer:
             self.ledger.fail(payload, error)
 
 
-def places(topics: Mapping[str, int]) -> list[tuple[str, int]]:
+def partitions_of(topics: Mapping[str, int]) -> list[tuple[str, int]]:
     """Return the (topic, partition) pairs of topics, given their numbers of partitions."""
     return [(topic, index) for topic, count in topics.items() for index in range(count)]
 
@@ -73,6 +73,6 @@ async def read_to_the_end(
     """Read the partitions from the beginning to their current end into the ledger."""
     options.setdefault("auto_offset_reset", "earliest")
     async with Consumer(bootstrap_servers=bootstrap, **options) as consumer:
-        consumer.assign([TopicPartition(*place) for place in wanted])
+        consumer.assign([TopicPartition(*each) for each in wanted])
         async for record in consumer.until_end():
             ledger.consume(record)

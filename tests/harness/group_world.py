@@ -82,10 +82,10 @@ def fill(world: World, count: int, partitions: int = 1, topic: str = "t") -> Non
 
 
 def member(
-    world: World, diary: Diary | None = None, place: str = "client", **options: Any
+    world: World, diary: Diary | None = None, name: str = "client", **options: Any
 ) -> Consumer[Any, Any]:
     """Return a member of group "g" that reads topic "t", with short timeouts."""
-    connector = world.network.connector(place)
+    connector = world.network.connector(name)
     return world.consumer("t", **{**QUICK, "listener": diary, "connector": connector, **options})
 
 
@@ -122,6 +122,6 @@ def committed(world: World, partition: int = 0, topic: str = "t") -> int | None:
     return None if stored is None else stored.offset
 
 
-def part(world: World, place: str) -> None:
+def part(world: World, name: str) -> None:
     """Separate the member with this name from all brokers until the network heals."""
-    world.network.part([place], [world.place(broker) for broker in world.cluster.brokers])
+    world.network.part([name], [world.address(broker) for broker in world.cluster.brokers])

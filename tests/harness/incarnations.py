@@ -27,7 +27,7 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 import seeded
-from driver import places
+from driver import partitions_of
 from ledger import BrokenInvariantError, Ledger, Payload
 from seeded import RECOVERY_S, TOPICS, Outcome, choice_of
 
@@ -134,7 +134,7 @@ class Workload(seeded.Workload):
         for number, producer in enumerate(producers):
             # Partitions that exist again are known after the next metadata update.
             await producer._cluster.updater.refresh(list(TOPICS), timeout=RECOVERY_S, at_once=True)
-            await self.writer(producer, number).run(2 * len(places(TOPICS)))
+            await self.writer(producer, number).run(2 * len(partitions_of(TOPICS)))
             await self.flush([producer])
         if len(self.ledger.failed) > failed:
             last = list(self.ledger.failed.items())[failed:]

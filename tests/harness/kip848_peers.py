@@ -41,11 +41,11 @@ class Reader:
             on_lost=self.revoked,
         )
 
-    def assigned(self, consumer, places):
-        self.has |= {(each.topic, each.partition) for each in places}
+    def assigned(self, consumer, partitions):
+        self.has |= {(each.topic, each.partition) for each in partitions}
 
-    def revoked(self, consumer, places):
-        self.has -= {(each.topic, each.partition) for each in places}
+    def revoked(self, consumer, partitions):
+        self.has -= {(each.topic, each.partition) for each in partitions}
 
     def poll(self):
         message = self.consumer.poll(0.01)
@@ -83,11 +83,11 @@ class Ours:
         except Exception as error:
             self.failure = error
 
-    def on_assigned(self, places):
-        self.has = self.has | {tuple(each) for each in places}
+    def on_assigned(self, partitions):
+        self.has = self.has | {tuple(each) for each in partitions}
 
-    def on_revoked(self, places):
-        self.has = self.has - {tuple(each) for each in places}
+    def on_revoked(self, partitions):
+        self.has = self.has - {tuple(each) for each in partitions}
 
     on_lost = on_revoked
 
@@ -112,7 +112,7 @@ def drive(readers, check):
 
 def even(readers, count):
     """Return whether all partitions are divided evenly, and none has two owners."""
-    parts = [place for each in readers for place in each.has]
+    parts = [partition for each in readers for partition in each.has]
     sizes = [len(each.has) for each in readers]
     return len(parts) == len(set(parts)) == count and max(sizes) - min(sizes) <= 1
 

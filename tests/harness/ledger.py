@@ -104,12 +104,12 @@ class Ledger:
     def consume(self, record: Record) -> None:
         """Record that a record was read. It may be read again if it has not changed."""
         payload = unpack(bytes(record.value or b""))
-        place = (record.topic, record.partition)
-        if place != (payload.topic, payload.partition):
-            raise BrokenInvariantError(f"C: {payload} was found in {place} at {record.offset}")
-        before = self.read.setdefault(place, {}).setdefault(record.offset, payload)
+        tp = (record.topic, record.partition)
+        if tp != (payload.topic, payload.partition):
+            raise BrokenInvariantError(f"C: {payload} was found in {tp} at {record.offset}")
+        before = self.read.setdefault(tp, {}).setdefault(record.offset, payload)
         if before != payload:
-            raise BrokenInvariantError(f"C: {place} had {before} at {record.offset}, now {payload}")
+            raise BrokenInvariantError(f"C: {tp} had {before} at {record.offset}, now {payload}")
 
     def consume_all(self, records: Iterable[Record]) -> None:
         for record in records:

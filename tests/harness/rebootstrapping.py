@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from functools import partial
 from typing import Any, ClassVar
 
-from driver import Writer, places
+from driver import Writer, partitions_of
 from ledger import Payload, pack
 from world import World
 
@@ -143,7 +143,7 @@ class AllSilent(ClusterFault):
     @contextlib.contextmanager
     def active(self) -> Iterator[None]:
         world = self.world
-        world.network.part({"client"}, {world.place(broker) for broker in world.cluster.brokers})
+        world.network.part({"client"}, {world.address(broker) for broker in world.cluster.brokers})
         if self.moves:
             stop_all(world)
             move_brokers(world, NEW)
@@ -329,7 +329,7 @@ class ProducerWork(ClientWork):
             Producer(**{**self.spare_options, **impatient}, linger_ms=0) as self.impatient,
         ):
             ledger = self.world.ledger
-            self.writer = Writer(self.producer, ledger, places(TOPICS), pause=0.05)
+            self.writer = Writer(self.producer, ledger, partitions_of(TOPICS), pause=0.05)
             yield self.producer
 
     def spare(self) -> Any:
@@ -338,7 +338,7 @@ class ProducerWork(ClientWork):
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(self.writer.run())
-            for topic, partition in itertools.cycle(places(TOPICS)):
+            for topic, partition in itertools.cycle(partitions_of(TOPICS)):
                 self._send(topic, partition)
                 await asyncio.sleep(0.2)
 
@@ -441,7 +441,7 @@ class TransactionalWork(ClientWork):
             bootstrap_servers=bootstrap_servers(self.world), isolation_level="read_committed"
         )
         async with Consumer(auto_offset_reset="earliest", **options) as consumer:
-            consumer.assign([TopicPartition(*place) for place in places(TOPICS)])
+            consumer.assign([TopicPartition(*each) for each in partitions_of(TOPICS)])
             async for record in consumer.until_end():
                 assert record.value is not None
                 found.append(bytes(record.value))
@@ -450,7 +450,7 @@ class TransactionalWork(ClientWork):
         assert not set(self.aborted) & set(found)
         # A transaction whose outcome is not known is there as a whole, or not at all.
         assert set(Counter(value.split(b"-")[0] for value in found).values()) <= {
-            len(places(TOPICS))
+            len(partitions_of(TOPICS))
         }
 
 
@@ -479,7 +479,7 @@ class ReadingWork(ClientWork):
         return Consumer("t", **{**self.spare_options, **self.more, **group})
 
     def calls_by_timeout(self) -> Sequence[Callable[[float], Awaitable[Any]]]:
-        tps = [TopicPartition(*place) for place in places(TOPICS)]
+        tps = [TopicPartition(*each) for each in partitions_of(TOPICS)]
         calls: list[Callable[[float], Awaitable[Any]]] = [
             lambda timeout: self.consumer.end_offsets(tps, timeout),
             lambda timeout: self.consumer.lag(tps[:1], timeout),
@@ -492,7 +492,7 @@ class ReadingWork(ClientWork):
 
     def append(self) -> None:
         """Append a payload to each partition that has a leader."""
-        for topic, partition in places(TOPICS):
+        for topic, partition in partitions_of(TOPICS):
             payload = self.world.ledger.payload(0, topic, partition)
             try:
                 found = self.world.cluster.produce(topic, [pack(payload, 60)], partition)
@@ -544,7 +544,7 @@ class AssignedWork(ReadingWork):
     """Reading by assignment, with one more partition that is paused and never read."""
 
     def choose(self, consumer: Any) -> None:
-        consumer.assign([*(TopicPartition(*place) for place in places(TOPICS)), PAUSED])
+        consumer.assign([*(TopicPartition(*each) for each in partitions_of(TOPICS)), PAUSED])
         consumer.seek(PAUSED, POSITION)
         consumer.pause([PAUSED])
 
@@ -637,9 +637,9 @@ class SharedWork(ReadingWork):
         async with Client(**self.options) as client:
             consumer = Consumer(client=client, auto_offset_reset="earliest")
             async with Producer(client=client) as producer, consumer as self.consumer:
-                self.writer = Writer(producer, self.world.ledger, places(TOPICS), pause=0.05)
+                self.writer = Writer(producer, self.world.ledger, partitions_of(TOPICS), pause=0.05)
                 self.client, self.producer = client, producer
-                consumer.assign([TopicPartition(*place) for place in places(TOPICS)])
+                consumer.assign([TopicPartition(*each) for each in partitions_of(TOPICS)])
                 yield client
 
     def spare(self) -> Any:

@@ -194,14 +194,14 @@ class Herd:
         """
         _, task, reader = self.members.pop(name)
         reader.kill()
-        self.world.network.part([name], self.places)
+        self.world.network.part([name], self.broker_addresses)
         self.world.network.cut(name)
         task.cancel()
         self.ending.append(task)
 
     @property
-    def places(self) -> list[str]:
-        return [self.world.place(broker) for broker in self.world.cluster.brokers]
+    def broker_addresses(self) -> list[str]:
+        return [self.world.address(broker) for broker in self.world.cluster.brokers]
 
     def owner(self, tp: TopicPartition) -> str:
         return next(name for name, (_, _, reader) in self.members.items() if tp in reader.owned)

@@ -21,7 +21,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Seque
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, NamedTuple, TypeVar
 
-from driver import Writer, places
+from driver import Writer, partitions_of
 from ledger import BrokenInvariantError, Ledger
 
 from aiokclient import Consumer, Producer, TopicPartition
@@ -125,7 +125,9 @@ class Workload:
 
     def writer(self, producer: Producer[Any, Any], number: int, pause: float = 0.0) -> Writer:
         """Return a writer to all partitions."""
-        return Writer(producer, self.ledger, places(TOPICS), number=number, pause=pause, size=80)
+        return Writer(
+            producer, self.ledger, partitions_of(TOPICS), number=number, pause=pause, size=80
+        )
 
     async def flush(self, producers: Sequence[Producer[Any, Any]]) -> None:
         """E: wait until each send has its outcome, at most RECOVERY_S after the faults."""
@@ -183,7 +185,7 @@ class Workload:
             fetch_max_bytes=fetch_max_bytes,
             max_partition_fetch_bytes=choice_of(choose, 1_000, 1 << 20),
         )
-        consumer.assign([TopicPartition(*place) for place in places(TOPICS)[number::2]])
+        consumer.assign([TopicPartition(*each) for each in partitions_of(TOPICS)[number::2]])
         await self.bounded("start", 60, consumer.start())
         # The buffer may hold two responses of each broker. The first batch of a response may exceed
         # `fetch_max_bytes`.
@@ -278,7 +280,7 @@ class Workload:
     def some_broker(self) -> int:
         return self.sim.rng.choice(self.cluster.brokers)
 
-    def place_of(self, broker: int) -> str:
+    def address_of(self, broker: int) -> str:
         host, port = self.cluster.address(broker)
         return f"{host}:{port}"
 
@@ -286,8 +288,8 @@ class Workload:
         await asyncio.sleep(self.sim.rng.uniform(0.01, longest))
 
     async def cut_connections(self) -> None:
-        place = self.sim.rng.choice([None, self.place_of(self.some_broker())])
-        self.sim.network.cut(place)
+        address = self.sim.rng.choice([None, self.address_of(self.some_broker())])
+        self.sim.network.cut(address)
 
     async def bad_weather(self) -> None:
         rng = self.sim.rng
@@ -301,7 +303,7 @@ class Workload:
         self.sim.network.weather = Weather()
 
     async def partition_network(self) -> None:
-        self.sim.network.part({"client"}, {self.place_of(self.some_broker())})
+        self.sim.network.part({"client"}, {self.address_of(self.some_broker())})
         await self.a_while(5)
         self.sim.network.heal()
 
@@ -319,7 +321,7 @@ class Workload:
 
     async def move_leaders(self) -> None:
         """Move leaders to in-sync replicas only, because an unclean election loses records."""
-        for topic, partition in places(self.cluster.topics):
+        for topic, partition in partitions_of(self.cluster.topics):
             # The topic may not exist, or a stopped broker may not have been noticed yet.
             with contextlib.suppress(ValueError):
                 in_sync = self.cluster.isr(topic, partition)
@@ -349,10 +351,10 @@ class Workload:
             await self.a_while(4)
 
     async def refuse_connections(self) -> None:
-        place = self.place_of(self.some_broker())
-        self.sim.network.refuse(place)
+        address = self.address_of(self.some_broker())
+        self.sim.network.refuse(address)
         await self.a_while(5)
-        self.sim.network.refuse(place, False)
+        self.sim.network.refuse(address, False)
 
     async def jump_clock(self) -> None:
         # The clock is not set far ahead, because brokers refuse records from the future.

@@ -61,7 +61,7 @@ from aiokclient.protocol import ApiKey
 COMMITTED, ABORTED, UNKNOWN = TransactionOutcome
 PRODUCERS = 3
 INPUT = TopicPartition("in", 0)
-PLACES = [TopicPartition(topic, n) for topic, count in TOPICS.items() for n in range(count)]
+TPS = [TopicPartition(topic, n) for topic, count in TOPICS.items() for n in range(count)]
 API_S, CLOSE_S, DELIVERY_S = 4.0, 3.0, 5.0
 COMMIT_S = DELIVERY_S + 1.0 + API_S
 SLACK_S = 0.25
@@ -224,7 +224,7 @@ class Author:
         await self.bounded("commit", COMMIT_S, self.producer.commit_transaction())
 
     async def work(self, attempt: Attempt) -> None:
-        for tp in self.rng.sample(PLACES, self.rng.randint(1, 4)):
+        for tp in self.rng.sample(TPS, self.rng.randint(1, 4)):
             for _ in range(self.rng.choice([1, 1, 5])):
                 number = sum(map(len, attempt.values.values()))
                 value = f"{self.name} {attempt.number} {number}".encode()
@@ -372,9 +372,9 @@ class TransactingWorkload(seeded.Workload):
         async with Consumer[Any, Any](
             **self.options(), isolation_level="read_committed", auto_offset_reset="earliest"
         ) as consumer:
-            consumer.assign(PLACES)
+            consumer.assign(TPS)
             seen: dict[bytes | None, list[TopicPartition]] = {}
-            order: dict[TopicPartition, list[bytes | None]] = {tp: [] for tp in PLACES}
+            order: dict[TopicPartition, list[bytes | None]] = {tp: [] for tp in TPS}
             async for record in consumer.until_end():
                 tp = TopicPartition(record.topic, record.partition)
                 seen.setdefault(record.value, []).append(tp)
@@ -393,16 +393,16 @@ class TransactingWorkload(seeded.Workload):
         stored: int | None = None
         sent: dict[TopicPartition, list[bytes]] = {}
         for attempt in author.attempts:
-            places = [seen.pop(value, []) for value in attempt.all_values()]
-            whole = all(places) and bool(places)
+            partitions = [seen.pop(value, []) for value in attempt.all_values()]
+            whole = all(partitions) and bool(partitions)
             fits = {
-                COMMITTED: whole or not places,
-                ABORTED: not any(places),
-                UNKNOWN: whole or not any(places),
+                COMMITTED: whole or not partitions,
+                ABORTED: not any(partitions),
+                UNKNOWN: whole or not any(partitions),
                 None: False,
             }[attempt.outcome]
-            if not fits or any(len(each) > 1 for each in places):
-                text = f"K: {author.name}, {attempt.number}: {attempt.outcome}, {places}"
+            if not fits or any(len(each) > 1 for each in partitions):
+                text = f"K: {author.name}, {attempt.number}: {attempt.outcome}, {partitions}"
                 raise BrokenInvariantError(text)
             if not whole:
                 continue

@@ -59,7 +59,7 @@ class Member:
     def __init__(self, sim, cluster, instance, timeouts):
         self.sim, self.cluster, self.instance = sim, cluster, instance
         self.timeouts = {"session_timeout_ms": 10_000, "rebalance_timeout_ms": 5_000} | timeouts
-        self.parks = self.side = None
+        self.waiting = self.side = None
         self.member_id, self.generation, self.leads, self.given = "", -1, False, None
         self.metadata, self.told = b"", []
 
@@ -74,7 +74,7 @@ class Member:
 
     async def start(self):
         self.hang_up()
-        self.parks, self.side = await self.connect(), await self.connect()
+        self.waiting, self.side = await self.connect(), await self.connect()
         if self.instance is None and not self.member_id:
             answer = await self.side.send(self.request())
             if not answer.member_id:
@@ -83,7 +83,7 @@ class Member:
         return self
 
     def hang_up(self):
-        for line in (self.parks, self.side):
+        for line in (self.waiting, self.side):
             if line is not None:
                 line.transport.abort()
 
@@ -98,7 +98,7 @@ class Member:
         )
 
     async def join(self):
-        answer = await self.parks.send(self.request())
+        answer = await self.waiting.send(self.request())
         if not answer.error_code:
             self.member_id, self.generation = answer.member_id, answer.generation_id
             self.leads = answer.leader == answer.member_id
@@ -125,7 +125,7 @@ class Member:
         ]
         request = messages.SyncGroupRequest(assignments=given, **self.whoami())
         request.protocol_type, request.protocol_name = "consumer", "range"
-        answer = await self.parks.send(request)
+        answer = await self.waiting.send(request)
         self.given = answer.assignment
         return answer.error_code
 

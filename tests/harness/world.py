@@ -53,7 +53,7 @@ class World:
             self.ledger.consume_all(self.cluster.records(topic))
         self.ledger.check()
 
-    def place(self, broker: int) -> str:
+    def address(self, broker: int) -> str:
         """Return the name of a broker on the network."""
         host, port = self.cluster.address(broker)
         return f"{host}:{port}"

@@ -125,7 +125,7 @@ async def test_validate_only_creates_nothing(admin: Admin, name: str) -> None:
     assert name not in await admin.list_topics()
 
 
-async def test_create_topics_places_replicas_as_given(admin: Admin, name: str) -> None:
+async def test_create_topics_uses_the_given_replica_assignments(admin: Admin, name: str) -> None:
     broker = (await admin.describe_cluster()).brokers[0].node_id
     placed = {0: [broker], 1: [broker]}
     (await admin.create_topics([NewTopic(name, assignments=placed)])).raise_for_errors()

@@ -408,7 +408,7 @@ class TestHangingTransactions:
 
         await self._hanging(site, "hanging", 1)
         await site.opened("open", 1, 2)
-        place = ("--topic", site.topic, "--partition", "1")
+        selection = ("--topic", site.topic, "--partition", "1")
         [found] = await site.admin.find_hanging_transactions(topic=site.topic)
         [hanging] = await printed("find-hanging", "--topic", site.topic)
         assert hanging[:-1] == [
@@ -430,7 +430,7 @@ class TestHangingTransactions:
             *map(str, (ours.timeout_ms, ours.start_time_ms)),
         ]
         assert set(described[8].split(",")) == {f"{site.topic}-1", f"{site.topic}-2"}
-        assert sorted(await printed("describe-producers", *place)) == sorted(
+        assert sorted(await printed("describe-producers", *selection)) == sorted(
             [
                 str(-1 if value is None else value)
                 for value in (

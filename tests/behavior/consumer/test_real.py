@@ -28,15 +28,15 @@ class Site:
 
     async def send(self, count: int, partition: int = 0, topic: str = "") -> None:
         """Write records with values "partition:number" after the last record of the partition."""
-        place = TopicPartition(topic or self.topic, partition)
+        tp = TopicPartition(topic or self.topic, partition)
         async with Producer(bootstrap_servers=self.bootstrap) as producer:
             async with Consumer(bootstrap_servers=self.bootstrap) as consumer:
-                start = (await consumer.end_offsets([place]))[place]
+                start = (await consumer.end_offsets([tp]))[tp]
             records = [
-                ProducerRecord(place.topic, b"%d:%d" % (partition, i), None, partition)
+                ProducerRecord(tp.topic, b"%d:%d" % (partition, i), None, partition)
                 for i in range(start, start + count)
             ]
-            await producer.gather(producer.send_many(place.topic, records))
+            await producer.gather(producer.send_many(tp.topic, records))
 
 
 @pytest.fixture

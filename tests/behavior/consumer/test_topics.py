@@ -28,13 +28,13 @@ async def read(consumer: Consumer[Any, Any], count: int) -> dict[tuple[str, int]
     async with asyncio.timeout(60):
         while got < count:
             for record in await consumer.poll(timeout=5.0):
-                place = (record.topic, record.partition)
+                tp = (record.topic, record.partition)
                 assert record.value == b"%s:%d:%d" % (
                     record.topic.encode(),
                     record.partition,
                     record.offset,
                 )
-                found.setdefault(place, []).append(record.offset)
+                found.setdefault(tp, []).append(record.offset)
                 got += 1
     assert await consumer.poll(timeout=2.0) == []
     return found

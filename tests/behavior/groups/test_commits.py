@@ -297,12 +297,12 @@ class TestClosing:
         async def scenario(world: World) -> None:
             fill(world, 10)
             other = Diary()
-            consumer = member(world, place="m", **NEVER)
+            consumer = member(world, name="m", **NEVER)
             await consumer.start()
             await consumer.poll(max_records=5)
             await consumer.poll(timeout=0, max_records=1)
             part(world, "m")
-            async with member(world, other, place="n") as second:
+            async with member(world, other, name="n") as second:
                 await other.until(lambda: other.owned)
                 await second.poll()
                 await second.commit()
@@ -315,7 +315,7 @@ class TestClosing:
     def test_close_ends_in_time_when_the_coordinator_is_dead(self) -> None:
         async def scenario(world: World) -> None:
             fill(world, 10)
-            consumer = member(world, place="m", **NEVER)
+            consumer = member(world, name="m", **NEVER)
             await consumer.start()
             await consumer.poll(max_records=5)
             await consumer.poll(timeout=0)

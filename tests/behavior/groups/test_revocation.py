@@ -62,7 +62,7 @@ class TestInProgress:
             one = member(world, first, **options)
             async with one:
                 record = await one.get()
-                async with member(world, second, place="other", **options) as two:
+                async with member(world, second, name="other", **options) as two:
                     reading = asyncio.create_task(two.get(timeout=20))
                     await second.until(lambda: len(second.owned) == 2)
                     assert first.pages == [("assigned", [0, 1]), ("lost", [0, 1])]
@@ -160,7 +160,7 @@ class TestListener:
 
             listener = Listener()
             setattr(listener, method, fail)
-            consumer = member(world, None, listener=listener, place="m")
+            consumer = member(world, None, listener=listener, name="m")
             try:
                 await consumer.start()
                 if method == "on_revoked":
@@ -190,7 +190,7 @@ class TestUnconfirmed:
             fill(world, 1000, 1)
             diary = Diary()
             times: list[float] = []
-            consumer = member(world, diary, place="m", partition_assignment_strategy=strategy)
+            consumer = member(world, diary, name="m", partition_assignment_strategy=strategy)
             async with consumer:
 
                 async def read() -> None:
@@ -221,7 +221,7 @@ class TestUnconfirmed:
         async def scenario(world: World) -> None:
             fill(world, 1000, 1)
             diary = Diary()
-            consumer = member(world, diary, place="m")
+            consumer = member(world, diary, name="m")
             async with consumer:
                 await consumer.get()
                 part(world, "m")
@@ -237,11 +237,11 @@ class TestUnconfirmed:
         async def scenario(world: World) -> None:
             fill(world, 10, 1)
             diary, other = Diary(), Diary()
-            consumer: Consumer[Any, Any] = member(world, diary, place="m")
+            consumer: Consumer[Any, Any] = member(world, diary, name="m")
             async with consumer:
                 record = await consumer.get()
                 part(world, "m")
-                async with member(world, other, place="n") as second:
+                async with member(world, other, name="n") as second:
                     await other.until(lambda: other.owned)
                     await second.poll()
                     await second.commit()

@@ -59,11 +59,11 @@ def test_no_error_has_two_categories() -> None:
 
 @pytest.mark.parametrize("kind", errors.ERRORS_BY_CODE.values())
 def test_errors_have_their_attributes(kind: type[KafkaError]) -> None:
-    place = TopicPartition("orders", 3)
-    error = kind("details", api="Produce", broker=7, topic_partition=place)
+    tp = TopicPartition("orders", 3)
+    error = kind("details", api="Produce", broker=7, topic_partition=tp)
     assert errors.ERRORS_BY_CODE[error.code or 0] is kind
     assert error.name
-    assert (error.api, error.broker, error.topic_partition) == ("Produce", 7, place)
+    assert (error.api, error.broker, error.topic_partition) == ("Produce", 7, tp)
     for part in (error.name, str(error.code), "Produce", "7", "orders-3", "details"):
         assert part in str(error)
     assert kind.hint, "the message must say what to do"

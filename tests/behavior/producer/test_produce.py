@@ -60,8 +60,8 @@ async def test_records_come_back_as_they_were_sent(cluster_servers: Any, codec: 
         results = await sending.gather(deliveries)
     for payload, result in zip(payloads, results, strict=True):
         ledger.acknowledge(payload, result.offset)
-    places = [(topic, partition) for partition in range(3)]
-    await read_to_the_end(ledger, cluster_servers.bootstrap, places)
+    partitions = [(topic, partition) for partition in range(3)]
+    await read_to_the_end(ledger, cluster_servers.bootstrap, partitions)
     ledger.check()
 
 
@@ -138,10 +138,10 @@ async def test_a_refused_record_fails_alone(cluster_servers: Any) -> None:
         for arguments, error in refused * 2:
             assert (await sending.send(topic, b"v", key=b"k")).offset == offset
             bad = sending.send(topic, b"bad", **arguments)
-            behind = [sending.send(topic, b"v", key=b"k") for _ in range(3)]
+            later = [sending.send(topic, b"v", key=b"k") for _ in range(3)]
             with pytest.raises(error):
                 await bad
-            offsets = [result.offset for result in await sending.gather(behind)]
+            offsets = [result.offset for result in await sending.gather(later)]
             assert offsets == [offset + 1, offset + 2, offset + 3]
             offset += 4
 

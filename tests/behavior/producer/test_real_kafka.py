@@ -18,9 +18,9 @@ from aiokclient.protocol import messages
 
 async def read(servers: str, topic: str, partitions: int = 1) -> list[Any]:
     """Return all records of a topic."""
-    places = [TopicPartition(topic, index) for index in range(partitions)]
+    tps = [TopicPartition(topic, index) for index in range(partitions)]
     async with Consumer(bootstrap_servers=servers, auto_offset_reset="earliest") as consumer:
-        consumer.assign(places)
+        consumer.assign(tps)
         return [record async for record in consumer.until_end()]
 
 

@@ -217,17 +217,17 @@ class TestCommand:
 def free_ports(count: int) -> int:
     """Return the first of `count` consecutive ports that are not in use."""
     for first in range(23_000, 60_000, 13):
-        places = []
+        sockets = []
         try:
             for port in range(first, first + count):
-                places.append(socket.create_server(("127.0.0.1", port)))
+                sockets.append(socket.create_server(("127.0.0.1", port)))
         except OSError:
             continue
         else:
             return first
         finally:
-            for place in places:
-                place.close()
+            for each in sockets:
+                each.close()
     raise AssertionError(f"No {count} consecutive ports are free.")
 
 

@@ -225,13 +225,13 @@ async def test_calls_that_need_a_group_raise_without_one(consumer: Consumer) -> 
 
 
 async def test_calls_for_unassigned_partitions_raise(consumer: Consumer) -> None:
-    place = TopicPartition("other", 0)
+    tp = TopicPartition("other", 0)
     calls = (
-        lambda: consumer.seek(place, 0),
-        lambda: consumer.pause([place]),
-        lambda: consumer.resume([place]),
-        lambda: consumer.seek_to_end([place]),
-        lambda: consumer.position(place),
+        lambda: consumer.seek(tp, 0),
+        lambda: consumer.pause([tp]),
+        lambda: consumer.resume([tp]),
+        lambda: consumer.seek_to_end([tp]),
+        lambda: consumer.position(tp),
     )
     for call in calls:
         with pytest.raises(IllegalStateError, match="other-0 is not assigned to this consumer"):
@@ -255,7 +255,7 @@ async def test_subscribe_needs_at_least_one_name(consumer: Consumer, topics: Any
     assert consumer.assignment() == before
 
 
-PLACES = [
+WRONG_PARTITIONS = [
     (TopicPartition("orders", 0), "is not a collection of partitions"),
     ("orders", "is not a collection of partitions"),
     (None, "is not a collection of partitions"),
@@ -266,7 +266,7 @@ PLACES = [
 ]
 
 
-@pytest.mark.parametrize(("tps", "text"), PLACES)
+@pytest.mark.parametrize(("tps", "text"), WRONG_PARTITIONS)
 async def test_partitions_must_be_a_collection(consumer: Consumer, tps: Any, text: str) -> None:
     calls = (consumer.assign, consumer.pause, consumer.resume, consumer.beginning_offsets)
     for call in (*calls, consumer.end_offsets):
@@ -275,17 +275,17 @@ async def test_partitions_must_be_a_collection(consumer: Consumer, tps: Any, tex
 
 
 async def test_seek_needs_a_position(consumer: Consumer) -> None:
-    place = TopicPartition("orders", 0)
+    tp = TopicPartition("orders", 0)
     with pytest.raises(IllegalStateError, match="a record, or a partition and an offset"):
-        consumer.seek(place)
+        consumer.seek(tp)
     for offset in (-1, 1.5, 2**63, "0", True):
         with pytest.raises(IllegalStateError, match=r"is not an offset\. See also seek_to"):
-            consumer.seek(place, cast(Any, offset))
-    for no_place in ("orders", 7, ("orders",)):
+            consumer.seek(tp, cast(Any, offset))
+    for wrong in ("orders", 7, ("orders",)):
         with pytest.raises(IllegalStateError, match="is not a partition"):
-            consumer.seek(cast(Any, no_place), 0)
+            consumer.seek(cast(Any, wrong), 0)
         with pytest.raises(IllegalStateError, match="is not a partition"):
-            await consumer.position(cast(Any, no_place))
+            await consumer.position(cast(Any, wrong))
 
 
 async def test_impossible_numbers_are_refused(consumer: Consumer) -> None:

@@ -63,14 +63,14 @@ NUMBERS = array("i", [1, 2, 3])
 @pytest.mark.parametrize(
     "wrong", ["", {}, [], (), "text", 7, 1.5, object(), NUMBERS, memoryview(NUMBERS)]
 )
-@pytest.mark.parametrize("place", ["value", "key"])
+@pytest.mark.parametrize("field", ["value", "key"])
 async def test_keys_and_values_must_be_bytes_within_send_many(
-    producer: Producer, place: str, wrong: Any
+    producer: Producer, field: str, wrong: Any
 ) -> None:
     for before in (0, 1, 2):
         good = [producer.send("orders", b"v", b"k", 0) for _ in range(before)]
         with pytest.raises(SerializationError, match="must be bytes or None"):
-            producer.send("orders", **{"value": b"v", "partition": 0, place: wrong})
+            producer.send("orders", **{"value": b"v", "partition": 0, field: wrong})
         good.append(producer.send("orders", b"v", b"k", 0))
         await producer.gather(good)
 

@@ -127,16 +127,16 @@ async def test_records_have_the_append_time_of_the_broker(kafka: ExternalKafka) 
 async def test_reading_begins_after_deleted_records_within_a_batch(kafka: ExternalKafka) -> None:
     """Reading begins in the middle of a batch, because the log keeps the whole batch."""
     topic = kafka.create_topic(partitions=1)
-    place = TopicPartition(topic, 0)
+    tp = TopicPartition(topic, 0)
     async with Producer(bootstrap_servers=kafka.bootstrap, linger_ms=50) as producer:
         await producer.gather(producer.send_many(topic, [b"%d" % n for n in range(100)]))
     async with Admin(bootstrap_servers=kafka.bootstrap) as admin:
-        (await admin.delete_records({place: 42})).raise_for_errors()
+        (await admin.delete_records({tp: 42})).raise_for_errors()
     options: Any = {"bootstrap_servers": kafka.bootstrap, "auto_offset_reset": "earliest"}
     async with Consumer(topic, **options) as consumer:
-        assert await consumer.beginning_offsets([place]) == {place: 42}
+        assert await consumer.beginning_offsets([tp]) == {tp: 42}
         offsets = [record.offset async for record in consumer.until_end()]
         assert offsets == list(range(42, 100))
-        consumer.seek(place, 77)
+        consumer.seek(tp, 77)
         again = [record.value async for record in consumer.until_end()]
         assert again == [b"%d" % n for n in range(77, 100)]

@@ -83,8 +83,8 @@ class Group:
         async with Consumer[Any, Any](
             bootstrap_servers=self.kafka.bootstrap, group_id=self.id
         ) as consumer:
-            places = [TopicPartition(*each) for each in self.ownership.processed]
-            committed = await consumer.committed(places)
+            tps = [TopicPartition(*each) for each in self.ownership.processed]
+            committed = await consumer.committed(tps)
         self.ownership.check_committed({tp: at for tp, at in committed.items() if at is not None})
         self.ownership.check()
 

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
-from driver import Writer, places, read_to_the_end
+from driver import Writer, partitions_of, read_to_the_end
 from kafka_harness import KafkaCluster
 from ledger import Ledger
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.timeout(600)
 @asynccontextmanager
 async def producing(kafka: KafkaCluster, ledger: Ledger, topic: str) -> AsyncIterator[None]:
     """Run two producers that write to three partitions during the block, and read all records."""
-    wanted = places({topic: 3})
+    wanted = partitions_of({topic: 3})
     async with (
         Producer(bootstrap_servers=kafka.bootstrap, linger_ms=1) as one,
         Producer(bootstrap_servers=kafka.bootstrap, batch_size=500) as other,

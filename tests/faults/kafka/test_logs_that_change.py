@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from driver import Writer, places
+from driver import Writer, partitions_of
 from kafka_harness import KAFKA, OLD, ExternalKafka, KafkaCluster
 from kafka_harness.probe import wait_until
 from ledger import Ledger
@@ -57,7 +57,7 @@ async def test_an_unclean_election_is_reported(kafka3: KafkaCluster) -> None:
         consumer(kafka3, auto_offset_reset="none", metadata_max_age_ms=500) as reader,
     ):
         topic = kafka3.create_topic()  # This topic only provides an unused name.
-        name, place = f"{topic}-2", TopicPartition(f"{topic}-2", 0)
+        name, tp = f"{topic}-2", TopicPartition(f"{topic}-2", 0)
         created = await admin.create_topics([NewTopic(name, assignments={0: [2, 3]})])
         created.raise_for_errors()
         await asyncio.to_thread(kafka3.await_in_sync, name)
@@ -67,8 +67,8 @@ async def test_an_unclean_election_is_reported(kafka3: KafkaCluster) -> None:
             wait_until, "one replica", lambda: kafka3.partition(name, 0).in_sync == [2], 30
         )
         await write(kafka3, name, numbered(b"lost", 50))
-        reader.assign([place])
-        reader.seek(place, 0)
+        reader.assign([tp])
+        reader.seek(tp, 0)
         assert len(await read(reader, 100)) == 100
         await asyncio.to_thread(kafka3.kill, 2)
         kafka3.resume(3)
@@ -77,7 +77,7 @@ async def test_an_unclean_election_is_reported(kafka3: KafkaCluster) -> None:
         with pytest.raises(LogTruncationError) as raised:
             await read(reader, 1)
         assert raised.value.diverging_offset == 50
-        reader.seek(place, 50)
+        reader.seek(tp, 50)
         assert await read(reader, 10) == numbered(b"new", 10)
 
 
@@ -94,16 +94,16 @@ async def elect_uncleanly(kafka: KafkaCluster, topic: str) -> None:
 @pytest.mark.fault(22)
 async def test_deleted_records_are_skipped(kafka: ExternalKafka, admin: Admin) -> None:
     topic = kafka.create_topic()
-    place = TopicPartition(topic, 0)
+    tp = TopicPartition(topic, 0)
     await write(kafka, topic, numbered(b"v", 100))
-    (await admin.delete_records({place: 40})).raise_for_errors()
+    (await admin.delete_records({tp: 40})).raise_for_errors()
     async with consumer(kafka) as reader:
-        reader.assign([place])
-        reader.seek(place, 10)
+        reader.assign([tp])
+        reader.seek(tp, 10)
         assert await read(reader, 60) == numbered(b"v", 100)[40:]
     async with consumer(kafka, auto_offset_reset="none") as reader:
-        reader.assign([place])
-        reader.seek(place, 10)
+        reader.assign([tp])
+        reader.seek(tp, 10)
         with pytest.raises(OffsetOutOfRangeError):
             await read(reader, 1)
 
@@ -150,7 +150,7 @@ async def test_added_partitions_are_read(kafka: ExternalKafka, admin: Admin) -> 
         await reader.poll(timeout=0.0)
         (await admin.create_partitions({topic: NewPartitions(4)})).raise_for_errors()
         await asyncio.to_thread(kafka.await_partitions, topic, 4)
-        await Writer(producer, ledger, places({topic: 4})).run(200)
+        await Writer(producer, ledger, partitions_of({topic: 4})).run(200)
         await producer.flush()
         async with asyncio.timeout(60):
             while sum(map(len, ledger.read.values())) < 150:
@@ -169,7 +169,7 @@ async def test_clients_continue_when_a_broker_returns_with_an_older_version(java
             Producer(bootstrap_servers=kafka.bootstrap) as producer,
             consumer(kafka, topic) as reader,
         ):
-            writer = Writer(producer, ledger, places({topic: 2}), pause=0.005)
+            writer = Writer(producer, ledger, partitions_of({topic: 2}), pause=0.005)
             writing = asyncio.create_task(writer.run())
             for version in (OLD, KAFKA):
                 await ledger.until(len(ledger.acknowledged) + 200)

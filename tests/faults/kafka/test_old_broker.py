@@ -50,15 +50,15 @@ async def test_an_old_broker_returns_the_records_that_were_sent(
             producer.send(topic, b"%d" % n, b"%d" % n, headers=[("n", b"%d" % n)], timestamp=n)
             for n in range(300)
         ]
-        places = await producer.gather(sent)
+        results = await producer.gather(sent)
     async with Consumer(topic, **reading(kafka_old)) as consumer:
         read = {
             (r.partition, r.offset): (r.value, r.key, list(r.headers), r.timestamp)
             async for r in consumer.until_end()
         }
     assert read == {
-        (place.partition, place.offset): (b"%d" % n, b"%d" % n, [("n", b"%d" % n)], n)
-        for n, place in enumerate(places)
+        (result.partition, result.offset): (b"%d" % n, b"%d" % n, [("n", b"%d" % n)], n)
+        for n, result in enumerate(results)
     }
 
 
@@ -78,20 +78,20 @@ async def test_an_old_broker_acknowledges_with_every_acks(
 
 async def test_an_old_broker_returns_offsets_and_accepts_seeks(kafka_old: KafkaCluster) -> None:
     topic = kafka_old.create_topic()
-    place = TopicPartition(topic, 0)
+    tp = TopicPartition(topic, 0)
     async with Producer(bootstrap_servers=kafka_old.bootstrap) as producer:
         for n in range(10):
             await producer.send(topic, b"%d" % n, timestamp=1000 * n)
     async with Consumer(**reading(kafka_old, isolation_level="read_committed")) as consumer:
-        consumer.assign([place])
-        assert await consumer.beginning_offsets([place]) == {place: 0}
-        assert await consumer.end_offsets([place]) == {place: 10}
-        found = (await consumer.offsets_for_times({place: 4500}))[place]
+        consumer.assign([tp])
+        assert await consumer.beginning_offsets([tp]) == {tp: 0}
+        assert await consumer.end_offsets([tp]) == {tp: 10}
+        found = (await consumer.offsets_for_times({tp: 4500}))[tp]
         assert found is not None
         assert (found.offset, found.timestamp) == (5, 5000)
-        consumer.seek(place, 7)
+        consumer.seek(tp, 7)
         assert [record.value async for record in consumer.until_end()] == [b"7", b"8", b"9"]
-        assert await consumer.lag() == {place: 0}
+        assert await consumer.lag() == {tp: 0}
 
 
 async def test_an_old_broker_reports_a_missing_topic(kafka_old: KafkaCluster) -> None:
@@ -110,10 +110,10 @@ async def test_an_old_broker_serves_admin_calls(kafka_old: KafkaCluster) -> None
         await asyncio.to_thread(kafka_old.await_partitions, name, 2)
         described = (await admin.describe_topics([name])).raise_for_errors()
         assert len(described[name].partitions) == 2
-        place = TopicPartition(name, 0)
+        tp = TopicPartition(name, 0)
         async with Producer(bootstrap_servers=kafka_old.bootstrap) as producer:
             await producer.gather(producer.send(name, b"v", partition=0) for _ in range(3))
-        (await admin.delete_records({place: 2})).raise_for_errors()
+        (await admin.delete_records({tp: 2})).raise_for_errors()
         async with Consumer(name, **reading(kafka_old)) as consumer:
             assert [record.offset async for record in consumer.until_end()] == [2]
         (await admin.delete_topics([name])).raise_for_errors()

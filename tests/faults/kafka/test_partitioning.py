@@ -27,9 +27,9 @@ async def placed_here(bootstrap: str, topic: str, keys: Sequence[bytes]) -> Plac
     async with Producer(bootstrap_servers=bootstrap) as producer:
         sent = [producer.send(topic, b"v", key) for key in keys]
         many = producer.send_many(topic, [ProducerRecord(topic, b"v", key) for key in keys])
-        places = [result.partition for result in await producer.gather(sent)]
-        assert [result.partition for result in await producer.gather(many)] == places
-    return dict(zip(keys, places, strict=True))
+        partitions = [result.partition for result in await producer.gather(sent)]
+        assert [result.partition for result in await producer.gather(many)] == partitions
+    return dict(zip(keys, partitions, strict=True))
 
 
 async def found(bootstrap: str, topic: str) -> Placement:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from driver import Writer, places
+from driver import Writer, partitions_of
 from ledger import Ledger
 
 from aiokclient import Producer
@@ -31,7 +31,7 @@ class Bad:
         return Producer(bootstrap_servers=servers, connector=self.connector, **{**QUICK, **options})
 
     def writer(self, producer: Any, *wanted: tuple[str, int], **options: Any) -> Writer:
-        return Writer(producer, self.ledger, wanted or places(TOPICS), **options)
+        return Writer(producer, self.ledger, wanted or partitions_of(TOPICS), **options)
 
     async def proxy_of(self, broker: int) -> FaultProxy:
         """Return the proxy of a broker, which has its own faults from now on."""

@@ -44,8 +44,8 @@ def port_of(world: World) -> int:
 
 def block(world: World, *addresses: str) -> None:
     """Let these addresses drop all packets to the broker's port."""
-    places = [f"[{a}]:{port_of(world)}" if ":" in a else f"{a}:{port_of(world)}" for a in addresses]
-    world.network.part(["client"], places)
+    names = [f"[{a}]:{port_of(world)}" if ":" in a else f"{a}:{port_of(world)}" for a in addresses]
+    world.network.part(["client"], names)
 
 
 def named(world: World, *addresses: str, **more: Any) -> dict[str, Any]:
@@ -160,8 +160,8 @@ def test_error_lists_each_address_when_none_can_be_used() -> None:
         with pytest.raises(BootstrapError) as caught:
             await client.start()
         assert world.now < 2.1
-        ((place, outcome),) = caught.value.attempts
-        assert place == f"{NAME}:{port_of(world)}"
+        ((address, outcome),) = caught.value.attempts
+        assert address == f"{NAME}:{port_of(world)}"
         assert "any of its 3 addresses" in outcome
         assert f"{DEAD} did not accept a connection within 1" in outcome
         assert "[::1] closed the connection" in outcome
@@ -237,11 +237,11 @@ def test_client_works_with_advertised_ipv6_addresses(host: str) -> None:
         with world.cluster.alter(ApiKey.METADATA, advertise):
             async with world.client(bootstrap_servers=world.cluster.bootstrap_servers) as client:
                 await client.request(messages.MetadataRequest(topics=[]), to=AnyBroker())
-                place = f"[::1]:{port_of(world)}"
+                address = f"[::1]:{port_of(world)}"
                 health = client.health()
-                assert set(health.addresses.values()) == {place}
-                assert place in repr(health)
-                assert "::1" not in repr(client).replace(place, "")
+                assert set(health.addresses.values()) == {address}
+                assert address in repr(health)
+                assert "::1" not in repr(client).replace(address, "")
 
     simulate(scenario, host="::1")
 
@@ -279,7 +279,10 @@ def test_start_raises_at_the_resolve_timeout_when_no_name_resolves(
             await client.start()
         assert 4.9 <= world.now <= 5.1
         assert "bootstrap_resolve_timeout_ms" in str(caught.value)
-        assert {place for place, _ in caught.value.attempts} == {"one.test:9092", "two.test:9092"}
+        assert {address for address, _ in caught.value.attempts} == {
+            "one.test:9092",
+            "two.test:9092",
+        }
         await client.close()
 
     simulate(scenario)

@@ -172,7 +172,7 @@ def test_a_lost_response_to_sync_group_costs_no_more_than_the_request_timeout(le
             with world.cluster.alter(
                 ApiKey.SYNC_GROUP, lose, times=1, where=lambda call: not call.assignments
             ):
-                async with member(world, diary, place="other", **options), reading(one):
+                async with member(world, diary, name="other", **options), reading(one):
                     began = world.now
                     await diary.until(lambda: diary.owned)
                     assert world.now - began < 20

@@ -43,7 +43,7 @@ def test_calls_end_with_the_consumer(name: str, trouble: str) -> None:
             world.cluster.stop(world.cluster.leader("t"))
             await asyncio.sleep(0.05)
         elif trouble == "no answers":
-            world.network.part(["client"], [world.place(b) for b in world.cluster.brokers])
+            world.network.part(["client"], [world.address(b) for b in world.cluster.brokers])
         consumer.seek_to_end([T0])
         call = asyncio.create_task(CALLS[name](consumer))
         await asyncio.sleep(moment)
@@ -61,7 +61,7 @@ def test_preparing_a_topic_ends_with_the_producer() -> None:
     async def scenario(world: World) -> None:
         producer = world.producer()
         await producer.start()
-        world.network.part(["client"], [world.place(b) for b in world.cluster.brokers])
+        world.network.part(["client"], [world.address(b) for b in world.cluster.brokers])
         call = asyncio.create_task(producer.prepare("t"))
         await asyncio.sleep(0.1)
         await producer.close(0)
@@ -75,7 +75,7 @@ def test_a_position_that_is_waited_for_while_the_consumer_fails() -> None:
         fill(world, 5)
         consumer = world.consumer("t")
         await consumer.start()
-        world.network.part(["client"], [world.place(b) for b in world.cluster.brokers])
+        world.network.part(["client"], [world.address(b) for b in world.cluster.brokers])
         consumer.seek_to_end([T0])
         call = asyncio.create_task(consumer.position(T0))
         await asyncio.sleep(0.1)

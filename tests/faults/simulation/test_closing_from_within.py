@@ -61,8 +61,8 @@ def test_a_listener_without_a_group_may_close_its_consumer() -> None:
 
 def test_a_listener_must_not_rewind() -> None:
     async def scenario(world: World) -> None:
-        place = TopicPartition("t", 0)
-        listener = Calling("on_assigned", lambda: consumer.rewind_group({place: 0}))
+        tp = TopicPartition("t", 0)
+        listener = Calling("on_assigned", lambda: consumer.rewind_group({tp: 0}))
         consumer = world.consumer("t", group_id="g", listener=listener)
         async with consumer:
             assert [str(e)[:26] for e in listener.refused] == ["A listener must not rewind"]

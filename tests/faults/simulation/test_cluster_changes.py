@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from driver import Writer, places
+from driver import Writer, partitions_of
 from ledger import unpack
 from rebootstrapping import Plain, Watch
 from two_clusters import (
@@ -89,7 +89,7 @@ def test_every_acknowledged_record_is_in_one_of_the_two_logs(
     async def work(world: World, options: dict[str, Any]) -> None:
         former: list[Any] = []
         async with Producer(**options) as producer:
-            writer = Writer(producer, world.ledger, places({"t": 3}), pause=0.01)
+            writer = Writer(producer, world.ledger, partitions_of({"t": 3}), pause=0.01)
             writing = asyncio.create_task(writer.run())
             await world.ledger.until(200)
             former += world.cluster.records("t")
@@ -478,7 +478,7 @@ def test_fail_notices_one_address_that_leads_elsewhere_while_others_do_not() -> 
         limits = {ApiKey.API_VERSIONS: (0, 3), ApiKey.PRODUCE: (3, 9)}
         world.cluster.limit_versions(limits)
         world.cluster.move_leader("t", 0, to=1)
-        servers = ",".join(world.place(broker) for broker in (2, 3))
+        servers = ",".join(world.address(broker) for broker in (2, 3))
         options = {"cluster_id_change": "fail", "bootstrap_servers": servers}
         async with world.producer(**options) as producer:
             watch = Watch(world, producer._cluster)

@@ -79,14 +79,14 @@ class Group:
     async def kill(self, name: str) -> None:
         """Kill a member as if its process died: none of its packets arrive any more."""
         _, task, member = self.running.pop(name)
-        self.world.network.part([name], self.places)
+        self.world.network.part([name], self.broker_addresses)
         member.kill()
         task.cancel()
         await asyncio.wait([task])
 
     @property
-    def places(self) -> list[str]:
-        return [self.world.place(broker) for broker in self.world.cluster.brokers]
+    def broker_addresses(self) -> list[str]:
+        return [self.world.address(broker) for broker in self.world.cluster.brokers]
 
     def check(self) -> None:
         self.ownership.check_committed(self.world.cluster.committed("g"))
@@ -110,7 +110,7 @@ async def churn(world: World, group: Group, how: str) -> None:
         elif action == "kill":
             await group.kill(group.rng.choice(names))
         elif action == "part":
-            world.network.part([group.rng.choice(names)], group.places)
+            world.network.part([group.rng.choice(names)], group.broker_addresses)
             await asyncio.sleep(group.rng.uniform(0.5, 10.0))
             world.network.heal()
         else:

@@ -257,7 +257,7 @@ def test_a_member_that_is_cut_off_repeatedly_recovers() -> None:
         fill(world, 300, 2)
         diaries = {"a": Diary(), "b": Diary()}
         seen: dict[str, list[int]] = {"a": [], "b": []}
-        members = {n: member(world, d, place=n) for n, d in diaries.items()}
+        members = {n: member(world, d, name=n) for n, d in diaries.items()}
         async with members["a"], members["b"]:
             tasks = [asyncio.create_task(read(m, seen[n])) for n, m in members.items()]
             for _ in range(5):

@@ -254,7 +254,7 @@ def test_reading_continues_after_fetch_sessions_are_evicted() -> None:
 
 
 @pytest.mark.fault(54)
-@pytest.mark.parametrize("replica", ["unknown", "behind"])
+@pytest.mark.parametrize("replica", ["unknown", "lagging"])
 def test_reading_continues_after_a_useless_preferred_replica(replica: str) -> None:
     """Reading continues if the preferred replica is unknown or lacks the records."""
 

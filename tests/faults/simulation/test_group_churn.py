@@ -103,7 +103,7 @@ class Crowd:
     async def cut_off(self) -> None:
         """Cut one member off from the brokers, for less or more than its session timeout."""
         who = self.rng.choice(sorted(self.tasks))
-        self.world.network.part({who}, set(map(self.world.place, self.world.cluster.brokers)))
+        self.world.network.part({who}, set(map(self.world.address, self.world.cluster.brokers)))
         await asyncio.sleep(self.rng.choice([1, 4, 9, 20]))
         self.world.network.heal()
 

@@ -54,7 +54,7 @@ def fail_over(world: World) -> None:
 
 def die(world: World, life: Life) -> None:
     """Cut a member off as if its process had died without a LeaveGroup."""
-    world.network.part({life.protocols[0].says}, set(map(world.place, world.cluster.brokers)))
+    world.network.part({life.protocols[0].says}, set(map(world.address, world.cluster.brokers)))
 
 
 class Gate:

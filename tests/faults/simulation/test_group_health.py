@@ -86,7 +86,7 @@ def test_start_ends_by_its_deadline_when_the_advertised_address_is_unreachable(
 def test_health_shows_a_refused_join_until_it_succeeds(protocol: str) -> None:
     async def scenario(world: World) -> None:
         diary = Diary()
-        async with member(world, diary, place="m", **PROTOCOLS[protocol]) as consumer:
+        async with member(world, diary, name="m", **PROTOCOLS[protocol]) as consumer:
             with world.cluster.fail(heartbeat_api(protocol), GroupAuthorizationError):
                 await until(lambda: shown(consumer, "refuses", "GROUP_AUTHORIZATION_FAILED"), 30)
             with pytest.raises(GroupAuthorizationError):
@@ -143,7 +143,7 @@ def test_health_names_the_member_for_which_a_rebalance_waits(protocol: str) -> N
         async with member(world, diary, client_id="slow", **options) as slow:
             assert await slow.poll(timeout=10)  # The program processes these records for a while.
             await asyncio.sleep(5)
-            async with member(world, place="new", **options) as new:
+            async with member(world, name="new", **options) as new:
                 one = slow.group_metadata().member_id
                 held = "t-0, t-1" if protocol == "eager" else "t-"
                 await until(
@@ -249,7 +249,7 @@ def test_health_shows_that_nothing_is_delivered_when_the_coordinator_is_silent(
 ) -> None:
     async def scenario(world: World) -> None:
         diary = Diary()
-        async with member(world, diary, place="m", **PROTOCOLS[protocol]) as consumer:
+        async with member(world, diary, name="m", **PROTOCOLS[protocol]) as consumer:
             await diary.until(lambda: diary.owned)
             part(world, "m")
             await until(lambda: shown(consumer, "coordinator of group g", "and 5 s more"), 90)

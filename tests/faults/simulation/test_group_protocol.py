@@ -191,7 +191,7 @@ def test_state_and_health_follow_the_membership() -> None:
             assert engine.state is MemberState.STABLE
             assert engine.confirmed
             assert world.now - engine.last_answer_at < 10
-            world.network.part({"client"}, {world.place(b) for b in world.cluster.brokers})
+            world.network.part({"client"}, {world.address(b) for b in world.cluster.brokers})
             await one.until(lambda life: life.now is None)
             assert not engine.confirmed
             assert one.member.state is State.DEGRADED

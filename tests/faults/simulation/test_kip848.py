@@ -76,7 +76,7 @@ class Group:
 
     async def kill(self, name: str) -> None:
         _, task, member = self.running.pop(name)
-        self.world.network.part([name], [self.world.place(b) for b in self.world.cluster.brokers])
+        self.world.network.part([name], [self.world.address(b) for b in self.world.cluster.brokers])
         member.kill()
         task.cancel()
         await asyncio.wait([task])
@@ -129,7 +129,7 @@ async def churn(group: Group) -> None:
         elif action == "kill":
             await group.kill(rng.choice(names))
         elif action == "part":
-            world.network.part([rng.choice(names)], [world.place(b) for b in (1, 2)])
+            world.network.part([rng.choice(names)], [world.address(b) for b in (1, 2)])
             await asyncio.sleep(rng.uniform(0.5, 10.0))
             world.network.heal()
         elif action == "move":
@@ -297,7 +297,7 @@ def test_a_member_that_was_cut_off_delivers_nothing_of_others() -> None:
         first, second = group.join(), group.join()
         members = [group.running[name][2] for name in (first, second)]
         await group.ownership.until(lambda: all(len(each.owned) == 3 for each in members))
-        world.network.part([first], [world.place(1)])
+        world.network.part([first], [world.address(1)])
         await group.ownership.until(lambda: len(members[1].owned) == PARTITIONS)
         await asyncio.sleep(600)
         world.network.heal()

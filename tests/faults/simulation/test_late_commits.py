@@ -26,7 +26,7 @@ def test_a_late_commit_of_a_lost_partition_is_refused(protocol: str, back: bool,
     async def scenario(world: World) -> None:
         fill(world, 50)
         options, diary = PROTOCOLS[protocol], Diary()
-        async with member(world, place="late", **options) as late:
+        async with member(world, name="late", **options) as late:
             record = await late.get(timeout=60)
             other = member(world, diary, "other", **options)
             await other.start()

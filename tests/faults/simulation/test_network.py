@@ -13,7 +13,7 @@ from aiokclient.testing.simulation.loop import SimulationError, VirtualLoop
 from aiokclient.testing.simulation.network import NameFault, VirtualNetwork, Weather
 
 ADDRESS = ("127.0.0.1", 9092)
-PLACE = "127.0.0.1:9092"
+BROKER = "127.0.0.1:9092"
 
 
 class End(asyncio.BufferedProtocol):
@@ -212,7 +212,7 @@ def test_a_paused_reader_pauses_the_writer() -> None:
 def test_a_network_partition_delays_bytes_and_connections() -> None:
     async def test(wired: Wired) -> None:
         client = await wired.connect()
-        wired.network.part({"client"}, {PLACE})
+        wired.network.part({"client"}, {BROKER})
         client.transport.write(b"late")
         another = asyncio.create_task(wired.connect())
         await asyncio.sleep(60)
@@ -229,10 +229,10 @@ def test_a_network_partition_delays_bytes_and_connections() -> None:
 def test_connections_are_refused_and_names_resolved_as_configured() -> None:
     async def test(wired: Wired) -> None:
         network = wired.network
-        network.refuse(PLACE)
+        network.refuse(BROKER)
         with pytest.raises(ConnectionRefusedError):
             await wired.connect()
-        network.refuse(PLACE, False)
+        network.refuse(BROKER, False)
         await wired.connect()
         network.names |= {"kafka": ["10.0.0.1"], "empty": NameFault.EMPTY, "bad": NameFault.FAIL}
         network.names["slow"] = NameFault.BLOCK

@@ -5,7 +5,7 @@ import itertools
 from typing import Any
 
 import pytest
-from driver import Writer, places
+from driver import Writer, partitions_of
 from world import World, simulate
 
 from aiokclient.errors import (
@@ -23,7 +23,9 @@ THREE = {"t": 3}
 
 
 def writer(world: World, producer: Any, number: int = 0, **options: Any) -> Writer:
-    return Writer(producer, world.ledger, places(world.cluster.topics), number=number, **options)
+    return Writer(
+        producer, world.ledger, partitions_of(world.cluster.topics), number=number, **options
+    )
 
 
 async def produced(world: World, count: int = 300, **options: Any) -> None:
@@ -203,7 +205,7 @@ def test_batches_expire_while_they_are_written(codec: str) -> None:
             there = Writer(producer, world.ledger, [("u", 0)], number=1, size=2_000)
             await here.run(10)
             await producer.flush()
-            slow = world.place(world.cluster.leader("t"))
+            slow = world.address(world.cluster.leader("t"))
             world.network.part({"client"}, {slow})
             await here.run(100)
             await world.ledger.until(100, "failed")

@@ -167,7 +167,7 @@ def test_no_record_of_an_unsubscribed_topic_is_delivered(by_hand: bool) -> None:
                 consumer.assign(ALL[:1])
             await consumer.poll(max_records=5)
             for wanted, topic in (["u"], "u"), (["t", "u"], "t"):
-                world.network.part(["client"], [world.place(b) for b in world.cluster.brokers])
+                world.network.part(["client"], [world.address(b) for b in world.cluster.brokers])
                 consumer.subscribe(["u"])
                 seen = {r.topic for _ in range(9) for r in await consumer.poll(0.1, max_records=3)}
                 assert seen <= ({"t", "u"} if by_hand else {"u"})

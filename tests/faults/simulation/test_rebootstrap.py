@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from driver import Writer, places
+from driver import Writer, partitions_of
 from rebootstrapping import (
     FAULTS,
     NEW,
@@ -141,9 +141,9 @@ def test_stuck_connection_leaves_the_rebootstrap_to_the_trigger_time() -> None:
             await until_more(world, work, 9)
             watch.begin()
             watching = asyncio.create_task(watch.run())
-            world.network.part({"client"}, {world.place(1)})
+            world.network.part({"client"}, {world.address(1)})
             stop_all(world)
-            world.network.cut(world.place(1))
+            world.network.cut(world.address(1))
             move_brokers(world, NEW)
             work.writer.pause = 5.0
             await until_more(world, work, 3, timeout_s=400)
@@ -183,7 +183,7 @@ def test_brokers_that_time_out_leave_the_rebootstrap_to_the_trigger_time(
                     world.cluster.pause(broker)
             world.cluster.disconnect()
             if not accepts:
-                world.network.part({"client"}, set(map(world.place, world.cluster.brokers)))
+                world.network.part({"client"}, set(map(world.address, world.cluster.brokers)))
             everything_rests = 0
             while not watch.rebootstraps:
                 await asyncio.sleep(0.01)
@@ -259,7 +259,7 @@ def test_sends_in_the_overflow_queue_are_written_after_a_rebootstrap() -> None:
         options = {"bootstrap_servers": bootstrap_servers(world), "buffer_memory": 8_000}
         async with world.producer(**options, batch_size=500) as producer:
             watch = Watch(world, producer._cluster)
-            writer = Writer(producer, world.ledger, places(TOPICS))
+            writer = Writer(producer, world.ledger, partitions_of(TOPICS))
             await writer.run(9)
             await producer.flush()
             stop_all(world)
@@ -296,8 +296,8 @@ def test_brokers_of_a_large_cluster_that_refuse_are_given_up_soon() -> None:
 def test_brokers_that_refuse_during_the_start_cause_no_rebootstrap_after_it() -> None:
     async def scenario(world: World) -> None:
         port = world.cluster.address(1)[1]
-        world.network.refuse(world.place(2))
-        world.network.refuse(world.place(3))
+        world.network.refuse(world.address(2))
+        world.network.refuse(world.address(3))
 
         def without_first(request: Any, response: Any) -> Any:
             response.brokers = [each for each in response.brokers if each.node_id != 1]
@@ -307,7 +307,7 @@ def test_brokers_that_refuse_during_the_start_cause_no_rebootstrap_after_it() ->
         with world.cluster.alter(ApiKey.METADATA, without_first):
             starting = asyncio.create_task(client.start())
             await asyncio.sleep(3)
-            world.network.refuse(world.place(2), refused=False)
+            world.network.refuse(world.address(2), refused=False)
             await starting
             watch = Watch(world, client.cluster)
             await asyncio.sleep(5)

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from driver import Writer, places
+from driver import Writer, partitions_of
 from world import World, simulate
 
 from aiokclient import Client
@@ -29,7 +29,7 @@ def test_records_are_delivered_when_the_leader_moves_away_from_a_silent_broker()
         world.cluster.move_leader("t", 0, to=1)
         world.cluster.move_leader("t", 1, to=2)
         async with world.producer(delivery_timeout_ms=20_000) as producer:
-            writer = Writer(producer, world.ledger, places(world.cluster.topics), pause=0.01)
+            writer = Writer(producer, world.ledger, partitions_of(world.cluster.topics), pause=0.01)
             await writer.run(50)
             with hang(world, 2):
                 world.cluster.disconnect(2)
@@ -70,7 +70,7 @@ def test_records_are_delivered_when_a_silent_broker_answers_again() -> None:
     async def scenario(world: World) -> None:
         options = {"delivery_timeout_ms": 20_000, "request_timeout_ms": 2000}
         async with world.producer(**options) as producer:
-            writer = Writer(producer, world.ledger, places(world.cluster.topics), pause=0.01)
+            writer = Writer(producer, world.ledger, partitions_of(world.cluster.topics), pause=0.01)
             await writer.run(50)
             with hang(world, 1):
                 world.cluster.disconnect(1)
@@ -122,7 +122,7 @@ async def attempt_lasts(world: World, client: Client, not_before: float) -> floa
     """Return how long a connection attempt lasts to a broker whose packets are lost."""
     world.cluster.disconnect(1)
     await asyncio.sleep(0.01)
-    world.network.part([world.place(1)], ["client"])
+    world.network.part([world.address(1)], ["client"])
     pool = client.cluster.brokers.pool(1)
     began = max(world.now, pool.not_before)
     with pytest.raises(KafkaError):
@@ -134,7 +134,7 @@ async def attempt_lasts(world: World, client: Client, not_before: float) -> floa
 
 def test_metadata_comes_from_another_broker_when_one_accepts_and_does_not_answer() -> None:
     async def scenario(world: World) -> None:
-        servers = ",".join(world.place(broker) for broker in (1, 2, 3))
+        servers = ",".join(world.address(broker) for broker in (1, 2, 3))
         with hang(world, 2), hang(world, 3):
             async with world.client(bootstrap_servers=servers) as client:
                 for _ in range(10):

@@ -107,7 +107,7 @@ def test_a_member_left_without_partitions_is_told_once(protocol: str) -> None:
         one = member(world, diaries[0], **PROTOCOLS[protocol])
         async with one, reading(one):
             await diaries[0].until(lambda: diaries[0].owned)
-            two = member(world, diaries[1], place="two", **PROTOCOLS[protocol])
+            two = member(world, diaries[1], name="two", **PROTOCOLS[protocol])
             async with two, reading(two):
                 await until(lambda: any(("assigned", []) in diary.pages for diary in diaries))
                 await until(lambda: any(diary.owned for diary in diaries))

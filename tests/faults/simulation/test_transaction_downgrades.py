@@ -255,7 +255,7 @@ def test_an_abort_waits_as_long_as_the_coordinator_cannot_be_reached() -> None:
             await producer.begin_transaction()
             await add_record(producer)
             coordinator = world.cluster.coordinator("t-1")
-            world.network.part({"client"}, {world.place(coordinator)})
+            world.network.part({"client"}, {world.address(coordinator)})
             await producer.abort_transaction(timeout=1.0)
             await asyncio.sleep(LONGEST_S * 4)
             world.network.heal()

@@ -121,7 +121,7 @@ def test_a_transaction_of_which_batches_expire_while_they_are_written_is_aborted
         async with world.producer(compression_type=codec, **options) as producer:
             work = Run(world, producer)
             assert await work.transaction() is COMMITTED
-            leader = world.place(world.cluster.leader("t", 0))
+            leader = world.address(world.cluster.leader("t", 0))
 
             def part() -> None:
                 world.network.part({"client"}, {leader})

@@ -60,11 +60,11 @@ def node_properties(
     advertise, if not 127.0.0.1.
     """
     replication, in_sync = min(3, brokers), min(2, brokers)
-    places = {name: place for name, (_, place) in listeners.items()}
+    ports = {name: port for name, (_, port) in listeners.items()}
     if "broker" in roles:
-        places["PLAINTEXT"] = port
+        ports["PLAINTEXT"] = port
     if "controller" in roles:
-        places["CONTROLLER"] = controllers[node_id]
+        ports["CONTROLLER"] = controllers[node_id]
     protocols = {name: protocol for name, (protocol, _) in listeners.items()}
     protocols |= {"PLAINTEXT": "PLAINTEXT", "CONTROLLER": "PLAINTEXT"}
     properties: dict[str, object] = {
@@ -73,7 +73,7 @@ def node_properties(
         "log.dirs": folder,
         "controller.listener.names": "CONTROLLER",
         "controller.quorum.voters": ",".join(f"{i}@127.0.0.1:{p}" for i, p in controllers.items()),
-        "listeners": ",".join(f"{name}://127.0.0.1:{place}" for name, place in places.items()),
+        "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items()),
         "listener.security.protocol.map": ",".join(f"{n}:{p}" for n, p in protocols.items()),
         "default.replication.factor": replication,
         "offsets.topic.replication.factor": replication,
@@ -89,8 +89,8 @@ def node_properties(
         properties["inter.broker.listener.name"] = "PLAINTEXT"
     if "broker" in roles and hosts:
         properties["advertised.listeners"] = ",".join(
-            f"{name}://{hosts.get(name, '127.0.0.1')}:{place}"
-            for name, place in places.items()
+            f"{name}://{hosts.get(name, '127.0.0.1')}:{port}"
+            for name, port in ports.items()
             if name != "CONTROLLER"
         )
     if major >= 4:

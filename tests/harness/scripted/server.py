@@ -20,7 +20,7 @@ class Server:
         self._server: asyncio.Server | None = None
 
     @property
-    def place(self) -> str:
+    def address(self) -> str:
         return f"127.0.0.1:{self.port}"
 
     async def start(self, tls: ssl.SSLContext | None = None) -> None:

@@ -38,15 +38,15 @@ class Interpreter:
         self.version = version
         self.flexible = definition.flexible(version)
         self.data = b""
-        self.place = 0
+        self.offset = 0
 
     def encode(self, sample: dict[str, Any]) -> bytes:
         return self._write_struct(self.definition.fields, sample)
 
     def decode(self, data: bytes) -> dict[str, Any]:
-        self.data, self.place = data, 0
+        self.data, self.offset = data, 0
         sample = self._read_struct(self.definition.fields)
-        assert self.place == len(data)
+        assert self.offset == len(data)
         return sample
 
     def _present(self, fields: list[Json]) -> list[Json]:
@@ -99,8 +99,8 @@ class Interpreter:
         return struct.Struct(">h" if kind == "string" else ">i")
 
     def _take(self, size: int) -> bytes:
-        self.place += size
-        return self.data[self.place - size : self.place]
+        self.offset += size
+        return self.data[self.offset - size : self.offset]
 
     def _read_uvarint(self) -> int:
         byte = self._take(1)[0]

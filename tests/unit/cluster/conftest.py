@@ -38,7 +38,7 @@ async def open_client(broker: ScriptedBroker) -> AsyncIterator[Callable[..., Any
     opened: list[ClusterClient] = []
 
     async def made(**options: Any) -> ClusterClient:
-        config = ClientConfig(**{"bootstrap_servers": broker.place, **QUICK, **options})
+        config = ClientConfig(**{"bootstrap_servers": broker.address, **QUICK, **options})
         client = ClusterClient(config)
         opened.append(client)
         await client.start()

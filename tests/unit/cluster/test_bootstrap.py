@@ -38,7 +38,7 @@ async def canonical_servers(config: ClientConfig, connector: TcpConnector) -> li
 async def test_bootstrap_succeeds_when_one_server_responds(
     broker: ScriptedBroker, quick: Quick, unused_tcp_port: int
 ) -> None:
-    client = client_of(f"127.0.0.1:{unused_tcp_port}", broker.place, quick=quick)
+    client = client_of(f"127.0.0.1:{unused_tcp_port}", broker.address, quick=quick)
     await client.start()
     assert client.metadata.cluster_id == "scripted"
     await client.close()
@@ -84,7 +84,7 @@ async def test_bootstrap_fails_immediately_when_a_server_is_not_a_broker(
     broker: ScriptedBroker, quick: Quick
 ) -> None:
     broker.handlers[ApiKey.API_VERSIONS] = lambda *_: HTTP
-    client = client_of(broker.place, quick=quick)
+    client = client_of(broker.address, quick=quick)
     with pytest.raises(ConnectionSetupError, match="HTTP server"):
         await client.start()
     assert broker.opened == 1
@@ -94,7 +94,7 @@ async def test_bootstrap_fails_immediately_when_a_server_is_not_a_broker(
 async def test_bootstrap_explains_a_plaintext_broker_to_a_tls_client(
     broker: ScriptedBroker, quick: Quick
 ) -> None:
-    client = client_of(broker.place, quick=quick, security=Tls())
+    client = client_of(broker.address, quick=quick, security=Tls())
     with pytest.raises(ConnectionSetupError, match="plaintext port, but the client uses TLS"):
         await client.start()
 
@@ -104,7 +104,7 @@ async def test_bootstrap_ignores_one_server_that_is_not_a_broker(
 ) -> None:
     async with ScriptedBroker() as stranger:
         stranger.handlers[ApiKey.API_VERSIONS] = lambda *_: HTTP
-        client = client_of(stranger.place, broker.place, quick=quick)
+        client = client_of(stranger.address, broker.address, quick=quick)
         await client.start()
         await client.close()
 
@@ -126,7 +126,7 @@ async def test_bootstrap_is_retried_when_metadata_has_no_brokers(
     broker: ScriptedBroker, quick: Quick
 ) -> None:
     known, broker.brokers = broker.brokers, {}
-    client = client_of(broker.place, quick=quick)
+    client = client_of(broker.address, quick=quick)
     starting = asyncio.create_task(client.start())
     await broker.until(lambda: broker.count(ApiKey.METADATA) == 3)
     broker.brokers = known
@@ -137,7 +137,7 @@ async def test_bootstrap_is_retried_when_metadata_has_no_brokers(
 async def test_bootstrap_explains_unreadable_certificates(
     broker: ScriptedBroker, quick: Quick
 ) -> None:
-    client = client_of(broker.place, quick=quick, security=Tls(cafile="/nonexistent/ca.pem"))
+    client = client_of(broker.address, quick=quick, security=Tls(cafile="/nonexistent/ca.pem"))
     with pytest.raises(ConfigError, match="ca\\.pem"):
         await client.start()
 
@@ -184,7 +184,7 @@ async def test_a_cancelled_bootstrap_leaves_nothing_open(quick: Quick) -> None:
 
     async with raw_server(silent) as server:
         before = asyncio.all_tasks()
-        client = client_of(server.place, quick=quick)
+        client = client_of(server.address, quick=quick)
         starting = asyncio.create_task(client.start())
         while not server.opened:  # noqa: ASYNC110 - the server has no event to wait for
             await asyncio.sleep(0)
@@ -198,7 +198,7 @@ async def test_a_cancelled_bootstrap_leaves_nothing_open(quick: Quick) -> None:
 async def test_a_connection_that_fails_during_the_close_changes_nothing(
     broker: ScriptedBroker, quick: Quick
 ) -> None:
-    client = client_of(broker.place, quick=quick)
+    client = client_of(broker.address, quick=quick)
     await client.start()
     told = client.brokers._listener
     await client.close()

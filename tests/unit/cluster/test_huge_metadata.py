@@ -159,7 +159,7 @@ async def test_a_pattern_selects_its_topics_among_very_many(
     broker: ScriptedBroker,
 ) -> None:
     serve(broker)
-    consumer: Consumer[Any, Any] = Consumer(bootstrap_servers=broker.place)
+    consumer: Consumer[Any, Any] = Consumer(bootstrap_servers=broker.address)
     consumer.subscribe(re.compile("t000001[0-9]"))
     with held_times() as times:
         await consumer.start()
@@ -213,7 +213,7 @@ async def test_producer_is_prepared_when_the_broker_names_very_many_topics(
 ) -> None:
     serve(broker)
     with held_times() as times:
-        async with Producer(bootstrap_servers=broker.place, enable_idempotence=False) as producer:
+        async with Producer(bootstrap_servers=broker.address, enable_idempotence=False) as producer:
             await producer.prepare("t0000001")
     assert max(times) < LIMIT_S
 
@@ -227,7 +227,7 @@ async def test_calls_that_read_very_many_topics_do_not_block_the_loop(
     # The results are kept so that the test does not measure how long it takes to free them.
     found: list[Any] = []
     async with (
-        Client(bootstrap_servers=broker.place) as client,
+        Client(bootstrap_servers=broker.address) as client,
         Admin(client=client) as admin,
         Consumer[Any, Any](client=client) as consumer,
     ):

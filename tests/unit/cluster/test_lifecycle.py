@@ -73,7 +73,7 @@ class Late(Thing):
 
 @pytest.fixture
 async def thing(broker: ScriptedBroker, quick: dict[str, Any]) -> AsyncIterator[Thing]:
-    thing = Thing(bootstrap_servers=broker.place, **quick)
+    thing = Thing(bootstrap_servers=broker.address, **quick)
     yield thing
     thing.ending.set()
     thing.opening.set()
@@ -83,7 +83,7 @@ async def thing(broker: ScriptedBroker, quick: dict[str, Any]) -> AsyncIterator[
 @pytest.fixture
 async def client(broker: ScriptedBroker, quick: dict[str, Any]) -> AsyncIterator[Client]:
     broker.handlers[ApiKey.LIST_GROUPS] = lambda *_: ListGroupsResponse()
-    async with Client(bootstrap_servers=broker.place, **quick) as client:
+    async with Client(bootstrap_servers=broker.address, **quick) as client:
         yield client
 
 
@@ -93,7 +93,7 @@ async def client(broker: ScriptedBroker, quick: dict[str, Any]) -> AsyncIterator
 async def test_an_object_can_be_started_in_three_ways(
     broker: ScriptedBroker, quick: dict[str, Any]
 ) -> None:
-    options = {"bootstrap_servers": broker.place, **quick}
+    options = {"bootstrap_servers": broker.address, **quick}
     async with Thing(**options) as one:
         assert one.use() == "used"
     two = await Thing(**options)
@@ -108,7 +108,7 @@ async def test_an_object_can_be_started_in_three_ways(
 
 
 async def test_an_object_can_be_created_without_a_loop(broker: ScriptedBroker) -> None:
-    made = await asyncio.to_thread(lambda: Client(bootstrap_servers=broker.place))
+    made = await asyncio.to_thread(lambda: Client(bootstrap_servers=broker.address))
     assert made.state is State.NEW
     async with made:
         assert made.state is State.RUNNING
@@ -247,7 +247,7 @@ async def test_a_second_close_may_shorten_the_first(thing: Thing) -> None:
 async def test_a_cancelled_close_ends_everything_and_then_raises(
     broker: ScriptedBroker, quick: dict[str, Any], times: int
 ) -> None:
-    thing = Thing(bootstrap_servers=broker.place, close_timeout_ms=20, **quick)
+    thing = Thing(bootstrap_servers=broker.address, close_timeout_ms=20, **quick)
     await thing.start()
     thing.ending.clear()
     closing = asyncio.create_task(thing.close(timeout=1000))
@@ -265,7 +265,7 @@ async def test_a_cancelled_close_ends_everything_and_then_raises(
 async def test_level_cancellation_shortens_a_close(
     broker: ScriptedBroker, quick: dict[str, Any]
 ) -> None:
-    thing = Thing(bootstrap_servers=broker.place, close_timeout_ms=20, **quick)
+    thing = Thing(bootstrap_servers=broker.address, close_timeout_ms=20, **quick)
     await thing.start()
     thing.ending.clear()
     with anyio.move_on_after(0.01) as scope:
@@ -279,7 +279,7 @@ async def test_leaving_by_level_cancellation_aborts(
     broker: ScriptedBroker, quick: dict[str, Any]
 ) -> None:
     with anyio.CancelScope() as scope:
-        async with Thing(bootstrap_servers=broker.place, **quick) as thing:
+        async with Thing(bootstrap_servers=broker.address, **quick) as thing:
             scope.cancel()
             await anyio.sleep_forever()
     assert thing.state is State.CLOSED
@@ -320,7 +320,7 @@ async def test_close_leaves_no_task_or_connection(
     broker: ScriptedBroker, quick: dict[str, Any]
 ) -> None:
     before = asyncio.all_tasks()
-    async with Thing(bootstrap_servers=broker.place, **quick):
+    async with Thing(bootstrap_servers=broker.address, **quick):
         pass
     await broker.stop()
     assert asyncio.all_tasks() == before
@@ -403,7 +403,7 @@ async def test_calls_from_another_loop_raise(thing: Thing) -> None:
 def test_calls_from_another_loop_of_the_thread_raise() -> None:
     async def open_it() -> tuple[ScriptedBroker, Thing]:
         broker = await ScriptedBroker().__aenter__()
-        return broker, await Thing(bootstrap_servers=broker.place)
+        return broker, await Thing(bootstrap_servers=broker.address)
 
     async def use(thing: Thing) -> None:
         thing.use()
@@ -456,7 +456,7 @@ async def test_closing_a_child_leaves_the_client(client: Client) -> None:
 
 
 async def test_a_child_of_an_unopened_client_cannot_start(broker: ScriptedBroker) -> None:
-    client = Client(bootstrap_servers=broker.place)
+    client = Client(bootstrap_servers=broker.address)
     with pytest.raises(IllegalStateError, match="not started"):
         await Thing(client)
     await client.close()

@@ -95,7 +95,7 @@ def test_start_raises_by_its_deadline_when_no_advertised_address_can_be_reached(
             client = make(kind, **world.options(default_api_timeout_ms=5000))
             error = await start_failure(world, client, 5)
         bootstrap, advertised = error.attempts
-        assert bootstrap[0] == world.place(1)
+        assert bootstrap[0] == world.address(1)
         assert "answered" in bootstrap[1]
         assert advertised[0] == f"{host}:{port}"
         assert advertised[1] not in ("", "connected")
@@ -115,7 +115,7 @@ def test_start_raises_by_its_deadline_when_the_brokers_of_a_shared_client_are_go
             await asyncio.sleep(1)
             child = make(kind, client=client)
             error = await start_failure(world, child, 5)
-            assert world.place(1) in dict(error.attempts)
+            assert world.address(1) in dict(error.attempts)
             world.cluster.start(1)
 
     simulate(scenario)
@@ -176,7 +176,7 @@ def test_start_raises_by_its_deadline_when_the_broker_answers_no_metadata(kind: 
         with world.cluster.delay(ApiKey.METADATA, 1e6):
             client = make(kind, **world.options(default_api_timeout_ms=5000))
             error = await start_failure(world, client, 5)
-        assert error.attempts[0][0] == world.place(1)
+        assert error.attempts[0][0] == world.address(1)
 
     simulate(scenario)
 
@@ -189,7 +189,7 @@ def test_start_raises_by_its_deadline_when_only_the_first_metadata_is_answered(
         async with world.client(default_api_timeout_ms=5000) as client:
             with world.cluster.delay(ApiKey.METADATA, 1e6):
                 error = await start_failure(world, make(kind, client=client), 5)
-                assert world.place(1) in dict(error.attempts)
+                assert world.address(1) in dict(error.attempts)
                 assert "did not end" in str(error)
 
     simulate(scenario)
@@ -223,12 +223,12 @@ def test_start_ends_by_its_deadline_when_names_are_not_resolved(servers: int) ->
     async def scenario(world: World) -> None:
         names = [f"blocked{number}.internal" for number in range(servers)]
         world.network.names |= dict.fromkeys(names, NameFault.BLOCK)
-        places = ",".join(f"{name}:9092" for name in names)
+        bootstrap = ",".join(f"{name}:9092" for name in names)
         options = world.options(
-            default_api_timeout_ms=5000, **CANONICAL | {"bootstrap_servers": places}
+            default_api_timeout_ms=5000, **CANONICAL | {"bootstrap_servers": bootstrap}
         )
         error = await start_failure(world, Client(**options), 5)
-        assert {place for place, _ in error.attempts} == {f"{name}:9092" for name in names}
+        assert {address for address, _ in error.attempts} == {f"{name}:9092" for name in names}
 
     simulate(scenario)
 
@@ -236,9 +236,9 @@ def test_start_ends_by_its_deadline_when_names_are_not_resolved(servers: int) ->
 def test_start_succeeds_when_one_name_of_several_is_resolved() -> None:
     async def scenario(world: World) -> None:
         world.network.names["blocked.internal"] = NameFault.BLOCK
-        places = f"blocked.internal:9092,{world.place(1)}"
+        bootstrap = f"blocked.internal:9092,{world.address(1)}"
         options = world.options(
-            default_api_timeout_ms=5000, **CANONICAL | {"bootstrap_servers": places}
+            default_api_timeout_ms=5000, **CANONICAL | {"bootstrap_servers": bootstrap}
         )
         async with Client(**options):
             assert world.now < 5
@@ -317,8 +317,8 @@ async def test_start_succeeds_when_the_application_occupies_the_default_executor
 def test_start_succeeds_by_a_short_deadline_when_a_leader_is_unreachable(group: bool) -> None:
     async def scenario(world: World) -> None:
         world.cluster.move_leader("t", 0, to=2)
-        options = world.options(default_api_timeout_ms=1000, bootstrap_servers=world.place(1))
-        world.network.part(["client"], [world.place(2)])
+        options = world.options(default_api_timeout_ms=1000, bootstrap_servers=world.address(1))
+        world.network.part(["client"], [world.address(2)])
         if group:
             options["group_id"] = "g"
         consumer: Consumer[Any, Any] = Consumer("t", **options)
@@ -343,6 +343,6 @@ def test_start_raises_by_its_deadline_when_the_shared_client_bootstraps_again(
                 if answers:
                     world.cluster.start(1)
                 error = await start_failure(world, Producer(client=client), 20)
-                assert world.place(1) in dict(error.attempts)
+                assert world.address(1) in dict(error.attempts)
 
     simulate(scenario)

@@ -107,7 +107,7 @@ class TestCommit:
                 diary = Diary()
                 reads = begin(one)
                 await offsets(one, 5)
-                idle = member(world, diary, place="two", **OWN, **PROTOCOLS[protocol])
+                idle = member(world, diary, name="two", **OWN, **PROTOCOLS[protocol])
                 joining = asyncio.create_task(idle.start())
                 if protocol != "eager":
                     # The only partition keeps its owner, in a new generation or epoch.
@@ -132,7 +132,7 @@ class TestTakenAway:
             async with member(world, **OWN, **PROTOCOLS[protocol]) as one:
                 reads = begin(one)
                 await offsets(one, 10)
-                two = member(world, diary, place="two", **OWN, **PROTOCOLS[protocol])
+                two = member(world, diary, name="two", **OWN, **PROTOCOLS[protocol])
                 joining = asyncio.create_task(two.start())
                 while len(diary.owned) < 1 or len(one.assignment()) != 1:
                     await one.poll(timeout=0.5)
@@ -164,7 +164,7 @@ class TestTakenAway:
                 reads = begin(one)
                 await offsets(one, 10)
                 both = one.assignment()
-                two = member(world, place="two", **OWN, **PROTOCOLS[protocol])
+                two = member(world, name="two", **OWN, **PROTOCOLS[protocol])
                 joining = asyncio.create_task(two.start())
                 changed = asyncio.Event()
                 one._subscription.listen(changed.set)

@@ -322,7 +322,7 @@ def test_what_the_handler_raises_comes_out_soon_if_nobody_can_be_told() -> None:
         handler, failed = Handler(), asyncio.Event()
 
         async def fail() -> None:
-            world.network.part({"client"}, {world.place(1)})
+            world.network.part({"client"}, {world.address(1)})
             failed.set()
             raise ZeroDivisionError
 
@@ -406,7 +406,7 @@ def test_a_silent_coordinator_is_given_up_for_the_new_one() -> None:
             with world.cluster.delay(ApiKey.JOIN_GROUP, 5_000, broker=old):
                 engine.rejoin("again")
                 await asyncio.sleep(2)
-                world.network.part({"client"}, {world.place(old)})
+                world.network.part({"client"}, {world.address(old)})
                 world.cluster.move_coordinator(GROUP)
                 began = world.now
                 await stable(handler)

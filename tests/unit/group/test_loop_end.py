@@ -62,7 +62,7 @@ def test_a_member_leaves_when_asyncio_run_cancels_its_task(kind: str) -> None:
         assert not cluster.groups["g"].members
 
 
-def test_a_static_member_keeps_its_place_when_asyncio_run_cancels_its_task() -> None:
+def test_a_static_member_stays_in_the_group_when_asyncio_run_cancels_its_task() -> None:
     async def main(servers: str) -> asyncio.Task[None]:
         made = consumer("classic", servers, group_instance_id="i")
         begun = asyncio.Event()

@@ -107,7 +107,7 @@ def test_a_member_can_be_paused_in_every_state_in_which_it_is_one() -> None:
         assert TABLE[state, MemberEvent.PAUSED].state is MemberState.LEAVING
 
 
-def test_who_is_lost_is_told_so() -> None:
+def test_handler_is_notified_when_a_member_loses_its_id_or_generation() -> None:
     """Each row of the table that drops the id or generation notifies the handler of the loss."""
     for row in TABLE.values():
         if {MemberEffect.FORGET_ID, MemberEffect.FORGET_GENERATION} & set(row.effects):

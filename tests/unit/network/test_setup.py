@@ -239,7 +239,7 @@ async def test_servers_that_are_not_brokers_are_named(
         error = await refusal(server, settings())
         assert isinstance(error, ConnectionSetupError)
         assert what in str(error)
-        assert server.place in str(error)
+        assert server.address in str(error)
 
 
 @pytest.mark.fault(29)

@@ -129,7 +129,7 @@ def test_refusals_after_and_before_the_append(error: Any) -> None:
     simulate(scenario)
 
 
-def test_without_idempotence_retries_keep_their_place() -> None:
+def test_without_idempotence_retries_keep_the_order() -> None:
     async def scenario(world: World) -> None:
         options = {"enable_idempotence": False, "max_in_flight_requests_per_connection": 1}
         async with world.producer(linger_ms=0, batch_size=300, **options) as producer:

@@ -51,7 +51,7 @@ def test_a_broker_whose_connection_was_lost_while_nothing_waited_gets_its_share(
         async with world.producer(batch_size=100) as producer:
             await producer.prepare("t")
             await producer.gather([producer.send("t", b"x", partition=p) for p in range(2)])
-            world.network.cut(world.place(2))
+            world.network.cut(world.address(2))
             await asyncio.sleep(1)
             sent = [await producer.send("t", bytes(100)) for _ in range(50)]
             assert {metadata.partition for metadata in sent} == {0, 1}
@@ -140,7 +140,7 @@ def test_a_closed_producer_stays_with_nobody() -> None:
     simulate(scenario)
 
 
-def test_what_others_wait_for_is_no_silence_for_long() -> None:
+def test_producer_with_acks_0_recovers_when_a_shared_connection_seemed_silent() -> None:
     """A producer with acks=0 recovers when another producer's requests made the broker seem silent.
 
     They share a connection. The producer with acks=0 gets no responses that would show that the
@@ -169,14 +169,14 @@ def test_what_others_wait_for_is_no_silence_for_long() -> None:
     simulate(scenario)
 
 
-def test_a_connection_that_takes_nothing_in_is_given_up() -> None:
+def test_connection_is_closed_when_writes_make_no_progress() -> None:
     async def scenario(world: World) -> None:
         options = {"request_timeout_ms": 3_000, "delivery_timeout_ms": 20_000, **UNNUMBERED}
         async with world.producer(**options) as producer:
             await producer.send("t", b"x")
             (sender,) = producer._engine.senders.values()  # type: ignore[union-attr]
             connection: Any = sender._connection.current
-            world.network.part(["client"], [world.place(1)])
+            world.network.part(["client"], [world.address(1)])
             for _ in range(80):
                 producer.send("t", bytes(9_000))
                 await asyncio.sleep(0.01)

@@ -63,10 +63,10 @@ def test_frames_do_not_depend_on_how_they_are_sliced(
     payloads: list[bytes], cuts: list[int]
 ) -> None:
     stream = b"".join(map(framed, payloads))
-    places = sorted({0, len(stream), *(cut % (len(stream) + 1) for cut in cuts)})
+    boundaries = sorted({0, len(stream), *(cut % (len(stream) + 1) for cut in cuts)})
     reader = FrameReader(100)
     frames = []
-    for start, end in pairwise(places):
+    for start, end in pairwise(boundaries):
         frames += feed(reader, stream[start:end])
     assert frames == payloads
 

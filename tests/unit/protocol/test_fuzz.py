@@ -151,14 +151,14 @@ def edits(draw: st.DrawFn) -> Decode:
 
     def spoil(data: bytes) -> bytes:
         for kind, where, part in steps:
-            place = int(where * (len(data) + 1))
+            position = int(where * (len(data) + 1))
             rest = {
                 "cut": b"",
-                "write": part + data[place + len(part) :],
-                "insert": part + data[place:],
-                "drop": data[place + len(part) :],
+                "write": part + data[position + len(part) :],
+                "insert": part + data[position:],
+                "drop": data[position + len(part) :],
             }[kind]
-            data = data[:place] + rest
+            data = data[:position] + rest
         return data
 
     return spoil
@@ -187,9 +187,9 @@ def test_every_truncation_is_refused() -> None:
 def test_hostile_lengths_allocate_little_memory() -> None:
     """A hostile length at any position of any message takes less than a quarter of a MiB."""
     spoiled = [
-        (cls, version, data[:place] + hostile + data[place + len(hostile) :])
+        (cls, version, data[:position] + hostile + data[position + len(hostile) :])
         for cls, version, data in encodings()
-        for place in range(0, len(data), 3)
+        for position in range(0, len(data), 3)
         for hostile in (HOSTILE[1], HOSTILE[2], HOSTILE[6])
     ]
     tracemalloc.start()

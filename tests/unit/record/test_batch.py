@@ -141,7 +141,7 @@ BROKEN = {
     "length of six bytes": ("fe ff ff ff ff 0f" + RECORD[2:], 1),
     "timestamp of eleven bytes": ("22 00" + "ff" * 10 + "01 00 01 02 61 00", 1),
     "offset before the first": (RECORD.replace("00 00 00", "00 00 01"), 1),
-    "offset behind the last": (RECORD.replace("00 00 00", "00 00 02"), 1),
+    "offset after the last": (RECORD.replace("00 00 00", "00 00 02"), 1),
     "offset twice": (RECORD + RECORD, 2),
     "key past the end": (RECORD.replace("01 02", "7e 02"), 1),
     "value past the end": (RECORD.replace("01 02", "01 7e"), 1),

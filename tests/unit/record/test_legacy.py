@@ -164,7 +164,7 @@ def test_malformed_messages_are_refused(data: bytes) -> None:
 IMPOSSIBLE = {
     "negative offset": message(1, -5, b"v"),
     "key past the end": struct.pack(">qiIbbi", 3, 14, 0, 0, 0, 100) + bytes(4),
-    "bytes behind the value": struct.pack(">qiIbbii", 3, 17, 0, 0, 0, -1, -1) + b"abc",
+    "bytes after the value": struct.pack(">qiIbbii", 3, 17, 0, 0, 0, -1, -1) + b"abc",
     "too short for v1": struct.pack(">qiIbbii", 3, 14, 0, 1, 0, -1, -1),
 }
 

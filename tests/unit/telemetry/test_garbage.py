@@ -39,7 +39,7 @@ async def test_client_goes_on_after_garbage(api: ApiKey, garbage: bytes) -> None
             "request_timeout_ms": 1_000,
             "close_timeout_ms": 500,
         }
-        async with Client(bootstrap_servers=broker.place, **options) as client:
+        async with Client(bootstrap_servers=broker.address, **options) as client:
             if api is ASK:
                 with pytest.raises(ApiTimeoutError):
                     await client.client_instance_id(timeout=0.5)

@@ -44,7 +44,7 @@ def test_a_cluster_has_topics_partitions_and_racks() -> None:
     assert TopicPartition("absent", 0) not in cluster
 
 
-def test_static_members_come_first_and_keep_their_place() -> None:
+def test_static_members_come_first_sorted_by_instance_id() -> None:
     members = {
         "a": MemberSubscription(()),
         "z": MemberSubscription((), instance_id="i-2"),

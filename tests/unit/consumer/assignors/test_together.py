@@ -158,15 +158,15 @@ def test_racks_are_those_that_have_all_of_them() -> None:
 
 
 def test_the_wrapped_assignor_hears_of_everything() -> None:
-    behind = Sticky()
-    assignor = CoPartitioned("orders", "payments", by=behind)
+    inner = Sticky()
+    assignor = CoPartitioned("orders", "payments", by=inner)
     assert (assignor.name, assignor.cooperative) == ("co-partitioned-sticky", False)
     assert repr(NAMED).startswith("CoPartitioned('orders', 'payments', by=")
     given = MemberAssignment((TopicPartition("orders", 1), TopicPartition("payments", 1)))
     assignor.on_assignment(given, GroupMetadata("g", 3, "m"))
     data = assignor.user_data(["orders", "payments"])
     assert data is not None
-    assert data == behind.user_data([])
+    assert data == inner.user_data([])
     cluster = AssignmentCluster({"orders": 2, "payments": 2})
     topics = ("orders", "payments")
     members = {"z": MemberSubscription(topics, data), "a": MemberSubscription(topics)}

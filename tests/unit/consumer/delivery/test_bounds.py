@@ -184,8 +184,8 @@ def test_a_batch_over_the_limit_names_the_option_until_it_is_passed(codec: str, 
             assert "max_decompressed_batch_bytes" in str(error)
             assert "1000000" in str(error)
             assert "is corrupt" not in str(error)
-            place = (error.topic_partition, error.offset, error.last_offset)
-            assert place == (T0, 1, 2_000)
+            where = (error.topic_partition, error.offset, error.last_offset)
+            assert where == (T0, 1, 2_000)
             assert len(world.requests(ApiKey.FETCH)) < 5
             assert consumer.metrics().get("consumer.batches.damaged", 0) == 0
             consumer.seek(T0, error.last_offset + 1)

@@ -172,7 +172,9 @@ def test_a_start_does_not_wait_long_for_a_broker_that_is_gone() -> None:
     async def scenario(world: World) -> None:
         fill(world)
         world.cluster.pause(world.cluster.leader("t", 1))
-        consumer = world.consumer("t", bootstrap_servers=world.place(world.cluster.leader("t", 0)))
+        consumer = world.consumer(
+            "t", bootstrap_servers=world.address(world.cluster.leader("t", 0))
+        )
         began = world.now
         async with consumer:
             assert world.now - began < 6

@@ -187,13 +187,13 @@ class BrokerSide:
         return 0
 
 
-Places = st.dictionaries(
+Offsets = st.dictionaries(
     st.tuples(st.sampled_from([ID, OTHER_ID]), st.integers(0, 5)), st.integers(0, 3), max_size=6
 )
 Mishaps = st.sampled_from(["", "", "", "lost before", "lost after", "evicted"])
 
 
-@given(st.lists(st.tuples(Places, Mishaps), max_size=20), st.randoms(use_true_random=False))
+@given(st.lists(st.tuples(Offsets, Mishaps), max_size=20), st.randoms(use_true_random=False))
 def test_the_broker_always_knows_what_is_wanted(
     steps: list[tuple[dict[tuple[UUID, int], int], str]], rng: random.Random
 ) -> None:
@@ -202,9 +202,9 @@ def test_the_broker_always_knows_what_is_wanted(
     After each request that succeeds, the broker has exactly the wanted partitions.
     """
     session, broker = FetchSession(FetchOptions()), BrokerSide()
-    for places, mishap in steps:
+    for offsets, mishap in steps:
         # A partition has only one topic id at a time.
-        by_index = {index: (topic_id, offset) for (topic_id, index), offset in places.items()}
+        by_index = {index: (topic_id, offset) for (topic_id, index), offset in offsets.items()}
         want = {
             TopicPartition("t", index): Wanted(topic_id, offset, 0)
             for index, (topic_id, offset) in by_index.items()

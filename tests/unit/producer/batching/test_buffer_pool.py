@@ -17,10 +17,10 @@ LIMIT = 1000
 
 
 def fill(memory: Memory, account: Account, size: int) -> Room:
-    place = memory.where(account, size)
-    if place is not Room.NOWHERE:
-        memory.take(account, size, place is Room.OVERFLOW)
-    return place
+    room = memory.where(account, size)
+    if room is not Room.NOWHERE:
+        memory.take(account, size, room is Room.OVERFLOW)
+    return room
 
 
 def holder(memory: Memory, unsendable: bool = False) -> Account:
@@ -113,9 +113,9 @@ class Model:
         account = self.accounts[index]
         if kind == "send":
             before = self.room_of_others(account)
-            place = fill(self.memory, account, size)
-            if place is not Room.NOWHERE:
-                self.taken.append((account, size, place is Room.OVERFLOW))
+            room = fill(self.memory, account, size)
+            if room is not Room.NOWHERE:
+                self.taken.append((account, size, room is Room.OVERFLOW))
             elif not account.unsendable:
                 assert size > before
         elif kind == "flip":

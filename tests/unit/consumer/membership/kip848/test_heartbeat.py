@@ -72,7 +72,7 @@ def test_a_heartbeat_after_a_failure_has_the_full_state(beats):
     assert said(beats.build(member(3), NAMES, OWNED)) == {}
 
 
-def test_a_pattern_takes_the_place_of_names_and_is_taken_back(beats):
+def test_a_pattern_replaces_names_and_is_removed_when_names_return(beats):
     beats.build(member(0), NAMES, frozenset())
     request = beats.build(member(1), HeartbeatSubscription(regex="a.*"), frozenset())
     assert said(request) == {"subscribed_topic_names": [], "subscribed_topic_regex": "a.*"}

@@ -103,7 +103,9 @@ def test_the_session_of_a_group_whose_configs_may_not_be_read() -> None:
 
 
 @pytest.mark.parametrize(("times", "session_s"), [(4, 10.0), (None, 45.0)])
-def test_the_session_of_a_group_is_told_late(times: int | None, session_s: float) -> None:
+def test_membership_is_unconfirmed_until_the_session_timeout_is_known(
+    times: int | None, session_s: float
+) -> None:
     """Until the group's configuration is known, the member cannot rely on a session timeout.
 
     The member does not ask forever if the broker does not return the configuration.
@@ -197,7 +199,7 @@ def test_a_member_whose_session_ended_meanwhile() -> None:
         network = group.world.network
         async with group.member(connector=network.connector("far")) as far, group.member() as near:
             await subscribe_both(far, near)
-            network.part(["far"], [group.world.place(1)])
+            network.part(["far"], [group.world.address(1)])
             await until_assigned([near], 4)
             assert far.membership.confirmed_until <= group.world.now
             assert len(far.has) == 2
