@@ -19,13 +19,6 @@ SUFFIXES = {".py", ".pyx", ".pxd"}
 LEGITIMATE: dict[str, str] = {}
 """Identifiers that contain a retired word with another meaning, and the reason."""
 
-REMAINING = frozenset(
-    {
-    }
-)
-"""Retired terms that are still used, with their folders. Remove entries that are no longer needed,
-and add none."""
-
 
 class Retired(NamedTuple):
     """A retired term, as its words, and the folder in which it is retired."""
@@ -118,41 +111,16 @@ def contains(outer: tuple[str, ...], inner: tuple[str, ...]) -> bool:
     return any(outer[i : i + len(inner)] == inner for i in range(len(outer) - len(inner) + 1))
 
 
-def folder_of(path: str) -> str:
-    """Return the folder by which `REMAINING` names a file: two levels at most."""
-    return "/".join(path.split("/")[:-1][:2])
-
-
-@cache
-def uses() -> dict[str, dict[str, list[Identifier]]]:
-    """Return the identifiers that use a retired term, by term and folder."""
-    found: dict[str, dict[str, list[Identifier]]] = {}
-    for identifier, parts in identifiers():
-        if identifier.name in LEGITIMATE:
-            continue
-        for term, folder in RETIRED:
-            if term[0] not in parts or not contains(parts, term):
-                continue
-            if folder == "all" or identifier.path.startswith(f"{folder}/"):
-                by_folder = found.setdefault(" ".join(term), {})
-                by_folder.setdefault(folder_of(identifier.path), []).append(identifier)
-    return found
-
-
 def test_no_identifier_uses_a_retired_word() -> None:
     wrong = [
-        f"{each.path}:{each.line}: {each.name} (retired: {term!r}, see docs/glossary.md)"
-        for term, by_folder in uses().items()
-        for folder, found in by_folder.items()
-        if f"{term}: {folder}" not in REMAINING
-        for each in found
+        f"{each.path}:{each.line}: {each.name} (retired: {' '.join(term)!r}, see docs/glossary.md)"
+        for each, parts in identifiers()
+        if each.name not in LEGITIMATE
+        for term, folder in RETIRED
+        if term[0] in parts and contains(parts, term)
+        if folder == "all" or each.path.startswith(f"{folder}/")
     ]
     assert wrong == []
-
-
-def test_the_remaining_exceptions_are_needed() -> None:
-    used = {f"{term}: {folder}" for term, by_folder in uses().items() for folder in by_folder}
-    assert sorted(REMAINING - used) == [], "no longer used: remove these from REMAINING"
 
 
 def test_the_legitimate_uses_are_needed() -> None:
