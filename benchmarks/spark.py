@@ -8,7 +8,8 @@ million rows: of the Java virtual machine and of all Python processes together, 
 and of the broker.
 
 The stream from topic to topic reads the same topic in one batch. A micro-batch has 100 rows, which
-are sent when the batch before has ended; its time is the one that Spark reports.
+are sent when the previous batch has ended, or wait in the topic from the start. Its time is the one
+that Spark reports. The connector waits for the end of a fetch if no rows are there yet.
 
     python benchmarks/spark.py [--runs N] [--rows N] [--batches N] [--only TEXT]
 
@@ -35,7 +36,7 @@ from kafka_harness import KAFKA, KafkaCluster
 from measuring.report import Report, Table, number
 from measuring.spark_runs import Meter, Run, medians
 from spark_session import create
-from subjects.spark_jobs import CONNECTOR, OWN, Job, World
+from subjects.spark_jobs import CONNECTOR, MEMORY, OWN, Job, World
 from subjects.spark_memory import MemorySource
 from subjects.spark_micro_batches import batch_ms, memory
 from subjects.spark_reading import READING
@@ -43,8 +44,13 @@ from subjects.spark_writing import EXACTLY_ONCE, WRITING
 
 HERE = Path(__file__).resolve().parent
 FIGURES = ("seconds", "k rows/s", "CPU s/M", "jvm s/M", "python s/M", "broker s/M")
-MICRO_BATCHES = {"micro-batch, read": False, "micro-batch, topic to topic": True}
-"""The jobs with micro-batches, and whether each of them writes its rows to a topic."""
+MICRO_BATCHES = {
+    f"micro-batch, {what}{when}": (copied, waiting)
+    for what, copied in (("read", False), ("topic to topic", True))
+    for when, waiting in (("", False), (", rows waiting", True))
+}
+"""The jobs with micro-batches: whether each writes its rows to a topic, and whether the rows
+are in the topic before its first batch."""
 
 
 @dataclass(frozen=True)
@@ -102,11 +108,14 @@ class Bench:
         self._add(job.name, found_medians, FIGURES)
 
     def micro_batches(self, name: str, batches: int) -> None:
+        copied, waiting = MICRO_BATCHES[name]
         done: dict[str, list[float]] = {CONNECTOR: [], OWN: []}
+        if waiting:
+            done[MEMORY] = []
         # One turn for warming up is enough, because `batch_ms` leaves out first batches.
         for counts in self._turns[-1 - sum(self._turns) :]:
             for subject, times in done.items():
-                ms = batch_ms(self._world, subject, batches, copied=MICRO_BATCHES[name])
+                ms = batch_ms(self._world, subject, batches, copied=copied, waiting=waiting)
                 if counts:
                     times.append(ms)
         found = {subject: {"ms": statistics.median(times)} for subject, times in done.items()}

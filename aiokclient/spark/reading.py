@@ -11,7 +11,7 @@ from pyspark.sql.datasource import InputPartition
 
 from aiokclient import Client, KafkaError
 from aiokclient.errors import UnknownTopicIdError, UnknownTopicOrPartitionError
-from aiokclient.spark import clients
+from aiokclient.spark import clients, garbage
 from aiokclient.spark.attempts import require_brokers
 from aiokclient.spark.options import SourceOptions
 from aiokclient.spark.planning import RangePartition
@@ -58,6 +58,7 @@ def read(
     def batches(client: Client) -> AsyncIterator[pa.RecordBatch]:
         return _remaining(client, options, partition, columns)
 
+    garbage.exclude()
     require_brokers(options.properties)
     for batch in clients.stream(options.properties, batches):
         yield convert(batch)

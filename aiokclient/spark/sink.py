@@ -16,7 +16,7 @@ from pyspark.sql.datasource import (
 
 from aiokclient import Client, Producer
 from aiokclient.errors import ConfigError
-from aiokclient.spark import clients
+from aiokclient.spark import clients, garbage
 from aiokclient.spark.arrow_sends import ArrowSends
 from aiokclient.spark.attempts import require_brokers
 from aiokclient.spark.batch_feed import BatchFeed
@@ -146,6 +146,7 @@ def _check_query(context: TaskContext, query: str | None, batch: str | None) -> 
 
 
 def _write(options: SinkOptions, position: Position, batches: Iterator[pa.RecordBatch]) -> Written:
+    garbage.exclude()
     require_brokers(options.client)
     feed = BatchFeed()
     if options.exactly_once:

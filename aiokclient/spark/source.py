@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyspark
 from pyspark.sql.datasource import DataSource
 
+from aiokclient.spark import garbage
 from aiokclient.spark.options import SourceOptions
 from aiokclient.spark.schema import check_schema, ddl
 from aiokclient.spark.versions import require_spark
@@ -38,6 +39,7 @@ class KafkaDataSource(DataSource):
     def __init__(self, options: MutableMapping[str, str]) -> None:
         # Every session imports this module to find sources, so that the import must not raise.
         require_spark(pyspark.__version__)
+        garbage.exclude()
         super().__init__(options)
 
     def schema(self) -> str:
@@ -48,6 +50,7 @@ class KafkaDataSource(DataSource):
         """Return the reader of a batch query."""
         from aiokclient.spark.batch import batch_reader
 
+        garbage.exclude()
         options = SourceOptions.parse(self.options, streaming=False)
         check_schema(schema, options.include_headers)
         return batch_reader(options, schema)
@@ -62,10 +65,12 @@ class KafkaDataSource(DataSource):
         """Return the writer of a batch query."""
         from aiokclient.spark.sink import batch_writer
 
+        garbage.exclude()
         return batch_writer(self.options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
         """Return the writer of a stream."""
         from aiokclient.spark.sink import stream_writer
 
+        garbage.exclude()
         return stream_writer(self.options, schema, overwrite)

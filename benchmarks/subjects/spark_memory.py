@@ -42,7 +42,7 @@ class MemorySource(DataSource):
         return MemoryReader(self.options, to_arrow_schema(schema, timezone="UTC"))
 
     def streamReader(self, schema: Any) -> MemoryStreamReader:
-        return MemoryStreamReader(self.reader(schema))
+        return MemoryStreamReader(self.reader(schema), endless=bool(self.options.get("endless")))
 
     def writer(self, schema: Any, overwrite: bool) -> MemoryWriter:
         return MemoryWriter()
@@ -77,10 +77,10 @@ class MemoryReader(DataSourceReader):
 
 
 class MemoryStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """A stream with all rows in its first batch."""
+    """A stream with all rows in its first batch. If it is endless, it repeats that batch."""
 
-    def __init__(self, reader: MemoryReader) -> None:
-        self._reader = reader
+    def __init__(self, reader: MemoryReader, endless: bool) -> None:
+        self._reader, self._endless = reader, endless
 
     def initialOffset(self) -> dict[str, int]:
         return {"batch": 0}
@@ -89,7 +89,7 @@ class MemoryStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def latestOffset(self, start: dict[str, int], limit: Any) -> dict[str, int]:
-        return {"batch": 1}
+        return {"batch": start["batch"] + 1 if self._endless else 1}
 
     def prepareForTriggerAvailableNow(self) -> None:
         pass

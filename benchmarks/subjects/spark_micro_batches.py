@@ -12,7 +12,7 @@ from measuring.runner import RunFailedError
 from measuring.spark_runs import Meter
 from pyspark.sql.streaming import StreamingQueryListener
 
-from subjects.spark_jobs import PARTITIONS, World
+from subjects.spark_jobs import MEMORY, PARTITIONS, World
 
 __all__ = ["batch_ms", "memory"]
 
@@ -54,10 +54,14 @@ def stream(
     world: World, subject: str, topic: str, target: str | None, **options: object
 ) -> Iterator[Progress]:
     """Run a stream from a topic to another one. Without a target, the rows are discarded."""
-    reader = world.spark.readStream.format(subject).options(**world.servers, subscribe=topic)
-    frame = reader.options(startingOffsets="earliest", **options).load().select("value")
+    reader = world.spark.readStream.format(subject)
+    if subject == MEMORY:
+        reader = reader.options(rows=ROWS, size=SIZE, partitions=PARTITIONS, endless=True)
+    else:
+        reader = reader.options(**world.servers, subscribe=topic, startingOffsets="earliest")
+    frame = reader.options(**options).load().select("value")
     writer = frame.writeStream.format("noop" if target is None else subject)
-    if target is not None:
+    if target is not None and subject != MEMORY:
         writer = writer.options(**world.servers, topic=target)
     writer = writer.option("checkpointLocation", world.new_folder())
     progress = Progress()
@@ -70,18 +74,24 @@ def stream(
         world.spark.streams.removeListener(progress)
 
 
-def batch_ms(world: World, subject: str, batches: int, *, copied: bool) -> float:
+def batch_ms(world: World, subject: str, batches: int, *, copied: bool, waiting: bool) -> float:
     """Return the median time of a batch in milliseconds, from the progress that Spark reports.
 
-    Each batch has 100 rows, which are sent when the one before has ended.
+    Each batch has about 100 rows. If they are `waiting`, they are in the topic before the first
+    batch. Otherwise they are sent when the previous batch has ended.
     """
     topic, target = (world.kafka.create_topic(None, PARTITIONS) for _ in range(2))
     times: list[float] = []
-    with stream(world, subject, topic, target if copied else None) as progress:
+    options = {"maxOffsetsPerTrigger": ROWS} if waiting and subject != MEMORY else {}
+    if waiting:
+        world.send(topic, ROWS * (batches + 2), SIZE)
+    with stream(world, subject, topic, target if copied else None, **options) as progress:
         for _ in range(batches + 1):
-            world.send(topic, ROWS, SIZE)
+            if not waiting:
+                world.send(topic, ROWS, SIZE)
             rows = 0
-            while rows < ROWS:
+            # Rows that were sent may arrive in two batches.
+            while rows < (1 if waiting else ROWS):
                 report = progress.next()
                 rows += report.numInputRows
                 times.append(report.durationMs["triggerExecution"])
