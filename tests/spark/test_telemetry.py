@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 import signal
 import subprocess
@@ -16,13 +17,16 @@ import counting_fleet
 import pytest
 import telemetry_query
 from counting_fleet import FAILING, GROUP, SHOPS, SLOW, Counted, Pushed
+from otlp_payloads import SECOND_US, headers, histogram, payload
 from pushed_metrics import values
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import lit
 
 from aiokclient import ProducerRecord
 from aiokclient.errors import ConfigError
 from aiokclient.spark import telemetry
 from aiokclient.spark.telemetry import query
+from aiokclient.spark.telemetry.views import LATENCIES
 from aiokclient.testing import EmbeddedCluster
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "telemetry-spark.md"
@@ -215,6 +219,52 @@ def test_parquet_is_partitioned_by_date(tables: telemetry.Tables, source: Path) 
     assert {f"date={date}" for date in dates} == set(folders)
 
 
+def test_records_of_any_content_are_rows_or_rejected_and_all_views_work(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    now = 1_700_000_000 * SECOND_US
+    latency, zero = {LATENCIES[0]: 5_000.0}, {LATENCIES[0]: 0.0}
+
+    def push(value: bytes, name: str, time: int = now // 1_000, **more: str) -> Pushed:
+        return Pushed(name.encode(), value, headers(name, f"${name}\\x$", **more), time)
+
+    broken = [
+        push(histogram(now, now, "lag", [1, 2], [1, 2]), "i"),
+        push(histogram(now, now, "lag", [], [1 << 63]), "i"),
+        push(payload(now, now, {"": 1}), "i"),
+        push(payload(now, now, {"a": 1}), "i", 253_402_300_800_000),
+        # Its time is later than that of all others. It must not make them late.
+        push(b"\xff", "i", 4_102_444_800_000),
+    ]
+    # The clients push several times in a millisecond, and the usual latency is 0.
+    correct = [
+        push(payload(now + n, now + n + 1, {"error.total": 1}, zero), f"i{client}")
+        for client in range(3)
+        for n in (1, 2, 4)
+    ]
+    correct += [
+        push(payload(now, now, {"sent.total": math.inf}, latency), "slow"),
+        push(payload(now, now, {}, {LATENCIES[0]: math.inf}), "slow", push_interval_ms="9" * 30),
+        # A consumer of an idle topic is not slow. Its fetches wait for records.
+        push(payload(now, now, {}, {LATENCIES[1]: 500.0}), "i"),
+        *(push(payload(now, now, {}, {LATENCIES[1]: 1.0 * n}), f"i{n}") for n in range(3)),
+        push(payload(now, now, {"sent.total": math.nan}), "i", -1),
+    ]
+    telemetry_query.write_source([*broken, *correct], tmp_path / "source", 2)
+    telemetry_query.run(spark, tmp_path / "source", tmp_path)
+    tables = read(spark, tmp_path)
+    rejected = tables.rejected.orderBy("offset").collect()
+    assert [(row["status"], row["offset"]) for row in rejected] == [
+        ("broken", offset) for offset in range(len(broken))
+    ]
+    assert tables.points.select("offset").distinct().count() == len(correct)
+    dashboard = telemetry.make_dashboard(tables, "2030-01-01 00:00:00")
+    assert [row["client_id"] for row in dashboard.slow] == ["$slow\\x$"]
+    assert sum(row["pushes"] for row in dashboard.lost) == 3
+    dashboard.draw(tmp_path / "dashboard.png")
+    telemetry.totals(tables.points).toPandas()
+
+
 @pytest.mark.long
 def test_killed_and_restarted_pipeline_writes_the_same_parquet(
     spark: SparkSession,
@@ -280,6 +330,9 @@ def test_the_program_of_the_page_runs(
 def test_records_without_headers_are_refused_with_the_option(spark: SparkSession) -> None:
     records = spark.createDataFrame([], telemetry_query.COLUMNS).drop("headers")
     with pytest.raises(ConfigError, match=r"no column headers\. Set the source's option include"):
+        telemetry.read_points(records)
+    records = spark.createDataFrame([], telemetry_query.COLUMNS).withColumn("key", lit("text"))
+    with pytest.raises(ConfigError, match="column key of the records has the type string"):
         telemetry.read_points(records)
     with pytest.raises(ConfigError, match="not a stream"):
         telemetry.write_tables(records, "unused")

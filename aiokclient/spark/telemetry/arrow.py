@@ -19,7 +19,14 @@ from aiokclient.spark.telemetry.deltas import (
     add_cumulative,
     add_deltas,
 )
-from aiokclient.spark.telemetry.otlp import Bucket, Labels, parse, points
+from aiokclient.spark.telemetry.otlp import (
+    LARGEST_COUNT,
+    Bucket,
+    Labels,
+    expanded_bytes,
+    parse,
+    points,
+)
 from aiokclient.spark.telemetry.pushes import read_push
 
 __all__ = [
@@ -33,6 +40,8 @@ __all__ = [
 
 ROWS: Final = 10_000
 """The number of rows at which a batch of points is complete."""
+BYTES: Final = 64 << 20
+"""The size of the rows at which it is complete, too."""
 DAY_US: Final = 86_400_000_000
 TIME: Final = pa.timestamp("us", tz="UTC")
 MAP: Final = pa.map_(pa.string(), pa.string())
@@ -130,18 +139,23 @@ def pushes_of_records(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBa
 def points_of_pushes(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield one row for each point in pushes that are not broken, with the columns `POINTS`."""
     rows: Rows = []
+    size = 0
     for batch in batches:
         names = (*FROM_PUSH, "partition", "offset", "event_us", "payload")
         columns = [batch.column(name).to_pylist() for name in names]
         for *client, partition, offset, event_us, payload in zip(*columns, strict=True):
-            rows.extend(_rows_of(client, (partition, offset), event_us, payload))
-            if len(rows) >= ROWS:
+            message = parse(payload)
+            rows.extend(_rows_of(client, (partition, offset), event_us, message))
+            size += expanded_bytes(
+                message, sum(len(each) for each in client if isinstance(each, str))
+            )
+            if len(rows) >= ROWS or size >= BYTES:
                 yield _batch(rows, POINTS)
-                rows = []
+                rows, size = [], 0
     yield _batch(rows, POINTS)
 
 
-def _rows_of(client: list[Any], position: tuple[int, int], event_us: int, payload: bytes) -> Rows:
+def _rows_of(client: list[Any], position: tuple[int, int], event_us: int, message: Any) -> Rows:
     day = event_us // DAY_US
     return [
         (
@@ -150,7 +164,7 @@ def _rows_of(client: list[Any], position: tuple[int, int], event_us: int, payloa
             *(point.labels, point.value, point.count, [_bucket(each) for each in point.buckets]),
             *(*position, day),
         )
-        for point in points(parse(payload))
+        for point in points(message)
     ]
 
 
@@ -191,7 +205,8 @@ def totals_of_points(table: pa.Table) -> pa.Table:
         if key.temporality == "delta"
         for value in values
     }
-    newest = max(zip(_plain(table.column("received")), range(table.num_rows), strict=True))[1]
+    received = _plain(table.column("received"))
+    newest = max(range(table.num_rows), key=lambda row: (received[row] or 0, row))
     client = [table.column(name)[newest].as_py() for name, _ in CLIENT]
     rows = [
         (*client, *_total_row(key, _total(key, values, continued)))
@@ -214,7 +229,7 @@ def _total(key: _Series, values: list[SeriesValue], continued: set[int]) -> Seri
 
 def _total_row(key: _Series, total: SeriesTotal) -> tuple[Any, ...]:
     value, *rest = total.amounts
-    counts = [int(each) for each in rest]
+    counts = [min(int(each), LARGEST_COUNT) for each in rest]
     buckets = [_bucket(Bucket(*each)) for each in zip(key.bounds, counts[1:], strict=False)]
     return (
         *(key.attributes, key.metric, key.kind, key.labels, total.start or None, total.time),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,9 @@ GRAY: Final = "tab:gray"
 BLUE: Final = "tab:blue"
 MOST_BARS: Final = 25
 """The maximum number of clients in one panel of the picture."""
+LARGEST_DRAWN: Final = 1e12
+LONGEST_LABEL: Final = 40
+"""The number of characters of a name that the picture shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,15 +92,15 @@ class Dashboard:
         slow = {row["client_id"] for row in self.slow}
         lines: dict[str, list[tuple[Any, float]]] = defaultdict(list)
         for row in self.history:
-            lines[row["client_id"]].append((row["time"], row["value"]))
+            lines[row["client_id"]].append((row["time"], _drawable(row["value"])))
         for client, line in lines.items():
             color = RED if client in slow else GRAY
             panel.plot(*zip(*line, strict=True), marker=".", color=color)
             if client in slow:
-                panel.annotate(client, line[-1], color=color)
+                panel.annotate(_label(client), line[-1], color=color)
         panel.set_title("produce latency, ms")
         panel.tick_params(axis="x", rotation=30)
-        if lines:
+        if any(value > 0 for line in lines.values() for _, value in line):
             panel.set_yscale("log")
 
 
@@ -124,11 +128,24 @@ def make_dashboard(tables: Tables, now: str | None = None) -> Dashboard:
         points.unpersist()
 
 
+def _drawable(value: float) -> float:
+    """Return a number that matplotlib can draw: it fails for infinite and for huge ones."""
+    return 0.0 if math.isnan(value) else float(max(-LARGEST_DRAWN, min(value, LARGEST_DRAWN)))
+
+
+def _label(name: object) -> str:
+    """Return a name as matplotlib shows it as it is, and not as a formula."""
+    text = str(name)
+    shown = text if len(text) <= LONGEST_LABEL else f"{text[:LONGEST_LABEL]}..."
+    return shown.replace("$", r"\$")
+
+
 def _bars(panel: Any, title: str, rows: Rows, column: str, red: set[str]) -> None:
     shown = rows[:MOST_BARS][::-1]
-    names = [str(row["client_id"]) for row in shown]
-    colors = [RED if name in red else BLUE for name in names]
-    panel.barh(names, [float(row[column]) for row in shown], color=colors)
+    colors = [RED if row["client_id"] in red else BLUE for row in shown]
+    # The labels are set afterwards, because bars of the same name would be drawn as one.
+    panel.barh(range(len(shown)), [_drawable(row[column]) for row in shown], color=colors)
+    panel.set_yticks(range(len(shown)), [_label(row["client_id"]) for row in shown])
     panel.set_title(title)
     if not shown:
         panel.text(0.5, 0.5, "none", ha="center", transform=panel.transAxes)

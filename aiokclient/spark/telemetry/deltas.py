@@ -83,7 +83,7 @@ def add_cumulative(values: Iterable[SeriesValue], *, monotonic: bool) -> SeriesT
     ordered = sorted((time, start) for start, time in merged)
     time, start = ordered[0]
     first, last = start, merged[start, time]
-    total = tuple(0.0 for _ in last)
+    total: Amounts = tuple(0 for _ in last)
     restarts = 0
     for time, began in ordered[1:]:
         new = merged[began, time]

@@ -6,18 +6,39 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from typing import Any, Final, TypeAlias
 
-__all__ = ["Bucket", "BrokenPayloadError", "Labels", "PayloadPoint", "parse", "points", "time_of"]
+__all__ = [
+    "LARGEST_COUNT",
+    "LARGEST_TIME_US",
+    "Bucket",
+    "BrokenPayloadError",
+    "Labels",
+    "PayloadPoint",
+    "expanded_bytes",
+    "parse",
+    "points",
+    "time_of",
+]
 
 Labels: TypeAlias = tuple[tuple[str, str], ...]
 """Names and values, sorted by the names."""
-KINDS: Final = ("gauge", "sum", "histogram", "exponential_histogram", "summary")
+COUNTING: Final = ("histogram", "exponential_histogram", "summary")
+"""The kinds of metrics whose points have a count."""
+KINDS: Final = ("gauge", "sum", *COUNTING)
 TEMPORALITIES: Final = {1: "delta", 2: "cumulative"}
+LARGEST_TIME_US: Final = ((1 << 63) - 1) // 1_000
+"""The last microsecond that pandas can represent, which is in the year 2262."""
+LARGEST_COUNT: Final = (1 << 63) - 1
+LARGEST_BYTES: Final = 64 << 20
+"""The maximum size of all rows of a payload, each of which repeats the labels."""
+SHOWN: Final = 80
+"""The number of characters of a name that a reason shows."""
 
 
 class BrokenPayloadError(ValueError):
-    """A payload without metrics, or one that is not OTLP."""
+    """A payload that is not OTLP, or that cannot be rows of the table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,16 +87,81 @@ def _decode_error() -> type[Exception]:
     return error
 
 
-def parse(payload: bytes) -> Any:
-    """Return the message in a payload. Raises BrokenPayloadError."""
+def parse(payload: bytes, client_size: int = 0) -> Any:
+    """Return the message in a payload, whose points are all valid.
+
+    `client_size` is the size of the client's columns, which all points repeat. Raises
+    BrokenPayloadError.
+    """
     try:
         message = _metrics_data().FromString(payload)
-    except _decode_error() as error:
+    except (_decode_error(), ValueError, RecursionError) as error:
         raise BrokenPayloadError(f"The payload is not OTLP: {error}.") from error
-    if not any(True for _ in _metrics(message)):
+    _check(message, client_size)
+    return message
+
+
+def _check(message: Any, client_size: int) -> None:
+    """Raise BrokenPayloadError if a point cannot be a row, or if there is no point."""
+    has_metrics = has_points = False
+    for _, metric in _metrics(message):
+        has_metrics = True
+        kind = metric.WhichOneof("data")
+        for point in _data_points(metric, kind):
+            has_points = True
+            problem = _problem(metric.name, kind, point)
+            if problem is not None:
+                raise BrokenPayloadError(problem)
+    if not has_metrics:
         # Bytes that are not OTLP may parse as a message whose fields are all unknown.
         raise BrokenPayloadError("The payload has no metrics.")
-    return message
+    if not has_points:
+        raise BrokenPayloadError("The payload has metrics, but no points.")
+    size = expanded_bytes(message, client_size)
+    if size > LARGEST_BYTES:
+        raise BrokenPayloadError(
+            f"The rows of the payload would have {size} bytes, more than {LARGEST_BYTES}, because "
+            "each point repeats the client and its attributes."
+        )
+
+
+def _problem(name: str, kind: str, point: Any) -> str | None:
+    """Return what is wrong with a point, or None."""
+    if not name:
+        return "A metric has no name."
+    shown = repr(name if len(name) <= SHOWN else f"{name[:SHOWN]}...")
+    latest = max(point.time_unix_nano, point.start_time_unix_nano)
+    if latest // 1_000 > LARGEST_TIME_US:
+        return f"A point of {shown} has the time {latest} ns, which is after the year 2262."
+    if kind not in COUNTING:
+        return None
+    buckets = point.bucket_counts if kind == "histogram" else ()
+    count = max(point.count, *buckets, 0)
+    if count > LARGEST_COUNT:
+        return f"A point of {shown} has the count {count}, which is larger than {LARGEST_COUNT}."
+    if kind != "histogram":
+        return None
+    bounds = point.explicit_bounds
+    if buckets and len(buckets) != len(bounds) + 1:
+        return (
+            f"A histogram of {shown} has {len(buckets)} buckets and {len(bounds)} bounds. It must "
+            "have one bucket more than bounds."
+        )
+    if not all(low < high for low, high in pairwise((-math.inf, *bounds))):
+        return f"The bounds of a histogram of {shown} do not increase."
+    return None
+
+
+def expanded_bytes(message: Any, client_size: int) -> int:
+    """Return about how many bytes all points of a message have as rows."""
+    total = 0
+    for resource in message.resource_metrics:
+        shared = client_size + resource.resource.ByteSize()
+        for scope in resource.scope_metrics:
+            for metric in scope.metrics:
+                points = _data_points(metric, metric.WhichOneof("data"))
+                total += metric.ByteSize() + len(points) * (shared + len(metric.name))
+    return total
 
 
 def time_of(message: Any) -> int | None:
@@ -123,7 +209,7 @@ def _metrics(message: Any) -> Iterator[tuple[Labels, Any]]:
 
 
 def _data_points(metric: Any, kind: str | None) -> Any:
-    return getattr(metric, kind).data_points if kind else ()
+    return getattr(metric, kind).data_points if kind in KINDS else ()
 
 
 def _microseconds(nanoseconds: int) -> int | None:
@@ -143,7 +229,8 @@ def _amounts(point: Any, kind: str) -> tuple[float | None, int | None, tuple[Buc
 
 
 def _labels(attributes: Iterable[Any]) -> Labels:
-    return tuple(sorted((each.key, _text(each.value)) for each in attributes))
+    # A map of Spark has each key once. The last of several values counts, as in OpenTelemetry.
+    return tuple(sorted({each.key: _text(each.value) for each in attributes}.items()))
 
 
 def _text(value: Any) -> str:

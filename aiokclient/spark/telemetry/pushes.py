@@ -7,18 +7,31 @@ is the OTLP payload, and the headers say who pushed it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Final, NamedTuple
 from zlib import crc32
 
-from aiokclient.spark.telemetry.otlp import BrokenPayloadError, parse, time_of
+from aiokclient.spark.telemetry.otlp import LARGEST_TIME_US, BrokenPayloadError, parse, time_of
 
 __all__ = ["BUCKETS", "Push", "read_push"]
 
 BUCKETS: Final = 64
 """The number of groups of client instances. Each group has a state of its own."""
 DIGEST_BYTES: Final = 16
+CLIENT: Final = (
+    "client_instance_id",
+    "client_id",
+    "software_name",
+    "software_version",
+    "client_address",
+)
+"""The headers that each row of a push repeats."""
+NO_TIMESTAMP_US: Final = -1_000
+"""The time by which Spark represents a record without a timestamp."""
+INTERVAL: Final = re.compile("[0-9]{1,10}")
+"""An interval in milliseconds, of which the protocol allows 31 bits."""
 
 
 class Push(NamedTuple):
@@ -63,7 +76,15 @@ def read_push(
     """Return the push in a record. Does not raise; `problem` says what is wrong with it."""
     texts = {name: (text or b"").decode("utf-8", "replace") for name, text in headers}
     instance = texts.get("client_instance_id") or (key or b"").decode("utf-8", "replace")
-    time_us, problem = _time(value)
+    time_us, problem = _time(value, sum(len(texts.get(name, "")) for name in CLIENT))
+    if received_us == NO_TIMESTAMP_US:
+        received_us = None
+    elif received_us is not None and not 0 <= received_us <= LARGEST_TIME_US:
+        problem = (
+            f"The record has the timestamp {received_us // 1_000} ms, which is not between the "
+            "years 1970 and 2262."
+        )
+        received_us = None
     if not instance:
         problem = "The record has no client instance id, neither as key nor as header."
     times = [each for each in (time_us, received_us) if each is not None]
@@ -79,7 +100,7 @@ def read_push(
         texts.get("software_version"),
         texts.get("client_address"),
         texts.get("terminating") == "true",
-        int(interval) if interval.isdecimal() else 0,
+        int(interval) if INTERVAL.fullmatch(interval) else 0,
         partition,
         offset,
         crc32(spread) % BUCKETS,
@@ -89,12 +110,12 @@ def read_push(
     )
 
 
-def _time(payload: bytes | None) -> tuple[int | None, str | None]:
+def _time(payload: bytes | None, client_size: int) -> tuple[int | None, str | None]:
     """Return the time of a payload, or what is wrong with it."""
     if not payload:
         return None, "The record has no payload."
     try:
-        return time_of(parse(payload)), None
+        return time_of(parse(payload, client_size)), None
     except BrokenPayloadError as error:
         return None, str(error)
 

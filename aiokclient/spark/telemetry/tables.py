@@ -21,7 +21,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Tables", "ddl", "read_points", "read_pushes", "read_tables", "totals"]
 
-COLUMNS: Final = ("key", "value", "headers", "timestamp", "partition", "offset")
+COLUMNS: Final = {
+    "key": ("binary",),
+    "value": ("binary",),
+    "headers": ("array<struct<key:string,value:binary>>",),
+    "timestamp": ("timestamp", "timestamp_ntz"),
+    "partition": ("int", "bigint"),
+    "offset": ("bigint", "int"),
+}
+"""The columns of the records, and the types that they may have."""
 REJECTED: Final = (
     "received timestamp, time timestamp, instance_id string, client_id string, software string, "
     "version string, address string, partition int, offset bigint, status string, reason string, "
@@ -61,17 +69,26 @@ def read_pushes(records: DataFrame) -> DataFrame:
 
     `records` has the columns key, value, headers, timestamp, partition, and offset of the source
     "aiokclient" with the option includeHeaders. It may be a stream. Raises ConfigError if a column
-    is missing.
+    is missing or has another type.
     """
-    missing = [name for name in COLUMNS if name not in records.columns]
+    found = {field.name: field.dataType.simpleString() for field in records.schema.fields}
+    missing = [name for name in COLUMNS if name not in found]
     if missing:
         hint = " Set the source's option includeHeaders to true." if "headers" in missing else ""
         raise ConfigError(
             f"The records of client metrics have no column {', '.join(missing)}.{hint}"
         )
+    for name, kinds in COLUMNS.items():
+        if found[name] not in kinds:
+            raise ConfigError(
+                f"The column {name} of the records has the type {found[name]}. It must be "
+                f"{kinds[0]}, as the source returns it."
+            )
     # Spark passes the function to the workers by its name, so that they import this package.
     pushes = records.select(*COLUMNS).mapInArrow(pushes_of_records, ddl(PUSHES))
-    return pushes.selectExpr("timestamp_micros(event_us) AS event_time", "*")
+    # A broken push has only the time of its record. It must not make other pushes late.
+    event_time = "timestamp_micros(IF(problem IS NULL, event_us, NULL)) AS event_time"
+    return pushes.selectExpr(event_time, "*")
 
 
 def read_points(records: DataFrame) -> DataFrame:

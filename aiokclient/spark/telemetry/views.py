@@ -28,6 +28,9 @@ LATENCIES: Final = (
     f"{PREFIX}consumer.fetch.manager.fetch.latency.avg",
     f"{PREFIX}consumer.coordinator.commit.latency.avg",
 )
+COMPARED: Final = (LATENCIES[0], LATENCIES[2])
+"""The latencies that are compared between clients. That of a fetch is mostly the time for which
+the broker waits for records, so that a consumer of an idle topic would seem to be slow."""
 ERRORS: Final = r"[.](error|failed([.][a-z]+)?)[.]total$"
 REBALANCES: Final = r"[.](failed[.])?rebalance[.]total$"
 
@@ -56,7 +59,7 @@ def instances(points: DataFrame) -> DataFrame:
                 max(version) AS version, max(address) AS address, max(group_id) AS group_id,
                 count(*) AS pushes, min(start) AS start, min(received) AS first,
                 max(received) AS last, max(terminating) AS closed,
-                coalesce(nullif(max(interval_ms), 0), median(space_ms)) AS interval_ms
+                coalesce(nullif(max(interval_ms), 0), nullif(median(space_ms), 0)) AS interval_ms
             FROM spaced GROUP BY instance_id
         )
         SELECT * EXCEPT (interval_ms), coalesce(
@@ -102,7 +105,8 @@ def latency_by_client(points: DataFrame, metrics: tuple[str, ...] = LATENCIES) -
 def slow_clients(points: DataFrame, *, ratio: float = 4, least_ms: float = 200) -> DataFrame:
     """Return the clients whose latency is `ratio` times the usual one, and at least `least_ms`.
 
-    The 90th percentiles are compared. The usual latency is their median over all clients.
+    The 90th percentiles of the latencies of produce requests and of commits are compared. The usual
+    latency is their median over all clients.
     """
     return _sql(
         f"""
@@ -111,9 +115,9 @@ def slow_clients(points: DataFrame, *, ratio: float = 4, least_ms: float = 200) 
         )
         SELECT client_id, metric, p50, p90, usual FROM compared
         WHERE p90 >= {float(least_ms)} AND p90 >= {float(ratio)} * usual
-        ORDER BY p90 / usual DESC, client_id
+        ORDER BY p90 / nullif(usual, 0) DESC NULLS FIRST, client_id
         """,
-        latencies=latency_by_client(points),
+        latencies=latency_by_client(points, COMPARED),
     )
 
 
