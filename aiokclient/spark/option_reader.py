@@ -15,16 +15,21 @@ from typing import Any, NoReturn, TypeAlias
 from aiokclient.errors import ConfigError
 from aiokclient.spark.option_names import PREFIX, prefixed
 
-__all__ = ["OptionReader", "Properties", "bad_value"]
+__all__ = ["OptionReader", "Properties", "bad_value", "number_of"]
 
 Properties: TypeAlias = tuple[tuple[str, str], ...]
 """Options of Kafka, sorted by name: what `Client.from_properties` takes, but hashable."""
 
+LARGEST = (1 << 63) - 1
 SHOWN = 120
 """The number of characters of a value that an error shows."""
 CLOSE = 0.6
 """The similarity of two names, from 0 to 1, at which one is suggested for the other."""
-DURATION = re.compile(r"(\d+)\s*(us|ms|s|m|min|h|d)?")
+CLOSE_KAFKA = 0.8
+"""The same for an option of Kafka. There are many, so that a lower limit would suggest any."""
+INTEGER = re.compile("[+-]?[0-9]{1,19}")
+NUMBER = re.compile("[0-9]{1,10}")
+DURATION = re.compile("([0-9]{1,12})\\s*(us|ms|s|m|min|h|d)?")
 UNITS_MS = {"us": 0.001, "ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000}
 UNITS_MS["d"] = 24 * UNITS_MS["h"]
 
@@ -35,12 +40,18 @@ def bad_value(name: str, value: str, reason: str) -> str:
     return f"{name}: {shown!r} is not allowed. {reason}"
 
 
+def number_of(text: str, default: int) -> int:
+    """Return a number of Kafka's options, or the default for a text that `properties` refuses."""
+    return int(text) if NUMBER.fullmatch(text.strip()) else default
+
+
 class OptionReader:
     """The options that a program gave to a source or a sink (`kind`).
 
     `known` are all names that are allowed, besides those that begin with `kafka.`. `others` are the
     names for other kinds, by kind: an error about one of them says to which kind it belongs.
-    Mistakes are collected, and `finish` raises them.
+    `hidden` names are allowed, too, but errors do not suggest them. `of_kafka` are those that a
+    program must begin with `kafka.`. Mistakes are collected, and `finish` raises them.
     """
 
     def __init__(
@@ -49,13 +60,16 @@ class OptionReader:
         known: Collection[str],
         kind: str,
         others: Mapping[str, Collection[str]] | None = None,
+        *,
+        hidden: Collection[str] = (),
+        of_kafka: Collection[str] = (),
     ) -> None:
         self._given = {name.lower(): str(given[name]) for name in given}
         self._problems: dict[str, None] = {}
-        spelled = {name.lower(): name for name in known}
+        allowed = {name.lower() for name in (*known, *hidden)}
         for name in self._given:
-            if not name.startswith(PREFIX) and name not in spelled:
-                self.problem(_unknown(name, known, kind, others or {}))
+            if not name.startswith(PREFIX) and name not in allowed:
+                self.problem(_unknown(name, known, kind, others or {}, of_kafka))
 
     def problem(self, text: str) -> None:
         """Add a mistake."""
@@ -96,15 +110,19 @@ class OptionReader:
         """Return a bool."""
         return self.choice(name, ("true", "false"), str(default).lower()) == "true"
 
-    def integer(self, name: str, default: int | None = None, *, least: int = 1) -> int | None:
-        """Return an integer of 64 bits."""
+    def integer(
+        self, name: str, default: int | None = None, *, least: int = 1, most: int = LARGEST
+    ) -> int | None:
+        """Return an integer, of 64 bits if `most` does not say otherwise."""
         value = self.text(name)
         if value is None:
             return default
         text = value.strip()
-        if re.fullmatch(r"[+-]?\d{1,19}", text) and least <= int(text) < 1 << 63:
+        if INTEGER.fullmatch(text) and least <= int(text) <= most:
             return int(text)
-        self.problem(bad_value(name, value, f"It must be an integer of at least {least}."))
+        is_large = INTEGER.fullmatch(text) and int(text) > most
+        allowed = f"of at most {most}" if is_large else f"of at least {least}"
+        self.problem(bad_value(name, value, f"It must be an integer {allowed}."))
         return default
 
     def duration_ms(self, name: str, default: int) -> int:
@@ -190,21 +208,30 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def _unknown(
-    name: str, known: Collection[str], kind: str, others: Mapping[str, Collection[str]]
+    name: str,
+    known: Collection[str],
+    kind: str,
+    others: Mapping[str, Collection[str]],
+    of_kafka: Collection[str],
 ) -> str:
-    text = f"{name} is not an option of the {kind}."
     for other, names in others.items():
         for each in names:
             if each.lower() == name:
                 return f"{each} is not an option of the {kind}, but of the {other}."
-    if "." in name or name == "bootstrap_servers":
-        dotted = {one.lower(): one for one in known if "." in one}
-        near = difflib.get_close_matches(name, dotted, n=1, cutoff=CLOSE)
+    text = f"{name or repr(name)} is not an option of the {kind}."
+    with_prefix = {_letters(one): f"{PREFIX}{one}" for one in of_kafka}
+    if _letters(name) in with_prefix:
+        return f"{text} Did you mean {with_prefix[_letters(name)]}?"
+    for names, cutoff in (
+        ({_letters(one): one for one in known}, CLOSE),
+        (with_prefix, CLOSE_KAFKA),
+    ):
+        near = difflib.get_close_matches(_letters(name), names, n=1, cutoff=cutoff)
         if near:
-            return f"{text} Did you mean {dotted[near[0]]}?"
-        return f"{text} Did you mean {PREFIX}{name.replace('_', '.')}?"
-    spelled = {one.lower(): one for one in known}
-    near = difflib.get_close_matches(name, spelled, n=1, cutoff=CLOSE)
-    if near:
-        return f"{text} Did you mean {spelled[near[0]]}?"
+            return f"{text} Did you mean {names[near[0]]}?"
     return f"{text} It must be one of {', '.join(known)}, or begin with {PREFIX!r}."
+
+
+def _letters(name: str) -> str:
+    """Return a name without what separates its words, which programs may write in other ways."""
+    return re.sub("[._-]", "", name.lower())

@@ -5,13 +5,15 @@ Options that the connector would silently ignore, or with which it would read no
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self, TypeAlias, cast
 
 from aiokclient import Consumer, TopicPartition
-from aiokclient.spark.option_reader import OptionReader, Properties, bad_value
+from aiokclient.spark.option_names import option_names
+from aiokclient.spark.option_reader import OptionReader, Properties, bad_value, number_of
 
 __all__ = ["EARLIEST", "LATEST", "Bound", "SourceOptions"]
 
@@ -93,6 +95,11 @@ FETCH_MAX_BYTES = 52_428_800
 MAX_TRIGGER_DELAY_MS = 900_000
 NUMBER = re.compile("[0-9]|[1-9][0-9]{1,9}")
 """The number of a partition in JSON."""
+TOPIC = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
+TOPIC_NAME = "the name of a topic: 1 to 249 letters, digits, '.', '_', and '-', not '.' or '..'."
+"""What an error says about a name that is none."""
+SHOWN = 60
+"""The number of characters of a topic that an error shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +151,7 @@ class SourceOptions:
     @classmethod
     def parse(cls, given: Mapping[str, str], *, streaming: bool) -> Self:
         """Return the options of a batch query or a stream. Raises ConfigError for all mistakes."""
-        reader = OptionReader(given, KNOWN, "source", {"sink": OF_THE_SINK})
+        reader = _reader(given)
         found = cls(**_parse(reader, streaming))
         reader.finish()
         return found
@@ -155,7 +162,7 @@ class SourceOptions:
 
         Raises ConfigError for options that are wrong in a batch query and also in a stream.
         """
-        batch, stream = (OptionReader(given, KNOWN, "source", {"sink": OF_THE_SINK}) for _ in "12")
+        batch, stream = _reader(given), _reader(given)
         found = cls(**_parse(batch, False))
         _parse(stream, True)
         both = OptionReader({}, (), "source")
@@ -164,6 +171,11 @@ class SourceOptions:
                 both.problem(text)
         both.finish()
         return found.include_headers
+
+
+def _reader(given: Mapping[str, str]) -> OptionReader:
+    others = {"sink": OF_THE_SINK}
+    return OptionReader(given, KNOWN, "source", others, of_kafka=option_names(Consumer))
 
 
 def _parse(reader: OptionReader, streaming: bool) -> dict[str, Any]:
@@ -180,7 +192,7 @@ def _parse(reader: OptionReader, streaming: bool) -> dict[str, Any]:
             if reader.has(name):
                 reader.problem(f"{name} is not allowed in a stream, which has no end. Remove it.")
     reader.integer("kafkaConsumer.pollTimeoutMs", least=0)
-    fetch = properties.get("fetch.max.bytes", "").strip()
+    level = properties.get("isolation.level", "read_uncommitted").strip().lower()
     return {
         **_chosen(reader),
         "starting": _bound(reader, "starting", "latest" if streaming else "earliest", streaming),
@@ -188,7 +200,7 @@ def _parse(reader: OptionReader, streaming: bool) -> dict[str, Any]:
         "starting_strategy": reader.choice(
             "startingOffsetsByTimestampStrategy", ("error", "latest"), "error"
         ),
-        "min_partitions": reader.integer("minPartitions"),
+        "min_partitions": reader.integer("minPartitions", most=(1 << 31) - 1),
         "max_records_per_partition": reader.integer("maxRecordsPerPartition"),
         "max_offsets_per_trigger": most,
         "min_offsets_per_trigger": least,
@@ -201,8 +213,8 @@ def _parse(reader: OptionReader, streaming: bool) -> dict[str, Any]:
         "fetch_offset_retry_interval_ms": reader.integer(
             "fetchOffset.retryIntervalMs", 10, least=0
         ),
-        "isolation_level": properties.get("isolation.level", "read_uncommitted").strip(),
-        "fetch_max_bytes": int(fetch) if fetch.isdecimal() and int(fetch) else FETCH_MAX_BYTES,
+        "isolation_level": level,
+        "fetch_max_bytes": number_of(properties.get("fetch.max.bytes", ""), 0) or FETCH_MAX_BYTES,
         "properties": tuple(pair for pair in properties.items() if pair[0] not in OF_CONSUMERS),
     }
 
@@ -231,7 +243,15 @@ def _chosen(reader: OptionReader) -> dict[str, Any]:
     topics = tuple(dict.fromkeys(topic.strip() for topic in text.split(",") if topic.strip()))
     if not topics:
         reader.problem(bad_value(name, text, "It must be names of topics, separated by commas."))
+    _check_topics(reader, name, text, topics)
     return {"topics": topics}
+
+
+def _check_topics(reader: OptionReader, name: str, text: str, topics: Iterable[str]) -> None:
+    """Add a problem for the first name that no topic can have."""
+    wrong = next((topic for topic in topics if not TOPIC.fullmatch(topic)), None)
+    if wrong is not None:
+        reader.problem(bad_value(name, text, f"{wrong[:SHOWN]!r} is not {TOPIC_NAME}"))
 
 
 def _assigned(reader: OptionReader, text: str) -> tuple[TopicPartition, ...]:
@@ -247,6 +267,7 @@ def _assigned(reader: OptionReader, text: str) -> tuple[TopicPartition, ...]:
             found += [TopicPartition(topic, number) for number in numbers]
     if not found:
         reader.problem(bad_value("assign", text, f"It must have the form {ASSIGN_EXAMPLE}."))
+    _check_topics(reader, "assign", text, [tp.topic for tp in found])
     return tuple(sorted(set(found)))
 
 
@@ -256,8 +277,10 @@ def _is_partition(value: object) -> bool:
 
 def _bound(reader: OptionReader, side: str, default: Kind, streaming: bool) -> Bound:
     """Return the start or the end. All options are checked, even those without an effect."""
-    by_offset = _by_offset(reader, f"{side}Offsets", default, streaming)
     name = f"{side}OffsetsByTimestamp"
+    # As in the connector, a query can have any offsets if a timestamp takes precedence.
+    anything = streaming or reader.has(name) or reader.has(f"{side}Timestamp")
+    by_offset = _by_offset(reader, f"{side}Offsets", default, anything)
     times = _values(reader, name, TIMES_EXAMPLE, 0)
     timestamp = reader.integer(f"{side}Timestamp", least=0)
     if timestamp is not None:
@@ -267,13 +290,13 @@ def _bound(reader: OptionReader, side: str, default: Kind, streaming: bool) -> B
     return by_offset
 
 
-def _by_offset(reader: OptionReader, name: str, default: Kind, streaming: bool) -> Bound:
+def _by_offset(reader: OptionReader, name: str, default: Kind, anything: bool) -> Bound:
     text = (reader.text(name, default) or "").strip()
     # A batch query must have something to read.
     wrong, number = ("latest", LATEST) if name == "startingOffsets" else ("earliest", EARLIEST)
     word = text.lower()
     if word in ("earliest", "latest"):
-        if word == wrong and not streaming:
+        if word == wrong and not anything:
             reader.problem(bad_value(name, text, "In a batch query, nothing would be read."))
         return Bound(name, cast(Kind, word))
     if not text.startswith("{"):
@@ -282,7 +305,7 @@ def _by_offset(reader: OptionReader, name: str, default: Kind, streaming: bool) 
         return Bound(name, default)
     values = _values(reader, name, OFFSETS_EXAMPLE, EARLIEST)
     for tp, offset in values:
-        if offset == number and not streaming:
+        if offset == number and not anything:
             reason = f"{number} ({wrong}) of {tp} would read nothing in a batch query."
             reader.problem(bad_value(name, text, reason))
     return Bound(name, "offsets", values)
@@ -310,7 +333,7 @@ def _values(reader: OptionReader, name: str, example: str, least: int) -> Partit
             elif type(number) is not int or not least <= number < 1 << 63:
                 reason = (
                     f"The value of {topic}-{partition} must be an integer of at least {least}, not "
-                    f"{number!r}."
+                    f"{json.dumps(number)[:SHOWN]}."
                 )
                 reader.problem(bad_value(name, text, reason))
             else:
@@ -326,6 +349,6 @@ def _commit_group(reader: OptionReader, group: str | None, streaming: bool) -> s
         reader.problem(bad_value("commitOffsets", value, "It must be group."))
     if not streaming:
         reader.problem("commitOffsets is not allowed in a batch query, which commits nothing.")
-    if not group:
+    if not (group or "").strip():
         reader.problem("commitOffsets=group needs kafka.group.id, the name of the group.")
     return group

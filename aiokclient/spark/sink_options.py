@@ -9,8 +9,9 @@ from typing import Literal, Self, TypeAlias, cast
 
 from aiokclient import Client, Producer
 from aiokclient.spark.option_names import option_names
-from aiokclient.spark.option_reader import OptionReader, Properties, bad_value
+from aiokclient.spark.option_reader import OptionReader, Properties, bad_value, number_of
 from aiokclient.spark.options import KNOWN as OF_THE_SOURCE
+from aiokclient.spark.options import TOPIC, TOPIC_NAME
 
 __all__ = ["AT_LEAST_ONCE", "EXACTLY_ONCE", "SinkOptions"]
 
@@ -35,7 +36,6 @@ REFUSED = {
 }
 EXACT = {"enable.idempotence": ("false",), "acks": ("0", "1")}
 """Values of Kafka's options that are not allowed with exactly-once."""
-TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 WRITE_ID = re.compile(r"[a-zA-Z0-9._-]{1,128}")
 TRANSACTION_TIMEOUT_MS = 60_000
 
@@ -66,11 +66,18 @@ class SinkOptions:
     def parse(cls, given: Mapping[str, str], *, streaming: bool) -> Self:
         """Return the options of a batch write or a stream. Raises ConfigError for all mistakes."""
         of_source = [name for name in OF_THE_SOURCE if name not in OF_SPARK]
-        reader = OptionReader(given, (*KNOWN, *OF_SPARK), "sink", {"source": of_source})
+        reader = OptionReader(
+            given,
+            KNOWN,
+            "sink",
+            {"source": of_source},
+            hidden=OF_SPARK,
+            of_kafka=option_names(Producer),
+        )
         reader.flag("includeHeaders", False)
         properties = reader.properties(REFUSED, Producer.from_properties)
         of_client = option_names(Client)
-        timeout = dict(properties).get("transaction.timeout.ms", "").strip()
+        timeout = dict(properties).get("transaction.timeout.ms", "")
         found = cls(
             streaming=streaming,
             topic=_topic(reader),
@@ -80,7 +87,7 @@ class SinkOptions:
             commit_scope=cast(Scope, reader.choice("commitScope", ("batch", "task"), "batch")),
             write_id=reader.text("writeId"),
             test_points=reader.text("aiokclient.test.points"),
-            transaction_timeout_ms=int(timeout) if timeout.isdecimal() else TRANSACTION_TIMEOUT_MS,
+            transaction_timeout_ms=number_of(timeout, TRANSACTION_TIMEOUT_MS),
             client=tuple(pair for pair in properties if pair[0] in of_client),
             producer=tuple(pair for pair in properties if pair[0] not in of_client),
         )
@@ -97,8 +104,7 @@ class SinkOptions:
 def _topic(reader: OptionReader) -> str | None:
     topic = reader.text("topic")
     if topic is not None and not TOPIC.fullmatch(topic):
-        allowed = "It must be the name of a topic: letters, digits, '.', '_', and '-'."
-        reader.problem(bad_value("topic", topic, allowed))
+        reader.problem(bad_value("topic", topic, f"It must be {TOPIC_NAME}"))
     return topic
 
 

@@ -245,6 +245,44 @@ def test_passwords_are_not_shown() -> None:
             {"subscribe": "a", "kafka.isolation.levle": "read_committed"},
             "kafka.isolation.levle is not an option. Did you mean kafka.isolation.level?",
         ),
+        (
+            {"subscribe": "a, b c"},
+            "subscribe: 'a, b c' is not allowed. 'b c' is not the name of a topic: 1 to 249 "
+            "letters, digits, '.', '_', and '-', not '.' or '..'.",
+        ),
+        (
+            {"assign": '{"..": [0]}'},
+            "assign: '{\"..\": [0]}' is not allowed. '..' is not the name of a topic: 1 to 249 "
+            "letters, digits, '.', '_', and '-', not '.' or '..'.",
+        ),
+        (
+            {"subscribe": "a", "startingOffsets": '{"a": {"0": null}}'},
+            'startingOffsets: \'{"a": {"0": null}}\' is not allowed. The value of a-0 must be an '
+            "integer of at least -2, not null.",
+        ),
+        (
+            {"subscribe": "a", "minPartitions": "2147483648"},
+            "minPartitions: '2147483648' is not allowed. It must be an integer of at most "
+            "2147483647.",
+        ),
+        (
+            {"subscribe": "a", "minPartitions": "\u0663"},
+            "minPartitions: '\u0663' is not allowed. It must be an integer of at least 1.",
+        ),
+        (
+            {"subscribe": "a", "maxTriggerDelay": f"{'9' * 400}d"},
+            f"maxTriggerDelay: '{'9' * 120}...' is not allowed. It must be an integer with a unit "
+            "(us, ms, s, m, min, h, d), such as 15m.",
+        ),
+        (
+            {"subscribe": "a", "bootstrapServers": "h:9092"},
+            "bootstrapservers is not an option of the source. Did you mean "
+            "kafka.bootstrap.servers?",
+        ),
+        (
+            {"subscribe": "a", "group_id": "g"},
+            "group_id is not an option of the source. Did you mean kafka.group.id?",
+        ),
     ],
 )
 def test_first_line_of_a_refusal_names_option_value_and_what_is_allowed(
@@ -277,6 +315,34 @@ def test_first_line_of_a_refusal_names_option_value_and_what_is_allowed(
 )
 def test_batch_query_refuses_what_would_read_nothing(options: dict[str, str], line: str) -> None:
     assert refusal({**GIVEN, **options}) == line
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"startingOffsets": "latest", "startingTimestamp": "5"},
+        {"startingOffsets": '{"a": {"0": -1}}', "startingOffsetsByTimestamp": '{"a": {"0": 5}}'},
+        {"endingOffsets": "earliest", "endingTimestamp": "5"},
+    ],
+)
+def test_offsets_before_which_a_timestamp_goes_may_be_any(given: dict[str, str]) -> None:
+    assert SourceOptions.parse({**GIVEN, **given}, streaming=False)
+
+
+@pytest.mark.parametrize("name", ["fetch.max.bytes", "default.api.timeout.ms"])
+def test_number_of_kafka_with_thousands_of_digits_is_refused(name: str) -> None:
+    assert refusal({**GIVEN, f"kafka.{name}": "9" * 5_000}).startswith(f"kafka.{name}: '999")
+
+
+def test_isolation_level_is_not_case_sensitive() -> None:
+    level = {"kafka.isolation.level": " READ_COMMITTED "}
+    found = SourceOptions.parse({**GIVEN, **level}, streaming=False)
+    assert found.isolation_level == "read_committed"
+
+
+def test_group_to_commit_to_is_not_blank() -> None:
+    given = {**GIVEN, "commitOffsets": "group", "kafka.group.id": " "}
+    assert refusal(given, True).endswith("needs kafka.group.id, the name of the group.")
 
 
 def test_stream_refuses_an_end() -> None:

@@ -80,6 +80,21 @@ def test_options_of_kafka_go_to_the_client_or_to_the_producer() -> None:
         ),
         ({"kafka.transactional.id": "t"}, "kafka.transactional.id is not allowed. Set delivery"),
         ({"kafka.key.serializer": "t"}, "kafka.key.serializer is not allowed. Keys are written as"),
+        ({"topic": ".."}, "topic: '..' is not allowed. It must be the name of a topic: 1 to 249"),
+        ({"acks": "1"}, "acks is not an option of the sink. Did you mean kafka.acks?"),
+        (
+            {"compressionType": "gzip"},
+            "compressiontype is not an option of the sink. Did you mean kafka.compression.type?",
+        ),
+        (
+            {"truncate": "true"},
+            "truncate is not an option of the sink. It must be one of topic, deliveryGuarantee, "
+            "commitScope, writeId, or begin with 'kafka.'.",
+        ),
+        (
+            {"kafka.transaction.timeout.ms": "9" * 5_000},
+            "kafka.transaction.timeout.ms: '999",
+        ),
     ],
 )
 def test_batch_write_refuses_options_and_says_why(options: dict[str, str], text: str) -> None:
