@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any
 
-from aiokclient.errors import BufferExhaustedError, KafkaError
-from aiokclient.spark.sink_columns import selected
+from aiokclient.errors import (
+    ApiTimeoutError,
+    BufferExhaustedError,
+    KafkaError,
+    UnknownTopicOrPartitionError,
+)
+from aiokclient.spark.sink_columns import check_topic, selected
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -68,12 +73,28 @@ class ArrowSends:
         else:
             topics = set(rows.column("topic").unique().to_pylist())
         for topic in topics - self._prepared:
-            try:
-                await producer.prepare(topic)
-            except KafkaError as error:
-                error.resource = error.resource or topic
+            await self.prepare(producer, topic)
+
+    async def prepare(self, producer: Producer[Any, Any], topic: str) -> None:
+        """Fetch the metadata of a topic. Errors name the topic, and say where it is from."""
+        if self._topic is None:
+            check_topic(topic)
+        try:
+            await producer.prepare(topic)
+        except ApiTimeoutError as error:
+            error.resource = error.resource or topic
+            if not isinstance(error.__cause__, UnknownTopicOrPartitionError):
                 raise
-        self._prepared |= topics
+            source = "column" if self._topic is None else "option"
+            raise UnknownTopicOrPartitionError(
+                f"The {source} topic is {topic!r}, which was not found within "
+                "kafka.default.api.timeout.ms.",
+                resource=topic,
+            ) from None
+        except KafkaError as error:
+            error.resource = error.resource or topic
+            raise
+        self._prepared.add(topic)
 
     async def _send(self, producer: Producer[Any, Any], rows: pa.RecordBatch) -> None:
         for waited in (False, True):

@@ -107,7 +107,7 @@ class ExactlyOnce:
         )
         async with producer:
             # The marker can be read only if the topic exists.
-            await producer.prepare(topic)
+            await sends.prepare(producer, topic)
             marker = await self._marker(client, topic)
             if await self._compared(marker, batches):
                 return None

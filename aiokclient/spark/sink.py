@@ -65,11 +65,11 @@ def _checked(
     given: Mapping[str, str], schema: StructType, overwrite: bool, *, streaming: bool
 ) -> SinkOptions:
     options = SinkOptions.parse(given, streaming=streaming)
-    if overwrite:
-        mode = "complete" if streaming else "overwrite"
+    # In the mode complete, a stream writes all rows of each batch, as with the connector.
+    if overwrite and not streaming:
         raise ConfigError(
-            f"The mode {mode} is not allowed, because the records of a topic cannot be replaced. "
-            f"Use {'outputMode' if streaming else 'mode'}('append')."
+            "The mode overwrite is not allowed, because the records of a topic cannot be replaced. "
+            "Use mode('append')."
         )
     check_columns(schema, options.topic)
     return options

@@ -5,12 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from aiokclient.errors import ConfigError
+from aiokclient.spark.options import TOPIC, TOPIC_NAME
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["check_columns", "selected"]
+__all__ = ["check_columns", "check_topic", "selected"]
 
+SHOWN = 60
+"""The number of characters of a topic that an error shows."""
+NO_TIME_US = -1_000
+"""Kafka's number for "no timestamp", in microseconds. The source returns it, as the connector."""
 HEADERS = "array<struct<key:string,value:binary>>"
 TYPES = {
     "topic": ("string",),
@@ -53,10 +58,18 @@ def check_columns(schema: Any, topic: str | None) -> None:
         raise error
 
 
+def check_topic(topic: str) -> None:
+    """Raise ConfigError for a value of the column `topic` that is not the name of a topic."""
+    if not TOPIC.fullmatch(topic):
+        shown = topic if len(topic) <= SHOWN else f"{topic[:SHOWN]}..."
+        raise ConfigError(f"The column topic is {shown!r} in a row. It must be {TOPIC_NAME}")
+
+
 def selected(batch: pa.RecordBatch, topic: str | None) -> pa.RecordBatch:
     """Return a batch with only the columns that are written, without copying them.
 
-    Raises ConfigError for a row without a topic.
+    The timestamp of a record without one, as the source returns it, is null in the result. Raises
+    ConfigError for a row without a topic.
     """
     names = [name for name in batch.schema.names if name in TYPES]
     if topic is not None and "topic" in names:
@@ -67,4 +80,16 @@ def selected(batch: pa.RecordBatch, topic: str | None) -> pa.RecordBatch:
             "The column topic is null in a row. Give each row a topic, or set the option topic, "
             "which is used for all rows."
         )
-    return rows
+    return _without_no_time(rows) if "timestamp" in names else rows
+
+
+def _without_no_time(rows: pa.RecordBatch) -> pa.RecordBatch:
+    import pyarrow
+    import pyarrow.compute
+
+    column = rows.column("timestamp")
+    is_none = pyarrow.compute.equal(column, pyarrow.scalar(NO_TIME_US, column.type))
+    if not pyarrow.compute.any(is_none).as_py():
+        return rows
+    times = pyarrow.compute.if_else(is_none, None, column)
+    return rows.set_column(rows.schema.get_field_index("timestamp"), "timestamp", times)

@@ -161,6 +161,26 @@ def test_rows_of_more_than_the_buffer_wait_for_room(
         ("value string, value binary", ("v", b"v"), {"topic": "t"}, "The column value occurs more"),
         ("topic string, value string", (None, "v"), {}, "The column topic is null in a row. "),
         (
+            "topic string, value string",
+            ("", "v"),
+            {},
+            "The column topic is '' in a row. It must be",
+        ),
+        (
+            "topic string, value string",
+            ("a b", "v"),
+            {"deliveryGuarantee": "exactly-once", "writeId": "refused"},
+            "The column topic is 'a b' in a row. It must be the name of a topic: ",
+        ),
+        (
+            "value string",
+            ("v",),
+            {"topic": "no-such-topic", "kafka.default.api.timeout.ms": 1000},
+            "UNKNOWN_TOPIC_OR_PARTITION (3) for no-such-topic: The broker does not have this topic "
+            "or partition. The option topic is 'no-such-topic', which was not found within "
+            "kafka.default.api.timeout.ms. ",
+        ),
+        (
             "value string",
             ("v",),
             {"topic": "t", "deliveryGuarantee": "exactly-once"},
@@ -191,6 +211,23 @@ def test_modes_that_the_connector_refuses_are_refused(
         with pytest.raises(PySparkException, match=r"(?i)mode|truncate"):
             rows.write.format(source).options(**options, topic=topic).mode(mode).save()
     assert records(options, topic) == []
+
+
+def test_stream_in_the_mode_complete_writes_the_result_of_each_batch(
+    spark: SparkSession, options: Options, new_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    source = new_topic(1)
+    write(spark.range(5).selectExpr("CAST(id AS STRING) AS value"), {**options, "topic": source})
+    given = {**options, "subscribe": source, "startingOffsets": "earliest"}
+    limited = {**given, "maxOffsetsPerTrigger": 3}
+    rows = spark.readStream.format("aiokclient").options(**limited).load()
+    counts = rows.groupBy().count().selectExpr("CAST(count AS STRING) AS value")
+    for sink in ("kafka", "aiokclient"):
+        target = new_topic(1)
+        named = {**options, "topic": target, "checkpointLocation": str(tmp_path / sink)}
+        writer = counts.writeStream.format(sink).options(**named).outputMode("complete")
+        writer.trigger(availableNow=True).start().awaitTermination()
+        assert [record.value for record in records(options, target)] == [b"3", b"5"]
 
 
 def test_record_that_is_too_large_fails_the_write_and_says_which_option_allows_it(

@@ -9,8 +9,10 @@ import pytest
 
 from aiokclient import Client, Producer
 from aiokclient.errors import ConfigError
-from aiokclient.spark.sink_columns import HEADERS, check_columns
+from aiokclient.spark.sink_columns import HEADERS, check_columns, check_topic, selected
 from aiokclient.spark.sink_options import SinkOptions
+
+pa = pytest.importorskip("pyarrow")
 
 BROKER = {"kafka.bootstrap.servers": "localhost:9092"}
 CHECKPOINT = {"checkpointlocation": "/checkpoint"}
@@ -191,3 +193,19 @@ def test_columns_of_the_source_are_accepted() -> None:
     check_columns(schema(**columns), None)
     # With the option `topic`, the type of the column does not matter.
     check_columns(schema(**{**columns, "topic": "int"}), "orders")
+
+
+def test_record_without_a_timestamp_is_written_without_one() -> None:
+    times = pa.array([-1_000, 5_000, None], pa.timestamp("us", tz="UTC"))
+    batch = pa.record_batch({"value": pa.array([b"a", b"b", b"c"]), "timestamp": times})
+    found = selected(batch, "orders").column("timestamp")
+    assert found.cast(pa.int64()).to_pylist() == [None, 5_000, None]
+    assert selected(batch.slice(1), "orders").column("timestamp").null_count == 1
+
+
+@pytest.mark.parametrize("topic", ["", "a b", "..", "x" * 250])
+def test_value_of_the_column_topic_that_is_no_topic_is_refused(topic: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        check_topic(topic)
+    assert str(caught.value).startswith(f"The column topic is '{topic[:60]}")
+    assert "in a row. It must be the name of a topic: 1 to 249 letters" in str(caught.value)
