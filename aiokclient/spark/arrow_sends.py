@@ -23,6 +23,11 @@ __all__ = ["ArrowSends"]
 SLICE_BYTES = 2_097_152
 """The number of bytes that are sent at a time, because sending blocks the loop."""
 
+MISSING: dict[type[KafkaError], str] = {
+    UnknownTopicOrPartitionError: "which was not found within kafka.default.api.timeout.ms."
+}
+"""The last errors of a request for a topic that explain more than the timeout of the request."""
+
 
 class ArrowSends:
     """The rows that one task sends, and their first failure.
@@ -83,14 +88,12 @@ class ArrowSends:
             await producer.prepare(topic)
         except ApiTimeoutError as error:
             error.resource = error.resource or topic
-            if not isinstance(error.__cause__, UnknownTopicOrPartitionError):
+            cause = error.__cause__
+            if not isinstance(cause, KafkaError) or type(cause) not in MISSING:
                 raise
             source = "column" if self._topic is None else "option"
-            raise UnknownTopicOrPartitionError(
-                f"The {source} topic is {topic!r}, which was not found within "
-                "kafka.default.api.timeout.ms.",
-                resource=topic,
-            ) from None
+            text = f"The {source} topic is {topic!r}, {MISSING[type(cause)]}"
+            raise type(cause)(text, resource=topic) from None
         except KafkaError as error:
             error.resource = error.resource or topic
             raise
