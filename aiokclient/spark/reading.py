@@ -61,7 +61,13 @@ def read(
     garbage.exclude()
     require_brokers(options.properties)
     for batch in clients.stream(options.properties, batches):
-        yield convert(batch)
+        try:
+            converted = convert(batch)
+        except KafkaError as error:
+            name = f"{partition.topic}-{partition.partition}"
+            error.message = f"{name}: {_task(partition)} {error.message}"
+            raise
+        yield converted
 
 
 async def _remaining(

@@ -9,7 +9,7 @@ import difflib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from aiokclient.errors import ConfigError
+from aiokclient.errors import ConfigError, KafkaError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,6 +29,8 @@ COLUMNS = {
 """The names of the columns and their types in Spark."""
 HEADERS = "array<struct<key:string,value:binary>>"
 """The type of the column `headers`, which the option includeHeaders adds."""
+LAST_TIME_MS = ((1 << 63) - 1) // 1_000
+"""The last timestamp in Spark, which has microseconds."""
 NULLABLE = ("key", "value", "headers")
 """The columns that may be null. Spark skips its checks for null in all other columns."""
 RANGE_COLUMNS = {"timestampType": "timestamp_type"}
@@ -107,7 +109,15 @@ class _Converter:
         if name == "timestamp":
             if array.null_count:
                 array = array.fill_null(self._no_time)
-            return array.cast(kind)
+            try:
+                return array.cast(kind)
+            except self._pa.ArrowInvalid:
+                latest = self._compute.max(array.cast(self._pa.int64())).as_py()
+            raise KafkaError(
+                f"A record has the timestamp {latest} ms, and Spark has none after "
+                f"{LAST_TIME_MS} ms (in the year 294247). Read the other columns with a schema, "
+                "such as schema('key binary, value binary')."
+            )
         if name == "headers":
             # Spark's connector has null for a record without headers.
             empty = self._compute.equal(self._compute.list_value_length(array), 0)

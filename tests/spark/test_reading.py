@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from pyspark import TaskContext
 from pyspark.errors import PySparkException
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType, TimestampType
 from spark_streams import Stream, StreamFailure
 
+from aiokclient import ProducerRecord
 from aiokclient.errors import BootstrapError, KafkaError, OffsetOutOfRangeError
 from aiokclient.spark import attempts
 from aiokclient.spark.batch import BatchReader, batch_reader
@@ -20,6 +21,7 @@ from aiokclient.testing import EmbeddedCluster
 
 TOPIC = "orders"
 SCHEMA = StructType().add("offset", "long").add("value", "binary")
+TIME = StructField("timestamp", TimestampType())
 MISSING = (
     "OFFSET_OUT_OF_RANGE (1) in Fetch for orders-0: The log does not contain the whole range. "
     "Offsets 0 to 3 are missing. The log starts at offset 4: retention or an admin deleted "
@@ -117,6 +119,23 @@ def test_topic_that_is_deleted_while_a_task_reads_is_named_with_the_offsets(
     assert said.endswith(
         "The topic was deleted, or created again under its name, after the query was planned. Run "
         "the query again. A stream that is started again continues as failOnDataLoss says."
+    )
+
+
+def test_record_with_a_timestamp_that_spark_lacks_is_named_and_can_be_read_without_it(
+    cluster: EmbeddedCluster,
+) -> None:
+    record = ProducerRecord(TOPIC, b"far", timestamp=1 << 62)
+    cluster.produce(TOPIC, [record])
+    parsed = SourceOptions.parse(options(cluster), streaming=False)
+    (split,) = batch_reader(parsed, SCHEMA).partitions()
+    assert len(offsets(batch_reader(parsed, SCHEMA), split)) == 11
+    with pytest.raises(KafkaError) as caught:
+        offsets(batch_reader(parsed, StructType([*SCHEMA.fields, TIME])), split)
+    assert str(caught.value) == (
+        f"orders-0: The task reads the offsets 0 to 10. A record has the timestamp {1 << 62} ms, "
+        "and Spark has none after 9223372036854775 ms (in the year 294247). Read the other columns "
+        "with a schema, such as schema('key binary, value binary')."
     )
 
 
