@@ -210,7 +210,7 @@ class _Log:
 def _converted(batch: _Batch, chosen: Sequence[int], log: _Log) -> str:
     lines = list(batch.sources)
     for source in chosen:
-        if source >= len(lines):
+        if not 0 <= source < len(lines):
             raise ConfigError(
                 f"offsets/{batch.number} has {len(lines)} sources, and none has the position "
                 f"{source}. The first position is 0."
@@ -218,7 +218,13 @@ def _converted(batch: _Batch, chosen: Sequence[int], log: _Log) -> str:
         if lines[source] == UNUSED:
             continue
         where = batch.where(source)
-        ends = connector_offsets(load(lines[source], where))
+        document = load(lines[source], where)
+        ends = connector_offsets(document)
+        if ends is None and isinstance(document, dict) and "version" in document:
+            raise ConfigError(
+                f"{where} has offsets of aiokclient already. If the query has other sources that "
+                "are the connector's, name their positions with --source."
+            )
         if ends is None:
             raise ConfigError(
                 f"{where} does not have offsets of Spark's Kafka connector. If the query has other "

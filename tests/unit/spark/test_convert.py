@@ -119,6 +119,11 @@ WRONG = [
         "offsets/1 is not JSON: Expecting ':' delimiter at line 1, column 11.",
     ),
     ("offsets/1", batch('{"logOffset":4}'), "does not have offsets of Spark's Kafka connector"),
+    (
+        "offsets/1",
+        batch('{"version": 1, "topics": {}}'),
+        "The line 3 of offsets/1 has offsets of aiokclient already.",
+    ),
     ("offsets/1", batch(), "ends after 2 lines"),
     ("offsets/1", "", "begins with ''"),
     ("offsets/1.tmp", "", "is not a batch of an offset log"),
@@ -163,6 +168,12 @@ def test_the_connectors_sources_among_others_are_named_by_their_position(checkpo
     assert (lines[2], lines[4]) == ('{"logOffset":4}', "-")
     assert parse(json.loads(lines[3])).offsets == {FIRST: 20}
     assert convert(checkpoint, [1]).batches == ()
+
+
+@pytest.mark.parametrize("source", [-1, 1])
+def test_a_position_without_a_source_is_refused(checkpoint: Path, source: int) -> None:
+    with pytest.raises(ConfigError, match=f"none has the position {source}. The first position is"):
+        convert(checkpoint, [source])
 
 
 def test_a_folder_that_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
