@@ -19,6 +19,7 @@ replaces.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -31,6 +32,8 @@ __all__ = ["VERSION", "Positions", "StreamOffsets", "connector_offsets", "load",
 VERSION = 1
 SHOWN = 60
 """Number of characters of a wrong value that an error text shows."""
+INDEX = re.compile("0|[1-9][0-9]{0,9}")
+"""The number of a partition in JSON."""
 CONVERT = "python -m aiokclient.spark.convert CHECKPOINT"
 
 Positions = Mapping[TopicPartition, int]
@@ -116,6 +119,8 @@ def load(text: str, source: str) -> Any:
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
         problem = f"{source} is not JSON: {error.msg} at {where}."
+    except (ValueError, RecursionError):
+        problem = f"{source} has a number or a depth that no offsets have."
     raise ConfigError(problem)
 
 
@@ -199,11 +204,11 @@ def _wrong(path: str, value: object, allowed: str) -> ConfigError:
 
 
 def _is_integer(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, int) and not isinstance(value, bool) and value < 1 << 63
 
 
 def _is_index(value: str) -> bool:
-    return value.isascii() and value.isdigit()
+    return INDEX.fullmatch(value) is not None and int(value) < 1 << 31
 
 
 def _ordered(positions: Positions) -> Iterator[tuple[str, int, int]]:

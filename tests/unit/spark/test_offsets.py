@@ -75,6 +75,8 @@ def test_the_text_does_not_depend_on_the_order_in_which_partitions_were_found() 
         ({"version": 1, "topics": {"a": {"id": "x", "offsets": {"0": "7"}}}}, 'offsets.0 is "7"'),
         ({"version": 1, "topics": {"a": {"id": "x", "offsets": {"0": -1}}}}, "offsets.0 is -1"),
         ({"version": 1, "topics": {"a": {"id": "x", "offsets": {"x": 1}}}}, 'offsets is "x", and'),
+        ({"version": 1, "topics": {"a": {"offsets": {"9" * 5_000: 1}}}}, 'offsets is "9999'),
+        ({"version": 1, "topics": {"a": {"offsets": {"0": 1 << 63}}}}, "offsets.0 is 9223372036"),
         ({"version": 1, "topics": {}, "starts": {"a": {"0": 1}}}, "starts has the partition a-0"),
         ({"version": 1, "topics": ["x" * 200]}, "xxx..., and must be an object"),
     ],
@@ -116,3 +118,9 @@ def test_text_that_is_not_json_is_reported_with_its_position() -> None:
         raised.value
     )
     assert raised.value.__context__ is None
+
+
+@pytest.mark.parametrize("text", ["9" * 5_000, "[" * 200_000])
+def test_a_text_with_a_number_or_a_depth_that_python_refuses_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="offsets/1 has a number or a depth that no offsets have"):
+        load(text, "offsets/1")

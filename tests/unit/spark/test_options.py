@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import json
 import pickle
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from aiokclient import Consumer, TopicPartition
 from aiokclient.config.client import ClientConfig
 from aiokclient.config.consumer import ConsumerConfig
 from aiokclient.errors import ConfigError
-from aiokclient.spark.options import OF_CONSUMERS, SourceOptions
+from aiokclient.spark.option_names import option_names
+from aiokclient.spark.options import KNOWN, OF_CONSUMERS, SourceOptions
 
 GIVEN = {"kafka.bootstrap.servers": "h:9092", "subscribe": "a"}
 WITHOUT_TOPICS = {"kafka.bootstrap.servers": "h:9092"}
@@ -368,3 +373,26 @@ def test_all_mistakes_are_in_one_error() -> None:
 def test_consumers_read_the_properties_as_the_options_do() -> None:
     # `parse` checks them with a consumer, which is never started.
     assert Consumer.from_properties({"bootstrap.servers": "h:9092"}) is not None
+
+
+NAMES = st.sampled_from((*KNOWN, *(f"kafka.{name}" for name in option_names(Consumer)), "x", ""))
+NUMBERS = st.integers().map(str) | st.sampled_from(["9" * 5_000, f"{'9' * 300}d", "\u0663", "1e5"])
+DOCUMENTS = st.recursive(
+    st.none() | st.integers() | st.floats() | st.text(max_size=3),
+    lambda inner: (
+        st.dictionaries(st.sampled_from(["a", "0", "-1", "\u0663", ""]), inner)
+        | st.lists(inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+VALUES = st.text(max_size=12) | NUMBERS | DOCUMENTS.map(json.dumps)
+
+
+@settings(max_examples=300, deadline=None)
+@given(options=st.dictionaries(NAMES, VALUES, max_size=4), streaming=st.booleans())
+def test_any_options_are_read_or_refused(options: dict[str, str], streaming: bool) -> None:
+    for given_options in (options, {**GIVEN, **options}):
+        with contextlib.suppress(ConfigError):
+            SourceOptions.parse(given_options, streaming=streaming)
+        with contextlib.suppress(ConfigError):
+            SourceOptions.check(given_options)
