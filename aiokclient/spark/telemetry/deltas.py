@@ -13,13 +13,17 @@ It begins again when its start changes, or when it decreases although it is mono
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from typing import NamedTuple, TypeAlias
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Final, NamedTuple, TypeAlias
 
 __all__ = ["Amounts", "SeriesTotal", "SeriesValue", "add_cumulative", "add_deltas"]
 
 Amounts: TypeAlias = tuple[float, ...]
 """The numbers of a point: the value, and for histograms the count and the count of each bucket."""
+
+
+UNKNOWN: Final = 0
+"""The start of a point that has none."""
 
 
 class SeriesValue(NamedTuple):
@@ -35,6 +39,7 @@ class SeriesTotal(NamedTuple):
 
     amounts: Amounts
     start: int
+    """0 if it is unknown."""
     time: int
     """The end of the last point."""
     points: int
@@ -50,10 +55,12 @@ class SeriesTotal(NamedTuple):
 def add_deltas(values: Iterable[SeriesValue], continued: Collection[int]) -> SeriesTotal:
     """Add up the deltas of a series, of which there is at least one.
 
-    `continued` has the starts of all deltas of the client instance, which are the times of the
-    pushes that the client knows to be accepted.
+    A start of 0 is unknown. Such a delta begins where the one before ends, so that lost pushes are
+    not recognized. `continued` has the starts of all deltas of the client instance, which are the
+    times of the pushes that the client knows to be accepted.
     """
-    merged, points = _merge(values)
+    given = list(values)
+    merged, points = _merge(_with_starts(given))
     longest: dict[int, int] = {}
     for start, time in merged:
         longest[start] = max(time, longest.get(start, time))
@@ -74,6 +81,8 @@ def add_deltas(values: Iterable[SeriesValue], continued: Collection[int]) -> Ser
         first, end = min(first, start), max(end, time)
     added = sum(points[span] for span in spans)
     replaced = sum(points.values()) - added
+    if min(given, key=lambda value: value.time).start == UNKNOWN:
+        first = UNKNOWN
     return SeriesTotal(total, first, end, added, tuple(gaps), restarts, replaced)
 
 
@@ -93,6 +102,14 @@ def add_cumulative(values: Iterable[SeriesValue], *, monotonic: bool) -> SeriesT
         start, last = began, new
         first = min(first, start)
     return SeriesTotal(_add(total, last), first, time, sum(points.values()), (), restarts, 0)
+
+
+def _with_starts(values: Sequence[SeriesValue]) -> Iterator[SeriesValue]:
+    """Yield the deltas, with the time of the one before as the start of those without a start."""
+    times = sorted({value.time for value in values})
+    before = dict(zip(times, (times[0] - 1, *times), strict=False))
+    for value in values:
+        yield value if value.start != UNKNOWN else value._replace(start=before[value.time])
 
 
 def _merge(

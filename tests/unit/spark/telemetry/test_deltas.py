@@ -52,6 +52,16 @@ def test_series_that_begins_again_is_a_restart_and_counts_in_full() -> None:
     assert (total.gaps, total.restarts, total.replaced) == ((), 1, 0)
 
 
+def test_deltas_without_a_start_are_all_added() -> None:
+    values = [value._replace(start=0) for value in chain(10, 20, 30, 45)]
+    for seed in range(5):
+        random.Random(seed).shuffle(values)
+        total = add_deltas([*values, values[0]], {0})
+        assert total.amounts == (35 + values[0].amounts[0],)
+        assert (total.start, total.time, total.points) == (0, 45, 4)
+        assert (total.gaps, total.restarts, total.replaced) == ((), 0, 0)
+
+
 def test_objects_that_share_a_client_are_added() -> None:
     values = [*chain(10, 20, 30), *chain(10, 20, 30)]
     total = add_deltas(values, starts(values))
