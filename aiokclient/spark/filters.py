@@ -99,8 +99,10 @@ class Pushed:
 
     def _not_before(self, value: datetime) -> None:
         # A fraction of a millisecond is rounded down: Spark checks the records again.
-        timestamp = max((value - EPOCH) // MILLISECOND, 0)
-        self.timestamp = max(self.timestamp or 0, timestamp)
+        timestamp = (value - EPOCH) // MILLISECOND
+        # A record without a timestamp has one of -1 ms in Spark, and brokers do not find it.
+        if timestamp >= 0:
+            self.timestamp = max(self.timestamp or 0, timestamp)
 
     def selects(self, topic: str, partition: int) -> bool:
         """Return whether records of a partition can fulfil the conditions."""

@@ -90,6 +90,14 @@ def test_timestamp_narrows_from_below_and_is_checked_again() -> None:
     assert pushed.timestamp == 1000
 
 
+def test_records_without_a_timestamp_are_kept_by_a_bound_before_1970() -> None:
+    # Spark shows them with a time of -1 ms, and brokers do not find them by a time.
+    pushed = Pushed()
+    moment = datetime(1969, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC)
+    assert not pushed.push(condition("GreaterThanOrEqual", "timestamp", moment))
+    assert pushed.timestamp is None
+
+
 @pytest.mark.parametrize("column", ["topic", "partition", "offset"])
 def test_not_null_is_always_true(column: str) -> None:
     assert Pushed().push(condition("IsNotNull", column))
