@@ -238,13 +238,14 @@ def test_records_of_any_content_are_rows_or_rejected_and_all_views_work(
     ]
     # The clients push several times in a millisecond, and the usual latency is 0.
     correct = [
-        push(payload(now + n, now + n + 1, {"error.total": 1}, zero), f"i{client}")
+        push(payload(now + n, now + n + 1, {"x.error.total": 1}, zero), f"i{client}")
         for client in range(3)
         for n in (1, 2, 4)
     ]
     correct += [
         push(payload(now, now, {"sent.total": math.inf}, latency), "slow"),
         push(payload(now, now, {}, {LATENCIES[0]: math.inf}), "slow", push_interval_ms="9" * 30),
+        push(payload(now, now, {"x.error.total": math.nan}), "slow"),
         # A consumer of an idle topic is not slow. Its fetches wait for records.
         push(payload(now, now, {}, {LATENCIES[1]: 500.0}), "i"),
         *(push(payload(now, now, {}, {LATENCIES[1]: 1.0 * n}), f"i{n}") for n in range(3)),
@@ -261,6 +262,7 @@ def test_records_of_any_content_are_rows_or_rejected_and_all_views_work(
     dashboard = telemetry.make_dashboard(tables, "2030-01-01 00:00:00")
     assert [row["client_id"] for row in dashboard.slow] == ["$slow\\x$"]
     assert sum(row["pushes"] for row in dashboard.lost) == 3
+    assert [row["errors"] for row in dashboard.errors] == [3.0] * 3
     dashboard.draw(tmp_path / "dashboard.png")
     telemetry.totals(tables.points).toPandas()
 

@@ -125,7 +125,7 @@ def pushes_of_records(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBa
         columns = (
             batch.column("key").to_pylist(),
             batch.column("value").to_pylist(),
-            [[(each["key"], each["value"]) for each in row or ()] for row in headers],
+            [[(each["key"], each["value"]) for each in row or () if each] for row in headers],
             _microseconds(batch.column("timestamp")),
             batch.column("partition").to_pylist(),
             batch.column("offset").to_pylist(),

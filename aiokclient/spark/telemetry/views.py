@@ -33,6 +33,8 @@ COMPARED: Final = (LATENCIES[0], LATENCIES[2])
 the broker waits for records, so that a consumer of an idle topic would seem to be slow."""
 ERRORS: Final = r"[.](error|failed([.][a-z]+)?)[.]total$"
 REBALANCES: Final = r"[.](failed[.])?rebalance[.]total$"
+COUNTED: Final = "value IS NOT NULL AND NOT isnan(value)"
+"""The condition for points that are added up. One NaN would make the total of its series NaN."""
 
 
 def instances(points: DataFrame) -> DataFrame:
@@ -124,7 +126,7 @@ def slow_clients(points: DataFrame, *, ratio: float = 4, least_ms: float = 200) 
 def top_errors(points: DataFrame, count: int = 10) -> DataFrame:
     """Return the clients with the most errors: refused records, failed logins and rebalances."""
     # A series with labels, such as one of a topic, is part of the series without labels.
-    errors = totals(points.where(f"metric RLIKE '{ERRORS}' AND size(labels) = 0"))
+    errors = totals(points.where(f"metric RLIKE '{ERRORS}' AND size(labels) = 0 AND {COUNTED}"))
     return _sql(
         f"""
         SELECT client_id, sum(value) AS errors,
@@ -169,7 +171,7 @@ def rebalances_by_group(points: DataFrame) -> DataFrame:
         FROM {rebalances} WHERE attributes['group_id'] IS NOT NULL
         GROUP BY attributes['group_id'] ORDER BY rebalances DESC, group_id
         """,
-        rebalances=totals(points.where(f"metric RLIKE '{REBALANCES}'")),
+        rebalances=totals(points.where(f"metric RLIKE '{REBALANCES}' AND {COUNTED}")),
     )
 
 

@@ -197,6 +197,11 @@ def test_headers_may_be_missing_null_or_not_utf8() -> None:
     found = push(GOOD, headers=[("client_id", b"\xff"), ("software_name", None), ("", b"")])
     assert (found["client_id"], found["software"]) == ("\ufffd", "")
     assert push(GOOD, key=b"\xff\xfe", headers=[])["instance_id"] == "\ufffd\ufffd"
+    batch = record(GOOD)
+    null = pa.array([[None, {"key": "client_id", "value": b"shop"}]], HEADERS)
+    batch = batch.set_column(batch.schema.get_field_index("headers"), "headers", null)
+    (found_batch,) = pushes_of_records([batch])
+    assert found_batch.column("client_id").to_pylist() == ["shop"]
 
 
 def test_payload_whose_rows_would_not_fit_in_memory_is_broken() -> None:
