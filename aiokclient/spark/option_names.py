@@ -5,20 +5,26 @@ from __future__ import annotations
 import functools
 import re
 import typing
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 from aiokclient import Client, Consumer, Producer
 
-__all__ = ["PREFIX", "as_in_spark", "option_names", "prefixed"]
+__all__ = ["PREFIX", "as_in_spark", "option_names", "prefixed", "text_options"]
 
 PREFIX = "kafka."
 OBJECTS = ("security", "clock", "connector")
 """Options whose values are objects, which a program cannot give to Spark."""
-PROVIDER = re.compile(
-    r" (?:For tokens from elsewhere, p|P)ass "
-    r"security=SaslOAuthBearer\(token_provider=\.{3}\)[^.]*\."
+FUNCTIONS = ("partitioner", "on.delivery.error", "on.record.error")
+"""Options whose values are functions."""
+ADVICE = re.compile(
+    r"(?:For tokens from elsewhere, pass security=|Pass security=|Pass a function as partitioner=|"
+    r"Call metrics\(\)|Wrap send\(\)).*"
 )
-"""Advice to pass such an option."""
+"""A sentence about an object or a call in Python."""
+SENTENCES = re.compile(r"(?<=[.!?]) (?=[A-Z])")
+OR_USE = re.compile(r"Pass security=.*, or (use .*)")
+SECURITY = re.compile(r"(?<![\w.'\"-])(?:ssl|sasl)_[a-z_]*[a-z]\b")
+"""The name of an option of security, as an argument in Python."""
 
 
 @functools.cache
@@ -30,12 +36,22 @@ def option_names(kind: type[Client] | type[Consumer] | type[Producer]) -> frozen
     return frozenset(name.replace("_", ".") for name in named.__annotations__)
 
 
+def text_options(names: frozenset[str], refused: Collection[str]) -> frozenset[str]:
+    """Return the names of options that a program can give to Spark, without those refused."""
+    return names - {*OBJECTS, *FUNCTIONS, *refused}
+
+
 def as_in_spark(text: str) -> str:
     """Return a text about arguments in Python with the names that a program gives to Spark.
 
     Names with dots stay: they are options of brokers, of topics, or of other clients.
     """
-    return _names("_").sub(lambda match: PREFIX + match[0].replace("_", "."), text)
+    found = SECURITY.sub(_dotted, text)
+    return _names("_").sub(_dotted, found)
+
+
+def _dotted(match: re.Match[str]) -> str:
+    return PREFIX + match[0].replace("_", ".")
 
 
 def prefixed(text: str, given: Collection[str]) -> str:
@@ -44,9 +60,19 @@ def prefixed(text: str, given: Collection[str]) -> str:
     The text may begin with one of the `given` names, even if it is not the name of an option.
     Advice that a program cannot follow with Spark is left out.
     """
-    found = _names(".").sub(rf"{PREFIX}\g<0>", PROVIDER.sub("", text))
+    found = _names(".").sub(rf"{PREFIX}\g<0>", " ".join(_followed(text)))
     begin = re.split(r"[: ]", found, maxsplit=1)[0]
-    return PREFIX + found if begin in given else found
+    return as_in_spark(PREFIX + found if begin in given else found)
+
+
+def _followed(text: str) -> Iterator[str]:
+    """Yield the sentences of a text that a program can follow with Spark."""
+    for number, sentence in enumerate(SENTENCES.split(text)):
+        use = OR_USE.fullmatch(sentence)
+        if use is not None:
+            yield f"U{use[1][1:]}"
+        elif not number or not ADVICE.fullmatch(sentence):
+            yield sentence
 
 
 @functools.cache

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Self, TypeAlias, cast
 
 from aiokclient import Consumer, TopicPartition
-from aiokclient.spark.option_names import option_names
+from aiokclient.spark.option_names import option_names, text_options
 from aiokclient.spark.option_reader import OptionReader, Properties, bad_value, number_of
 
 __all__ = ["EARLIEST", "LATEST", "Bound", "SourceOptions"]
@@ -174,8 +174,8 @@ class SourceOptions:
 
 
 def _reader(given: Mapping[str, str]) -> OptionReader:
-    others = {"sink": OF_THE_SINK}
-    return OptionReader(given, KNOWN, "source", others, of_kafka=option_names(Consumer))
+    of_kafka = text_options(option_names(Consumer), REFUSED)
+    return OptionReader(given, KNOWN, "source", {"sink": OF_THE_SINK}, of_kafka=of_kafka)
 
 
 def _parse(reader: OptionReader, streaming: bool) -> dict[str, Any]:

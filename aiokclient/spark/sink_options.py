@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Self, TypeAlias, cast
 
 from aiokclient import Client, Producer
-from aiokclient.spark.option_names import option_names
+from aiokclient.spark.option_names import option_names, text_options
 from aiokclient.spark.option_reader import OptionReader, Properties, bad_value, number_of
 from aiokclient.spark.options import KNOWN as OF_THE_SOURCE
 from aiokclient.spark.options import TOPIC, TOPIC_NAME
@@ -72,7 +72,7 @@ class SinkOptions:
             "sink",
             {"source": of_source},
             hidden=OF_SPARK,
-            of_kafka=option_names(Producer),
+            of_kafka=text_options(option_names(Producer), REFUSED),
         )
         reader.flag("includeHeaders", False)
         properties = reader.properties(REFUSED, Producer.from_properties)

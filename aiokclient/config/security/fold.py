@@ -131,6 +131,11 @@ def _tls(config: Any) -> Tls:
         raise ConfigError(
             f"{texts[0]}: ssl_keystore_certificate_chain and ssl_keystore_key need each other."
         )
+    if config.ssl_key_password is not None and not texts and config.ssl_keystore_location is None:
+        raise ConfigError(
+            "ssl_key_password: It needs ssl_keystore_location or ssl_keystore_certificate_chain, "
+            "the client's certificate."
+        )
     limits = TlsLimits.of(
         config.ssl_enabled_protocols, config.ssl_protocol, config.ssl_cipher_suites
     )

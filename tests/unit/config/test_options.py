@@ -276,6 +276,14 @@ def test_secrets_are_shown_nowhere() -> None:
     assert "geheim" not in str(caught.value)
 
 
+def test_password_of_a_key_without_a_certificate_is_refused_with_its_name() -> None:
+    text = r"^ssl\.key\.password: It needs ssl\.keystore\.location or "
+    with pytest.raises(ConfigError, match=text):
+        ProducerConfig.from_properties(
+            {"bootstrap.servers": "h:1", "security.protocol": "SSL", "ssl.key.password": "p"}
+        )
+
+
 def test_tls_refuses_options_that_do_not_fit_together() -> None:
     with pytest.raises(ConfigError, match="either context or the files"):
         Tls(context=ssl.create_default_context(), cafile="ca.pem")

@@ -27,6 +27,25 @@ def test_options_are_those_of_the_signature() -> None:
             "url: It is not available. Pass security=SaslOAuthBearer(token_provider=...), or not.",
             "url: It is not available.",
         ),
+        (
+            "retries is not an option here. Retries continue until delivery_timeout_ms (producer).",
+            "retries is not an option here. Retries continue until kafka.delivery.timeout.ms "
+            "(producer).",
+        ),
+        (
+            "x: It is not available. TLS uses Python's ssl module. Pass security=Tls(context=...) "
+            "with an ssl.SSLContext that has this setting.",
+            "x: It is not available. TLS uses Python's ssl module.",
+        ),
+        (
+            "x is not an option here. Pass security=Tls(cafile=...), or use ssl_cafile_location.",
+            "x is not an option here. Use kafka.ssl.cafile.location.",
+        ),
+        (
+            "x is not an option here. Pass a function as partitioner=. The default is murmur2.",
+            "x is not an option here. The default is murmur2.",
+        ),
+        ("x: 'ssl_plain' is not allowed.", None),
         # Names that are not options of clients, and a common word that is also an option.
         ("Raise group.min.session.timeout.ms. Further acks are of no use.", None),
         ("kafka.client.id is missing.", None),

@@ -88,6 +88,8 @@ def test_options_of_kafka_go_to_the_client_or_to_the_producer() -> None:
             {"compressionType": "gzip"},
             "compressiontype is not an option of the sink. Did you mean kafka.compression.type?",
         ),
+        ({"partition": "3"}, "partition is not an option of the sink. It must be one of topic, "),
+        ({"transactional.id": "x"}, "transactional.id is not an option of the sink. It must be on"),
         (
             {"truncate": "true"},
             "truncate is not an option of the sink. It must be one of topic, deliveryGuarantee, "
