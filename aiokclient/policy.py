@@ -3,8 +3,9 @@
 - `classify(error, scope)` returns the decision for an error while time is left.
 - `Retry` counts the attempts of one operation, and has its deadline and its backoff. Every
   operation that may be repeated uses one.
-- `decide(error, scope, attempt, remaining_s, rng)` does the same as a function. It is for objects
-  that count their attempts themselves, because there may be very many of them (batches).
+- `decide(error, scope, attempt, remaining_s, rng)` is a function that returns the decision and the
+  delay without such an object. Batches use it: each one counts its own attempts, because a `Retry`
+  for each of very many batches would cost too much.
 
 The decision follows from the category of the error's class (KIP-1050). A retriable error is retried
 until the deadline. An abortable error ends the transaction. A configuration error fails only the
@@ -189,12 +190,12 @@ OVERRIDES: Mapping[Scope, Mapping[type[KafkaError], Decision]] = {
         # After the abort, the producer begins a new epoch, which resets its sequences (KIP-360).
         OutOfOrderSequenceError: ABORT,
         UnknownProducerIdError: ABORT,
-        # An abort corrects this error here, but not in transaction calls (KIP-1050).
+        # An abort corrects this error of a Produce request, but not of other requests (KIP-1050).
         InvalidTxnStateError: ABORT,
     },
     Scope.INIT_PRODUCER_ID: {InvalidTxnTimeoutError: FAIL},
     Scope.TRANSACTION: {
-        # Another partition of the same request was refused.
+        # Another partition of the same request was refused, so this one was not attempted.
         OperationNotAttemptedError: RETRY,
         UnknownProducerIdError: ABORT,
     },
@@ -252,7 +253,7 @@ OVERRIDES: Mapping[Scope, Mapping[type[KafkaError], Decision]] = {
         ThrottlingQuotaExceededError: FAIL,
     },
 }
-"""The decisions for errors in a scope that differ from the category of the error."""
+"""For each scope, the errors whose decision differs from that of their category."""
 
 SHORT_DELAYS_S: Mapping[tuple[Scope, int | None], float] = {
     (Scope.PRODUCE_TXN, ConcurrentTransactionsError.code): 0.002,
@@ -396,8 +397,8 @@ def as_transaction_error(error: KafkaError, scope: Scope) -> KafkaError:
     """Return a final error of a transaction in one of the three categories that programs handle.
 
     These are AbortableError, InvalidConfigurationError, and ApplicationRecoverableError. An error
-    that is in the right category, or that is a mistake in the program, is returned itself. Any
-    other error becomes the cause of the returned one.
+    that is already in the category of its decision, or that is a mistake in the program, is
+    returned unchanged. Any other error becomes the cause of a new error, which is returned.
     """
     category, kind = _RAISED[classify(error, scope)]
     if isinstance(error, category | ConfigError | SerializationError | UsageError):
@@ -424,7 +425,9 @@ _RAISED: Mapping[Decision, tuple[type[KafkaError], type[KafkaError]]] = {
     FAIL: (InvalidConfigurationError, InvalidConfigurationError),
     RECOVER: (ApplicationRecoverableError, TransactionFailedError),
 }
-"""For each decision, the category of final errors in a transaction, and the class to raise."""
+"""For each decision: the category that a final error of a transaction must have, and the class that
+replaces an error of any other category.
+"""
 
 
 def _of_category(error: KafkaError) -> Decision:
@@ -453,7 +456,7 @@ def _of_local(error: KafkaError, scope: Scope) -> Decision:
     if isinstance(error, BufferExhaustedError | ConfigError | SerializationError | UsageError):
         return FAIL
     if type(error) is KafkaError and scope in IN_TRANSACTION:
-        return ABORT  # The records are not in a log, or the abort removes them.
+        return ABORT  # The records are in no log, or the abort hides them from committed reads.
     return _of_category(error)
 
 

@@ -21,9 +21,9 @@ class Column(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A table with columns, rows and a caption.
+    """A table with columns, rows, and a caption.
 
-    `total` is the number of all rows if `rows` does not have all of them.
+    If `rows` does not have all rows of the table, `total` is the number of all of them.
     """
 
     columns: tuple[Column, ...]
@@ -32,7 +32,7 @@ class Table(NamedTuple):
     total: int = 0
 
     def html(self) -> str:
-        """Return the table as HTML, escaped, with long cells and further rows cut off."""
+        """Return the table as escaped HTML. It has at most `ROWS` rows, and long cells are cut."""
         from html import escape  # This import loads a large table of entities.
 
         parts = ["<table>"]

@@ -10,8 +10,8 @@ the library has two thread pools of its own, which all clients of the process sh
   A call that hangs there does not delay computations.
 
 The application's own functions (assignors, for example) run in the event loop's default executor.
-A caller with a deadline limits its wait for the returned future. That time includes the wait for a
-free thread; a `Job` shows whether a thread had started the call.
+A caller with a deadline limits the time for which it waits for the returned future. This time
+includes the wait for a free thread. A `Job` shows whether a thread has started the call.
 
 The threads are daemons, so that a hanging call delays neither the end of `asyncio.run` nor the exit
 of the interpreter. A forked process starts with new pools, because threads do not survive a fork.

@@ -1,7 +1,7 @@
 """The types of values that applications pass to the library and get from it.
 
-Timestamps are integer milliseconds since the epoch. Keys, values and header values are bytes
-unless a serializer or deserializer is given; a value of None is a tombstone.
+Timestamps are integer milliseconds since the Unix epoch. Header values are bytes or None. Keys and
+values are bytes unless a serializer or deserializer is given. A value of None is a tombstone.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ T_contra = TypeVar("T_contra", contravariant=True)
 T_co = TypeVar("T_co", covariant=True)
 
 Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
-"""Header names with their values, in order; a name may occur more than once."""
+"""Header names with their values, in order. A name may occur more than once."""
 
 
 @runtime_checkable
@@ -93,7 +93,7 @@ def is_offset(value: Any) -> bool:
 
 
 def seconds(given: Any, name: str = "timeout") -> float:
-    """Return the caller's timeout in seconds. Raises TypeError for NaN or anything but a number."""
+    """Return the caller's timeout in seconds. Raises TypeError for NaN, and if it is no number."""
     if isinstance(given, int | float) and not isinstance(given, bool) and given == given:
         return given
     raise TypeError(
@@ -102,7 +102,7 @@ def seconds(given: Any, name: str = "timeout") -> float:
 
 
 class TopicPartition(NamedTuple):
-    """A partition of a topic; written `orders-3`, as Kafka's own tools do."""
+    """A partition of a topic. As text, it is `orders-3`, for example, as in Kafka's own tools."""
 
     topic: str
     partition: int
@@ -146,7 +146,7 @@ class GroupMetadata(NamedTuple):
 
 @twin("ground")
 def untracked_tuple(kind: type[T]) -> type[T]:
-    """Return a class like this named tuple class.
+    """Return a class that behaves like the given named tuple class.
 
     If the native modules are in use, the garbage collector does not track its instances.
     """
@@ -304,7 +304,7 @@ SKIP: Final = Skip.SKIP
 
 
 class State(Enum):
-    """The state of a client. A DEGRADED client works in part. A FAILED client does not recover."""
+    """The state of a client. A DEGRADED client works only in part. A FAILED one never recovers."""
 
     NEW = "new"
     STARTING = "starting"

@@ -14,7 +14,7 @@ from aiokclient._native import twin
 __all__ = ["MANY", "free_slowly", "structs_are", "untrack", "untrack_whole"]
 
 MANY = 1_000
-"""Minimum number of structs in an array whose structs are hidden from the garbage collector."""
+"""The structs of arrays with at least this many are hidden from the garbage collector."""
 
 PART = 256
 

@@ -3,9 +3,9 @@
 Every client reads the same topic of six partitions from the start, and takes the length of each
 value. "CPU s/M" is the CPU time of the client's process (user and system) per million messages,
 from the creation of the consumer to its close. Messages per second are counted from the first
-message on. Columns whose titles end in "÷" show by what factor a row takes less CPU time than that
-client. If a client has settings that matter for throughput, it is measured with these settings and
-with its own defaults.
+message on. The title of a column that ends in "÷" names a client. The column shows by what factor a
+row takes less CPU time than this client. If a client has settings that matter for throughput, it is
+measured twice: with these settings, and with its own defaults.
 
     python benchmarks/consume.py [--count N] [--runs N] [--cases ...] [--bootstrap HOST:PORT]
 """

@@ -1,9 +1,10 @@
 """How long does one awaited send take, if nothing else is in flight?
 
 Each client sends 100 bytes to one partition with acks=all and linger 0, and waits for the outcome
-before it sends the next message. "Floor" is the time divided by that of a blocking socket, which
-writes the same Produce request, encoded in advance, and reads the response. Broker and client share
-the cores of the machine, so the time of the blocking socket also depends on the load.
+before it sends the next message. "Floor" is the client's time divided by the time of a blocking
+socket, which writes the same Produce request, encoded in advance, and reads the response. Broker
+and client share the cores of the machine, so the time of the blocking socket also depends on the
+load.
 
     python benchmarks/latency.py [--count N] [--runs N] [--bootstrap HOST:PORT]
 """

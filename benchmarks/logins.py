@@ -1,10 +1,10 @@
-"""How long does a first connection take by mechanism, and how long does it hold the event loop?
+"""How long does the first login by each SASL mechanism take and block the event loop?
 
 A new interpreter imports the library, makes a client, and starts it. "First" is the time from the
-start to the first metadata response, in a process that has not connected before. "Later" is the
-same for the next clients of that process, with new credentials. "Loop held" is the CPU time of the
-longest iteration of the event loop until then, in all runs. The broker is one that is started for
-this benchmark. SCRAM has 4096 iterations.
+start of this client to its first metadata response, in a process that has not connected before.
+"Later" is the same time for the next clients of that process, with new credentials. "Loop held" is
+the CPU time of the longest iteration of the event loop before the metadata response; the highest
+value of all runs counts. A broker is started for this benchmark. SCRAM has 4096 iterations.
 
     python benchmarks/logins.py [--runs N] [--cases ...]
 """
@@ -65,7 +65,8 @@ def measure(given: Options, _: Brokers) -> Report:
         for job in jobs:
             if job.subject is CONNECTING[0]:
                 with contextlib.suppress(NotMeasuredError):
-                    run_child(job.subject, job.spec)  # The broker's first login of a kind is slow.
+                    # Not measured: the broker's first one is slow.
+                    run_child(job.subject, job.spec)
         found = rounds(jobs, given.runs, lambda job: run_child(job.subject, job.spec, brokers))
         table = table_of(found, logins)
         if NO_KERBEROS:

@@ -1,9 +1,10 @@
 """How much CPU time and memory does a group of 200 members in one process take?
 
-The members join at the same time, and divide a topic of 1,000 empty partitions. They are settled
-when each partition is assigned to one member, and all members have the same number. Afterwards
-they only send heartbeats every three seconds and wait for records. "quiet" is the CPU time of that,
-in ms per second. "MiB" is the growth of the process's memory until all members have settled.
+The members join at the same time, and divide a topic of 1,000 empty partitions. The group is
+settled when each partition is assigned to one member, and all members have equally many. Afterwards
+the members only send heartbeats every three seconds and wait for records. "quiet" is the CPU time
+of the process in this state, in ms per second. "MiB" is the growth of the process's memory until
+all members have settled.
 
     python benchmarks/members.py [--count N] [--runs N] [--cases eager,cooperative,KIP-848]
 """

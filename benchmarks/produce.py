@@ -2,11 +2,12 @@
 
 Every client sends the same values to a topic of six partitions with acks=all, and checks the
 outcome of each message. "CPU s/M" is the CPU time of the client's process (user and system) per
-million messages. Another client reads the messages and counts them. Columns whose titles end in "÷"
-show by what factor a row takes less CPU time than that client. All clients are measured with the
-same batch size, linger and number of requests in flight, and some also with their own defaults.
-"Cores busy" is the number of cores that client and broker used together. If it is close to the
-number of all cores, these limit the messages per second.
+million messages. Another client reads the messages and counts them. A column titled with the name
+of a client and "÷" shows by what factor the client of the row takes less CPU time than the client
+in the title. All clients are measured with the same batch size, linger and number of requests in
+flight, and some also with their own defaults. "Cores busy" is the number of cores that client and
+broker used together. If it is close to the number of all cores, these limit the messages per
+second.
 
     python benchmarks/produce.py [--count N] [--runs N] [--cases ...] [--bootstrap HOST:PORT]
 """

@@ -144,7 +144,7 @@ def jobs_for(given: Options, brokers: Brokers, topic: str) -> list[Job]:
 
 
 def measure(given: Options, brokers: Brokers) -> Report:
-    # The partitions must divide evenly among both numbers of members.
+    # The partitions must divide evenly among the members, before and after the join.
     given = replace(given, count=COUNT)
     topic = brokers.new_topic(PARTITIONS)
     jobs, gate = jobs_for(given, brokers, topic), Gate()

@@ -92,7 +92,7 @@ def main() -> int:
             for table in report.tables:
                 print(table.text(), flush=True)
             reports.append(report)
-        # spark.py runs in an environment of its own, by `make bench-spark`.
+        # spark.py is not included: `make bench-spark` runs it in an environment of its own.
         spark = given.saved / "spark.json"
         if not given.only and spark.exists():
             reports.append(Report.load(spark))

@@ -1,8 +1,9 @@
-"""How does the CPU time per message grow with the number of partitions, and with the size?
+"""How does the CPU time per message grow with the number of partitions, and with the message size?
 
 The clients produce without keys to topics with 1 to 10,000 partitions, all of which the client
 knows, and produce and consume values of 10 B to 1 MB. The results are CPU seconds of the client per
-million messages, or per GB for large values. "÷ 10" is the ratio to the result with ten partitions.
+million messages, or per GB for large values. "÷ 10" is the result divided by the result with ten
+partitions.
 
     python benchmarks/scale.py [--count N] [--runs N] [--cases partitions,produce,consume]
 """
@@ -41,7 +42,7 @@ def send_to(job: Job, brokers: Brokers) -> Run:
     before = read_back.count(spec.bootstrap, spec.topic, spec.partitions)
     run = run_child(job.subject, spec, brokers)
     came = read_back.count(spec.bootstrap, spec.topic, spec.partitions) - before
-    if came != spec.count + spec.warm_count + 2:  # Both runs send one message first.
+    if came != spec.count + spec.warm_count + 2:  # Warm-up and run each send one more first.
         raise RunFailedError(f"{spec.topic} has {came} messages of {job.subject.name}.")
     return run
 

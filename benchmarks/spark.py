@@ -4,8 +4,8 @@ One session with two threads reads from and writes to one real broker. The third
 from memory and discards what it writes: nothing can be faster with Spark's API for Python. The
 subjects take turns. The first runs of each do not count, because the Java virtual machine still
 compiles. The figures are medians: seconds, thousands of rows per second, and CPU seconds per
-million rows: of the Java virtual machine and of all Python processes together, of each of the two,
-and of the broker.
+million rows. The CPU seconds are those of the Java virtual machine and all Python processes
+together, those of each of the two, and those of the broker.
 
 The stream from topic to topic reads the same topic in one batch. A micro-batch has 100 rows, which
 are sent when the previous batch has ended, or wait in the topic from the start. Its time is the one

@@ -17,7 +17,7 @@ AIOKAFKA = "aiokafka send, await each"
 class Target(NamedTuple):
     """A target: `ours` divided by `theirs` must be at least `least`.
 
-    For CPU time and latency, it is `theirs` divided by `ours`.
+    For CPU time and latency, where less is better, the ratio is `theirs` divided by `ours`.
     """
 
     what: str

@@ -1,12 +1,13 @@
-"""How much CPU time do client metrics cost that are pushed to the brokers (KIP-714)?
+"""How much CPU time does it cost to push client metrics to the brokers (KIP-714)?
 
 A producer sends 100 bytes per message to a topic of six partitions, and a consumer reads such a
 topic in lists: with the push disabled, with the push enabled but without a subscription, and with a
 subscription to all metrics at an interval of one second. The broker is a real one with a plugin
 that receives the metrics. "CPU s/M" is the CPU time of the client's process (user and system, of
 all threads) per million messages. The runs are short and interleaved, and each round starts with
-another subject. "More" is the median over the rounds of the CPU time compared with that of the same
-round with the push disabled. The interval contains the true median with a probability of 95%.
+another subject. "More" compares the CPU time with that of the same round with the push disabled. It
+is the median of these differences over all rounds. The interval contains the true median with a
+probability of 95%.
 
 Bytecodes are counted in runs of their own, in all threads. Unlike the CPU time, they depend on the
 load of the machine only by the sizes of batches and responses. "Share" is the bytecodes of a push

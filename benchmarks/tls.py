@@ -1,10 +1,10 @@
 """How much CPU time does it take to produce and to consume a message over TLS?
 
 Every client does the same as in the benchmarks of producing and consuming, with the same settings,
-over TLS (SSL) and over TLS with a login by SCRAM-SHA-512 (SASL_SSL). The broker is one that is
-started for this benchmark, because an existing cluster may not have such listeners. All clients
-verify its certificate and its host name. Columns whose titles end in "÷" show by what factor a row
-takes less CPU time than that client.
+over TLS (SSL) and over TLS with a login by SCRAM-SHA-512 (SASL_SSL). A broker is started for this
+benchmark, because an existing cluster may not have such listeners. All clients verify its
+certificate and its host name. A column titled with the name of a client and "÷" shows by what
+factor the client of the row takes less CPU time than the client in the title.
 
     python benchmarks/tls.py [--count N] [--runs N] [--cases ...]
 """

@@ -35,7 +35,7 @@ class Case:
     records: int
     mode: str = "transactions"
     part: float = 1.0
-    """Fraction of the count. Large transactions need fewer for a stable result."""
+    """Fraction of the usual number of transactions. Large ones need fewer for a stable result."""
 
 
 CASES = (

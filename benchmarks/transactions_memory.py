@@ -1,7 +1,8 @@
 """Does the memory of a producer stay the same over many transactions?
 
-A producer commits transactions with one record each, at a cluster in another process. The output is
-the growth of the traced memory of the client's process after the first tenth of the transactions.
+A producer commits transactions with one record each. The cluster runs in another process. The
+output is the growth of the traced memory of the client's process after the first tenth of the
+transactions.
 
     python benchmarks/transactions_memory.py [--transactions N] [--bootstrap HOST:PORT]
 

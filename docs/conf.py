@@ -45,7 +45,7 @@ nitpick_ignore_regex = [
     # and names that are imported for type checkers only.
     (r"py:.*", r"aiokclient\.\w+\.\w+(\.\w+)*"),
     (r"py:.*", r"[A-Z]\w*"),
-    # prometheus_client has no inventory of its names.
+    # prometheus_client publishes no inventory for intersphinx.
     (r"py:.*", r"prometheus_client\..*"),
     # Strings that autodoc could not evaluate are cut at their brackets.
     (r"py:.*", r"collections\.abc\.Mapping\[\w+"),

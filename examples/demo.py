@@ -5,8 +5,9 @@ with a number and a checksum. At the same time, the three members of a consumer 
 the records. When half of the records are sent, one broker is stopped; it is started again later.
 When half of the records are read, one member, which runs in its own process, is killed; the two
 others continue at its committed offsets. The demo ends with a summary and a verdict. It exits with
-a nonzero status if a record is missing, is twice in the log, is out of order or damaged, or was
-read again although its reader had committed it or is still running.
+a nonzero status if a record is missing, is twice in the log, is out of order, or is damaged. It
+also does so if a record was read again although its first reader had committed it, or is still
+running.
 
     python examples/demo.py                     an embedded cluster, no Java
     BOOTSTRAP=host:9092 python examples/demo.py a real Kafka (no broker is stopped there)

@@ -45,7 +45,7 @@ PARTITIONS = 3
 FEW = ("producer.connection.", "consumer.connection.", "admin.client.connection.")
 FEW += ("producer.record.", "producer.request.latency.", "consumer.fetch.manager.records.")
 START_S = 15  # Java's tools may take longer to start than the others.
-PAUSE_S = 0.1  # Between two records of a client.
+PAUSE_S = 0.1  # The time between two records of a client.
 
 
 class Troubles:

@@ -58,14 +58,17 @@ class PushedClient:
         self.closed = False
 
     def add(self, at: float, data: bytes) -> None:
-        """Add a payload. Its sums are differences to the previous payload, as brokers request."""
+        """Add a payload.
+
+        Its sums count only what is new since the previous payload, as the broker requests.
+        """
         values, series = dict[str, float](), 0
         for metric in self._metrics(data):
             name = metric.name.removeprefix(PREFIX)
             points = metric.sum.data_points or metric.gauge.data_points
             series += len(points)
             for point in points:
-                # Points with labels, such as a topic, are parts of the point without labels.
+                # A point without labels includes those with labels, such as a topic.
                 if not point.attributes:
                     values[name] = float(getattr(point, point.WhichOneof("value")))
         self.totals.update({name: values[name] for name in (*RECORDS, ERRORS) if name in values})
@@ -101,7 +104,7 @@ class PushedClient:
 
 
 class Fleet:
-    """A receiver of pushed metrics, with all clients by their instance ids."""
+    """A receiver of pushed metrics, with a mapping from instance ids to clients."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

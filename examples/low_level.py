@@ -1,4 +1,4 @@
-"""Send any request of the protocol; it is routed, repeated, and decoded.
+"""Send any request of the protocol. The client routes and repeats it, and decodes the response.
 
 python examples/low_level.py [BOOTSTRAP]
 """

@@ -1,17 +1,17 @@
 """Twenty clients, seen from Spark: their pushes become tables, a picture, and a summary.
 
 The clients push their metrics (KIP-714) to an embedded cluster, which writes each push into a
-topic. Spark streams the topic into Parquet: one row for each measurement, and a table of the
-pushes that it rejects. The views of `aiokclient.spark.telemetry` then find the slow client, the one
-whose records are refused, and the one that was killed.
+topic. Spark streams the topic into two Parquet tables: one with a row for each measurement, and one
+with the rejected pushes. The views of `aiokclient.spark.telemetry` then find the slow client, the
+one whose records are refused, and the one that was killed.
 
     python examples/telemetry_pipeline.py     everything on this machine, in about a minute
 
 Into build/telemetry it writes the tables, and dashboard.png. It needs Java 17 and
 `pip install 'aiokclient[spark]' rich matplotlib`.
 
-With --bootstrap-server, it reads the topic of your cluster to its present end, and runs no clients.
-docs/telemetry-spark.md has the line for spark-submit.
+With --bootstrap-server, the example reads a topic of your cluster to its present end, and runs no
+clients. docs/telemetry-spark.md has the line for spark-submit.
 """
 
 import argparse
@@ -68,7 +68,7 @@ def start(spark: SparkSession, servers: str, topic: str, out: str, **trigger: An
     """Start the query that writes the tables."""
     source = spark.readStream.format("aiokclient").option("kafka.bootstrap.servers", servers)
     source = source.options(subscribe=topic, startingOffsets="earliest", includeHeaders=True)
-    # Otherwise, the source would push metrics too, and there would always be more to read.
+    # Otherwise, the source would push its own metrics into the topic that it reads.
     records = source.option("kafka.enable.metrics.push", False).load()
     writer = telemetry.write_tables(records, f"{out}/tables", watermark="1 minute")
     return writer.option("checkpointLocation", f"{out}/checkpoint").trigger(**trigger).start()
@@ -121,7 +121,7 @@ def look(spark: SparkSession, out: str) -> telemetry.Dashboard:
 
 
 def read_topic(spark: SparkSession, servers: str, topic: str, out: str) -> telemetry.Dashboard:
-    """Read the topic of another cluster to its end, from where the last run ended."""
+    """Read the topic of another cluster to its end. Begin where the last run has ended."""
     start(spark, servers, topic, out, availableNow=True).awaitTermination()
     return look(spark, out)
 

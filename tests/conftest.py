@@ -109,7 +109,7 @@ def kafka_telemetry(java: str) -> Iterator[KafkaCluster]:
 
 @pytest.fixture(scope="session")
 def kafka3_session(java: str) -> Iterator[KafkaCluster]:
-    # Long enough that a broker that briefly gets no processor time is not considered dead.
+    # A broker may get no processor time for a moment. It must not count as dead then.
     properties = {"broker.session.timeout.ms": 3000}
     with KafkaCluster(KAFKA, brokers=3, properties=properties) as cluster:
         yield cluster

@@ -79,7 +79,10 @@ def words(name: str) -> tuple[str, ...]:
 
 
 def defined(path: Path) -> Iterator[tuple[str, int]]:
-    """Yield the names that a file defines, with their lines, unless it has no retired word."""
+    """Yield the names that a file defines, with their lines. The module's own name is the first.
+
+    If the file contains no retired word, the other names are omitted.
+    """
     yield path.stem, 1
     text = path.read_text()
     if not ANY_RETIRED.search(text):

@@ -115,7 +115,7 @@ def test_sizes(path: Path) -> None:
     ]
     longest = max((len(extent) for _, extent in functions), default=0)
     if text.count("\n") <= FILE_LINES and longest <= FUNCTION_LINES:
-        return  # Finding the comments and docstrings to subtract would take much longer.
+        return  # Within the limits even with comments and docstrings, which take long to find.
     lines = code_lines(text, tree)
     if not name_of(path).startswith(TABLES):
         assert len(lines) <= FILE_LINES, f"{name_of(path)}: which second concept is in it?"

@@ -52,7 +52,7 @@ cdef class Delivery:
 
     @property
     def origin(self):
-        """The batch with which the record was sent, its index there, and its timestamp."""
+        """The batch to which the record was first appended, its index there, and its timestamp."""
         if self._batch is None:
             raise AttributeError("The delivery was created without its batch.")
         return self._batch, self._index, self._timestamp
@@ -126,7 +126,7 @@ cdef class Delivery:
 
         Callbacks and the tasks that await the delivery run in the order in which they were added,
         as they do for an asyncio.Future. A callback alone does not retrieve a failure. Raises
-        WrongThreadError if another thread calls it, and WrongLoopError in another event loop.
+        WrongThreadError in another thread, and WrongLoopError in another event loop.
         """
         if not callable(callback):
             raise TypeError(

@@ -98,7 +98,7 @@ Send all records of a sequence or none, and return their deliveries in the same 
 
 An item is a value, a (key, value) tuple, or a `ProducerRecord`, which may name another topic.
 Raises the errors of `send`, and BufferExhaustedError if there is not enough room for all records;
-`send_all()` waits for room."""
+`send_all()` waits for room instead."""
         cdef DeliveryRuns made = None
         if not self._usable or aiok_call(get_running_loop) is not self._loop:
             self._check()
@@ -114,7 +114,10 @@ Raises the errors of `send`, and BufferExhaustedError if there is not enough roo
 
     @property
     def full(self):
-        """Whether the record sent last is in the overflow queue, which `drain()` empties."""
+        """Whether the record sent last is in the overflow queue.
+
+        `drain()` waits until it has left the queue.
+        """
         cdef Py_ssize_t index
         cdef Delivery last = self._last
         if last is None:
@@ -174,7 +177,7 @@ cdef Delivery put(
     object timestamp,
     object headers,
 ):
-    """Append a common kind of record. Return None, without any change, for any other kind."""
+    """Append a record of a common kind. For any other kind, change nothing and return None."""
     cdef Part key_part, value_part, headers_part
     cdef Part *packed = NULL
     cdef uint8_t buffer[HEADERS_ROOM]
@@ -298,7 +301,9 @@ cdef QueueState choose(
 
 
 cdef DeliveryRuns send_items(SendPath self, TopicState target, tuple items):
-    """Do a `send_many` to a known topic. Return None, without any change, if Python must do it.
+    """Send all records to a known topic, for `send_many`.
+
+    If Python code must send them instead, change nothing and return None.
 
     First, all records are checked, their partitions are chosen, and the sizes for each partition
     are added up. If there is room for all records, they are appended.

@@ -163,7 +163,7 @@ class ProducerMeters:
 
 
 def _by_topic(topics: Sequence[str], *columns: Sequence[int]) -> dict[str, list[int]]:
-    """Return the sum of each column by topic."""
+    """Return the sums of the columns for each topic. Each row belongs to the topic in `topics`."""
     if len(set(topics)) == 1:
         return {topics[0]: list(map(sum, columns))}
     sums: dict[str, list[int]] = {}

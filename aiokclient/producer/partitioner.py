@@ -3,10 +3,10 @@
 The partition of a record with a key is computed from the murmur2 hash of the key, as in Kafka's
 Java client, so that all clients choose the same partition. Records without a key go to one
 partition until they fill about one batch, and then to another partition (KIP-480). The next
-partition is chosen at random. Its weight decreases with the length of its queue, so that slow
-brokers receive fewer records (KIP-794). Partitions that cannot be sent now are skipped as long as
-there are others. If a topic has very many partitions, only a random sample of them is considered,
-so that the cost of a record does not grow with their number.
+partition is chosen at random, with weights: the longer the queue of a partition, the lower its
+weight, so that slow brokers receive fewer records (KIP-794). Partitions to which nothing can be
+sent now are skipped as long as there are others. If a topic has very many partitions, only a random
+sample of them is considered, so that the cost of a record does not grow with their number.
 """
 
 from __future__ import annotations

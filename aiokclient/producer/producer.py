@@ -167,9 +167,10 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
     ) -> list[Any]:
         """Wait for many deliveries, and return their outcomes in order.
 
-        Raises the first failure in that order, or with `return_exceptions` returns failures among
-        the results. Either way, all failures count as retrieved. While it collects the outcomes, it
-        yields to the event loop every few milliseconds. Cancelling it does not cancel the sends.
+        Raises the first failure in that order. With `return_exceptions`, it returns failures among
+        the results instead. Either way, all failures count as retrieved. While it collects the
+        outcomes, it yields to the event loop every few milliseconds. Cancelling it does not cancel
+        the sends.
         """
         try:
             self._check_loop()
@@ -258,7 +259,7 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
             await backpressure.prepared(prepare, topic.name, max(remaining, 0.0))
 
     def _check_loop(self) -> None:
-        """Raise an error for a call from another event loop or thread, before and after `close`."""
+        """Raise an error for a call from another event loop or thread, even after `close`."""
         if self._loop is not None and _get_running_loop() is not self._loop:
             self._refuse_caller()
 
@@ -331,12 +332,13 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         """Commit the open transaction, once all its records have their outcome.
 
         The records take at most `delivery_timeout_ms`, and the commit then at most
-        `default_api_timeout_ms`; `timeout` (seconds) limits both together. Raises the most severe
-        error of the transaction's records, awaited or not, which then count as retrieved; after
-        that, the transaction must be aborted or, after an ApplicationRecoverableError, the producer
-        restarted. Without a response in time, it raises TransactionAbortableError, and the outcome
-        is UNKNOWN until an abort or a restart determines it. A cancelled commit continues,
-        shielded, for at most `transaction_timeout_ms`; then the cancellation is raised.
+        `default_api_timeout_ms`; `timeout` (seconds) limits both together. If records have failed,
+        it raises their most severe error, whether or not their deliveries were awaited, and all
+        failures count as retrieved. After an error, the transaction must be aborted; after an
+        ApplicationRecoverableError, the producer must be restarted instead. Without a response in
+        time, it raises TransactionAbortableError, and the outcome is UNKNOWN until an abort or a
+        restart determines it. A cancelled commit continues, shielded, for at most
+        `transaction_timeout_ms`; then the cancellation is raised.
         """
         self._check()
         manager = self._transactions("commit_transaction()")
@@ -368,23 +370,23 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
             await manager.abort(self._seconds(timeout))
         except KafkaError:
             if transaction is not None:
-                transaction.settle_commit()  # The abort may have found a commit.
+                transaction.settle_commit()  # The abort may have found that it is committed.
             raise
         if transaction is not None:
             await transaction.go_back(self._seconds(timeout))
 
     @lets_go
     async def restart(self) -> None:
-        """Begin again after an ApplicationRecoverableError: same id and options, a new epoch.
+        """Begin again after an ApplicationRecoverableError, in a new epoch of the transactional id.
 
         Records without an outcome fail first. If a transaction is open, the brokers abort it, even
         if it was detached. If a commit has no response, or another process may have ended a
         detached transaction, the outcome of the transaction is determined if that is possible, and
         `last_transaction.outcome` has it afterwards. Allowed in every state except during a start
         and after a close. Takes at most `default_api_timeout_ms`. Raises AbortableError if the
-        coordinator did not respond, and InvalidConfigurationError if it refused. After an error or
-        a cancellation, call it again or close the producer. Consumers that were added to the
-        transaction go back to their committed offsets, unless it was committed.
+        coordinator did not respond, and InvalidConfigurationError if it refused the request. After
+        an error or a cancellation, call it again or close the producer. Consumers that were added
+        to the transaction go back to their committed offsets, unless it was committed.
         """
         self._check()
         await self._transactions("restart()").restart()

@@ -259,7 +259,7 @@ class Sends(SendPath[K, V], Generic[K, V]):
         headers: Headers,
         size: int,
     ) -> bulk.Prepared:
-        """Choose the partition and the timestamp of a checked record, where they are not given."""
+        """Choose the partition and the timestamp of a checked record, if they are not given."""
         queue: PartitionQueue = target.undesignated
         if target.known:
             partitioner = self._required_engine().leaders.partitioner

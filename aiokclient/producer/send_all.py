@@ -80,7 +80,7 @@ class SendAll:
         return self._count
 
     async def _stream(self, items: AsyncIterable[Any]) -> None:
-        """Send each item as it arrives. A failure or the end of the producer ends the wait."""
+        """Send each item as it arrives, until a record fails or the producer ends."""
         with anyio.CancelScope() as scope:
 
             def look(end: KafkaError | None) -> None:
@@ -181,7 +181,7 @@ def delivered(run: Run) -> bool:
 
 
 def retrieve(run: Run) -> None:
-    """Count all failures of a run as retrieved, including later ones."""
+    """Count all failures of a run as retrieved, including those that happen later."""
     for part in parts_of(run):
         batch, first, size, timestamp = part
         if batch.done:

@@ -4,8 +4,8 @@
 the columns, without an object for each row: it chooses the partition of each row, adds up what each
 partition needs, and encodes the rows only if there is room for all. If a row may be wrong, it asks
 `ArrowRecords.row` and the producer for the error, so that native code and Python refuse the same
-rows with the same texts. In Python, and for a topic whose partitions are not known, rows become
-objects, which are sent in the same way as the records of `send_many`.
+rows with the same texts. Without native code, or if the partitions of a topic are not known, rows
+become objects, which are sent in the same way as the records of `send_many`.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ def send_columns(
     refuse: Callable[[int], object],
     reserve: Callable[[Any], None],
 ) -> Deliveries | None:
-    """Send all rows to known topics. Return None, without any change, if Python code must do so.
+    """Send all rows to known topics.
 
-    `refuse(row)` raises the error of a row that cannot be sent, if it has one. `reserve(needs)`
-    raises an error if there is no room.
+    If Python code must send them instead, change nothing and return None. `refuse(row)` raises an
+    error if the row cannot be sent. `reserve(needs)` raises an error if there is no room.
     """
     return None
 

@@ -1,4 +1,4 @@
-"""The errors of a send that adds nothing, with their category inside a transaction.
+"""The errors of a send that appends no record, with their category inside a transaction.
 
 Without a transaction, such an error concerns only the record. Inside one, everything that a call
 raises belongs to a category (KIP-1050): the application either leaves the record out and continues,

@@ -67,7 +67,8 @@ class ThreadsafeSend:
             self._end(error)
             return
         finally:
-            # The error's traceback must not keep the producer alive, to which the function refers.
+            # The function refers to the producer. An error's traceback refers to this object, and
+            # must not keep the producer alive.
             del self._send
         delivery.add_done_callback(self._done)
 

@@ -37,7 +37,7 @@ _REMAINDER = 512
 _KEPT = 64 * 1024 * 1024
 """Largest number of bytes that a reader keeps for further large frames."""
 _LULL = 16
-"""Number of reads without a large frame after which that memory is freed."""
+"""Number of reads without a large frame after which a reader frees the memory that it keeps."""
 _LAST_CORRELATION_ID = 0x7FFFFFFF
 
 
@@ -246,7 +246,7 @@ class ClientPipeline:
 
     @property
     def sent(self) -> int:
-        """The number of requests that were sent, up to the number of correlation ids."""
+        """The number of requests that were sent. It wraps to 0 with the correlation ids."""
         return self._next
 
     def send(
@@ -314,7 +314,7 @@ class ServerFraming:
         """Read header and request. Raises ProtocolError if they are malformed.
 
         If the API or its version is not known, only the header fields that all
-        versions have are read. Bytes after the request are ignored, as Kafka's brokers do.
+        versions have are read. Kafka's brokers ignore bytes after the request, and so does this.
         """
         if len(frame) < _HEADER_START.size:
             raise ProtocolError(f"A request has only {len(frame)} bytes, too few for a header.")

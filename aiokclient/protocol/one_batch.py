@@ -1,8 +1,9 @@
 """Produce requests with one batch, which is the usual case, without an object for each part.
 
 All requests for a partition are the same except for the batch. All successful responses are the
-same except for two numbers. So a `Template` has both as bytes, which were made by the codecs. A
-response that differs in any other byte is decoded by its codec.
+same except for two numbers. So a `Template` has the bytes of one request and of one successful
+response, which the codecs have made. A response that differs in any other byte is decoded by its
+codec.
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ __all__ = ["OneBatchRequest", "Template", "Written"]
 COPIED = 16 * 1024
 """Batches with fewer bytes than this are copied into the frame."""
 NULL_AND_TAGS = 4
-"""The size of the end of a request without records: an int32 for null records, or in flexible
-versions one byte for them and one for the tags of each of partition, topic and request."""
+"""The size of the end of a request without records. It is an int32 for null records. In flexible
+versions, it is one byte for null records and one byte each for the tags of partition, topic, and
+request."""
 NUMBERS = Layout(">qq")
 LENGTH = Layout(">i")
 

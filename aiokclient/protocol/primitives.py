@@ -205,8 +205,8 @@ def bad_text(label: str, error: UnicodeDecodeError) -> NoReturn:
 def cannot_encode(label: str, message: Any, version: int, error: Exception) -> NoReturn:
     """Refuse a value that has a wrong type or is out of the range of its field.
 
-    The error names the field. The interpreter's own message is not used in that case, because it
-    may contain the value, which may be secret.
+    If a value is found that does not fit, the error names its field. Such an error does not contain
+    the interpreter's own message, which may show the value, because the value may be secret.
     """
     found = misfit(message, version)
     if found is not None:

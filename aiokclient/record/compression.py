@@ -2,9 +2,9 @@
 
 For any input, decompressing either returns at most `limit` bytes or raises CorruptRecordError
 (ContentLimitError if the content is larger), and never uses much more memory than `limit`. `pieces`
-has only one piece in memory at a time, except for snappy without framing, which is one block. The
-only exception is zstd's window: a frame may request up to 128 MiB, as in every Kafka client, but
-the memory is used only as far as it is filled.
+has only one piece in memory at a time, except for snappy without framing, which is one block. Only
+zstd's window may exceed the limit for memory: a frame may request up to 128 MiB, as in every Kafka
+client, but the memory is used only as far as it is filled.
 
 All codecs release the GIL while they process a block, so large batches should be compressed in a
 thread.

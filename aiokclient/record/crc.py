@@ -40,7 +40,7 @@ def _crc32c(data: Buffer, value: int = 0) -> int:
 
 
 def _from_package() -> Callable[..., int]:
-    """Return the function of the package.
+    """Return the function `crc32c` of the package.
 
     Only its extension module is loaded. The package itself also imports a command line and
     `importlib.metadata`, which would take a quarter of the import time of this library.

@@ -1,7 +1,7 @@
 """The header of a v2 batch (61 bytes), and how a broker rewrites it.
 
-The checksum covers everything from the attributes on. The fields before it (base offset, length,
-leader epoch, magic) can be changed without computing it again.
+The checksum covers everything from the attributes on. The fields before the checksum (base offset,
+length, leader epoch, magic) are not covered: if they change, the checksum stays valid.
 """
 
 from __future__ import annotations

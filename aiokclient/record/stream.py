@@ -75,8 +75,8 @@ class RecordStream:
     def take(self, size: int, *, first: bool = True) -> Piece | None:
         """Return the next records, which have at most `size` bytes.
 
-        If the next record alone is larger, it is returned alone with `first`; without `first`, None
-        is returned. None also means that there are no more records.
+        If the next record alone is larger than `size`, the result is that record if `first` is
+        true, and otherwise None. None also means that there are no more records.
         """
         if not self._opened:
             self._open()

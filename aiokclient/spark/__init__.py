@@ -2,7 +2,7 @@
 
 `spark.read`, `spark.readStream`, `df.write`, and `df.writeStream` accept the format `aiokclient`,
 which has the options of Spark's Kafka connector. Spark finds the format when the package is
-installed. Where Spark does not find it, `spark.dataSource.register(KafkaDataSource)` registers it.
+installed. If it does not, register the format with `spark.dataSource.register(KafkaDataSource)`.
 """
 
 from __future__ import annotations

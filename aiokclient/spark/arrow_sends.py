@@ -57,7 +57,10 @@ class ArrowSends:
         batches: AsyncIterator[pa.RecordBatch],
         seen: Callable[[pa.RecordBatch], None] | None = None,
     ) -> int:
-        """Send the rows of all batches, and return their number. `seen` gets each batch first."""
+        """Send the rows of all batches, and return their number.
+
+        `seen` is called with the rows of each batch before they are sent.
+        """
         count = 0
         async for batch in batches:
             rows = selected(batch, self._topic)

@@ -65,7 +65,8 @@ def batch_reader(options: SourceOptions, schema: StructType) -> BatchReader:
     """Return the reader of a batch query.
 
     Spark refuses a reader with `pushFilters` if spark.sql.python.filterPushdown.enabled is false.
-    The setting is true in the processes that run `PUSHING`.
+    Only in a process that runs `PUSHING` is the setting known to be true. So the reader has
+    `pushFilters` only there.
     """
     main = getattr(sys.modules.get("__main__"), "__spec__", None)
     pushes = PUSHING in sys.modules or getattr(main, "name", None) == PUSHING
@@ -132,7 +133,8 @@ async def _check_log(
     named = {tp for tp, offset in options.ending.values if offset != LATEST}
     for tp in starts:
         start, end = starts[tp], ends[tp]
-        # With read_committed, "latest" is the start of an open transaction, which may be lower.
+        # With read_committed, "latest" is at most the start of an open transaction. That may be
+        # before the start of the range, which is not an error.
         ordered = start <= end or options.ending.kind != "offsets" or tp not in named
         if first[tp] <= start <= last[tp] and end <= last[tp] and ordered:
             continue

@@ -1,4 +1,4 @@
-"""Record batches on their way from the thread in which Spark yields them to a coroutine."""
+"""The transfer of record batches to a coroutine, from the thread in which Spark yields them."""
 
 from __future__ import annotations
 

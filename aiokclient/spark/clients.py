@@ -43,8 +43,8 @@ UNUSABLE = (State.FAILED, State.CLOSED)
 def submit(properties: Properties, function: Callable[[Client], Awaitable[R]]) -> Future[R]:
     """Run `await function(client)` in the loop of this process, and return its future.
 
-    The client has these options, and counts as used until the coroutine ends. Cancelling the future
-    cancels the coroutine.
+    The client has the options `properties`, and counts as used until the coroutine ends. Cancelling
+    the future cancels the coroutine.
     """
     thread = _current()
 

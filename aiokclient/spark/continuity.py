@@ -40,7 +40,7 @@ NAMED = 20
 
 
 class DataLossError(OffsetOutOfRangeError):
-    """An error raised when records that the query has not read are lost, or may be."""
+    """An error raised when records that the query has not read are lost, or may be lost."""
 
     what = ""
     hint = (

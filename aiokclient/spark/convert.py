@@ -50,7 +50,7 @@ class Converted:
     """The result of a conversion."""
 
     batches: tuple[int, ...]
-    """The batches in the offset log. It is empty if the log was converted before."""
+    """The numbers of the batches in the offset log; none if the log was converted before."""
     sources: tuple[int, ...]
     """The positions of the connector's sources in the query."""
     backup: str
@@ -184,7 +184,7 @@ class _Log:
         return self._files.is_file(f"commits/{number}")
 
     def replace(self, written: dict[int, str], batches: Sequence[_Batch]) -> None:
-        """Write the converted log, and replace the original log if that has not changed."""
+        """Write the converted log. Replace the original log unless it has changed meanwhile."""
         self._files.remove(CONVERTING)
         contents = {str(number): text.encode() for number, text in written.items()}
         self._files.write(CONVERTING, contents)

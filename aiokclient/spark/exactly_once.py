@@ -3,9 +3,10 @@
 Theory of operation. A task writes its rows and a marker, which is an offset of a group, in one
 transaction. Spark repeats a batch that is not in its commit log, because a task, an executor, or
 the driver has died. The repeated task first starts a producer with the same transactional id, which
-fences older attempts and aborts their open transactions. Then it reads the marker. If the marker is
-that of this batch, the rows are committed, and the task only compares them with the digest.
-Otherwise, it writes them.
+fences older attempts and aborts their open transactions. Then it reads the marker. If there is
+none, or only that of an earlier batch, the task writes the rows. If the marker is that of this
+batch, the rows are already committed, and the task only compares them with the digest. The marker
+of a later batch is an error.
 
 With `commitScope=batch`, tasks leave their transactions open, and the driver ends them once all
 tasks are done. With `task`, each task commits its own transaction. Either way, the rows of one task
@@ -85,15 +86,15 @@ class ExactlyOnce:
     async def write(self, feed: BatchFeed, client: Client) -> WrittenPart | None:
         """Write the rows, or compare them with the marker if they are committed already.
 
-        Return None if there are no rows or they were committed already. Raises KafkaError if other
-        rows or a later batch are committed.
+        Return None if there are no rows, or if the rows were committed already. Raises KafkaError
+        if other rows of this batch are committed, or a later batch is.
         """
         await self._reach("after-log")
         batches = feed.batches()
         first = await _first(batches)
         topic = self._options.topic
         if first is None:
-            # A repeated task has the same rows, so earlier attempts opened no transaction to fence.
+            # Earlier attempts of this task had no rows, too, so they left no transaction to fence.
             await self._compared(await self._marker(client, topic), batches)
             return None
         if topic is None:

@@ -3,8 +3,8 @@
 The option `aiokclient.test.points` names a folder. A file in it, such as `before-flush.3.0` (point,
 batch, and Spark partition) or `after-commit.3`, arms a point once. If its text is `kill`, the
 process ends there as if it were killed. If it is `wait`, the process waits until the file
-`before-flush.3.0.go` exists, so that a test can end another process. The file is renamed when it is
-reached. A test could not hit these points from outside.
+`before-flush.3.0.go` exists, so that a test can end another process. The file is renamed when the
+process reaches the point. A test could not hit these points from outside.
 """
 
 from __future__ import annotations

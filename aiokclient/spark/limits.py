@@ -1,8 +1,8 @@
 """The limits of a batch of a stream. Sans-IO.
 
-The rules are those of Spark's Kafka connector: `maxOffsetsPerTrigger` is divided among the
-partitions by the number of offsets that each has, and `minOffsetsPerTrigger` lets a batch wait
-until there are enough, or until `maxTriggerDelay` has passed since the last batch.
+The rules are those of Spark's Kafka connector. `maxOffsetsPerTrigger` is divided among the
+partitions, in proportion to the number of new offsets in each. A batch waits until there are
+`minOffsetsPerTrigger` new offsets, or until `maxTriggerDelay` has passed since the last batch.
 """
 
 from __future__ import annotations

@@ -161,7 +161,7 @@ def newest(markers: dict[TopicPartition, Marker]) -> Marker | None:
 
 
 def difference(marker: Marker, repeated: Marker, position: Position) -> str | None:
-    """Return the error text if a repeated task has other rows than it has committed."""
+    """Return the error text if a repeated task has other rows than the committed ones, or None."""
     if marker.rows == repeated.rows and marker.digest == repeated.digest:
         return None
     return (

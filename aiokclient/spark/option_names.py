@@ -42,9 +42,10 @@ def text_options(names: frozenset[str], refused: Collection[str]) -> frozenset[s
 
 
 def as_in_spark(text: str) -> str:
-    """Return a text about arguments in Python with the names that a program gives to Spark.
+    """Replace the names of arguments in a text by the names that a program gives to Spark.
 
-    Names with dots stay: they are options of brokers, of topics, or of other clients.
+    `linger_ms` becomes `kafka.linger.ms`. Names with dots stay: they are options of brokers, of
+    topics, or of other clients.
     """
     found = SECURITY.sub(_dotted, text)
     return _names("_").sub(_dotted, found)
@@ -55,10 +56,11 @@ def _dotted(match: re.Match[str]) -> str:
 
 
 def prefixed(text: str, given: Collection[str]) -> str:
-    """Return a text about properties with the names that a program gives to Spark.
+    """Replace the names of properties in a text by the names that a program gives to Spark.
 
-    The text may begin with one of the `given` names, even if it is not the name of an option.
-    Advice that a program cannot follow with Spark is left out.
+    `linger.ms` becomes `kafka.linger.ms`. The text may begin with one of the `given` names, which
+    then gets the prefix even if it is not the name of an option. Advice that a program cannot
+    follow with Spark is left out.
     """
     found = _names(".").sub(rf"{PREFIX}\g<0>", " ".join(_followed(text)))
     begin = re.split(r"[: ]", found, maxsplit=1)[0]

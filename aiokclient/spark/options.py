@@ -86,7 +86,7 @@ OF_CONSUMERS = frozenset(
         "on.record.error",
     }
 )
-"""The options of Kafka's consumer that a client without a consumer does not have."""
+"""Options of Kafka's consumer that `Client` does not have. The source does not pass them on."""
 
 OFFSETS_EXAMPLE = '{"topic": {"0": 23, "1": -2}}'
 TIMES_EXAMPLE = '{"topic": {"0": 1700000000000}}'
@@ -312,7 +312,7 @@ def _by_offset(reader: OptionReader, name: str, default: Kind, anything: bool) -
 
 
 def _values(reader: OptionReader, name: str, example: str, least: int) -> Partitions:
-    """Return the number for each partition, from JSON in the form of the example."""
+    """Return the number for each partition, from a JSON option that has the form of `example`."""
     value = reader.json(name, example)
     if value is None:
         return ()

@@ -2,8 +2,8 @@
 
 Without an option, each Kafka partition is one Spark partition, as with Spark's connector.
 `maxRecordsPerPartition` splits partitions that have more offsets. If there are still fewer than
-`minPartitions`, the largest are split further: by their bytes where these are known, because
-a partition of few large records takes as long as one of many small records.
+`minPartitions` Spark partitions, the largest are split further. Their size is in bytes if that is
+known, because a partition of few large records takes as long as one of many small records.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class KafkaDataSource(DataSource):
         return "aiokclient"
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
-        # Every session imports this module to find sources, so that the import must not raise.
+        # Every session imports this module to find sources, so its import must not raise.
         require_spark(pyspark.__version__)
         garbage.exclude()
         super().__init__(options)

@@ -81,8 +81,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Return the end of the next batch; `start` if there is nothing to read."""
         begin = parse(start)
-        # Spark calls this after each batch, but skips `commit` after the last batch of an
-        # availableNow query.
+        # The start is the end of a completed batch, so it is committed here, too: Spark does not
+        # call `commit` after the last batch of an availableNow query, but it calls this.
         self._commit(begin)
         end = self._batches.next_end(
             begin,

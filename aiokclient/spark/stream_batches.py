@@ -1,4 +1,4 @@
-"""The ranges of offsets of each batch of a stream: the decisions of its reader on the driver.
+"""The ranges of offsets of each batch of a stream, as its reader on the driver decides them.
 
     next_end   the end of the next batch, from the end of the previous one and the cluster's logs
     ranges     the ranges of a planned batch, also of one that is repeated after a crash
@@ -41,17 +41,17 @@ __all__ = ["Cluster", "StreamBatches"]
 log = logging.getLogger("aiokclient.spark")
 
 CONFIRM_S = 1.0
-"""Minimum number of seconds for which a low end offset is requested again before a log counts as
-truncated.
+"""Minimum number of seconds for which an end offset below the stream's position is checked again.
+Only then does the log count as truncated.
 
-A new leader returns a lower end offset until its followers have reported theirs."""
+A new leader returns an end offset that is too low until its followers have reported theirs."""
 
 
 class Cluster(Protocol):
     """The requests to the cluster on which the decisions are based."""
 
     def logs(self, max_age_s: float) -> Logs:
-        """Return the topics and end offsets, which are at most `max_age_s` old."""
+        """Return the topics and end offsets, which are at most `max_age_s` seconds old."""
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> Positions:
         """Return the first offset of each partition that exists."""
@@ -118,7 +118,8 @@ class StreamBatches:
     ) -> StreamOffsets:
         """Return the end of the batch after `start`; `start` itself if there is nothing to read.
 
-        `maximum` limits the number of offsets. If `bounded` is false, everything is read.
+        The batch has at most `maximum` offsets. It may wait for the minimum number of offsets that
+        the options require, unless `bounded` is false.
         """
         logs = self._target or self._cluster.logs(self._cache_s)
         self._seen = logs
@@ -144,7 +145,7 @@ class StreamBatches:
         return StreamOffsets(ids, ends, {**comparison.moved, **fresh})
 
     def ranges(self, start: StreamOffsets, end: StreamOffsets) -> list[RangePartition]:
-        """Return the ranges of the batch from `start` to `end` that have to be read."""
+        """Return the ranges to read for the batch from `start` to `end`."""
         if start.offsets == end.offsets and start.ids == end.ids:
             # The source had no new records, and `end.starts` belongs to an earlier batch.
             return []
@@ -176,7 +177,7 @@ class StreamBatches:
 
     def _first_end(self, logs: Logs, maximum: int | None) -> StreamOffsets:
         starts = self._cluster.starting(logs.ends)
-        # If a log has grown since `logs` was read, "latest" is above its end in `logs`.
+        # If a log has grown since `logs` was read, the offset for "latest" is above its end there.
         now = self._with_written(self._cluster.logs(0), starts)
         wrong = beyond(starts, now.ends, "its log ends at")
         if wrong:
@@ -192,9 +193,9 @@ class StreamBatches:
         return StreamOffsets(ids, ends, starts)
 
     def _waits(self, count: int) -> bool:
-        """Return whether a batch waits for more records.
+        """Return whether a batch with `count` offsets must wait for more records.
 
-        It does not wait if the end of the query is fixed, because no more records would be read.
+        It does not wait if the end of the query is fixed, because later records are not read.
         """
         if self._delay is None or self._target is not None:
             return False
@@ -217,12 +218,15 @@ class StreamBatches:
                 f"The checkpoint does not have the starting offsets of its first batch for "
                 f"{names}. Restart the query with a new checkpoint."
             )
-        # A converted checkpoint lacks the starts of partitions that were added.
+        # A checkpoint of another source that was converted lacks the starts of added partitions.
         earliest = self._cluster.earliest(unknown) if unknown else {}
         return {**starts, **{tp: earliest.get(tp, 0) for tp in unknown}}
 
     def _present(self, end: StreamOffsets, starts: Positions) -> Logs:
-        """Return the logs as they are now. Wait a little for the ends that the batch needs."""
+        """Return the logs as they are now.
+
+        Wait for a limited time until their end offsets reach the end of the batch.
+        """
         logs = self._cluster.logs(0)
         for _ in self._attempts():
             if all(logs.ends.get(tp, 0) >= end.offsets[tp] for tp in starts):
@@ -231,10 +235,10 @@ class StreamBatches:
         return self._with_written(logs, {tp: end.offsets[tp] for tp in starts})
 
     def _with_written(self, logs: Logs, wanted: Positions) -> Logs:
-        """Return the logs, with the ends before open transactions raised up to `wanted`.
+        """Return the logs. Ends that an open transaction limits are raised up to `wanted`.
 
         With read_committed, a log ends at its first open transaction. A start that the program
-        gives, or an offset that was reached with read_uncommitted, can be after that.
+        gives, or an offset that was reached with read_uncommitted, can be after this end.
         """
         below = [tp for tp, offset in wanted.items() if logs.ends.get(tp, offset) < offset]
         if not below or self._options.isolation_level != "read_committed":
@@ -306,14 +310,14 @@ class StreamBatches:
             return
         if self._options.fail_on_data_loss:
             raise DataLossError(losses)
-        if list(losses) != self._logged:  # An idle query would log it at every trigger.
+        if list(losses) != self._logged:  # Otherwise, an idle query logs them at every trigger.
             self._logged = list(losses)
             for loss in losses:
                 log.warning("%s The query continues, as failOnDataLoss is false.", loss)
 
 
 def _raised(target: Logs, now: Logs, offsets: Positions) -> Logs:
-    """Return the target, with ends raised to the offsets of the query that the logs still have."""
+    """Return the target. Ends are raised to the query's offsets, as far as the logs reach now."""
     ends = {
         tp: max(end, min(now.ends.get(tp, 0), offsets.get(tp, 0)))
         for tp, end in target.ends.items()

@@ -27,7 +27,7 @@ class Topic:
 
 
 async def find(client: Client, options: SourceOptions) -> dict[str, Topic]:
-    """Return the topics and partitions that the options select and that exist."""
+    """Return the topics and partitions that the options select, if they exist."""
     assigned = dict[str, list[int]]()
     for topic, partition in options.partitions:
         assigned.setdefault(topic, []).append(partition)
@@ -78,9 +78,9 @@ async def resolve(
 ) -> Offsets:
     """Return the offset of a start or an end in each partition.
 
-    Offsets that the program has named are returned as they are, wherever the log begins and ends.
-    Raises ConfigError if the program has not named all partitions or has named others, and for a
-    starting timestamp without a record, unless `starting_strategy` is `latest`.
+    Offsets that the program has named are returned as they are, even if the log does not have them.
+    Raises ConfigError if the program has not named exactly these partitions. Also raises it if no
+    record has the starting timestamp or a later one, unless `starting_strategy` is `latest`.
     """
     wanted = list(partitions)
     values = dict(bound.values)
@@ -147,9 +147,10 @@ async def _at_times(
 async def bytes_per_offset(
     client: Client, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, float]:
-    """Return the mean size of the records of each partition for which the brokers return a size.
+    """Return the mean number of bytes for each offset of a partition.
 
-    Without the permission to describe the log folders of the brokers, the result is empty.
+    The result has the partitions for which the brokers return a size. It is empty if the user may
+    not describe the log folders of the brokers.
     """
     wanted = set(partitions)
     sizes = dict[TopicPartition, int]()

@@ -1,6 +1,6 @@
 """The differences between the values of metrics and the values that the brokers already have.
 
-Collectors give sums since the client began. Brokers want either the difference to the last push
+Collectors give sums since the client began. Brokers want either the difference from the last push
 that was accepted (delta), or the sum since the accumulation began (cumulative). When a subscription
 changes from one to the other, the accumulation begins again with the last accepted push, so that
 nothing is counted twice, and nothing is missing.
@@ -20,7 +20,7 @@ from aiokclient.telemetry.points import HistogramValue, Point, PointKind
 __all__ = ["AcceptedValues", "Accumulation", "Measurement"]
 
 MOST_SERIES: Final = 20_000
-"""Number of series above which the last accepted values of ended series are dropped."""
+"""Maximum number of series whose last accepted values are kept. The oldest values are dropped."""
 
 SeriesKey: TypeAlias = tuple[str, Labels, int]
 """The name, the labels, and the source of a series."""
@@ -35,7 +35,7 @@ class _Base(NamedTuple):
 
 
 class Measurement(NamedTuple):
-    """A point, with the value to push, and the time since which sums are counted."""
+    """A point, with the value to push, and the time since which its sum is counted."""
 
     point: Point
     value: Total
@@ -56,9 +56,9 @@ class AcceptedValues:
 
 
 class Accumulation:
-    """The bases of all sums and histograms of one client, which began at `began_ms`.
+    """The values from which the differences of one client are taken. It began at `began_ms`.
 
-    `measure` may be called in a thread, while nothing else is called.
+    `measure` may be called in a thread, while no other method is called.
     """
 
     def __init__(self, began_ms: int) -> None:
@@ -74,7 +74,10 @@ class Accumulation:
         return len(self._accepted)
 
     def follow(self, delta: bool) -> None:
-        """Measure differences to the last accepted push if `delta`, otherwise to the beginning."""
+        """Measure from the last accepted push if `delta`, otherwise from the beginning.
+
+        If `delta` has become false, the beginning is the last push that was accepted before this.
+        """
         if self._delta is not None and self._delta is not delta:
             self._origins = dict(self._accepted)
         self._delta = delta
@@ -104,7 +107,7 @@ class Accumulation:
                 del bases[next(iter(bases))]
 
     def forget(self, topics: frozenset[str]) -> None:
-        """Forget the series of topics that have ended. If a topic returns, they begin at zero."""
+        """Forget the series of ended topics. If such a topic returns, its series begin at zero."""
         for bases in (self._accepted, self._origins):
             for key in [key for key in bases if topics.intersection(_topics(key[1]))]:
                 del bases[key]
@@ -115,7 +118,7 @@ def _topics(labels: Labels) -> list[str]:
 
 
 def _difference(new: Total, old: Total) -> Total | None:
-    """Return the increase of a value, or None if it does not continue the old one."""
+    """Return the increase of a value, or None if it has decreased or has other buckets."""
     if isinstance(new, HistogramValue) and isinstance(old, HistogramValue):
         if new.bounds != old.bounds:
             return None

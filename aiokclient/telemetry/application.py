@@ -15,7 +15,7 @@ from aiokclient.telemetry.points import HistogramValue, Point, PointKind
 __all__ = ["ApplicationPoints"]
 
 LONGEST_S = 0.010
-"""Maximum number of seconds that the function of a metric may take."""
+"""Maximum number of seconds that the function of a metric may take. Slower metrics are dropped."""
 WARNINGS = 100
 """Maximum number of warnings about metrics that are left out."""
 
@@ -28,7 +28,7 @@ class ApplicationPoints:
         self._clock = clock
         self._log = log
         self._warned: set[str] = set()
-        """The names of metrics for which there was a warning, at most `WARNINGS`."""
+        """The names of metrics for which a warning was logged. There are at most `WARNINGS`."""
 
     def collect(self, wanted: Callable[[str], bool]) -> list[Point]:
         """Return the points of all metrics that are wanted and can be read."""
@@ -55,7 +55,7 @@ class ApplicationPoints:
                 return None  # The function of a gauge may return None to skip it.
             value = float(number)  # type: ignore[arg-type]
         except (Exception, CancelledError) as error:
-            # CancelledError is the result of a cancelled future that the function reads.
+            # The function may read the result of a cancelled future, which raises CancelledError.
             self._warn("The metric %s is missing from a push: %r.", metric, error)
             return None
         seconds = self._clock.monotonic() - began

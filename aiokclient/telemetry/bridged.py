@@ -4,8 +4,8 @@ It has all metrics of `metrics()`, with the prefix `aiokclient.`, and the metric
 have (`table.py`), with `aiokclient.` in place of `org.apache.kafka.`. The metrics of connections
 are pushed under the name of each kind of client. Here they exist once, under `client.`.
 
-Rates, averages, and extreme values are left out, because tools compute them themselves. So are the
-metrics in `SAME`, each of which has the same number as another metric.
+Rates, averages, and extreme values are left out, because tools compute them themselves. The metrics
+in `SAME` are left out, because each one has the same value as another metric.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ SAME: Final[Mapping[str, str]] = {
     "producer.topic.record.error.total": "producer.topic.failed",
     "producer.transactions.total": "producer.transactions",
 }
-"""Pushed metrics that are left out, with the metric that has the same number."""
+"""Pushed metrics that are left out, each with the metric that has the same value."""
 
 LASTING: Final = {
     Way.TOTAL: "counter",
@@ -123,7 +123,7 @@ LASTING: Final = {
     Way.INT: "gauge",
     Way.HISTOGRAM: "histogram",
 }
-"""The kinds of metrics, by the way in which a value is computed without a time span."""
+"""The kinds of metrics, by those ways to compute a value that need no time span."""
 UNITS: Final = (
     ("time.ns", "ns"),
     (".ms", "ms"),
@@ -138,7 +138,7 @@ UNITS: Final = (
 
 def _added(prefix: str, *rows: Row) -> tuple[Row, ...]:
     named = [row._replace(name=f"{prefix}.{row.name}") for row in rows if row.key]
-    # A sum by topic and the sum of all topics have the same name, and would be added up.
+    # A sum by topic and the sum of all topics have the same name. A tool would add up both.
     by_label = {row.name for row in named if row.labels}
     return tuple(
         row
@@ -180,7 +180,7 @@ DESCRIPTIONS: Final[Mapping[str, Description]] = MappingProxyType(
 def largest_counts(name: str) -> bool:
     """Return whether the largest value is used if several objects have the same labels.
 
-    Otherwise, their values are added up, which would be wrong for a time or a timestamp.
+    This is so for times and timestamps, whose sum has no meaning. Other values are added up.
     """
     description = DESCRIPTIONS.get(f"{NAMESPACE}{name}")
     return description is not None and description.kind == "gauge" and description.unit in TIMES

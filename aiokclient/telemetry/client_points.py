@@ -1,6 +1,7 @@
-"""The points of one client, computed by the table of the samples that were taken at one moment.
+"""The points of one client, computed from samples by the rows of the table (`table.py`).
 
-This is done in the thread that encodes the points, because it may take long.
+The samples were taken at one moment. The points are computed in the thread that encodes them,
+because this may take long.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ KINDS = {
 
 @cache
 def rows_of(kind: str, membership: str, partitions: bool) -> tuple[Row, ...]:
-    """Return the rows of an object; see `aiokclient.measures.Measures`."""
+    """Return the rows of `table.py` for an object; see `aiokclient.measures.Measures`."""
     rows = (row for row in ROWS[kind] if not membership or membership in row.groups)
     return tuple(row for row in rows if partitions or "partition" not in row.labels)
 
@@ -44,9 +45,9 @@ def rows_of_partitions(kind: str) -> int:
 
 
 class ClientPoints:
-    """The points of one client at one moment, for a single call.
+    """The points of one client at one moment. Call the object once to compute them.
 
-    `before` has the samples at the beginning of the time span, by the numbers of their objects, and
+    `before` has the samples at the beginning of the time span, by the ids of their objects, and
     `seconds` is the length of the time span. `lag` is the lag of the event loop. `partitions` says
     whether the series of partitions are included.
     """
@@ -70,7 +71,7 @@ class ClientPoints:
         self._wanted = wanted
         self._partitions = partitions
         self.further = 0
-        """The number of series that are not of partitions. It is set by the call."""
+        """The number of series without the label `partition`, after the points were computed."""
 
     @property
     def most(self) -> int:

@@ -34,7 +34,7 @@ from aiokclient.telemetry.table import Row, Way
 __all__ = ["SERIES_LIMIT", "ClientCollector"]
 
 SERIES_LIMIT: Final = 10_000
-"""Number of series above which those of partitions are left out."""
+"""Maximum number of series. The series of partitions are left out if there would be more."""
 SHORTEST_S: Final = 1e-3
 """The shortest time span, in seconds, so that rates are finite."""
 
@@ -49,11 +49,14 @@ class ClientCollector:
         """The beginning of the present time span (`_began`), and of the next one (`_taken_at`)."""
         self._before: dict[int, Sample] = {}
         self._samples: dict[int, Sample] = {}
-        """The samples at the beginning of the next time span, by the numbers of their objects."""
+        """The samples at the beginning of the next time span, by the ids of their objects.
+
+        `_before` has those at the beginning of the present one.
+        """
         self._ended: list[Measures] = []
-        """The objects that were closed when the last samples were taken."""
+        """The objects that were already closed when the last samples were taken."""
         self._again = False
-        """Whether the last samples were taken, but no push of them was accepted yet."""
+        """Whether samples were taken and no push of them was accepted yet."""
         self._lag = LoopLag()
         self._application = ApplicationPoints(measures.application, clock, log)
         self._log = log
@@ -65,7 +68,7 @@ class ClientCollector:
         self._offer(measures.connections)
 
     def _offer(self, connections: Measures) -> None:
-        """Add the measures that belong to no object of the client."""
+        """Add the measures that belong to no producer, consumer, or admin."""
         connections.present("start", lambda: self._measures.began_ms)
         connections.compute("left.out", lambda: [((), counted(self._left_out))])
         connections.compute("loop.held", lambda: [((), counted(self._lag.held_s))])
@@ -128,11 +131,11 @@ class ClientCollector:
         return self._application.collect(lambda name: True)
 
     def watch_loop(self) -> None:
-        """Measure the lag of the event loop from now on, as `take` does."""
+        """Measure the lag of the event loop from now on, as after a call of `take`."""
         self._lag.begin()
 
     def restart(self) -> None:
-        """Begin a new time span at the last `take`, because all that it took was accepted."""
+        """Begin a new time span at the last `take`. Call it when all that it took was accepted."""
         self._began, self._before, self._again = self._taken_at, self._samples, False
         self._measures.drop_ended(self._ended)
 

@@ -17,7 +17,7 @@ HOUR_S = 3600.0
 
 
 class Change(NamedTuple):
-    """The observations in total (`now`), and those in the present time span."""
+    """All observations (`now`), and the number and the sum of those in the present time span."""
 
     now: Reading
     number: float
@@ -25,12 +25,12 @@ class Change(NamedTuple):
 
 
 def _quotient(dividend: float, divisor: float) -> float:
-    """Return the quotient, or NaN without observations, as Kafka's clients do."""
+    """Return the quotient, or NaN if the divisor is 0, as Kafka's clients do."""
     return dividend / divisor if divisor else math.nan
 
 
 def _bounded(value: float) -> float:
-    """Return a largest or smallest value, or NaN without observations."""
+    """Return a largest or smallest value, or NaN if it is infinite: there were no observations."""
     return value if math.isfinite(value) else math.nan
 
 

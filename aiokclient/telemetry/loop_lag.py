@@ -11,13 +11,17 @@ __all__ = ["LoopLag"]
 
 TICK_S = 0.25
 HELD_S = 0.05
-"""Lag in seconds that only the program's code can cause, not the library."""
+"""Seconds. A lag of this length or more counts as caused by the program, not by the library."""
 UNREAD = 14_400
 """Number of ticks without a collection after which the timer ends."""
 
 
 class LoopLag:
-    """A timer that measures its own lateness, after the first collection. Refers to no client."""
+    """A timer that measures how late the event loop calls it.
+
+    It starts at the first collection of metrics. It holds no reference to a client, so that it
+    keeps no client alive.
+    """
 
     def __init__(self) -> None:
         self._histogram = Histogram([bound * 1000 for bound in SECONDS])

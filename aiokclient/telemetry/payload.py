@@ -20,7 +20,7 @@ from aiokclient.telemetry.points import Point
 __all__ = ["COMPRESSED_BYTES", "Payload", "Payloads", "make_payloads"]
 
 COMPRESSED_BYTES: Final = 1_000
-"""Larger payloads are compressed."""
+"""The size above which payloads are compressed."""
 
 
 class Payload(NamedTuple):
@@ -38,7 +38,7 @@ class Payload(NamedTuple):
 class Payloads(NamedTuple):
     """The payloads of metrics that were taken at one moment, and how their size was limited.
 
-    There is at least one, which is empty if there are no metrics.
+    There is at least one payload. If there are no metrics, it is empty.
     """
 
     payloads: list[Payload]

@@ -45,7 +45,10 @@ class Point(NamedTuple):
     resource: Labels = ()
     """The attributes of the producer, consumer, or admin that the series belongs to."""
     source: int = 0
-    """The number of that object. Its attributes may change, and other objects may have the same."""
+    """A number that identifies the producer, consumer, or admin.
+
+    Its attributes cannot identify it: they may change, and other objects may have the same ones.
+    """
     unit: str = ""
     """The unit that the application has given. The metrics of Kafka's clients have none."""
 
@@ -58,7 +61,7 @@ class Collected(NamedTuple):
     most: int
     """An upper estimate of the number of points."""
     ended_topics: frozenset[str] = frozenset()
-    """Topics that have ended since the last time. If one returns, its series begin at zero."""
+    """Topics that have ended since the last `take`. If one returns, its series begin at zero."""
 
 
 class Collector(Protocol):
@@ -71,4 +74,4 @@ class Collector(Protocol):
         """
 
     def restart(self) -> None:
-        """Begin a new time span at the last `take`, because all that it took was accepted."""
+        """Begin a new time span at the last `take`. Call it when all that it took was accepted."""

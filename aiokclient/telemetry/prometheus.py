@@ -4,7 +4,8 @@
     start_http_server(9100)
 
 A scrape may happen in any thread. It gets numbers that are taken in the event loop of each client.
-If a loop is blocked for more than a second, or has ended, it gets the numbers that were taken last.
+If a loop is blocked for more than a second, or has ended, the scrape gets the numbers that were
+taken last.
 The clients may be created, started, closed, or dropped at any time, and none is kept alive.
 
 A metric is named as in `docs/metrics.md`, with "_" for "." and the prefix "aiokclient_". Counters
@@ -46,7 +47,7 @@ class Collector(CollectorBase):
             self._series.add(client)
 
     def describe(self) -> Iterable[Metric]:
-        """Return no metrics, so that a registration reads none."""
+        """Return no metrics, so that the registration does not read the clients."""
         return []
 
     def collect(self) -> Iterable[Metric]:
@@ -55,7 +56,7 @@ class Collector(CollectorBase):
         for name, series in self._series.read().items():
             family = _family(name, series[0])
             if families.setdefault(family.name, family) is not family:
-                continue  # Two names of the application differ only in replaced characters.
+                continue  # A name of the application differs only in characters that are replaced.
             labelled = {_labels(each.labels): each for each in series}
             for labels, each in labelled.items():
                 _add(family, dict(labels), each)
@@ -70,7 +71,7 @@ def _family(name: str, series: Series) -> Metric:
     shown = _identifier(name)
     if series.kind == "counter":
         shown = shown.removesuffix("_total")
-    # The package would append a unit to a name that does not end with the unit.
+    # The package appends the unit to a name that does not end with it, so pass no unit then.
     return Metric(shown, text, series.kind, unit if shown.endswith(f"_{unit}") else "")
 
 

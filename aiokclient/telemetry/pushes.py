@@ -77,7 +77,10 @@ class Pushes:
         self._accumulation.follow(subscription.delta)
 
     def take(self, subscription: Subscription) -> Encoding:
-        """Take all metrics now, and return them for encoding. Call `follow` first."""
+        """Take all metrics now, and return the encoding, which is not done yet.
+
+        Call `follow` first.
+        """
         assert self._collector is not None
         self._payloads.clear()
         self._taken_ms = self._clock.time_ms()
@@ -115,11 +118,14 @@ class Pushes:
             self._collector.restart()
 
     def discard(self) -> None:
-        """Forget the payloads. Later ones contain their values."""
+        """Forget the payloads. The payloads that are taken next contain their values."""
         self._payloads.clear()
 
     def shrink(self) -> None:
-        """Forget the payloads, and make later ones at most half as large as the next one."""
+        """Forget the payloads. Limit later ones to half the size of the one that was refused.
+
+        The limit is never below `LEAST_BYTES`.
+        """
         refused = 0 if self.next is None else self.next.size
         self._limit = max(min(self._limit, refused) // 2, LEAST_BYTES)
         self._payloads.clear()
@@ -129,6 +135,6 @@ class Pushes:
         self._refused_codecs.add(self._codec(subscription))
 
     def _codec(self, subscription: Subscription) -> Compression:
-        """Return the first accepted compression that no broker has refused, or none."""
+        """Return the first accepted compression that no broker has refused, or Compression.NONE."""
         usable = (each for each in subscription.codecs if each not in self._refused_codecs)
         return next(usable, Compression.NONE)

@@ -90,20 +90,21 @@ class ReportConnections(Protocol):
     async def connect(self, preferred: int | None, avoided: int | None) -> BrokerConnection | None:
         """Return the control connection to a connected broker that announces the requests.
 
-        Without one, returns None.
+        It is the broker `preferred`, if possible. `avoided` is used only if there is no other one.
+        Returns None if no such broker is connected.
         """
 
     async def connect_any(self) -> BrokerConnection:
         """Return the control connection to any broker that announces the requests.
 
-        Raises UnsupportedVersionError if there is none, and other errors of connecting.
+        Raises UnsupportedVersionError if there is no such broker, or an error of connecting.
         """
 
 
 class Reporter:
     """The reporter of one client. It belongs to the event loop in which the client was started.
 
-    `collect` creates the source of the metrics, when there is a subscription.
+    `collect` creates the source of the metrics. It is called at the first subscription.
     """
 
     def __init__(
@@ -130,13 +131,13 @@ class Reporter:
         """The last event."""
         self._closing = False
         self._failure: Exception | None = None
-        """The error of a broker or of the task that has ended the pushes."""
+        """The error that has ended the pushes: a broker's refusal, or an error in the task."""
         self._dead = False
         self._id: UUID | None = None
         self._waiters: dict[asyncio.Future[UUID], None] = {}
         self._wanted = False
         self._attempts = 0
-        """The number of requests without a response since the last response."""
+        """The number of requests that have failed without a response since the last response."""
         self._wake = asyncio.Event()
         self._due = math.inf
         self._throttled_until = -math.inf
@@ -195,8 +196,8 @@ class Reporter:
     async def instance_id(self, timeout: float) -> UUID:
         """Return the client instance id, which is requested immediately if it is unknown.
 
-        `timeout` is in seconds. Raises IllegalStateError if pushes are disabled, or the reporter
-        has died, UnsupportedVersionError if the brokers collect nothing, ApiTimeoutError, and the
+        `timeout` is in seconds. Raises IllegalStateError if pushes are disabled or the reporter has
+        died, UnsupportedVersionError if no broker announces the requests, ApiTimeoutError, and the
         error with which a broker has refused the request.
         """
         if not self._enabled:
@@ -233,7 +234,10 @@ class Reporter:
             self._wake.set()
 
     async def close(self, limit_s: float = 0.0) -> None:
-        """End within `limit_s` seconds, and push the metrics for the last time meanwhile."""
+        """Wait at most `limit_s` seconds for the last push, and cancel the task if it takes longer.
+
+        Calls that wait for the client instance id fail with ClosedError.
+        """
         self.begin_close()
         task, self._task = self._task, None
         try:
@@ -266,7 +270,8 @@ class Reporter:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled():
-            task.exception()  # KeyboardInterrupt or SystemExit: the event loop has raised it.
+            # Only KeyboardInterrupt or SystemExit is possible. The event loop raises it itself.
+            task.exception()
         elif not self._closing and not loop_ends(task.get_loop()):
             self._die(IllegalStateError("The task of client metrics was cancelled from outside."))
 
@@ -412,12 +417,12 @@ class Reporter:
             self._pushes.accepted()
             return ReporterEvent.ACCEPTED
         if outcome is not ReporterEvent.TOO_LARGE:
-            # The next push contains the values of this one, and the changes since.
+            # The next push contains the values of this one, and what has changed since.
             self._pushes.discard()
         return outcome
 
     async def _terminate(self) -> ReporterEvent:
-        """Push the metrics for the last time. The close limits the time."""
+        """Push the metrics for the last time. `close` limits the time for which this may wait."""
         subscription = self._subscription
         if subscription is not None and self._id is not None:
             payload = await self._take(subscription, last=True)
@@ -452,10 +457,10 @@ class Reporter:
         return self._pushes.encoded(thread.result())
 
     async def _exchange(self, message: Request[R], at_least_s: float) -> R | ReporterEvent | None:
-        """Send a request, and return the response, or the event that came instead.
+        """Send a request. Return the response, or the event that says why there is none.
 
-        When the client is closed, it waits for the response for `at_least_s` seconds, and then
-        returns None.
+        When the client is closed, wait for the response for at most `at_least_s` more seconds, and
+        then return None.
         """
         try:
             connection = await self._connection()
@@ -513,15 +518,18 @@ class Reporter:
     async def _connected(
         self, connecting: Coroutine[Any, Any, BrokerConnection | None]
     ) -> BrokerConnection | None:
-        """Return a connection, or None if the client is closed and connecting takes long."""
+        """Return a connection, or None if there is none.
+
+        When the client is closed, connecting may take at most `LAST_PUSH_S` more seconds.
+        """
         task = new_task(asyncio.get_running_loop(), connecting, name="client: connect to push")
         task.add_done_callback(retrieved)
         return task.result() if await self._settled(task, LAST_PUSH_S) else None
 
     async def _settled(self, future: asyncio.Future[Any], at_least_s: float) -> bool:
-        """Wait for a future. When the client is closed, wait for `at_least_s` seconds only.
+        """Wait for a future, and return whether it is done. If not, it is cancelled.
 
-        Return whether the future is done. Otherwise, it is cancelled.
+        When the client is closed, wait for at most `at_least_s` more seconds.
         """
         try:
             while not future.done():

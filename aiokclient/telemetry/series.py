@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 __all__ = ["CLIENT_ID", "ClientSeries", "MeasuredClient", "Series", "SeriesOfClients"]
 
 CLIENT_ID: Final = "client_id"
-"""The label of every series for the client that it belongs to."""
+"""The label that every series has. Its value says to which client the series belongs."""
 
 WAIT_S: Final = 1.0
-"""Seconds that another thread waits for the event loops of all clients."""
+"""Maximum number of seconds that another thread waits for the event loops of all clients."""
 
 KINDS: Final = {
     PointKind.SUM: "counter",
@@ -49,7 +49,7 @@ Registered = Callable[[ClientLog, ApplicationMetric], None]
 
 
 class MeasuredCluster(Protocol):
-    """The part of a client that measures, and that several objects may share."""
+    """The part of a client that measures. Several producers, consumers, and admins may share it."""
 
     @property
     def config(self) -> ClientConfig: ...
@@ -84,7 +84,6 @@ class Series(NamedTuple):
 class ClientSeries:
     """The series of one client. Objects that share a client have the same series.
 
-    `number` distinguishes clients with the same client id: the second one has the label "name-2".
     `registered` is called for each metric that the application registers with one of these objects.
     """
 
@@ -99,7 +98,7 @@ class ClientSeries:
         self._cluster: tuple[Metrics, ClientCollector, ClientMeasures] | None = None
         self._client_id = ""
         self._known: dict[Measures, None] = {}
-        """The objects that were measured last."""
+        """The objects that were measured last time."""
         self._ended: dict[tuple[str, Labels], float] = {}
         """The sums of objects that were measured before, and have ended."""
         self._last: list[Series] = []
@@ -113,7 +112,10 @@ class ClientSeries:
 
     @property
     def source(self) -> object:
-        """The source of the series: the same for all objects that share it. None before a start."""
+        """The source of the series, or None before the client is started.
+
+        All objects that share a client have the same source.
+        """
         return self._cluster and self._cluster[0]
 
     @property
@@ -122,11 +124,14 @@ class ClientSeries:
 
     @property
     def last(self) -> list[Series]:
-        """The series that were taken last, without their labels for the client."""
+        """The series that were taken last, without the label `client_id`."""
         return self._last
 
     def take(self) -> threading.Event | None:
-        """Take the series. If another thread must do it, return an event to wait for."""
+        """Take the series, and return None. Or let the event loop's thread take them.
+
+        In that case, return an event that is set when they are taken.
+        """
         client = self._client()
         loop = None if client is None else client._loop
         if client is None or loop is None:
@@ -296,7 +301,10 @@ class SeriesOfClients:
         return found
 
     def _name(self, client: ClientSeries) -> str:
-        """Return the label of a client, which stays the same: its id, numbered if necessary."""
+        """Return the label of a client, which stays the same.
+
+        It is the client id. If other clients have the same id, a number follows, as in "name-2".
+        """
         with self._lock:
             name, number = self._names.get(client, ("", 0))
             if name != client.client_id or not number:

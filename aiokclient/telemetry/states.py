@@ -1,9 +1,9 @@
 """The reporter of client metrics, as a table of states and events (KIP-714).
 
-Theory of operation. The reporter asks one of the connected brokers for the subscription, which says
-which metrics to push, how, and at which interval. Then it pushes them at that interval. The first
-push of a subscription comes after a random time, so that the pushes of many clients that start
-together are spread over the interval. A push refers to the subscription by its id. When the
+The reporter asks one of the connected brokers for the subscription, which says which metrics to
+push, how, and at which interval. Then it pushes them at that interval. The first push of a
+subscription comes after a random time, so that the pushes of many clients that start together are
+spread over the interval. A push refers to the subscription by its id. When the
 subscription has changed, the broker refuses the push, and the reporter asks again.
 
     SEARCHING     no connected broker announces the requests; waits for a connection
@@ -17,10 +17,11 @@ subscription has changed, the broker refuses the push, and the reporter asks aga
     ENDED         a broker has refused the metrics for good; nothing more is sent
     CLOSED        the reporter has ended
 
-No request follows another one immediately, except a request for the subscription after a push, and
-a push after a request for an unchanged subscription that was preceded by a wait. So the reporter
-sends at most two requests per interval, whatever the brokers respond. If a push fails, the
-subscription stays in use; the next push contains the values of the failed one.
+No request follows another one immediately, with two exceptions: a request for the subscription
+after a refused push, and a push after the response that the subscription is unchanged, if the
+reporter waited before it asked. So the reporter sends at most two requests per interval, whatever
+the brokers respond. If a push fails, the subscription stays in use, and the next push contains the
+values of the failed one.
 
 An event without a row for the present state is ignored. `CODES` has the events of error codes. All
 codes that are not listed there end the pushes, as in Kafka's own client.
@@ -99,18 +100,18 @@ class ReporterEvent(Enum):
     TOO_LARGE = "too large"
     """The push has more bytes than the broker accepts."""
     POSTPONED = "postponed"
-    """The broker has refused this request, but may accept one after an interval."""
+    """The broker has refused this request, but may accept another one after an interval."""
     FORBIDDEN = "forbidden"
     """The client is not authorized."""
     REFUSED = "refused"
-    """The broker would refuse every further request."""
+    """The broker has refused the request, and would refuse every further one."""
     LOST = "lost"
     """There was no response, or it could not be used."""
 
     CLOSING = "closing"
     """The client is closing."""
     DONE = "done"
-    """The last push was answered, or could not be sent."""
+    """The last push before the close was answered, or could not be sent."""
 
 
 class ReporterEffect(Enum):
@@ -186,7 +187,7 @@ TABLE: Final[Mapping[tuple[ReporterState, ReporterEvent], ReporterRow]] = Mappin
         (_S.TERMINATING, _E.DONE): _R(_S.CLOSED),
     }
 )
-"""The transitions: from a state and an event to the next state and its actions."""
+"""The transitions: from a state and an event to the next state and the actions."""
 
 CODES: Final[Mapping[int | None, ReporterEvent]] = MappingProxyType(
     {
@@ -201,7 +202,7 @@ CODES: Final[Mapping[int | None, ReporterEvent]] = MappingProxyType(
         DelegationTokenAuthorizationError.code: _E.FORBIDDEN,
     }
 )
-"""The error codes that do not end the pushes."""
+"""The events of the error codes that do not end the pushes. All other codes are REFUSED."""
 
 
 def event_of(error_code: int) -> ReporterEvent:

@@ -1,7 +1,7 @@
 """The subscription in a response: the metrics of this client that a broker wants.
 
-Responses are not trusted. Their numbers are limited to usable values, and only as many prefixes are
-kept as any operator would configure.
+Responses are not trusted. Their numbers are limited to usable values. The number of prefixes is
+limited as well, to more than any operator would configure.
 """
 
 from __future__ import annotations
@@ -51,13 +51,14 @@ class NamePrefixes:
     def __init__(self, prefixes: Iterable[str]) -> None:
         kept: list[str] = []
         for prefix in sorted(set(prefixes)):
-            # In sorted order, a prefix of this one would be the last one in `kept`.
+            # In sorted order, only the last string in `kept` can be a prefix of this one.
             if not (kept and prefix.startswith(kept[-1])):
                 kept.append(prefix)
         self._prefixes = tuple(kept)
 
     def __contains__(self, name: str) -> bool:
-        # No prefix begins with another one, so only the last one up to the name can match.
+        # No prefix begins with another one. So only the last one that sorts before the name, or
+        # is equal to it, can match.
         index = bisect_right(self._prefixes, name)
         return index > 0 and name.startswith(self._prefixes[index - 1])
 
@@ -77,10 +78,10 @@ class Subscription(NamedTuple):
     interval_s: float
     names: NamePrefixes
     delta: bool
-    """Whether sums are pushed as the difference to the previous push."""
+    """Whether sums are pushed as the difference from the previous accepted push."""
     max_bytes: int
     codecs: tuple[Compression, ...]
-    """The accepted compressions that this client has, the preferred one first."""
+    """The compressions that the broker accepts and this client has. The preferred one is first."""
     shortened: bool = False
     """Whether prefixes were dropped, because they were too many or too long."""
 

@@ -29,7 +29,7 @@ __all__ = [
 
 PREFIX = "org.apache.kafka."
 PREFIXES = {"producer": "producer.", "consumer": "consumer.", "admin": "admin.client."}
-"""The prefix of the names of the connections' metrics, by the kind of client."""
+"""The prefix that the names of the connections' metrics have for each kind of client."""
 OWN_PREFIXES = {kind: f"{kind}.aiokclient." for kind in PREFIXES}
 
 COUNT = f"{PREFIX}kafka.count.count"
@@ -42,7 +42,8 @@ NS = 1e9
 class Way(Enum):
     """The way in which a value is computed from measures.
 
-    TOTAL and SUM are cumulative. All others except GAUGE and INT concern the present time span.
+    TOTAL, SUM, and HISTOGRAM are cumulative, and GAUGE and INT are present values. All others
+    concern the present time span.
     """
 
     TOTAL = "number of observations"
@@ -74,19 +75,19 @@ class Row(NamedTuple):
 
 
 def _meter(name: str, key: str, *labels: str) -> Iterable[Row]:
-    """Return the rate and the total number of observations."""
+    """Return the rows for the rate and the total number of observations."""
     return Row(f"{name}.rate", Way.RATE, key, labels), Row(f"{name}.total", Way.TOTAL, key, labels)
 
 
 def _sums(name: str, key: str, *labels: str) -> Iterable[Row]:
-    """Return the rate and the total of the sum of observations."""
+    """Return the rows for the sum of observations, per second and in total."""
     return Row(f"{name}.rate", Way.SUM_RATE, key, labels), Row(
         f"{name}.total", Way.SUM, key, labels
     )
 
 
 def _spread(name: str, key: str, *labels: str, scale: float = 1.0) -> Iterable[Row]:
-    """Return the average and the maximum of observations."""
+    """Return the rows for the average and the maximum of observations."""
     average, maximum = Way.AVERAGE, Way.MAXIMUM
     return Row(f"{name}.avg", average, key, labels, scale), Row(
         f"{name}.max", maximum, key, labels, scale
@@ -116,7 +117,8 @@ NETWORK = (
     *_meter("failed.authentication", "authentications.failed"),
     *_meter("failed.reauthentication", "reauthentications.failed"),
     *_meter("successful.authentication", "authentications"),
-    # Kafka's brokers count only old clients here. A client counts all of its authentications.
+    # In brokers, this metric counts only clients that cannot reauthenticate. In a client, it counts
+    # all authentications.
     Row("successful.authentication.no.reauth.total", Way.TOTAL, "authentications"),
     *_meter("successful.reauthentication", "reauthentications"),
     *_spread("reauthentication.latency", "reauthentications.seconds", scale=MS),

@@ -50,11 +50,11 @@ def _private(path: str, flags: int) -> int:
 
 
 class AlertingObject(ssl.SSLObject):
-    """The TLS state of a broker's connection, which tells a client why it is refused.
+    """The TLS state of a broker's connection. It tells a client why its certificate is refused.
 
     If a handshake fails, asyncio closes the connection without sending OpenSSL's alert. So when the
-    client's certificate is refused, this class first requests more data, and asyncio sends the
-    alert. The next data, or the end of the connection, then ends the handshake with the error.
+    client's certificate is refused, this class first requests more data. That makes asyncio send
+    the alert. When data or the end of the connection arrives, the handshake ends with the error.
     """
 
     _failure: ssl.SSLError | None = None

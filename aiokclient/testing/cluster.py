@@ -80,8 +80,8 @@ class EmbeddedCluster:
         operating system chooses free ports.
     host: The address at which the brokers listen.
     advertised_host: The host name that the brokers send to clients. The default is `host`.
-    replication: The number of replicas of a topic that is created without a number. The default is
-        min(3, brokers).
+    replication: The number of replicas of each partition of a topic that is created without such a
+        number. The default is min(3, brokers).
     auto_create_topics: Whether brokers create a topic when a client first uses its name.
     racks: The rack of each broker. With racks, brokers direct the fetches of a client to a replica
         in the client's rack.
@@ -185,7 +185,7 @@ class EmbeddedCluster:
         self._brokers[node_id] = self._state.brokers[node_id] = broker
 
     def _endpoints(self, host: str, port: int, index: int) -> dict[str, Endpoint]:
-        """Return the addresses of a broker, the first of which has the index 0."""
+        """Return the addresses of a broker. The first broker has the index 0."""
         listeners = self._state.security.listeners
         ports = {name: each.port for name, each in listeners.items()} | {DEFAULT: port}
         return {

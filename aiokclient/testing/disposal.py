@@ -1,7 +1,7 @@
 """Release of large messages and of objects derived from them, without blocking the event loop.
 
 Python frees a list of a million objects in one step, which stops all threads for a large part of a
-second. Here the objects are freed in portions, in a thread that lets others run in between.
+second. Here, a thread frees the objects in portions, and lets other threads run in between.
 """
 
 from __future__ import annotations
@@ -51,12 +51,13 @@ def _free_messages(messages: list[Any]) -> None:
     untrack(parts)
     while messages:
         _collect(messages.pop(), parts)
-    # The list is emptied from its end, where each struct comes after those that it contains.
+    # Each struct comes after those that it contains, and the list is emptied from its end. So when
+    # a struct is freed, the list still refers to its contents, which are freed later.
     free_slowly(parts)
 
 
 def _collect(struct: Any, parts: list[Any]) -> None:
-    """Append the structs in the arrays of a struct, each after those that it contains."""
+    """Append the structs in the arrays of a struct. A struct comes after those that it contains."""
     cls: Any = type(struct)
     for name, nested in _arrays(cls):
         items = getattr(struct, name)
@@ -70,7 +71,7 @@ def _collect(struct: Any, parts: list[Any]) -> None:
 
 @cache
 def _arrays(cls: Any) -> tuple[tuple[str, bool], ...]:
-    """Return the fields that are arrays of structs, and whether these have such fields too."""
+    """Return the fields that are arrays of structs, and whether those structs have such fields."""
     found = [
         (field.name, field.element)
         for field in cls._fields

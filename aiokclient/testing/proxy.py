@@ -1,9 +1,9 @@
 """A proxy on loopback that injects faults into real connections between any client and any broker.
 
-`FaultProxy` forwards the connections to one address. Brokers send their own addresses to clients,
-so that a client would bypass a proxy that it only used for the bootstrap. `ProxyConnector`
-therefore runs inside the client (``connector=``) and routes every connection, whatever its address,
-through a proxy:
+`FaultProxy` forwards the connections to one address. Brokers send their own addresses to clients.
+So a client that uses a proxy only for the bootstrap then bypasses it. `ProxyConnector` therefore
+runs inside the client (``connector=``) and routes every connection, whatever its address, through a
+proxy:
 
     async with ProxyConnector() as connector:
         connector.faults.latency_s = 0.05
@@ -45,7 +45,8 @@ class ProxyFaults:
     `slice_bytes`: The maximum number of bytes that are forwarded at once.
     `reset_requests_at`, `reset_responses_at`: Each new connection is reset when this many bytes
         has passed in that direction.
-    `reset_once`: The two reset options apply to the next new connection only.
+    `reset_once`: `reset_requests_at` and `reset_responses_at` apply only to the next new
+        connection.
     `lifetime_s`: Each new connection is reset after a random number of seconds in this range.
     `frozen`: Nothing is forwarded, nothing is lost, and neither side is notified.
     `half_open`: The broker's side of each connection is closed, but the client is not notified. A
@@ -172,7 +173,7 @@ class _Pair:
         self.broker.pass_on()
 
     def lost(self, side: _Side) -> None:
-        """Close the other side after one side ended, unless a fault hides the end from it."""
+        """Close the other side after `side` ended, unless a fault hides this from the other one."""
         if side is self.broker and self.half_open:
             return
         if not self.proxy.faults.frozen:
@@ -196,7 +197,7 @@ class _Pair:
 class _Side(asyncio.Protocol):
     """One side of a connection through the proxy.
 
-    Data that it has read is buffered here until it is forwarded to the other side.
+    Data that was read from this side is buffered here until it is forwarded to the other side.
     """
 
     other: _Side

@@ -1,8 +1,8 @@
-"""The event loop of an embedded cluster: in a thread of its own, or the caller's.
+"""The event loop of an embedded cluster. It runs in a thread of its own, or is the caller's.
 
-In both cases the controls are synchronous functions that any thread may call. `call` runs one in
-the cluster's loop: directly in the thread of that loop, and from other threads by posting it to the
-loop and waiting for its result.
+In both cases, the controls are synchronous functions that any thread may call. `call` runs such a
+function in the cluster's loop. In the thread of that loop, it calls the function directly. In other
+threads, it posts the function to the loop, and waits for the result.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Runner:
         self._begin()
 
     async def detach(self) -> None:
-        """Leave the loop of `attach`, after ending the tasks of controls."""
+        """End the tasks of controls, and then leave the loop that `attach` has set."""
         await self._end()
 
     def start_thread(
@@ -68,7 +68,7 @@ class Runner:
     ) -> None:
         """Start a thread with an event loop, run `setup` in it, and raise the exception of `setup`.
 
-        `teardown` cleans up after a setup that failed.
+        If `setup` fails, `teardown` is run to clean up.
         """
         ready: concurrent.futures.Future[None] = concurrent.futures.Future()
         self._thread = threading.Thread(

@@ -2,5 +2,5 @@
 
 A benchmark lists `Subject`s (clients) and `Spec`s (workloads). `rounds` runs each subject in a
 child process against one Kafka cluster, in interleaved rounds, and returns a `Measurement` with
-medians for each. `Table` and `Report` format them.
+medians for each subject. `Table` and `Report` format the measurements.
 """

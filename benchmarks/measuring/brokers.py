@@ -129,7 +129,10 @@ def raise_open_files() -> int:
 
 @contextlib.contextmanager
 def running(bootstrap: str | None) -> Iterator[Brokers]:
-    """Provide a new Kafka, or the one at `bootstrap`, whose new topics are deleted at the end."""
+    """Provide a new Kafka cluster, or the one at `bootstrap`.
+
+    The new topics of the cluster at `bootstrap` are deleted at the end.
+    """
     with tempfile.TemporaryDirectory(prefix="bench-") as name, contextlib.ExitStack() as stack:
         folder = Path(name)
         if bootstrap is not None:

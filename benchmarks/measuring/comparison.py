@@ -15,14 +15,15 @@ Found = dict[tuple[str, str], Measurement]
 
 @dataclass(frozen=True)
 class Case:
-    """One kind of message."""
+    """A workload of messages of one kind."""
 
     name: str
     size: int = 100
     compression: str = "none"
     keyed: bool = False
     part: float = 1.0
-    """Fraction of the usual count. Large or compressed messages need fewer for a stable result."""
+    """Fraction of the usual number of messages. Large or compressed ones need fewer for a stable
+    result."""
     whole: bool = False
     """Whether all subjects run this case, or only the most important ones."""
     defaults: bool = False
@@ -32,8 +33,8 @@ class Case:
 def cores_busy(found: Measurement) -> float | None:
     """Return the number of cores that client and broker used together.
 
-    If it is close to the number of all cores, these limit the throughput. Returns None if the wall
-    clock started later than the measurement of CPU time.
+    If it is close to the number of cores of the machine, the cores limit the throughput. Returns
+    None if the wall clock started later than the measurement of CPU time.
     """
     if any(run.counts.at_once for run in found.runs):
         return None

@@ -26,7 +26,8 @@ TICK_S = 0.05
 PROMPT_NS = 100_000_000
 """The longest wait of a record, in nanoseconds, that does not count as an interruption."""
 LATEST = 20
-"""Number of records of each partition that must come from one member before a group is settled."""
+"""Number of records of each partition that must come from one member before a group counts as
+settled."""
 LIMIT_S = 60.0
 STEP_S = 0.05
 
@@ -46,7 +47,7 @@ class Arrival(NamedTuple):
 
 
 class Ticker:
-    """A context manager that sends the current time to each partition, from a thread.
+    """A context manager that sends the current time to each partition every TICK_S, from a thread.
 
     It uses aiokclient, which sends to all partitions in one request.
     """

@@ -94,7 +94,7 @@ class SecuredBrokers(Brokers):
         )
 
     def create_users(self) -> None:
-        """Create the users of SCRAM, which the other mechanisms do not need."""
+        """Create the users of SCRAM. The other mechanisms need no users in the cluster."""
         from confluent_kafka.admin import (
             AdminClient,
             ScramCredentialInfo,

@@ -18,7 +18,8 @@ TICKS = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
 MIB = 1 << 20
 Processes: TypeAlias = dict[int, tuple[int, float, float]]
-"""By process id: the parent's id, the CPU seconds, and those of the children that have ended."""
+"""For each process id: the parent's id, the CPU seconds of the process, and those of its ended
+children."""
 READER = "python_streaming_source_runner"
 """A text in the command line of the driver's process that runs the reader of a stream."""
 
@@ -98,7 +99,7 @@ class Meter:
 
 
 def stats() -> Iterator[tuple[int, tuple[int, float, float]]]:
-    """Yield each process, as in `Processes`."""
+    """Yield the id and the values of each process, as in `Processes`."""
     for folder in Path("/proc").iterdir():
         if folder.name.isdecimal():
             try:

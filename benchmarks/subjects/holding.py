@@ -64,7 +64,7 @@ async def producer_pushes() -> Held:
 
 
 async def pushed(brokers: EmbeddedCluster, more: int) -> None:
-    """Wait for `more` further pushes."""
+    """Wait until the client has made `more` additional pushes."""
     wanted = len(brokers.records(TOPIC, 0)) + more
     while len(brokers.records(TOPIC, 0)) < wanted:  # noqa: ASYNC110
         await asyncio.sleep(0.1)

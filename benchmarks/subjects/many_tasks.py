@@ -106,7 +106,7 @@ class AioProducerTasks(Tasks):
 
 
 class ThreadedTasks(Tasks):
-    """librdkafka with a polling thread that passes each callback to the event loop."""
+    """librdkafka with a polling thread that passes each delivery report to the event loop."""
 
     name = "confluent-kafka polled by a thread"
     family = "confluent-kafka"

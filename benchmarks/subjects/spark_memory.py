@@ -21,7 +21,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, SupportsTriggerAv
 __all__ = ["MemorySource"]
 
 ROWS = 10_000
-# A copy of the schema of the library, because importing it takes time.
+# A copy of the library's schema, because the import of the library takes time.
 SCHEMA = (
     "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, "
     "timestampType int"

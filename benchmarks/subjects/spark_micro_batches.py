@@ -53,7 +53,7 @@ class Progress(StreamingQueryListener):
 def stream(
     world: World, subject: str, topic: str, target: str | None, **options: object
 ) -> Iterator[Progress]:
-    """Run a stream from a topic to another one. Without a target, the rows are discarded."""
+    """Run a stream from one topic to another. Without a target topic, the rows are discarded."""
     reader = world.spark.readStream.format(subject)
     if subject == MEMORY:
         reader = reader.options(rows=ROWS, size=SIZE, partitions=PARTITIONS, endless=True)

@@ -1,4 +1,4 @@
-"""Writing rows that cost nothing to a topic, and copying one topic to another in a stream."""
+"""Writing rows that cost nothing, and copying one topic to another in a stream."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ class Pushed:
             if ".aiokclient." not in p.name
         }
         assert found <= known
-        # All other names are left out on purpose; tests/unit/telemetry/test_table.py checks them.
+        # The missing names are left out on purpose; tests/unit/telemetry/test_table.py checks them.
         assert len(known) - len(found) <= 24
         for point in self.points:
             if point.kind is PointKind.SUM:
@@ -256,7 +256,7 @@ async def test_a_consumer_pushes_what_it_has_read(
         fetches = "consumer.fetch.manager"
         assert pushed.value(f"{fetches}.records.consumed.total") == 100
         assert pushed.value(f"{fetches}.records.consumed.total", topic="orders") == 100
-        headers = 2 * 61  # The headers of one batch in each partition.
+        headers = 2 * 61  # Kafka does not count the header of a batch.
         read_bytes = consumer.metrics()["consumer.topic.bytes{topic=orders}"] - headers
         assert pushed.value(f"{fetches}.bytes.consumed.total") == read_bytes
         assert pushed.value(f"{fetches}.bytes.consumed.total", topic="orders") == read_bytes

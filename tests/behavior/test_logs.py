@@ -1,4 +1,4 @@
-"""The log of a client: logger names, events, the wire log, and no alarm without a reason."""
+"""The log of a client: logger names, events, the wire log, and no warnings without a reason."""
 
 import ast
 import asyncio

@@ -1,8 +1,8 @@
 """Tests of the recipes for managed services, with an embedded cluster that imitates each service.
 
-The names of the services lead to the embedded cluster, whose certificates contain these names. Its
-authority replaces the default certificates of the operating system. The page's programs run
-unchanged.
+The host names of the services resolve to the embedded cluster, whose certificates contain these
+names. The cluster's certificate authority replaces the default ones of the operating system. The
+programs of the documentation page run unchanged.
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ async def test_the_signer_for_msk_makes_a_token_that_the_client_accepts(page: An
     assert query["Action"] == ["kafka-cluster:Connect"]
     assert query["X-Amz-Credential"][0].startswith("AKIDEXAMPLE/")
     assert query["X-Amz-Credential"][0].endswith(f"/{page['REGION']}/kafka-cluster/aws4_request")
-    # The page says how long a token lasts, and when the client asks for the next one.
+    # Check what the page says: how long a token lasts, and when the client asks for the next one.
     assert query["X-Amz-Expires"] == ["900"]
     signed = datetime.strptime(query["X-Amz-Date"][0], "%Y%m%dT%H%M%S%z")
     assert token.expires_at_ms == 1000 * (signed.timestamp() + 900)
@@ -206,7 +206,7 @@ async def test_msk_logs_in_by_the_signers_token(
         calls.append(region)
         return unsecured_token("alice"), 2**50
 
-    # The embedded cluster cannot verify the tokens of AWS, so the test replaces them.
+    # The embedded cluster cannot verify the tokens of AWS, so this test replaces their generator.
     monkeypatch.setattr(MSKAuthTokenProvider, "generate_auth_token", generate)
     options = page["msk"]()
     assert isinstance(options["security"], SaslOAuthBearer)

@@ -138,7 +138,10 @@ GROUPS: Mapping[str, Mapping[str, Any]] = {
 
 
 class AtWork:
-    """The clients. `topic` is that of the ledger, and `tx_topic` that of the transactions."""
+    """The clients.
+
+    They write the payloads of the ledger to `topic`, and transactions to `tx_topic`.
+    """
 
     def __init__(self, topic: str, tx_topic: str, options: Mapping[str, Any]) -> None:
         self.topic, self.tx_topic, self.options = topic, tx_topic, options
@@ -202,7 +205,10 @@ def _has_read(reader: Reader, count: int) -> bool:
 
 @asynccontextmanager
 async def at_work(topic: str, tx_topic: str, **options: Any) -> AsyncIterator[AtWork]:
-    """Open the clients, and let them work within the block, which is cancelled if one fails."""
+    """Open the clients, and let them work within the block.
+
+    If a client fails, the block is cancelled.
+    """
     work = AtWork(topic, tx_topic, options)
     async with AsyncExitStack() as stack:
         await work._open(stack)

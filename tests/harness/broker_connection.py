@@ -43,14 +43,17 @@ def connection_of(cluster: EmbeddedCluster, node_id: int = 1) -> BrokerProtocol:
 
 
 def frame(request: Any, version: int | None = None, correlation_ids: int = 1) -> bytes:
-    """Return the frames of a request that is sent `correlation_ids` times."""
+    """Return frames of the same request, one for each of `correlation_ids` correlation ids."""
     pipeline = ClientPipeline("bounds")
     version = request.max_version if version is None else version
     return b"".join(b"".join(pipeline.send(request, version)[1]) for _ in range(correlation_ids))
 
 
 def feed(protocol: BrokerProtocol, data: bytes) -> int:
-    """Deliver bytes as a transport does; return how many were read before reading stopped."""
+    """Deliver bytes as a transport does, until the connection pauses reading.
+
+    Return how many it read.
+    """
     transport: Any = protocol._transport
     start = 0
     while start < len(data) and transport.reading:

@@ -1,14 +1,14 @@
 """Exclusion of the objects that live as long as the tests from garbage collections.
 
-Modules and collected tests are millions of objects. Tests that collect garbage would spend most of
-their time on them.
+The modules and the tests that pytest has collected are millions of objects. Without the exclusion,
+tests that collect garbage would spend most of their time on them.
 """
 
 import gc
 
 
 class Excluded:
-    """Whether the objects that existed between two tests are excluded."""
+    """The exclusion of the objects that existed between two tests, and whether it is in effect."""
 
     def __init__(self) -> None:
         self._frozen = False

@@ -67,7 +67,10 @@ class Diary:
 
 
 async def until(right: Callable[[], object], timeout: float = 300.0) -> None:
-    """Wait for a condition that no single listener is notified of."""
+    """Poll until a condition is true.
+
+    It is for conditions of which no single listener is notified.
+    """
     for _ in range(int(timeout * 10)):
         if right():
             return

@@ -11,8 +11,9 @@ OWN = ("aiokclient",)
 def assert_hidden(error: BaseException, secret: str, *, source_has_it: bool = False) -> None:
     """Assert that neither the texts nor the local variables of an error contain the secret.
 
-    The variables of the library's functions are checked, also those of the errors that led to this
-    one. ``source_has_it``: The traceback shows a line of the test that contains the secret.
+    The local variables of the library's functions are checked, in the tracebacks of the error and
+    of its causes. If ``source_has_it``, the traceback shows a line of the test that contains the
+    secret, so the text of the traceback is not checked.
     """
     assert secret not in f"{error} {error!r}"
     if not source_has_it:

@@ -1,15 +1,15 @@
-"""A seeded workload in which logs do not last: topics are recreated and the cluster is replaced.
+"""A seeded workload in which logs are removed: topics are recreated and the cluster is replaced.
 
 Two producers, with or without idempotence, write while metadata is outdated, responses are lost,
 topics are recreated with fewer or more partitions, and the cluster is replaced by an empty one that
-assigns the same producer ids to other producers. A log is read at the moment when it is removed. A
-record that was in it counts as delivered. The invariants, with the letters of `ledger`:
+assigns the same producer ids to other producers. Each log is read at the moment when it is removed.
+A record that it contained counts as delivered. The invariants, with the letters of `ledger`:
 
     A  every acknowledged record is in a log, at the acknowledged offset; with idempotence, no
        record is in one log twice
     B  with idempotence, the records of one producer and partition are in order in each log;
-       requests that name topics by their names (Produce before 13) cannot promise that, as a
-       recreated topic accepts any sequence first
+       requests that identify topics by name (Produce before version 13) cannot ensure that, because
+       a recreated topic accepts any first sequence
     C  every record is intact, and in the topic and partition that it was meant for
     D  no call lasts longer than its deadline
     E  after the faults end, every send gets its outcome, and later records are acknowledged
@@ -45,7 +45,7 @@ MOST_WIPES = 2
 
 
 def run(seed: int) -> Outcome:
-    """Run one seed; raise its failure, with the seed in a note."""
+    """Run one seed. If the run fails, raise its error, with a note that contains the seed."""
     return seeded.run(seed, Workload)
 
 
@@ -132,7 +132,7 @@ class Workload(seeded.Workload):
     async def write_once_more(self, producers: list[Producer[Any, Any]]) -> None:
         failed = len(self.ledger.failed)
         for number, producer in enumerate(producers):
-            # Partitions that exist again are known after the next metadata update.
+            # After this update of the metadata, the producer knows the partitions that exist again.
             await producer._cluster.updater.refresh(list(TOPICS), timeout=RECOVERY_S, at_once=True)
             await self.writer(producer, number).run(2 * len(partitions_of(TOPICS)))
             await self.flush([producer])
@@ -201,9 +201,10 @@ class Workload(seeded.Workload):
             await self.a_while(2)
 
     def is_new(self, request: Any) -> bool:
-        """Return whether no batch of a produce request was written before.
+        """Return whether no batch of a produce request is already in the log.
 
-        A broker may refuse only such a request.
+        A broker refuses only new batches by their sequences: it acknowledges those that are in the
+        log.
         """
         state = self.cluster._state
         for data in request.topic_data:
@@ -241,7 +242,8 @@ class Workload(seeded.Workload):
         for topic, partitions in TOPICS.items():
             if topic not in self.cluster.topics:
                 self.cluster.create_topic(topic, partitions)
-        # The new cluster assigns the first producer ids again.
+        # The new cluster begins again with the first producer ids, which the former one assigned,
+        # too.
         self.others += 2
         async with AsyncExitStack() as stack:
             for number in (8 + self.others, 9 + self.others):

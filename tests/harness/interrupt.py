@@ -1,4 +1,4 @@
-"""Cancellation of a call at its n-th suspension, or at a time, as asyncio or anyio does it."""
+"""Cancellation of a call by asyncio or anyio, at its n-th suspension or after a time."""
 
 import asyncio
 import types
@@ -58,7 +58,8 @@ async def interrupt(
         nonlocal count
         count += 1
         if count == suspension or (way == TWICE and suspension and count == suspension + 1):
-            loop.call_soon(lambda: cancel())  # An eager task runs before `cancel` is set.
+            # `cancel` is set below, but an eager task already runs before that.
+            loop.call_soon(lambda: cancel())
 
     async def run() -> None:
         with scope:

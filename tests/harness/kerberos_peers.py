@@ -23,14 +23,14 @@ from aiokclient.testing.broker.sasl import Challenge, Login
 
 MUTUAL = "mutual"
 OFFER = b"\x01\0\0\0"
-"""A broker's message that it supports only connections without a security layer."""
+"""The message in which a broker says that it supports only connections without a security layer."""
 
 
 # -- the scripted package ------------------------------------------------------------------------
 
 
 class FakeGssError(Exception):
-    """The base of the package's errors."""
+    """The base class of the package's errors."""
 
     def __init__(self, maj_code: int, min_code: int, text: str) -> None:
         super().__init__(text)
@@ -38,10 +38,11 @@ class FakeGssError(Exception):
 
 
 class FakeGssapi(ModuleType):
-    """A replacement of the package gssapi, as far as the client uses it. Tests set its results.
+    """A replacement of the package gssapi, with the parts that the client uses.
 
-    ``tokens``: what successive steps of a context return or raise; after the last one, the context
-    is complete. ``ticket``: the lifetime of the ticket, or the error of getting one.
+    Tests set its results. ``tokens`` has what the successive steps of a context return or raise.
+    After the last step, the context is complete. ``ticket`` is the lifetime of the ticket, or the
+    error that is raised in place of getting one.
     """
 
     NameType = SimpleNamespace(hostbased_service="host", kerberos_principal="principal")
@@ -183,7 +184,7 @@ NOBODY = 65534
 
 
 def missing_for_kerberos() -> str:
-    """Return the missing requirements of tests with a real KDC, or an empty text."""
+    """Return which requirements of tests with a real KDC are missing. An empty text means none."""
     missing = [name for name in PROGRAMS if _program(name) is None]
     try:
         import gssapi  # noqa: F401
@@ -255,7 +256,7 @@ class Kdc:
         """Write a ticket into a ticket cache."""
         program = _program("kinit")
         assert program is not None
-        # The test reads the cache, so it runs as the user of the test.
+        # The test reads the cache, so `kinit` runs as the user of the test.
         self._finish(
             [program, "-c", f"FILE:{cache}", "-k", "-t", self.keytab(principal), principal]
         )

@@ -30,8 +30,8 @@ GROUP = 32
 class Owners:
     """The owner of each partition, over all members of a group.
 
-    A member may take a partition from an owner only if that owner delivers nothing because it has
-    no response from the coordinator.
+    A member may take a partition from an owner only if that owner delivers no records at the
+    moment, because the coordinator has not responded to it.
     """
 
     def __init__(self) -> None:
@@ -72,7 +72,10 @@ class Reading:
         self._drop("revoke", tps)
 
     async def conclude(self) -> None:
-        """Do nothing, because this listener is not called for an empty change."""
+        """Do nothing.
+
+        A consumer would call its listener here after a rebalance that changes nothing.
+        """
 
     async def lose(self, tps: Collection[TopicPartition]) -> None:
         self._drop("lose", tps)
@@ -144,7 +147,10 @@ class Member:
         await self.cluster.close()
 
     async def kill(self) -> None:
-        """End without leaving, as if the process had ended. The partitions then have no owner."""
+        """End without leaving, as if the process had ended.
+
+        After that, its partitions have no owner.
+        """
         self.reading._drop("lose", list(self.reading.has))
         await self.cluster.close()
 
@@ -205,8 +211,9 @@ async def configure(bootstrap: str, group_id: str, **configs: int) -> None:
     """Set configs of a group, such as `session_timeout_ms`. Targets are computed immediately.
 
     When the function returns, all brokers have applied the configs. The controller responds before
-    that, and a broker reports a config before applying it. But a broker that reports a later config
-    has applied all earlier ones, so the function changes a second config and waits for it.
+    that, and a broker reports a config before applying it. But a broker that reports a later change
+    has applied all earlier ones. So the function makes a second change, and waits until all brokers
+    report it.
     """
     client = ClusterClient(ClientConfig(bootstrap_servers=bootstrap))
     await client.start()

@@ -1,11 +1,11 @@
 """A ledger of all payloads, which detects lost, duplicate, and misplaced records.
 
-A payload names its producer, topic, and partition, has a number, and ends with a checksum of all of
-it. `check` verifies the invariants:
+A payload contains its producer, topic, partition, and a number, and ends with a checksum of these.
+`check` verifies the invariants:
 
-    A  every acknowledged record is there, at the acknowledged offset, and exactly once;
-       every failed record is there at most once
-    B  of one producer and partition, the order of the records is the order of the sends
+    A  every acknowledged record is in the log, at the acknowledged offset, and exactly once;
+       every failed record is in the log at most once
+    B  the records of one producer and partition are in the order of the sends
     C  every record is intact, and in the topic and partition that it was meant for
 """
 
@@ -32,7 +32,7 @@ class Payload(NamedTuple):
 
 
 class Record(Protocol):
-    """The attributes that a consumed record needs, whichever client it comes from."""
+    """The attributes that a consumed record of any client must have."""
 
     @property
     def topic(self) -> str: ...
@@ -85,7 +85,7 @@ class Ledger:
         self._sequences: dict[tuple[str, int, int], itertools.count[int]] = {}
 
     def payload(self, producer: int, topic: str, partition: int) -> Payload:
-        """Return the next payload of a producer for a partition; pack() encodes it."""
+        """Return the next payload of a producer for a partition. `pack` encodes payloads."""
         numbers = self._sequences.setdefault((topic, partition, producer), itertools.count())
         payload = Payload(topic, partition, producer, next(numbers))
         self.sent[payload] = None
@@ -102,7 +102,7 @@ class Ledger:
         self._changed()
 
     def consume(self, record: Record) -> None:
-        """Record that a record was read. It may be read again if it has not changed."""
+        """Record that a record was read. It may be read again, but must then be the same."""
         payload = unpack(bytes(record.value or b""))
         tp = (record.topic, record.partition)
         if tp != (payload.topic, payload.partition):

@@ -48,7 +48,10 @@ class LoginTime(NamedTuple):
 
 
 async def login_time(**options: Any) -> LoginTime:
-    """Return how long a client starts and logs in, and how long it blocks the loop."""
+    """Start a client that logs in.
+
+    Return how long this takes, and how long it blocks the event loop.
+    """
     with held_times(collecting=False) as held:
         began = time.perf_counter()
         async with Client(**options):

@@ -1,4 +1,4 @@
-"""The CPU time for which callbacks block a loop, measured for its thread, whatever the load is."""
+"""The CPU time for which callbacks block a loop. It hardly depends on the machine's load."""
 
 import asyncio
 import gc
@@ -24,8 +24,8 @@ SHORT_S = 0.005
 def held_times(collecting: bool = True) -> Iterator[list[float]]:
     """Yield a list that grows by the CPU seconds of each callback that runs in this thread.
 
-    Without `collecting`, the garbage collector is disabled meanwhile. It examines all objects of
-    the process, in whichever thread allocates the next one, and a large process has many.
+    Without `collecting`, the garbage collector is disabled meanwhile. A collection may run in any
+    thread that allocates an object. It examines all objects of the process, which may be many.
     """
     with _measured(asyncio.Handle, "_run", collecting) as times:
         yield times

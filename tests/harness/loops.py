@@ -75,7 +75,8 @@ def install() -> None:
 def close_whole(loop: Loop) -> None:
     """Let a loop of uvloop warn about open transports only after it is closed.
 
-    If the warning is an error, uvloop does not close the transport, and then waits for it forever.
+    If the warning is raised as an error, uvloop does not close the transport, and waits for it
+    forever.
     """
     if isinstance(loop, VirtualLoop):
         return

@@ -1,7 +1,7 @@
 """A proxy in front of one broker that understands Kafka's protocol.
 
-Clients know it by two addresses. One is for `bootstrap_servers`; the other takes the place of the
-broker's own address in all responses. On request, the proxy answers one Metadata request with
+The proxy has two addresses. One is for `bootstrap_servers`. The other one replaces the broker's own
+address in all responses. On request, the proxy answers one Metadata request with
 REBOOTSTRAP_REQUIRED. It counts the connections, and the requests and bytes on each.
 """
 
@@ -27,7 +27,7 @@ ALTERED: dict[int, Any] = {
 
 
 class ProxiedConnection:
-    """One connection of a client, with the numbers of its requests by API."""
+    """One connection of a client, with the count of its requests for each API."""
 
     def __init__(self, *, is_bootstrap: bool) -> None:
         self.is_bootstrap = is_bootstrap

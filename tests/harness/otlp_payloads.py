@@ -21,7 +21,7 @@ def payload(
     temporality: Any = DELTA,
     attributes: Mapping[str, str] | None = None,
 ) -> bytes:
-    """Return a client's payload of sums, which begin at `start_us`, and of gauges."""
+    """Return a client's payload with sums, whose interval begins at `start_us`, and gauges."""
     whole = MetricsData()
     entry = whole.resource_metrics.add()
     label(entry.resource.attributes, attributes or {})

@@ -1,11 +1,12 @@
 """A record of who owns which partition of a group, and of the processing of its records.
 
-Each member of a group under test has a `Member` here as its listener. The test also reports to it
-which records were delivered and processed. `Ownership` checks, at every step:
+Each member of a group under test has a `Member` of this module as its listener. The test also
+reports to the `Member` which records were delivered and processed. `Ownership` checks, at every
+step:
 
     F  committed records were processed before, without a gap from the initial offset
-    G  no record is delivered to a member that does not own the partition, or no longer does; when
-       on_revoked is called, none is being processed
+    G  no record is delivered to a member that does not own its partition; when on_revoked is
+       called, no record of the revoked partitions is being processed
 
 It records the intervals of ownership for human readers. The test provides the clock.
 """
@@ -54,7 +55,10 @@ class Ownership:
         return Member(name, self)
 
     def breach(self, text: str) -> None:
-        """Record a violation, because listeners and handlers may suppress exceptions."""
+        """Raise an error for a violation, and record it.
+
+        Recording is necessary because listeners and handlers may suppress the error.
+        """
         self.breaches.append(f"{self.clock():.3f} {text}")
         raise BrokenOwnershipError(text)
 
@@ -71,7 +75,7 @@ class Ownership:
                 self.breach(f"{tp}: {stored.offset} is committed, but {missing} was not processed")
 
     def check(self) -> None:
-        """Raise all recorded violations, with the intervals."""
+        """Raise one error with all recorded violations, if any, and with the intervals."""
         if self.breaches:
             lines = [*self.breaches, *map(str, self.intervals)]
             raise BrokenOwnershipError("\n".join(lines))
@@ -85,7 +89,7 @@ class Ownership:
 
 
 class Member:
-    """The listener of one member, to which its handlers report as well."""
+    """The listener of one member. The member's handlers also report to it."""
 
     def __init__(self, name: str, ownership: Ownership) -> None:
         self.name, self.ownership = name, ownership

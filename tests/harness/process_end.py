@@ -94,10 +94,10 @@ async def try_all(clients: list[Any]) -> None:
 
 
 async def use_in_child(clients: list[Any], servers: str) -> None:
-    """Try to use the clients, and let their background tasks run if they belong to this loop."""
+    """Try to use the clients. Then let background tasks run that belong to this event loop."""
     say("child: connected", connected_to(servers))
     await try_all(clients)
-    await asyncio.sleep(1)  # Several intervals of heartbeats and of metadata requests.
+    await asyncio.sleep(1)  # Longer than several heartbeat and metadata intervals.
 
 
 def fork(servers: str, kind: str, child: Callable[[Any, list[Any]], None]) -> None:

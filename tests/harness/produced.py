@@ -14,5 +14,5 @@ def numbers(world: World, partition: int = 0) -> list[tuple[int, int, int]]:
 
 
 def values(world: World, partition: int | None = None) -> list[bytes | None]:
-    """Return the values in the log, of all partitions if none is given."""
+    """Return the values in the log of a partition, or of all partitions if none is given."""
     return [record.value for record in world.cluster.records("t", partition)]

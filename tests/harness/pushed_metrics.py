@@ -112,7 +112,7 @@ class Totals:
         return self.sums[self._key(name, labels)]
 
     def by(self, name: str, label: str) -> dict[str, float]:
-        """Return the sums with this label alone, by its value."""
+        """Return, by the label's value, the sums with this name that have only this label."""
         return {
             labels[0][1]: number
             for (each, labels), number in self.sums.items()

@@ -32,7 +32,7 @@ def class_path() -> str:
         subprocess.run([*command, str(SOURCE)], check=True)
 
     classes = prepared(CACHE / f"pushing-clients-{SOURCE.stat().st_mtime_ns}", compile_into)
-    # The archive is valid for class paths that begin like its own.
+    # The archive is valid only if the class path begins with the one for which it was made.
     return f"{jars}:{classes}"
 
 

@@ -32,7 +32,8 @@ from aiokclient.protocol.messages.txn_offset_commit import (
 from aiokclient.record.batch import RecordBatchBuilder
 
 SHORTLY_REFUSED = (ConcurrentTransactionsError, UnknownTopicOrPartitionError)
-"""Errors of a request that is sent too early: after a transaction or the creation of a topic."""
+"""Errors of a request that is sent too soon after the end of a transaction, or after a topic's
+creation."""
 
 
 class RawTransaction:

@@ -115,7 +115,8 @@ async def rebootstrap(proxy: MetadataProxy, kafka: Any, topic: str, reader: Any)
     await write(kafka, topic, 10)
     await reader.until(10)
     await proxy.until(lambda: of_coordinator(proxy))
-    # Java would use its idle bootstrap connection, and the rebootstrap would not be visible.
+    # Otherwise, Java would reuse its idle bootstrap connection, and the rebootstrap would be
+    # invisible.
     proxy.close_bootstraps()
     await proxy.until(lambda: not any(each.is_bootstrap for each in proxy.open()))
     before = proxy.open()

@@ -1,9 +1,9 @@
 """Clients of every kind during faults that trigger a rebootstrap, in virtual time.
 
-A `ClusterFault` begins with brokers that the client knows, and ends. If the client rebootstraps, it
-finds the cluster at other addresses, to which the bootstrap name leads then. A `ClientWork` does
-what a program does with a client: it writes or reads payloads, or makes calls, and records the
-results.
+A `ClusterFault` affects the brokers that the client knows, and ends after a while. The bootstrap
+name then resolves to other addresses, so that a client that rebootstraps finds the cluster there. A
+`ClientWork` does what a program does with a client: it writes or reads payloads, or makes calls,
+and records the results.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ REQUIRED = 129
 CLIENT = "main"
 """The client id of the client under test."""
 FAULT_S = 12.0
-"""Seconds for which a fault lasts, if nothing else determines that."""
+"""Seconds for which a fault lasts, if its class does not set another duration."""
 
 OPTIONS: Mapping[str, Any] = {
     "metadata_recovery_rebootstrap_trigger_ms": int(TRIGGER_S * 1000),
@@ -72,7 +72,7 @@ def bootstrap_servers(world: World) -> str:
 
 
 def move_endpoints(cluster: EmbeddedCluster, host: str) -> None:
-    """Let all brokers, which are stopped, listen at another address when they start."""
+    """Let all brokers listen at another address when they start. They must be stopped."""
     for broker in cluster.brokers:
         endpoints = cluster._brokers[broker].endpoints
         endpoints |= {name: each._replace(host=host) for name, each in endpoints.items()}
@@ -80,7 +80,7 @@ def move_endpoints(cluster: EmbeddedCluster, host: str) -> None:
 
 
 def move_brokers(world: World, host: str) -> None:
-    """Start all brokers, which are stopped, at another address."""
+    """Start all brokers at another address. They must be stopped."""
     move_endpoints(world.cluster, host)
     for broker in world.cluster.brokers:
         world.cluster.start(broker)
@@ -264,7 +264,10 @@ async def connect_to_all(world: World, client: Any) -> None:
 
 
 class ClientWork:
-    """The work of one kind of client. `main` is entered before the fault and left after it."""
+    """The work of one kind of client.
+
+    The context `main` is entered before the fault, and left after it.
+    """
 
     def __init__(self, world: World, options: Mapping[str, Any]) -> None:
         self.world = world
@@ -316,7 +319,7 @@ class ClientWork:
 
 
 class ProducerWork(ClientWork):
-    """Two producers write. The second one is impatient, so that its records may fail."""
+    """Two producers write. The second one has short timeouts, so that its records may fail."""
 
     IMPATIENT_S = 2.0
 
@@ -448,7 +451,7 @@ class TransactionalWork(ClientWork):
         assert len(found) == len(set(found))
         assert set(self.committed) <= set(found)
         assert not set(self.aborted) & set(found)
-        # A transaction whose outcome is not known is there as a whole, or not at all.
+        # Of a transaction with an unknown outcome, all records are in the log, or none.
         assert set(Counter(value.split(b"-")[0] for value in found).values()) <= {
             len(partitions_of(TOPICS))
         }

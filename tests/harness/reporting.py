@@ -26,7 +26,7 @@ MAIN = "main"
 """The client id of the client under test."""
 INTERVAL_S = 10.0
 LONG_S = 7_300.0
-"""Longer than any wait of the reporter, in seconds."""
+"""A number of seconds that is greater than any wait of the reporter."""
 RESOURCE: Labels = (("group_id", "g"),)
 
 
@@ -40,7 +40,7 @@ class Push(NamedTuple):
 
     @property
     def sums(self) -> Counter[str]:
-        """The values of all sums, by name and label values joined with dots."""
+        """The values of all sums. A key is the name and the label values, joined with dots."""
         found: Counter[str] = Counter()
         for metric, _ in self._metrics():
             for point in metric.sum.data_points:
@@ -85,13 +85,13 @@ class Pushed:
 
 
 class FakeCollector:
-    """A source of metrics: a sum that increases at each collection, and `more` gauges."""
+    """A source of metrics: `1 + sums` sums that increase at each collection, and `more` gauges."""
 
     def __init__(self, more: int = 0) -> None:
         self.value = 0
         self.more = more
         self.sums = 0
-        """The number of additional sums, which have no labels."""
+        """The number of additional sums, which have no labels. A test may set it."""
         self.collected = 0
         self.restarted = 0
         self.error: Exception | None = None
@@ -136,7 +136,7 @@ class Reports:
         return [message for _, each, _, message in self.requests if each is api]
 
     async def until(self, count: int, api: ApiKey | None = None, timeout_s: float = 4_000) -> None:
-        """Wait until the client has sent `count` telemetry requests, or `count` of one API."""
+        """Wait until the client has sent `count` telemetry requests, or `count` of the API."""
         until = self.world.now + timeout_s
         while sum(api in (None, each) for _, each, _, _ in self.requests) < count:
             assert self.world.now < until, self.requests
@@ -170,7 +170,7 @@ def simulate_reports(
     more: int = 0,
     **options: Any,
 ) -> None:
-    """Run a scenario on brokers that receive metrics, with a subscription to all of them."""
+    """Run a scenario on brokers that receive metrics. If `subscribed`, they request all metrics."""
     pushed, fake = Pushed(), FakeCollector(more)
     collector = "aiokclient.cluster.client.ClusterClient.collector"
     monkeypatch.setattr(collector, lambda client: fake)

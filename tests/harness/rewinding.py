@@ -1,4 +1,4 @@
-"""A group that is rewound while its members fail, and a record of what is read again.
+"""A group that is rewound while its members fail, and a history of what is read again.
 
 Each rewind request has a different offset, so that a member that goes back shows which request it
 follows. In addition to F and G (see `ownership`), these rules hold for each partition:
@@ -44,7 +44,7 @@ class Order:
 
 @dataclass
 class RewindHistory(Ownership):
-    """A record of a group whose consumers each read in one loop."""
+    """The history of a group in which each consumer reads in a single loop."""
 
     world: World = field(kw_only=True)
     calls: list[Order] = field(default_factory=list)

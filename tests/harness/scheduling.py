@@ -37,8 +37,8 @@ def sort_for_workers(items: list[pytest.Item]) -> None:
 class TwoEndsScheduling(LoadScopeScheduling):
     """A scheduler whose workers take files from both ends of the order of the tests.
 
-    Its time per test does not depend on the number of tests: a unit contains only the tests that
-    are still to be run, and the index of a test is looked up.
+    The time to schedule a test does not grow with the number of tests: a unit contains only the
+    tests that are still to be run, and a dict has the index of each test.
     """
 
     def __init__(self, config: pytest.Config, log: object = None) -> None:

@@ -58,7 +58,7 @@ OWN_FILES = (
     "test_secrets.py",
     "token_server.py",
 )
-"""The files of the tests, whose frames have the secrets."""
+"""The files of the tests. Their frames contain the secrets, so they are not searched."""
 
 
 class Collector:
@@ -163,7 +163,7 @@ class Collector:
             self.add("error", found, vars(found))
             self._frames(frame for frame, _ in traceback.walk_tb(found.__traceback__))
             found = found.__cause__ or found.__context__
-        # Before Python 3.13, this fails if the repr of a variable fails, as in an incomplete copy.
+        # Before Python 3.13, this fails if a repr fails, as that of an incomplete copy does.
         with contextlib.suppress(AttributeError):
             captured = traceback.TracebackException.from_exception(error, capture_locals=True)
             self._captured(captured)

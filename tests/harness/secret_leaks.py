@@ -1,7 +1,7 @@
 """Deliberate leaks: each one alters the library so that a secret reaches one channel.
 
 They show that the tour finds secrets in each channel. With `AIOKCLIENT_LEAK=channel`,
-`make secrets` has the leak of this channel, and must fail.
+`make secrets` runs with the leak of that channel, and must fail.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _reduce(self: Secret, protocol: Any) -> Any:
 
 
 def _with_password(name: str) -> Callable[[Any], Any]:
-    """Return a method that adds the password to the result of the original one."""
+    """Return a method of that name whose result also contains the password."""
     original = getattr(Client, name)
 
     def method(self: Any) -> Any:
@@ -123,7 +123,7 @@ def _of_record_with_key(record: Any) -> dict[str, Any]:
 
 
 def _knowing(leak: Leak) -> Leak:
-    """Return the leak, extended so that `LAST` has the last password."""
+    """Return the leak, extended so that `LAST` contains the password of the last login."""
     return _both(leak, patch.object(sasl, "_check_credentials", _check))
 
 

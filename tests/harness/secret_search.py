@@ -17,7 +17,7 @@ from urllib.parse import quote, quote_plus
 __all__ = ["Collected", "Leak", "SecretSearch", "forms"]
 
 PIECE = 12
-"""The length of the pieces of a secret that are also searched for, because texts are shortened."""
+"""The length of the pieces of a secret that are searched for, because texts may be shortened."""
 SHOWN = 60
 
 Leak = tuple[str, str, str]
@@ -113,7 +113,10 @@ def forms(secret: bytes) -> Iterator[tuple[str, bytes]]:
 
 
 def _base64(secret: bytes) -> Iterator[tuple[str, bytes]]:
-    """Yield the base64 of the secret at any position of a longer text, without its edges."""
+    """Yield the base64 that the secret has at each position in a longer text.
+
+    The edges are omitted, because they also depend on the bytes before and after the secret.
+    """
     for shift, start in enumerate((0, 2, 3)):
         whole = b64encode(bytes(shift) + secret)
         plain = whole[start : (shift + len(secret)) * 8 // 6]

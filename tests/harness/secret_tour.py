@@ -2,8 +2,8 @@
 
 A visit is a function of `secret_visits.py`, `secret_options.py`, `secret_endpoints.py`, or
 `secret_telemetry.py`. It uses known passwords, tokens, and keys in one way, and passes all
-resulting objects and errors to the collector. The tour searches everything that was collected for
-`SECRETS`, and for the tokens, keys, and proofs derived from them.
+resulting objects and errors to the collector. The tour then searches what was collected. It looks
+for `SECRETS`, and for the tokens, keys, and proofs that are derived from them.
 """
 
 from __future__ import annotations
@@ -82,11 +82,11 @@ SENDING = (
 )
 """The requests that must contain a secret."""
 TOKEN_LENGTH = 20
-"""The minimum length of a secret part of a token. A shorter one, such as a header, is public."""
+"""The minimum length of a secret part of a token. A shorter part, such as a header, is public."""
 
 
 def locked(key: str) -> str:
-    """Return a private key, encrypted with the password for it."""
+    """Return a private key, encrypted with the password for keys in `SECRETS`."""
     loaded = serialization.load_pem_private_key(key.encode(), None)
     return loaded.private_bytes(
         serialization.Encoding.PEM,
@@ -133,7 +133,7 @@ class Tour:
         return found
 
     def export(self, context: ClientTelemetryContext, payload: ClientTelemetryPayload) -> None:
-        """Collect what a client pushes, as a receiver of the cluster."""
+        """Collect the metrics that a client pushes. The cluster calls this as its receiver."""
         self.collector.collected.add("pushed", payload.data)
         self.collector.collected.add("pushed", repr(context))
 

@@ -37,7 +37,7 @@ USER, PASSWORD = "alice", "alice-secret"
 STRANGER, STRANGER_PASSWORD = "bob", "bob-secret"
 """A user without any permission."""
 REAUTH_MS = 5_000
-"""The time after which a login on the listener REAUTH must be repeated."""
+"""Milliseconds after which a client of the listener REAUTH must log in again."""
 
 JAAS = {
     "plain": f'{SEC}plain.PlainLoginModule required username="admin" password="admin-secret" '
@@ -66,9 +66,9 @@ KERBEROS_LISTENERS = {"GSSAPI_PLAINTEXT": "SASL_PLAINTEXT", "GSSAPI_SSL": "SASL_
 AUDIENCE = "kafka"
 """The audience of the tokens that the broker accepts."""
 ISSUER, PAST = "logins", "past"
-"""Issuers of signed tokens. Those of the second have expired."""
+"""Issuers of signed tokens. The tokens of the second issuer have expired."""
 ISSUERS = {"jwks": ISSUER, "past": PAST}
-"""The trusted issuers of the listeners, by the first part of their names."""
+"""The issuer that a listener trusts, by the first part of the listener's name."""
 EXPIRED_CLAIMS = {"sub": USER, "aud": [AUDIENCE], "exp": 1_000_000_000}
 
 
@@ -160,7 +160,7 @@ class SecuredKafka:
             KAFKA,
             properties=self._properties(),
             listeners=listeners,
-            # The principal of the broker has this name.
+            # The Kerberos principal of the broker contains this host name.
             hosts={name: "localhost" for name in listeners if "GSSAPI" in name or "REAUTH" in name},
             jvm=tuple(jvm),
         )
@@ -195,7 +195,7 @@ class SecuredKafka:
         everywhere = ["plain", "scram-sha-256", "scram-sha-512", "oauthbearer"]
         again = everywhere + (["gssapi"] if self.kdc else [])
         properties: dict[str, object] = {
-            # Each listener has threads of its own.
+            # One is enough, because it is the number for each listener.
             "num.network.threads": 1,
             "ssl.keystore.type": "PEM",
             "ssl.keystore.location": self.certificates.broker,

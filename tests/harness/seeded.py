@@ -58,7 +58,7 @@ class Outcome(NamedTuple):
 
 
 def run(seed: int, workload: type["Workload"] | None = None) -> Outcome:
-    """Run one seed; raise its failure, with the seed in a note."""
+    """Run one seed. If the run fails, raise its error with the seed in a note."""
     chosen = Workload if workload is None else workload
     return Simulation(seed, limit_s=3600).run(chosen().main)
 
@@ -220,7 +220,10 @@ class Workload:
                 raise BrokenInvariantError(f"I: {name} is {held}. The limit is {limit}.")
 
     async def recovered(self) -> None:
-        """E: wait until everything is read, for a limited time. The readers end by themselves."""
+        """E: wait until everything is settled and read, for at most RECOVERY_S.
+
+        The readers end when this is so, and need not be stopped.
+        """
         deadline = self.sim.loop.time() + RECOVERY_S
         while self.ledger.missing or not self.ledger.settled:
             if self.sim.loop.time() > deadline:
@@ -243,7 +246,7 @@ class Workload:
     # -- the faults
 
     async def break_things(self) -> None:
-        """Start random faults one after the other, several of which overlap."""
+        """Start random faults at random times. A fault may begin before earlier ones have ended."""
         rng = self.sim.rng
         kinds = self.kinds()
         end = self.sim.loop.time() + FAULTS_S

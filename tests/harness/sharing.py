@@ -17,7 +17,7 @@ def names(members: Mapping[str, bytes]) -> dict[str, bytes]:
 
 
 class Sharing(GroupProtocol):
-    """A protocol with the metadata `says` that assigns with `how`, and records calls in `asked`."""
+    """A protocol with the metadata `says`. It assigns with `how`, and records calls in `asked`."""
 
     def __init__(self, says: str, name: str = "sharing", how: Assign = names) -> None:
         self.name, self.says, self.how = name, says, how
@@ -117,7 +117,7 @@ async def begin(life: Life) -> None:
 
 
 async def together(*lives: Life, after: int = -1) -> int:
-    """Wait until all members are in the same generation, later than `after`. Return its id."""
+    """Wait until all members are in one generation, with an id above `after`. Return the id."""
     async with asyncio.timeout(60):
         while True:
             ids = {life.generation for life in lives}
@@ -134,7 +134,10 @@ async def together(*lives: Life, after: int = -1) -> int:
 
 
 def count_agrees(lives: tuple[Life, ...]) -> bool:
-    """Return whether the assignment by `names` of each of `lives` states the number of `lives`."""
+    """Return whether each assignment states the right number of members.
+
+    Only assignments by `names` state a number.
+    """
     return all(
         life.protocols[0].how is not names
         or (life.assignment or b"").endswith(b" of %d" % len(lives))

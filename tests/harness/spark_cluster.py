@@ -36,7 +36,7 @@ WORKERS = 2
 INSTALLED = ("pandas", "pyarrow")
 """The packages that every machine has in addition to Spark."""
 SHIPPED = ("aiokclient", "rich")
-"""The packages in the environment, without their requirements."""
+"""The packages in the shipped environment. It contains their requirements, too."""
 ARCHIVE = "environment.tar.gz"
 MEMORY = "512m"
 JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -177,7 +177,7 @@ class StandaloneCluster:
         self._processes.append(_spawn(command, log, self._files, self._environment(name)))
 
     def _environment(self, name: str) -> dict[str, str]:
-        """Return the variables of a process, without those of the tests."""
+        """Return the environment variables of a process, without the settings of the tests."""
         ours = ("PYTHON", "PYSPARK", "SPARK")
         others = {key: value for key, value in os.environ.items() if not key.startswith(ours)}
         return others | {

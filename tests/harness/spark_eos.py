@@ -1,8 +1,8 @@
 """Runs of a streaming query from Kafka to Kafka, in which processes and brokers are killed.
 
 A run arms one point for each of its batches (see `aiokclient.spark.kill_points`) and kills a victim
-there: the Python worker that reaches the point kills itself; for an executor, the driver, or a
-broker, the worker waits at the point until the victim is killed from here.
+there. A victim that is a Python worker kills itself when it reaches the point. If the victim is an
+executor, the driver, or a broker, the worker waits at the point until this module has killed it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ POINTS = {
     "before-handoff": 1,
     "between-commits": 2,
     "after-commit": 3,
-    # When batch 5 begins, Spark has written the log of batch 4.
+    # It is reached when batch 5 begins: then Spark has written the log of batch 4.
     "after-log": 5,
 }
 """The batch in which each point is armed."""
@@ -102,7 +102,7 @@ class Plan:
 
 
 def plan_of(number: int) -> Plan:
-    """Return the plan of a run, which has each point once.
+    """Return the plan of a run. It contains each point once.
 
     Runs 0 and 1 kill no executor, so that they are faster. In the runs 0 to 19, each victim is
     killed at each point in both scopes, in an embedded cluster and in a real one.
@@ -259,7 +259,7 @@ class _Runner:
         self._plan = plan
         self._left = list(plan.kills)
         self._stopped: list[tuple[int, int]] = []
-        """The killed brokers, each with the batch after whose commit it is restarted."""
+        """The killed brokers. Each one has the batch after whose commit it is restarted."""
         executors = any(kill.victim == "executor" for kill in plan.kills)
         # Four attempts for each task, as in a cluster.
         self._settings = {
@@ -361,7 +361,7 @@ class _Runner:
                 self._brokers.restart(broker)
 
     def _await_abort(self) -> None:
-        """Wait until the coordinator aborts the transaction, which is open for too long."""
+        """Wait until the coordinator aborts the transaction because of its timeout."""
         assert isinstance(self._brokers, EmbeddedBrokers)
         cluster = self._brokers.cluster
         cluster.wait_for(

@@ -1,8 +1,8 @@
 """A Spark application that logs in with a password. `python spark_secrets.py FOLDER SERVERS`.
 
 The password is in the environment variable `SPARK_SECRET`. The application runs queries that
-succeed, some that fail, and explains plans. Everything is logged, and its files are copied before
-Spark deletes them.
+succeed and queries that fail, and it explains plans. Everything is logged. The files of the
+application are copied before Spark deletes them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def options(servers: str, password: str) -> dict[str, str]:
 
 
 def copy(spark: SparkSession, folder: Path, servers: str, password: str) -> None:
-    """Write rows to a topic, and read them by a stream that writes them to another one."""
+    """Write rows to a topic, and copy them to another topic by a stream."""
     named = options(servers, password)
     del named["subscribe"]
     rows = spark.range(3).selectExpr("CAST(id AS STRING) AS value")

@@ -34,7 +34,7 @@ class StreamFailure(Exception):
 
 
 class Stream:
-    """A query over a source that collects its rows, and its checkpoint."""
+    """A query that collects the rows of a source, with the checkpoint of the query."""
 
     def __init__(self, spark: SparkSession, checkpoint: Path, options: dict[str, str]) -> None:
         self.checkpoint = checkpoint
@@ -51,8 +51,8 @@ class Stream:
     ) -> Rows:
         """Read all existing records, and return them as sorted rows.
 
-        `crash` fails the first batch after its plan. `planned` is called with the number of each
-        batch after its plan, before it is read.
+        With `crash`, the first batch fails after it was planned. `planned` is called with the
+        number of each batch, after the batch was planned and before it is read.
         """
         found = self.batches(crash=crash, planned=planned, **options)
         return sorted(row for batch in found for row in batch)

@@ -76,7 +76,7 @@ def values(rows: DataFrame) -> list[str]:
 
 
 def copy(spark: SparkSession, settings: Settings) -> Any:
-    """Read a topic, write its rows to another one, and say where tasks find the package."""
+    """Write the rows of a topic to another one. Return them, and where tasks find aiokclient."""
     rows = read(spark, settings)
     rows.write.format("aiokclient").options(**settings["sink"]).mode("append").save()
     tasks = spark.sparkContext.parallelize(range(4), 4).mapPartitions(imported)

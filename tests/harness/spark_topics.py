@@ -56,7 +56,7 @@ EVERYTHING = (
 
 
 def steps(partitions: int) -> st.SearchStrategy[list[Step]]:
-    """Return a strategy for topics with so many partitions."""
+    """Return a strategy for topics with this number of partitions."""
     data = st.none() | st.binary(max_size=40)
     name = st.sampled_from(["a", "b", "", "clé"])
     record = st.builds(

@@ -12,7 +12,7 @@ __all__ = ["StolenTime"]
 
 STAT = Path("/proc/stat")
 STEAL = 8
-"""The column of the first line of STAT: ticks of all processors together."""
+"""The column of "steal" in the first line of STAT, which has the ticks of all processors."""
 FRESH_S = 0.2
 
 
@@ -30,11 +30,11 @@ class StolenTime:
         self._at, self._total = time.monotonic(), _stolen_s()
 
     def begin(self) -> None:
-        """Begin to measure. Reads the kernel's counter only if the last value is old."""
+        """Begin to measure. Read the kernel's counter if the last value is older than FRESH_S."""
         now = time.monotonic()
         if now - self._at > FRESH_S:
             self._at, self._total = now, _stolen_s()
 
     def seconds(self) -> float:
-        """Return the seconds that were stolen, on all processors."""
+        """Return the stolen seconds, added up over all processors."""
         return _stolen_s() - self._total

@@ -1,6 +1,7 @@
 """The pipeline of client metrics over files of records, one file in each micro-batch.
 
-As a program, it kills itself and its Java virtual machine after it has written TABLES tables:
+When this module runs as a program, it writes TABLES tables. Then it kills itself and its Java
+virtual machine:
 
     telemetry_query.py SOURCE OUT FOLDER TABLES
 """
@@ -76,7 +77,7 @@ def run(spark: SparkSession, source: Path, out: Path) -> None:
 
 
 def after_tables(count: int, action: Callable[[], Any]) -> Callable[..., None]:
-    """Return a replacement of `query._write` that calls `action` after `count` tables."""
+    """Return a replacement of `query._write` that calls `action` after its call number `count`."""
     original = query._write
     written = 0
 

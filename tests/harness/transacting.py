@@ -427,7 +427,7 @@ class TransactingWorkload(seeded.Workload):
 
 
 def run(seed: int) -> seeded.Outcome:
-    """Run one seed; raise its failure, with the seed in a note."""
+    """Run one seed. If the run fails, raise its error with the seed in a note."""
     return seeded.run(seed, TransactingWorkload)
 
 

@@ -28,9 +28,10 @@ def fresh(prefix):
 
 
 class Txn:
-    """One transactional producer. Its results contain no producer id, because those differ.
+    """One transactional producer.
 
-    `ids` numbers the producer ids in the order in which they appear. `level` decides the versions
+    Producer ids differ from run to run, so the results contain their indexes in `ids` instead. It
+    has the ids in the order in which they appeared. `level` decides the versions
     of the requests that a client of that level of transaction.version sends.
     """
 
@@ -222,7 +223,7 @@ class Txn:
         return named(answer.error_code), answer.base_offset
 
     def offsets(self, group, topic, *offsets, version=None, wait=True, **fields):
-        """Send TxnOffsetCommit for the first partitions of a topic, and return the codes."""
+        """Send TxnOffsetCommit with offsets of partitions 0, 1, and so on. Return the codes."""
         if version is None:
             version = 5 if self.level == 2 else 4
         parts = [

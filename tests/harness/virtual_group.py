@@ -114,7 +114,7 @@ class Member:
         }
 
     async def sync(self, *members):
-        """Send the assignments as the leader: the assignment of each member is its index."""
+        """Send the assignments as the leader. Each member is assigned its index in `members`."""
         return await self.give({each.member_id: b"%d" % n for n, each in enumerate(members)})
 
     async def give(self, assignments):
@@ -175,7 +175,7 @@ class World:
         return Member(self.sim, self.cluster, instance, {})
 
     async def settled(self, *members, sync=True):
-        """Bring all members into one generation: the leader first, then the others."""
+        """Bring all members into one generation, and return them, the leader first."""
         assert await asyncio.gather(*(each.join() for each in members)) == [0] * len(members)
         if sync:
             await asyncio.gather(*(each.sync(*members if each.leads else ()) for each in members))

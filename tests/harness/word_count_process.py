@@ -5,7 +5,7 @@ The first argument is a JSON object, and the others are those of the example:
     producer, consumer: Options of the two clients.
     hold: A point and a number. When the process reaches this point of this transaction, it prints
         "holding". It waits there forever, to be killed, except at the point "committing".
-    outside: If true, commit the offsets by the consumer instead of the transaction. This is a
+    outside: If true, the consumer commits the offsets, and the transaction does not. This is a
         defect that a test of exactly-once processing must find.
 
 python tests/harness/word_count_process.py JSON BOOTSTRAP INPUT OUTPUT GROUP TRANSACTIONAL_ID

@@ -60,7 +60,10 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 @pytest.fixture(scope="session")
 def spark_kafka(java: str, certificates: Certificates) -> Iterator[KafkaCluster]:
-    """One real broker that compacts and deletes soon. Its listener SECURED has TLS and SCRAM."""
+    """One real broker, whose compaction and retention take effect within a fraction of a second.
+
+    Its listener SECURED requires TLS and SCRAM.
+    """
     from kafka_harness import KAFKA, KafkaCluster
     from secured_kafka import JAAS
 

@@ -20,7 +20,7 @@ ADDRESS = "localhost:9092"
 
 
 def programs(page: Path) -> Iterator[tuple[str, str]]:
-    """Yield the heading and code of each program. Omit the README's programs without Spark."""
+    """Yield the heading and code of each program. Omit those of the README that need no Spark."""
     heading = ""
     found = re.finditer(r"^#+ ([^\n]+)$|^```python\n(.*?)^```$", page.read_text(), re.M | re.S)
     for match in found:

@@ -194,7 +194,7 @@ def test_batch_query_whose_range_is_deleted_after_its_plan_follows_the_option(
 ) -> None:
     source = spark.read.format("aiokclient").options(**options(cluster), failOnDataLoss=fail)
     frame = source.load().select("offset")
-    assert frame._jdf.queryExecution().toRdd().getNumPartitions() == 1  # The plan is cached.
+    assert frame._jdf.queryExecution().toRdd().getNumPartitions() == 1  # Spark makes the plan now.
     cluster.delete_records(TOPIC, 0, before=4)
     if not fail:
         assert sorted(row.offset for row in frame.collect()) == [*range(4, 10)]

@@ -34,7 +34,7 @@ class Pair:
         ]
 
     def compare(self, **options: str) -> pa.Table:
-        """Read all existing records with both, check that the rows are equal, and return them."""
+        """Read all records by both queries, check that the rows are equal, and return them."""
         expected, found = (each.table(**options) for each in self._streams)
         assert_same(expected, found)
         return expected

@@ -1,4 +1,4 @@
-"""Unusual topics, ranges, and queries: results are those of Spark's Kafka connector.
+"""Unusual topics, ranges, and queries: the results equal those of Spark's Kafka connector.
 
 The tests also show where the connector fails, or silently reads nothing.
 """

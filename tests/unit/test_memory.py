@@ -1,4 +1,7 @@
-"""Tests that memory stays limited while records are streamed: a tenth of benchmarks/memory.py."""
+"""Tests that memory stays limited while records are streamed.
+
+They run benchmarks/memory.py with a tenth of its records.
+"""
 
 import importlib.util
 from pathlib import Path

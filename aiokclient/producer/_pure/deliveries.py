@@ -21,13 +21,13 @@ from aiokclient.types import RecordMetadata
 __all__ = ["DeliveryRuns", "Gathering", "Run", "gathered", "runs_of"]
 
 STRIDE = 2048
-"""Number of records between two reads of the clock. They take much less than one time slice."""
+"""Number of records in one step, which takes much less than a time slice."""
 SLICE_STRIDES = 16
-"""Number of strides after which `gathered` yields even if little time has passed."""
+"""Number of steps after which `gathered` yields even if little time has passed."""
 
 
 class DeliveryRuns:
-    """The deliveries of one `send_many` call, in order. Each one is created on access."""
+    """The deliveries of one `send_many` call, in order. Each delivery is created on access."""
 
     __slots__ = ("_ends", "_runs")
 
@@ -111,10 +111,11 @@ def _joined(deliveries: Iterable[Delivery]) -> Iterator[Run]:
 
 
 class Gathering:
-    """The two passes of `gather`: it demands all batches, and then it collects the outcomes.
+    """The two passes of `gather`: `demand` has all batches sent, and `collect` takes the outcomes.
 
-    Each step handles about `limit` deliveries. It returns None when all are handled, True if there
-    are more, and a batch if the next step must wait for a change of that batch.
+    Each call is a step, which handles about `limit` deliveries. It returns None when all are
+    handled, True if there are more, and a batch if the next step must wait for a change of that
+    batch.
     """
 
     def __init__(self, deliveries: Iterable[Delivery]) -> None:

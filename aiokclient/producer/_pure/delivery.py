@@ -5,10 +5,10 @@ outcome is stored once, in a `DeliveryBatch`, and a `Delivery` is only a batch a
 creates a waiter only if it is awaited before the outcome is known. The cost of completing a batch
 does not depend on its number of records.
 
-Records may move to another batch before they have an outcome: from the queue of a topic with
-unknown partitions to the queues of its partitions, and from a batch that was refused as too large
-to smaller ones. The old batch then has a forward (a range of indices and the new batch), which
-each delivery follows the next time it is used. A batch whose records have all moved is done.
+Records may move to another batch before they have an outcome. This happens when the partitions of
+their topic become known, and when the broker refuses their batch as too large, so that it is split.
+The old batch then has a forward (a range of indices and the new batch), which each delivery follows
+the next time it is used. A batch whose records have all moved is done.
 
 A failure counts as retrieved once the application has seen it: by an await, `result()`,
 `exception()` or `gather`. At the first retrieval, the batch allocates one byte per record to store
@@ -239,7 +239,7 @@ class Delivery:
 
     @property
     def origin(self) -> tuple[DeliveryBatch, int, int]:
-        """The batch with which the record was sent, its index there, and its timestamp."""
+        """The batch to which the record was first appended, its index there, and its timestamp."""
         return self._batch, self._index, self._timestamp
 
     def located(self) -> tuple[DeliveryBatch, int]:
@@ -320,7 +320,7 @@ class Delivery:
 
         Callbacks and the tasks that await the delivery run in the order in which they were added,
         as they do for an asyncio.Future. A callback alone does not retrieve a failure. Raises
-        WrongThreadError if another thread calls it, and WrongLoopError in another event loop.
+        WrongThreadError in another thread, and WrongLoopError in another event loop.
         """
         if not callable(callback):
             raise TypeError(

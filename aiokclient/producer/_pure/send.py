@@ -19,7 +19,8 @@ from aiokclient.producer.delivery.delivery import Delivery
 from aiokclient.types import Headers
 
 if TYPE_CHECKING:
-    # The default makes `Producer(...)` without serializers a Producer[bytes, bytes].
+    # Because its type variables have defaults, `Producer(...)` without serializers is a
+    # Producer[bytes, bytes] for a type checker.
     from typing_extensions import TypeVar as DefaultTypeVar
 
     from aiokclient.producer.batching.topic import Topic
@@ -55,9 +56,9 @@ class SendPath(Generic[K, V]):
     _advance: Callable[..., Any]
     """The method `Partitioner.advance`."""
     _reserve: Callable[[Any], None]
-    """The function `require_room`, with the accumulator as an argument."""
+    """The function `require_room`, with the accumulator bound as its argument."""
     _send_values: Callable[..., Deliveries]
-    """The function `send_values`, with the accumulator and the partitioner as arguments."""
+    """The function `send_values`, with the accumulator and the partitioner bound as arguments."""
     _deliveries: type[Deliveries]
     _last: Delivery | None = None
 
@@ -122,7 +123,7 @@ class SendPath(Generic[K, V]):
 
         An item is a value, a (key, value) tuple, or a `ProducerRecord`, which may name another
         topic. Raises the errors of `send`, and BufferExhaustedError if there is not enough room
-        for all records; `send_all()` waits for room.
+        for all records; `send_all()` waits for room instead.
         """
         try:
             return self._send_many(topic, values)
@@ -133,5 +134,8 @@ class SendPath(Generic[K, V]):
 
     @property
     def full(self) -> bool:
-        """Whether the record sent last is in the overflow queue, which `drain()` empties."""
+        """Whether the record sent last is in the overflow queue.
+
+        `drain()` waits until it has left the queue.
+        """
         return self._last is not None and self._last.located()[0].in_overflow

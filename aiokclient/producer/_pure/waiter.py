@@ -3,8 +3,9 @@
 Theory of operation. Each batch has one list of the tasks that await its records and of the
 callbacks, in the order in which they were added. When the batch has its outcome, the event loop
 runs all of them, in order, in its next iteration. A callback that is added later is scheduled in
-the same way. An await or a flush that begins in the meantime ends after the callbacks that were
-added before it. If records move to another batch, their waiters and callbacks move with them.
+the same way. An await or a flush ends after all callbacks that were added before it, even if it
+begins when the batch has its outcome and these callbacks have not run yet. If records move to
+another batch, their waiters and callbacks move with them.
 """
 
 from __future__ import annotations

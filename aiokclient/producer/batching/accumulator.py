@@ -1,13 +1,13 @@
 """All queues of a producer and the memory that they use.
 
 Theory of operation. A record is appended to the open batch of its queue. A batch reserves memory
-in steps as it grows, so that most sends compare only one number. If the buffer has no room (see
-`Memory`), the batch is closed and the next one is opened in the overflow queue. As memory becomes
-free, batches move from there into the buffer: the oldest batch of a queue first, and one batch of
-each queue in turn. The memory of a batch is released when it has its outcome and no request uses
-its bytes.
+in steps as it grows, so that most sends only compare the record's size with the reserve. If the
+buffer has no room (see `Memory`), the batch is closed and the next one is opened in the overflow
+queue. As memory becomes free, batches move from there into the buffer: the oldest batch of a queue
+first, and one batch of each queue in turn. The memory of a batch is released when the batch has its
+outcome and no request uses its bytes.
 
-A batch is *due* when its linger time has passed. It is closed when it is full. Batches whose
+A batch is *due* when its linger time has passed. A batch is closed when it is full. Batches whose
 compression would block the event loop for more than about a millisecond are compressed in a thread
 as soon as they are closed. That does not change the order within a queue, because a sender takes
 only the first batch. For smaller batches, a thread would increase the cost by a third.
@@ -85,7 +85,7 @@ class Accumulator:
         self.pending: dict[QueuedBatch, None] = {}
         """Every batch without an outcome, in the order of their first records."""
         self.active: dict[PartitionQueue, None] = {}
-        """The queues that have batches. Empty ones are removed from time to time."""
+        """All queues with batches, and some that became empty, which are removed now and then."""
         self.errors = NON_TRANSACTIONAL if config.transactional_id is None else TRANSACTIONAL
         self._clock = clock
         self._failures = failures
@@ -147,7 +147,7 @@ class Accumulator:
         return None in [batch.partition for batch in self.pending]
 
     def demand_all(self) -> None:
-        """Send all batches without lingering. Try to send a single batch within this call."""
+        """Send all batches without lingering. If there is only one, try to send it in this call."""
         if self._linger_timer is not None:  # No batch lingers after this call.
             self._linger_timer.cancel()
             self._linger_timer = None
@@ -455,7 +455,7 @@ class Accumulator:
         if self._overflowing[queue.unsendable]:
             self._move_in(queue.unsendable)
         if queue.unsendable:
-            self._move_in(False)  # The memory of unsendable queues limits the sendable ones, too.
+            self._move_in(False)  # Sendable queues have more room when unsendable ones have less.
         if self._room:
             self._wake_waiters()
 

@@ -290,7 +290,9 @@ class ProducerBatch(BatchState, Generic[Q_co]):
     # -- splitting
 
     def parts(self, builders: list[RecordBatchBuilder]) -> list[ProducerBatch[Q_co]]:
-        """Make one smaller batch of the records for each builder, and forward the deliveries.
+        """Make a smaller batch from each builder, which has a part of the records.
+
+        The deliveries are forwarded to the smaller batches.
 
         The batch itself enters the stage SPLIT. Its parts begin in the stage BACKING_OFF, with the
         sequences that their records had in this batch.

@@ -11,7 +11,7 @@ __all__ = ["BatchLimit"]
 REQUIRED = 150
 """Number of batches that must be written before the full size is first tried again."""
 MOST_REQUIRED = 1 << 20
-"""The upper limit of the number of batches, which doubles with each failed attempt."""
+"""The largest number of batches that must be written before the full size is tried again."""
 
 
 class BatchLimit:

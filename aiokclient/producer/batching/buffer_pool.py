@@ -5,8 +5,9 @@ the *overflow queue*, for records that the application sent although the buffer 
 partition is *unsendable* if its topic is not known yet, if it has no leader, or if its leader is
 unreachable or has been silent for a second. One unsendable partition may hold a quarter of each
 pool, and all unsendable partitions together may hold half of each, so that they do not block the
-sendable ones. Bytes beyond that half, which they held already when they became unsendable, do not
-count against the sendable partitions. Records that were accepted are never dropped to make room.
+sendable ones. If partitions already hold more when they become unsendable, the bytes beyond that
+half do not reduce the room of the sendable partitions. Records that were accepted are never dropped
+to make room.
 """
 
 from __future__ import annotations
@@ -94,7 +95,8 @@ class Memory:
             account.unsendable, account.buffered
         ):
             return Room.BUFFER
-        # Large batches that moved into the buffer beyond its limit must not count twice.
+        # The bytes by which batches in the buffer exceed its limit reduce the room here, so that
+        # both pools together do not exceed their limits.
         excess = min(0, self.buffer.free)
         if size <= self.overflow.room(account.unsendable, account.overflowed) + excess:
             return Room.OVERFLOW
@@ -103,8 +105,9 @@ class Memory:
     def fits(self, account: Account, size: int) -> bool:
         """Return whether a record too large for one pool's share fits into both pools together.
 
-        If no unsendable partition holds memory yet, a record of any size up to the room of sendable
-        partitions fits, because its topic may simply not be known yet.
+        The limits for unsendable partitions do not apply if none of them holds memory yet: the
+        topic of the record may simply not be known so far. The record then fits if the overflow
+        queue has room for it.
         """
         if not account.unsendable:
             return size > self.buffer.half and size <= min(self.room(account), self.sendable_room())
@@ -160,10 +163,11 @@ class Memory:
     def may_move_in(self, account: Account, size: int, *, beyond: bool = False) -> bool:
         """Return whether a batch in the overflow queue may move into the buffer.
 
-        It may if less than three quarters of the buffer are in use, or for an unsendable partition,
-        less than three quarters of its share of the buffer. With `beyond`, the batch may exceed the
-        limit in that case. Otherwise a large batch might never find room, because unsendable
-        partitions may hold half of the buffer.
+        A batch of a sendable partition may move if it fits and less than three quarters of the
+        buffer are in use. With `beyond`, it need not fit. Otherwise a large batch might never find
+        room, because unsendable partitions may hold half of the buffer. A batch of an unsendable
+        partition may move if it fits and less than three quarters are in use of the partition's
+        quarter, and of the half that all unsendable partitions share.
         """
         buffer = self.buffer
         if not account.unsendable:

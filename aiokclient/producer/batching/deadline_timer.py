@@ -15,8 +15,9 @@ __all__ = ["DeadlineTimer"]
 
 
 class DeadlineTimer:
-    """A timer of `expire(now)`, which fails late batches and returns when to call it next, or None.
+    """A timer that calls `expire(now)`.
 
+    `expire` fails late batches. It returns the time at which it must be called next, or None.
     `interval_s` is the longest time from the start of a batch to the first call for it.
     """
 

@@ -5,13 +5,14 @@ replaced by another one at the same address, the same id may be given to another
 id belongs to a *generation*. A generation ends when something shows that the cluster may be another
 one: all connections were lost at the same time, the cluster or a topic has another id, or a leader
 has the state of another producer. In a new generation, partitions begin with an id that was
-requested in that generation. A partition with an id of an old generation changes it as soon as all
-batches that were sent with the old id have their outcome.
+requested in that generation. A partition with an id of an old generation gets a new id as soon as
+all batches that were sent with the old id have their outcome.
 
 A batch that was sent in an old generation and has no outcome is sent again with the same sequences,
 so that it is written once. Requests that name the topic by its id (from Produce 13 on) cannot reach
-another topic. If they can only use the topic's name, the metadata is refreshed first. If the name
-now belongs to another topic, the batch fails, because nobody can know whether it was written.
+another topic. If the broker supports only requests with the topic's name, the metadata is refreshed
+first. If the name now belongs to another topic, the batch fails, because nobody can know whether it
+was written.
 """
 
 from __future__ import annotations
@@ -100,7 +101,10 @@ class ProducerIds:
         return True
 
     def get(self, unlike: int = -1) -> tuple[int, int] | None:
-        """Return a producer id other than `unlike`, with its epoch, or None if there is none."""
+        """Return a producer id other than `unlike`, with its epoch.
+
+        If there is none yet, request one in the background, and return None.
+        """
         if self.current is not None and self.current[0] != unlike:
             return self.current
         if not self._asking:
@@ -125,7 +129,7 @@ class ProducerIds:
         self._arrived()
 
     def _checked(self, topic: TopicStatus) -> bool:
-        """Return whether the metadata was refreshed in this generation. If not, refresh it."""
+        """Return whether the metadata was refreshed in this generation. If not, start a refresh."""
         if self._looked_at.get(topic, 0) == self.generation:
             return True
         if topic not in self._looking:

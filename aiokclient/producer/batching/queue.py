@@ -28,7 +28,7 @@ from aiokclient.types import TopicPartition
 __all__ = ["PartitionLeader", "PartitionQueue", "QueuedBatch"]
 
 UNDESIGNATED_BATCH = 32 * 1024
-"""The largest size in bytes of a batch whose partitions are not known.
+"""The largest size, in bytes, of a batch for a topic whose partitions are not known.
 
 All records of such a batch are moved to their partitions without yielding to the event loop.
 """
@@ -104,7 +104,7 @@ class PartitionQueue(Account):
         self.sender: PartitionLeader | None = None
         self.leader_epoch = -1
         self.likely = 0
-        """The expected size of the next batch in bytes, which is that of the previous one."""
+        """The expected size of the next batch, in bytes: the rounded size of the previous one."""
         self.blocked = False
         """Whether the queue backs off after an error."""
         self.absent_since: float | None = None
@@ -154,7 +154,7 @@ class PartitionQueue(Account):
         self.open = None
 
     def close_open(self) -> QueuedBatch | None:
-        """Close the open batch, and return it. It stays in the queue or the overflow queue."""
+        """Close and return the open batch, if any. It stays in the queue or the overflow queue."""
         batch, self.open = self.open, None
         if batch is not None:
             batch.close()
@@ -261,7 +261,7 @@ class PartitionQueue(Account):
         """Send the batch again, once nothing of the partition is in flight.
 
         `refused` says that the leader refused it because an earlier batch is missing. `foreign`
-        says that the leader refused it because its state belongs to another producer.
+        says that the leader refused it because the leader has the state of another producer.
         """
         refused = refused or foreign
         batch.come_back(refused=refused)
@@ -297,7 +297,7 @@ class PartitionQueue(Account):
             self.overflow.remove(batch)
 
     def replace(self, batch: QueuedBatch, parts: list[QueuedBatch]) -> None:
-        """Replace a batch that was in flight and was split with its parts."""
+        """Replace a batch that was in flight by the parts into which it was split."""
         at = self.sent.index(batch)
         self.sent[at : at + 1] = parts
         self.in_flight -= 1
@@ -307,7 +307,10 @@ class PartitionQueue(Account):
     # -- sequences
 
     def settle(self) -> None:
-        """Decide how to continue after a batch came back, once nothing is in flight."""
+        """Decide how to continue after a batch failed or must be sent again.
+
+        Do nothing yet if another batch is in flight.
+        """
         if self.in_flight:
             return
         if self._next_incarnation is not None:
@@ -342,7 +345,7 @@ class PartitionQueue(Account):
         return self._next_incarnation is not None
 
     def rename(self, incarnation: Hashable) -> None:
-        """Store a new identifier of the topic, which is the same topic as before."""
+        """Store another identifier of the topic. It is still the same topic."""
         if not self.changing:
             self.incarnation = incarnation
 

@@ -31,8 +31,8 @@ These are the signs:
 - UNKNOWN_PRODUCER_ID: the leader has no state of this producer;
 - OUT_OF_ORDER_SEQUENCE_NUMBER that nothing explains (see `PartitionSequences.explains`);
 - DUPLICATE_SEQUENCE_NUMBER for a batch that was never sent before;
-- an acknowledgement whose offset is lower than that of an earlier one, where requests name topics
-  by their names.
+- an acknowledgement with a lower offset than an earlier acknowledgement, if requests name topics by
+  their names.
 
 A batch that was never sent before cannot be a duplicate, whatever the leader has acknowledged
 before: no other batch of this producer had the same identity, so the leader has it from another
@@ -94,7 +94,7 @@ class SequenceState(Enum):
     FLOWING = auto()
     """Batches are sent, with consecutive sequences."""
     DRAINING = auto()
-    """A batch came back or was lost. No batch is sent until none is in flight."""
+    """A batch must be sent again, or was lost. No batch is sent until none is in flight."""
     RESTARTING = auto()
     """Nothing is in flight, and the sequences cannot continue. A new epoch must begin first."""
 
@@ -203,7 +203,8 @@ class PartitionSequences:
         self.end_offset = 0
         """The offset after the last record that is known to be written."""
         self.proven = False
-        """Whether the leader accepted a batch since this epoch began or was last drained."""
+        """Whether the leader has accepted a batch since this epoch began, or since the last time at
+        which the partition was drained."""
         self.trusted = False
         """Whether the leader is known to have this producer's state: the epoch is new, or the
         leader has accepted a batch on the current connection."""
@@ -229,7 +230,8 @@ class PartitionSequences:
     def written(self, identity: BatchIdentity, count: int, base_offset: int = -1) -> None:
         """Store that the leader has written the batch with this identity.
 
-        A `base_offset` other than -1 is compared with the offsets of earlier batches.
+        If `base_offset` is known (not -1) and lower than the offset of an earlier batch, the
+        leader's state is no longer trusted.
         """
         if identity.producer_id != self.producer_id or identity.epoch != self.epoch:
             return
@@ -247,10 +249,10 @@ class PartitionSequences:
     def explains(self, identity: BatchIdentity, *, by_name: bool) -> bool:
         """Return whether OUT_OF_ORDER_SEQUENCE_NUMBER is explained by this producer's own state.
 
-        It is if an earlier batch was lost. It also is if the log was truncated and the leader's
-        state is known to be from this producer: the request used the topic's id (not `by_name`), or
-        the leader has acknowledged a batch on this connection. It never is for sequence 0 of an
-        epoch.
+        An earlier batch that was lost explains it. A truncation of the log explains it if the
+        leader's state is known to be from this producer: the request used the topic's id (not
+        `by_name`), or the leader has acknowledged a batch on this connection. But a truncation does
+        not explain it for sequence 0 of an epoch.
         """
         if identity.sequence != self.acknowledged:
             return True
@@ -280,7 +282,7 @@ class PartitionSequences:
 
     @property
     def exhausted(self) -> bool:
-        """Whether a new producer id is needed, because there is none or its last epoch is used."""
+        """Whether a new producer id is needed: there is none, or its last epoch is in use."""
         return self.producer_id < 0 or self.epoch >= MAX_EPOCH
 
     def distrust(self) -> None:

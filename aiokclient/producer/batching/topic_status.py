@@ -44,7 +44,7 @@ class TopicStatus:
 
     @property
     def topic_id(self) -> UUID:
-        """Kafka's id of the topic; all zeros where the brokers have no ids."""
+        """Kafka's id of the topic; all zeros if the brokers have no topic ids."""
         return NO_ID if self.info is None else self.info.topic_id
 
     @property

@@ -21,7 +21,7 @@ if not TYPE_CHECKING:
 
 
 class Deliveries(DeliveryRuns, Sequence[Delivery]):
-    """The deliveries of one `send_many` call, in order. Each one is created on access."""
+    """The deliveries of one `send_many` call, in order. Each delivery is created on access."""
 
     __slots__ = ()
 

@@ -28,7 +28,7 @@ class NoProducer:
 
 
 def failed_delivery(topic: str, partition: int | None, error: KafkaError) -> Delivery:
-    """Return a delivery that raises this error. To be called in an event loop."""
+    """Return a delivery that raises this error. This must be called in an event loop."""
     batch = DeliveryBatch(topic, partition, NoProducer())
     batch.count = 1
     batch.fail(error)

@@ -98,7 +98,7 @@ class Failures:
         self._on_delivery_error, self._on_failed, self.on_final_seen = hooks
         self._origins = None if self._on_delivery_error is None else Origins()
         self._final = False
-        """Whether the producer has failed, which is the cause of all later failures."""
+        """Whether the producer itself has failed. That is the cause of all later failures."""
         self._batches: dict[FailedBatch, None] = {}
         self._last: KafkaError | None = None
         self._reports: deque[tuple[DeliveryBatch, int]] = deque()
@@ -150,7 +150,7 @@ class Failures:
     def end(self, why: KafkaError, *, final: bool = False) -> None:
         """Notify all watchers that nothing more will be sent.
 
-        `final` says that the producer has failed, which is the cause of all later failures.
+        `final` says that the producer itself has failed. All later failures have this cause.
         """
         self._final = self._final or final
         for watcher in list(self._watchers):

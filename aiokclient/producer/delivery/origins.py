@@ -1,8 +1,8 @@
 """The deliveries with which records were sent, for records that have moved to another batch.
 
-`on_delivery_error` receives a delivery that equals the one that `send` returned. That one has the
-batch to which the record was appended first, but the failure belongs to the batch in which the
-record is at the end. Without `on_delivery_error`, nothing is stored.
+`on_delivery_error` receives a delivery that equals the one that `send` returned. The delivery from
+`send` has the batch to which the record was first appended, but the failure belongs to the batch
+to which the record was moved last. Without `on_delivery_error`, nothing is stored.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ __all__ = ["Origins"]
 
 
 class Moved(NamedTuple):
-    """Records that have moved to a batch, from index `first` on, and where they were appended."""
+    """Records that have moved to a batch, where they begin at index `first`.
+
+    They were first appended to the batch `source`, from index `start` on.
+    """
 
     first: int
     size: int

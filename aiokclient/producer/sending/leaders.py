@@ -195,7 +195,8 @@ class Leaders:
     def _search_refused(self) -> None:
         """Request the metadata of refused topics for which records wait.
 
-        The updater does not repeat such a request by itself, but a permission may be granted.
+        The metadata updater does not repeat a refused request. But a missing permission may have
+        been granted in the meantime.
         """
         self._search = None
         waiting = {b.queue.topic.name for b in self._accumulator.pending if b.partition is None}

@@ -179,7 +179,8 @@ class ProduceRequests:
 class TransactionalProduceRequests(ProduceRequests):
     """A factory of the produce requests of a transactional producer to one broker.
 
-    `highest()` returns the highest version for the open transaction, or None for any.
+    `highest()` returns the highest version of Produce that the open transaction permits. None means
+    that it permits any version.
     """
 
     def __init__(

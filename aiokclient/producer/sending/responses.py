@@ -81,8 +81,9 @@ class Responses:
     ) -> None:
         """`may_retry()` returns whether batches may be sent again.
 
-        `postpone(batch, error)` is called for an error of the broker. It returns whether the batch
-        was put back into its queue. If so, the error needs no further handling.
+        `postpone(batch, error)` is called with an error code from the broker, as an exception. It
+        returns whether it has put the batch back into its queue. If so, the error needs no further
+        handling.
         """
         self._clock = clock
         self._accumulator = accumulator
@@ -339,8 +340,10 @@ class Responses:
     def _written_whole(self, first: QueuedBatch, error: KafkaError) -> None:
         """Complete or fail the parts of a batch that may have been written as a whole.
 
-        The leader refused the first part. If the whole batch had not been written, the leader would
-        have accepted that part, unless the previous batch was lost.
+        The leader refused the first part because of its sequence. If the previous batch was
+        written, the refusal proves that the whole batch was written, too: otherwise, the leader
+        would have accepted the first part. If the previous batch was lost, the parts fail, because
+        the refusal proves nothing.
         """
         assert first.whole is not None
         assert first.identity is not None

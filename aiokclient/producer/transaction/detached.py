@@ -13,8 +13,8 @@ once the producer is detached. An EndTxn that is sent again therefore has one of
   timeout. The coordinator does not know the outcome any more.
 
 At level 2 of transaction.version (KIP-890), EndTxn increases the epoch, and the coordinator treats
-an EndTxn with the previous epoch as a repetition. At levels 0 and 1, EndTxn keeps the epoch. Which
-of the two applies depends on the version of EndTxn, so all requests for one transaction use the
+an EndTxn with the previous epoch as a repetition. At levels 0 and 1, EndTxn keeps the epoch. The
+version of EndTxn decides whether the epoch increases, so all requests for one transaction use the
 version of its level.
 """
 

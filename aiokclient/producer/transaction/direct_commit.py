@@ -7,7 +7,7 @@ In the following cases, `go_on` starts a task for the remaining work:
 
 - before EndTxn was sent: a record failed, callbacks of deliveries are still to be called, offsets
   are to be committed, the coordinator is not connected, or the deadline has passed. The task does
-  the whole commit, because waiting for the records may begin again at any time.
+  the whole commit from its beginning, because it does no harm to wait for the records once more.
 - after EndTxn was sent: the attempt failed. The task continues with the error of that attempt.
 
 One timer serves the deadlines of all commits. It is rarely set again.
@@ -39,7 +39,9 @@ if TYPE_CHECKING:
 __all__ = ["Commit", "CommitEnds", "DirectCommit", "LastOffsets"]
 
 LastOffsets = Callable[[], "Iterable[tuple[Offsets, GroupMetadata]]"]
-"""A function that returns the offsets to add when all records of the transaction are written."""
+"""A function that is called when all records of the transaction are written. It returns the offsets
+to add to the transaction.
+"""
 
 
 class Commit:
@@ -61,7 +63,7 @@ class Commit:
         self.began = began
         self.timeout = timeout
         self.deadline = began + (flush_s if timeout is None else min(flush_s, timeout))
-        """The deadline of the records, and then that of the other requests."""
+        """The deadline for the records. After them, `end_by` sets it to the deadline for EndTxn."""
         self.last_offsets = last_offsets
 
     def end_by(self, deadline: float) -> None:
@@ -76,7 +78,7 @@ class CommitEnds(Protocol):
         """Handle a successful commit. `following` is the next identity."""
 
     def go_on(self, commit: Commit, earlier: KafkaError | None = None) -> None:
-        """Continue in a task, after the error of the first attempt to send EndTxn, if any."""
+        """Continue in a task. `earlier` is the error of the first EndTxn, if that was sent."""
 
     def late(self, commit: Commit) -> None:
         """Handle an EndTxn request without a response at the deadline."""

@@ -20,7 +20,7 @@ from aiokclient.producer.transaction.status import TransactionStatus, abortable,
 __all__ = ["Drain"]
 
 RECHECK_S = 0.1
-"""Seconds between two searches for batches that came back without an outcome."""
+"""Seconds between two searches for batches that returned to their queues without an outcome."""
 
 
 class Drain:
@@ -31,7 +31,7 @@ class Drain:
         self._status = status
 
     def begin(self) -> None:
-        """Drop the batches that were not sent, after an error, in the next loop iteration."""
+        """After an error, schedule the removal of the batches that were not sent."""
         self._accumulator.callbacks.soon(self._drop_broken)
 
     def _drop_broken(self) -> None:

@@ -18,7 +18,7 @@ from aiokclient.producer.transaction.status import TransactionStatus
 __all__ = ["OLD_PRODUCE", "TransactionalIds"]
 
 OLD_PRODUCE = 11
-"""The highest version of Produce at levels 0 and 1. From the next one on, it adds partitions."""
+"""The highest version of Produce at levels 0 and 1. Later versions add partitions implicitly."""
 
 
 class TransactionalIds:
@@ -43,5 +43,8 @@ class TransactionalIds:
         return True
 
     def highest_produce(self) -> int | None:
-        """Return the highest version of Produce for the open transaction, or None for any."""
+        """Return the highest version of Produce that the open transaction permits.
+
+        None means that it permits any version.
+        """
         return None if self._status.current.level >= IMPLICIT else OLD_PRODUCE

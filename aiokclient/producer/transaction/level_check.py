@@ -1,8 +1,8 @@
 """Refusals of a cluster that was downgraded below level 2 of `transaction.version` (KIP-890).
 
 A downgraded cluster refuses Produce requests of level 2, because their partitions cannot be added
-to the transaction. The batches wait until the level was read again. If it is lower, they are sent
-again with the requests of that level.
+to the transaction. The batches wait until the client has read the level again. If the level is
+lower, they are sent again with the requests of the lower level.
 
 Such a coordinator refuses InitProducerId, too, for a transactional id that it has stored at level
 2. It then refuses every other request, until the coordinator of that id is another broker. But it
@@ -50,9 +50,10 @@ class LevelCheck:
         self._checked.clear()
 
     def postpone(self, batch: QueuedBatch, error: KafkaError) -> bool:
-        """Let a refused batch wait until the level was read again. Return whether it waits.
+        """Let a refused batch wait until the level has been read again. Return whether it waits.
 
-        Afterwards it is sent again if the level is lower, and fails with `error` otherwise.
+        After the wait, the batch is sent again if the level is lower, and otherwise fails with
+        `error`.
         """
         refused = error.code in BLOCKING and self._status.may_send
         if not refused or batch in self._checked:
@@ -90,4 +91,4 @@ class LevelCheck:
         except KafkaError as error:
             if classify(error, Scope.TRANSACTION) is not Decision.RECOVER:
                 raise
-            # Another producer has taken over, so the coordinator has stored the id anew.
+            # Another producer has taken over, so the coordinator has stored the lower level.

@@ -5,10 +5,10 @@ call that began it. The call waits for it, and only stops waiting when it is can
 is up. An abort runs in a task of its own, and a commit only when it needs one (see
 `direct_commit`).
 
-A commit without a response may have been applied. The abort after it finds that out: a broker
-answers INVALID_TXN_STATE to an abort of a committed transaction, and NONE to the same commit sent
-again. If it refuses both, the coordinator has ended the transaction at its timeout, or another
-producer has taken over, and the outcome stays unknown.
+A commit without a response may have been applied. The abort after it finds that out. If the
+transaction is committed, the coordinator answers the abort with INVALID_TXN_STATE, and a repetition
+of the commit with success. If it refuses both, it has ended the transaction at its timeout, or
+another producer has taken over, and the outcome stays unknown.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ class TransactionManager:
             raise raised from raised.__cause__
 
     def start_later(self) -> None:
-        """Get a producer id in the background, as `start` does, and fail the client otherwise."""
+        """Get a producer id in the background, as `start` does. If that fails, fail the client."""
         self._started.clear()
         self._supervisor.spawn(self._start_in_background, name="the producer id")
 
@@ -207,7 +207,7 @@ class TransactionManager:
             raise raised from raised.__cause__
 
     async def _settle_before_restart(self, current: CurrentTransaction, deadline: float) -> None:
-        """Find out the outcome of a commit, which is not possible any more after InitProducerId."""
+        """Find out the outcome of a commit. After InitProducerId, this is not possible any more."""
         if not current.is_open:
             return
         outcome = TransactionOutcome.ABORTED  # InitProducerId aborts an open transaction.
@@ -303,7 +303,7 @@ class TransactionManager:
             await ending.result(0.0)
 
     def require_open(self, call: str) -> None:
-        """Raise an error, because `call` needs an open transaction, if no transaction is open."""
+        """Raise an error if no transaction is open. `call` is the call that needs one."""
         self.status.require(_S.IN_TRANSACTION, call=call)
 
     def require_cluster(self, cluster_id: str | None) -> None:
@@ -639,9 +639,10 @@ class TransactionManager:
     # -- closing
 
     async def close(self, timeout: float) -> None:
-        """Abort the open transaction, because the producer is being closed, unless it is detached.
+        """Abort the open transaction, unless it is detached, because the producer is being closed.
 
-        If the client has failed, the coordinator aborts it at the transaction's timeout.
+        If the client has failed, send nothing: the coordinator aborts the transaction at its
+        timeout.
         """
         if self._cluster.supervisor.failure is not None:
             return

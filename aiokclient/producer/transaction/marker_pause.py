@@ -30,9 +30,9 @@ With this ratio to `LONGER_S`, about one response in 40 is late.
 LONGEST_S = 0.005
 """The longest pause, in seconds."""
 SOON_S = 0.02
-"""Seconds after the previous transaction in which a response shows whether markers delayed it."""
+"""Seconds after the previous transaction. Requests that are sent later do not change the pause."""
 FORGET = 1.02
-"""The factor by which the time of the fastest response grows with each response."""
+"""The factor by which the fastest time grows with each response, so that old ones are forgotten."""
 
 
 class MarkerPause:

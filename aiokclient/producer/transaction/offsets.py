@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 __all__ = ["TransactionOffsets"]
 
 OLD: Final = 4
-"""The highest version at levels 0 and 1. From the next one on, the group is added implicitly."""
+"""The highest version of TxnOffsetCommit at levels 0 and 1. Later ones add the group implicitly."""
 BY_NAME: Final = 5
-"""The highest version that names topics by their names. Higher ones have only topic ids."""
+"""The highest version of TxnOffsetCommit with topic names. Higher ones have only topic ids."""
 NO_ID: Final = UUID(int=0)
 NO_EPOCH: Final = -1
 API: Final = "TxnOffsetCommit"

@@ -24,8 +24,8 @@ class Operation:
         self.abandoned = False
         """Whether a caller of `result` was cancelled and stopped waiting before the end."""
         self._waiters: dict[asyncio.Future[None], None] = {}
-        """A future for each caller of `result`: with `asyncio.wait`, the caller would continue one
-        iteration of the event loop later."""
+        """A future for each caller of `result`. With `asyncio.wait` instead, the caller would
+        continue one iteration of the event loop later."""
 
     @property
     def over(self) -> bool:

@@ -58,12 +58,12 @@ __all__ = ["BLOCKING", "BUSY", "FEATURE", "IMPLICIT", "Patience", "TransactionRe
 R = TypeVar("R", bound="Response")
 
 REFUSED = frozenset({Decision.ABORT, Decision.FAIL})
-"""Decisions of the policy that prove, at the first attempt, that a commit was not applied."""
+"""Decisions about an error of the first EndTxn which show that the commit was not applied."""
 FEATURE = "transaction.version"
 IMPLICIT = 2
 """The level from which brokers add partitions and groups to transactions on their own (KIP-890)."""
 OLD_END_TXN = 4
-"""The highest version of EndTxn at levels 0 and 1. From the next one on, it bumps the epoch."""
+"""The highest version of EndTxn at levels 0 and 1. Later versions increase the epoch."""
 OLD_ADD_PARTITIONS = 3
 """The highest version of AddPartitionsToTxn that clients send. Higher ones are for brokers."""
 RECHECK_S = 10.0
@@ -108,7 +108,7 @@ def first_error(response: AddPartitionsToTxnResponse) -> KafkaError | None:
 
 
 def raise_if_blocked(transaction: CurrentTransaction, error: KafkaError) -> None:
-    """Raise the error for a coordinator that refuses a transaction since a downgrade."""
+    """Raise another error if `error` shows that the coordinator is blocked since a downgrade."""
     if transaction.refused and error.code in BUSY:
         raise blocked(error) from error
 
@@ -179,9 +179,9 @@ class TransactionRequests:
         self._purpose = purpose
         self._owner = self if purpose is Purpose.TRANSACTION else None
         self._latest: BrokerConnection | None = None
-        """The connection on which the last commit was sent, unless that failed."""
+        """The connection of the last commit by `commit_now`; None after the commit failed."""
         self._features: Mapping[str, int] | None = None
-        """The features in which `_level` was found."""
+        """The broker's features from which `_level` was read."""
         self._level = 0
         self._level_read = -math.inf
 
@@ -350,7 +350,8 @@ class TransactionRequests:
         Return False if the coordinator is not connected; then nothing was sent. Otherwise,
         `done(identity, None)` is called with the producer id and epoch of the next transaction, or
         `done(None, error)`. After an error, `end` continues with further attempts. `done` must not
-        raise. The caller decides whether the response still counts: `transaction` stays undecided.
+        raise. The response does not change `transaction`, which stays undecided: the caller decides
+        whether the response still counts.
         """
         self._latest = connection = self._connection()
         if connection is None:

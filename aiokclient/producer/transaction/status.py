@@ -132,7 +132,7 @@ class CurrentTransaction:
         self.undecided = self.written
 
     def note_decided(self) -> None:
-        """Store that the coordinator refused the commit, or answered it."""
+        """Store that the coordinator confirmed or refused the commit."""
         self.undecided = False
 
     def note_error(self, error: KafkaError, severity: int) -> None:

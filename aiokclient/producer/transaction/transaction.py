@@ -156,12 +156,12 @@ class Transaction:
     def add(self, consumer: TransactionalConsumer) -> None:
         """Commit what the consumer has read, `consumer.consumed()`, with this transaction.
 
-        Synchronous. The offsets are taken at the commit. If a rebalance takes away a partition of
-        which records were read in the meantime, the commit fails with the error of the group. If
-        the transaction is aborted, the consumer goes back to its committed offsets or, without
-        them, to where it was when the transaction began. Raises IllegalStateError for a consumer
-        that has no group or commits automatically (set `enable_auto_commit=False`), and TypeError
-        for anything but a consumer.
+        Synchronous. The offsets are taken at the commit. If the transaction has read from a
+        partition, and a rebalance revokes the partition before the commit, the commit fails with
+        the error of the group. If the transaction is aborted, the consumer goes back to its
+        committed offsets or, without them, to where it was when the transaction began. Raises
+        IllegalStateError for a consumer that has no group or commits automatically (set
+        `enable_auto_commit=False`), and TypeError for anything but a consumer.
         """
         self._require_open("add()")
         if not hasattr(consumer, "_for_transaction"):
@@ -194,8 +194,8 @@ class Transaction:
         the commit would raise. The transaction stays open until `Client.end_transaction` ends it,
         or until the coordinator aborts it, `transaction_timeout_ms` after its first record.
         `outcome` stays None. Afterwards, the producer can only be closed, which leaves the
-        transaction open, or restarted, which aborts it unless it has ended; `outcome` then says
-        which. The end of `async with` does nothing more.
+        transaction open, or restarted, which aborts the transaction unless it has ended, and then
+        sets `outcome`. The end of `async with` does nothing more.
 
         Raises IllegalStateError if consumers were added with `add()`, because only the process that
         ends the transaction knows what becomes of their offsets; use `send_offsets()`. `timeout` is

@@ -1,4 +1,7 @@
-"""ExpireDelegationToken, key 40: sets the expiry of a delegation token. Negative means now."""
+"""ExpireDelegationToken, key 40: sets the expiry of a delegation token.
+
+If the period is negative, the token expires immediately.
+"""
 
 from __future__ import annotations
 

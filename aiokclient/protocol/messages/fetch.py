@@ -1,10 +1,13 @@
-"""Fetch, key 1: reads record batches from partitions. The broker waits until there are enough.
+"""Fetch, key 1: reads record batches from partitions.
+
+If there are fewer than `min_bytes` bytes, the broker waits for more, for at most `max_wait_ms`.
 
 In a fetch session (version 7, KIP-227), a request has only the partitions that
 have changed. Version 11 adds the client's rack, so that the client can fetch from
 a follower (KIP-392). Version 12 detects truncated logs (KIP-595). From version 13
-on, topics are identified by their ids (KIP-516). Version 16 returns the new leader
-(KIP-951). Followers use the same request.
+on, topics are identified by their ids (KIP-516). From version 16 on, a broker that is
+not the leader returns the current leader (KIP-951). Followers replicate with the same
+request.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """FindCoordinator, key 10: returns the coordinator of a group or of a transactional id.
 
-Key types: 0 group, 1 transaction, 2 share. From version 4 on, a request has
-several keys (KIP-699), in other fields.
+Key types: 0 group, 1 transaction, 2 share. From version 4 on, a request can have
+several keys (KIP-699), and requests and responses use other fields than before.
 """
 
 from __future__ import annotations

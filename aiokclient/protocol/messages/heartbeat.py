@@ -1,4 +1,7 @@
-"""Heartbeat, key 12: says that a member of a classic group is alive. Errors announce rebalances."""
+"""Heartbeat, key 12: says that a member of a classic group is alive.
+
+An error code in the response announces a rebalance.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Negative timestamps have special meanings: -1 latest, -2 earliest, -3 the record
 with the largest timestamp (KIP-734), -4 earliest local, -5 latest tiered (KIP-405),
--6 earliest that is not uploaded yet.
+-6 earliest that is not uploaded to tiered storage yet.
 """
 
 from __future__ import annotations

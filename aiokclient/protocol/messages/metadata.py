@@ -1,7 +1,7 @@
 """Metadata, key 3: returns brokers, topics, and the leader and replicas of each partition.
 
-Null topics request all topics, an empty list none (in version 0, an empty list
-means all). Version 7 adds leader epochs, version 10 topic ids, version 12 requests
+If `topics` is null, all topics are requested. If it is empty, none is (in version 0:
+all are). Version 7 adds leader epochs, version 10 topic ids, version 12 requests
 by topic id, and version 13 an error of the whole response.
 """
 

@@ -1,7 +1,8 @@
 """OffsetFetch, key 9: returns the committed offsets of groups.
 
-Up to version 7, a request has one group. From version 8 on, it has several, in
-other fields (KIP-709). From version 10 on, topics are identified by their ids.
+Up to version 7, a request has one group. From version 8 on, it can have several
+groups, and uses other fields than before (KIP-709). From version 10 on, topics are
+identified by their ids.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""SyncGroup, key 14: sends the leader's assignments, and returns the member's own."""
+"""SyncGroup, key 14: sends the leader's assignments, and returns the member's own assignment."""
 
 from __future__ import annotations
 

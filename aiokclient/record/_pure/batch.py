@@ -34,8 +34,8 @@ _INT16 = struct.Struct(">h")
 class RecordBatch:
     """A view of one v2 batch in a buffer: the header is read at once, the records on demand.
 
-    `buffer` has exactly the bytes of the batch. Offsets and timestamps are those of the header: a
-    broker sets the base offset in the header and does not change the records.
+    `buffer` has exactly the bytes of the batch. Offsets and timestamps are computed from those in
+    the header: a broker sets the base offset there and does not change the records.
     """
 
     __slots__ = (

@@ -2,7 +2,8 @@
 
 Varints that are usually short are read inline, because a call would cost as much as the rest of the
 record. A read beyond the end raises IndexError, so a length that points beyond the end is detected
-by the next read. The end of each record and of the batch is compared exactly.
+by the next read. Each record must end exactly where its length says, and the last one at the end of
+the bytes.
 """
 
 from __future__ import annotations
@@ -109,7 +110,8 @@ def _decode(data: bytes, source: bytes | memoryview, head: Head, make: Make[R]) 
     add = records.append
     position = 0
     for _ in range(count):
-        # `twice` is twice the end of the record: a negative length makes it odd, so never equal.
+        # `twice` is twice the stated end of the record. A negative length makes it odd, so that it
+        # differs from twice the position after the record.
         if (byte := data[position]) < 128:
             position += 1
             twice = position + position + byte

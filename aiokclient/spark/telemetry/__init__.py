@@ -3,8 +3,8 @@
     records ─▶ `write_tables` ─▶ Parquet ─▶ `read_tables` ─▶ views ─▶ `make_dashboard`
 
 `records` are those of the topic into which a receiver writes each push. `read_points` reads them
-without a streaming query. The tidy table has one row for each point, and `totals` adds up
-their values. Names are imported when they are first used, because they need pyarrow.
+without a streaming query. The tidy table has one row for each point, and `totals` adds up the
+values of its points. Names are imported when they are first used, because they need pyarrow.
 """
 
 from __future__ import annotations

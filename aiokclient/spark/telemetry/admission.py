@@ -21,9 +21,10 @@ ENTRY: Final = Struct(">16sq")
 
 
 class Admission:
-    """The decisions about pushes, after those in `state`. Times are in microseconds.
+    """The decisions about the pushes of one batch. Times are in microseconds.
 
-    `state` is the result of `save` after the previous batch, and empty for the first one.
+    `state` has the accepted pushes of earlier batches. It is the result of `save` after the
+    previous batch, and empty for the first batch.
     """
 
     def __init__(self, state: bytes, watermark: int) -> None:

@@ -27,7 +27,7 @@ LONGEST_LABEL: Final = 40
 
 @dataclass(frozen=True, slots=True)
 class Dashboard:
-    """The results of the views at one time, as rows by the names of their columns."""
+    """The results of all views at one time. Each row is a mapping from column names to values."""
 
     fleet: Rows
     latencies: Rows

@@ -2,10 +2,10 @@
 
 A delta counts what happened between its start and its time. The order in which deltas arrive does
 not matter. Each delta begins where the previous one ends. If it begins later, a push was lost.
-If two deltas begin at the same time, and none begins where the shorter one ends, the client did not
-know that the shorter one was accepted. It then pushed the same changes again in the longer one, so
-the longer delta replaces the shorter one. Any other delta that begins before the end of another one
-belongs to a series that has begun again from zero.
+If two deltas begin at the same time, and no delta of the client instance begins where the shorter
+one ends, the client did not know that the shorter one was accepted. It then pushed the same changes
+again in the longer one, so the longer delta replaces the shorter one. Any other delta that begins
+before the end of another one belongs to a series that has begun again from zero.
 
 A cumulative value counts what has happened since its start. It loses nothing when a push is lost.
 It begins again when its start changes, or when it decreases although it is monotonic.
@@ -35,7 +35,7 @@ class SeriesValue(NamedTuple):
 
 
 class SeriesTotal(NamedTuple):
-    """All points of a series together."""
+    """The sum of all points of a series."""
 
     amounts: Amounts
     start: int
@@ -53,11 +53,11 @@ class SeriesTotal(NamedTuple):
 
 
 def add_deltas(values: Iterable[SeriesValue], continued: Collection[int]) -> SeriesTotal:
-    """Add up the deltas of a series, of which there is at least one.
+    """Add up the deltas of a series, which has at least one.
 
-    A start of 0 is unknown. Such a delta begins where the one before ends, so that lost pushes are
-    not recognized. `continued` has the starts of all deltas of the client instance, which are the
-    times of the pushes that the client knows to be accepted.
+    A start of 0 is unknown. Such a delta begins where the previous one ends, so lost pushes are not
+    recognized. `continued` has the starts of all deltas of the client instance. Each start is the
+    time of a push that the client knows to be accepted.
     """
     given = list(values)
     merged, points = _merge(_with_starts(given))
@@ -87,7 +87,7 @@ def add_deltas(values: Iterable[SeriesValue], continued: Collection[int]) -> Ser
 
 
 def add_cumulative(values: Iterable[SeriesValue], *, monotonic: bool) -> SeriesTotal:
-    """Return the total of the cumulative values of a series, of which there is at least one."""
+    """Return the total of the cumulative values of a series, which has at least one."""
     merged, points = _merge(values)
     ordered = sorted((time, start) for start, time in merged)
     time, start = ordered[0]
@@ -115,9 +115,10 @@ def _with_starts(values: Sequence[SeriesValue]) -> Iterator[SeriesValue]:
 def _merge(
     values: Iterable[SeriesValue],
 ) -> tuple[dict[tuple[int, int], Amounts], dict[tuple[int, int], int]]:
-    """Return the amounts and the number of points by start and time.
+    """Return the sums of the amounts, and the numbers of points, both by start and time.
 
-    Objects that share a client push series of the same name at the same time.
+    Several points can have the same times, because objects that share a client push series of the
+    same name at the same time.
     """
     merged: dict[tuple[int, int], Amounts] = {}
     points: dict[tuple[int, int], int] = {}
@@ -129,7 +130,7 @@ def _merge(
 
 
 def _decreased(new: Amounts, old: Amounts) -> bool:
-    # The sum of a histogram can decrease by negative observations. Its counts cannot.
+    # Negative observations decrease the sum of a histogram. Its counts never decrease.
     skipped = 1 if len(new) > 1 else 0
     return any(a < b for a, b in zip(new[skipped:], old[skipped:], strict=True))
 

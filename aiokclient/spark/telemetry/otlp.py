@@ -175,7 +175,7 @@ def time_of(message: Any) -> int | None:
 
 
 def points(message: Any) -> Iterator[PayloadPoint]:
-    """Yield all points of a message in its order."""
+    """Yield all points of a message, in the order in which it contains them."""
     for attributes, metric in _metrics(message):
         kind = metric.WhichOneof("data")
         if kind not in KINDS:

@@ -1,4 +1,4 @@
-"""The records of the topic with pushed metrics: who pushed, when, and what is wrong with a push.
+"""The decoding of records with pushed metrics: who pushed, when, and what is wrong with the push.
 
 The receivers of the library (`aiokclient.testing.TopicTelemetryReceiver`, and the plugin for
 brokers in its tests) write one record for each push. The key is the client instance id, the value
@@ -121,6 +121,9 @@ def _time(payload: bytes | None, client_size: int) -> tuple[int | None, str | No
 
 
 def _digest(instance: str, payload: bytes) -> bytes:
-    """Return the hash of a push. Different pushes differ, because each contains its time."""
+    """Return the hash of a push.
+
+    Two pushes of a client instance have different payloads, because each one contains its time.
+    """
     person = blake2b(instance.encode(), digest_size=DIGEST_BYTES).digest()
     return blake2b(payload, digest_size=DIGEST_BYTES, person=person).digest()

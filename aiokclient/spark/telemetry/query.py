@@ -2,10 +2,10 @@
 
     records ─▶ pushes ─▶ decision, with the watermark ─▶ foreachBatch ─▶ points and rejected
 
-Each micro-batch writes directories of its own (`date=.../batch=...`), and replaces them. A batch
-that Spark repeats after a crash has the same records, watermark, and state, so that it writes the
-same rows to the same directories. The name of a batch contains the id of the query. A query with a
-new checkpoint therefore never replaces what another one wrote.
+Each micro-batch writes directories of its own (`date=.../batch=...`). If they exist, it replaces
+them. A batch that Spark repeats after a crash has the same records, watermark, and state, so that
+it writes the same rows to the same directories. The name of a batch contains the id of the query. A
+query with a new checkpoint therefore never replaces what another query wrote.
 """
 
 from __future__ import annotations

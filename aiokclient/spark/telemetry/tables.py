@@ -43,7 +43,7 @@ class Tables(NamedTuple):
     points: DataFrame
     """The tidy table, with one row for each point of the accepted pushes."""
     rejected: DataFrame
-    """The pushes that are broken, late, or copies, with the status and the reason."""
+    """The pushes that are broken, late, or copies. Each row has the status and the reason."""
 
 
 def ddl(schema: pa.Schema) -> str:
@@ -84,7 +84,7 @@ def read_pushes(records: DataFrame) -> DataFrame:
                 f"The column {name} of the records has the type {found[name]}. It must be "
                 f"{kinds[0]}, as the source returns it."
             )
-    # Spark passes the function to the workers by its name, so that they import this package.
+    # Spark passes the name of the function to the workers, so they import it from this package.
     pushes = records.select(*COLUMNS).mapInArrow(pushes_of_records, ddl(PUSHES))
     # A broken push has only the time of its record. It must not make other pushes late.
     event_time = "timestamp_micros(IF(problem IS NULL, event_us, NULL)) AS event_time"
@@ -94,7 +94,8 @@ def read_pushes(records: DataFrame) -> DataFrame:
 def read_points(records: DataFrame) -> DataFrame:
     """Return the tidy table of records that are not a stream: one row for each point.
 
-    Broken pushes are left out, and copies count once. `records` is that of `read_pushes`.
+    Broken pushes are left out, and of copies, only one is read. `records` is as in `read_pushes`.
+    Raises ConfigError if it is a stream, or lacks a column.
     """
     if records.isStreaming:
         raise ConfigError("The records are a stream. Write them with write_tables.")
@@ -110,10 +111,10 @@ def points_of(pushes: DataFrame) -> DataFrame:
 def totals(points: DataFrame) -> DataFrame:
     """Add up sums and histograms by client instance and series; see `deltas.py` for how.
 
-    The result has the total `value`, for histograms also `count` and `buckets`, the times between
-    which it was counted, and the number of points. `gaps` are the periods whose pushes were lost,
-    `restarts` is the number of times that the series began again, and `replaced` is the number of
-    points that were replaced by a longer one.
+    The result has the total `value`, for histograms also `count` and `buckets`, the start and end
+    of the time that the total covers, and the number of points. `gaps` are the periods whose pushes
+    were lost, `restarts` is the number of times that the series began again, and `replaced` is the
+    number of points that were replaced by a longer one.
     """
     sums = points.select(*POINTS.names)
     sums = sums.where("temporality IS NOT NULL")

@@ -40,8 +40,8 @@ COUNTED: Final = "value IS NOT NULL AND NOT isnan(value)"
 def instances(points: DataFrame) -> DataFrame:
     """Return one row for each client instance: who it is, and when and how often it pushed.
 
-    The interval is the one that the receiver wrote, or else the median time between two pushes. An
-    instance with a single push gets the median interval of all instances.
+    The interval is the one that the receiver wrote, or else the median time between two pushes. If
+    neither is known, because there is a single push, it is the median interval of all instances.
     """
     return _sql(
         """
@@ -88,8 +88,8 @@ def fleet_by_version(points: DataFrame) -> DataFrame:
 def latency_by_client(points: DataFrame, metrics: tuple[str, ...] = LATENCIES) -> DataFrame:
     """Return percentiles of the latencies that each client pushed, in milliseconds.
 
-    A client pushes the average of the requests since its last push, so that these are percentiles
-    of averages over an interval.
+    A client pushes the average latency of the requests since its last push. So the percentiles are
+    those of averages, not those of single requests.
     """
     names = ", ".join(f"'{metric}'" for metric in metrics)
     return _sql(
@@ -105,7 +105,7 @@ def latency_by_client(points: DataFrame, metrics: tuple[str, ...] = LATENCIES) -
 
 
 def slow_clients(points: DataFrame, *, ratio: float = 4, least_ms: float = 200) -> DataFrame:
-    """Return the clients whose latency is `ratio` times the usual one, and at least `least_ms`.
+    """Return the clients whose latency is at least `ratio` times the usual one, and `least_ms`.
 
     The 90th percentiles of the latencies of produce requests and of commits are compared. The usual
     latency is their median over all clients.
@@ -125,7 +125,7 @@ def slow_clients(points: DataFrame, *, ratio: float = 4, least_ms: float = 200) 
 
 def top_errors(points: DataFrame, count: int = 10) -> DataFrame:
     """Return the clients with the most errors: refused records, failed logins and rebalances."""
-    # A series with labels, such as one of a topic, is part of the series without labels.
+    # The series without labels already contains those with labels, such as the one of a topic.
     errors = totals(points.where(f"metric RLIKE '{ERRORS}' AND size(labels) = 0 AND {COUNTED}"))
     return _sql(
         f"""
@@ -143,9 +143,9 @@ def top_errors(points: DataFrame, count: int = 10) -> DataFrame:
 def silent_clients(points: DataFrame, now: str | None = None, *, intervals: float = 3) -> DataFrame:
     """Return the client instances that no longer push, although they were not closed.
 
-    At the time `now`, they have not pushed for `intervals` of their intervals. `now` is a timestamp
-    as text, by default that of the newest push. Clients that ended without being closed are among
-    them.
+    At the time `now`, they have not pushed for more than `intervals` times their interval. `now` is
+    a timestamp as text, by default that of the newest push. The result includes clients that ended
+    without being closed.
     """
     time = "(SELECT max(last) FROM {instances})" if now is None else f"TIMESTAMP '{now}'"
     return _sql(
@@ -194,10 +194,10 @@ def restarts(points: DataFrame) -> DataFrame:
 
 
 def lost_pushes(points: DataFrame) -> DataFrame:
-    """Return the periods for which pushes of a client instance are missing between others.
+    """Return the periods for which pushes of a client instance are missing between other pushes.
 
-    `pushes` is their number, estimated from the interval. Pushes that were lost at the end of an
-    instance cannot be recognized.
+    `pushes` is the number of missing pushes, estimated from the interval. If the last pushes of an
+    instance were lost, this cannot be recognized.
     """
     return _sql(
         """

@@ -50,7 +50,10 @@ Method = Callable[..., Any]
 
 
 class Instrumentation:
-    """The instrumentation of an object, which `uninstrument` ends. Also a context manager."""
+    """A handle of the instrumentation of an object. `uninstrument` ends the instrumentation.
+
+    As a context manager, the handle ends it at the end of the `with` block.
+    """
 
     def __init__(self, *undo: Callable[[], None]) -> None:
         self._undo = list(undo)
@@ -58,7 +61,8 @@ class Instrumentation:
     def uninstrument(self) -> None:
         """Undo the instrumentation, and end all of its spans. Synchronous, idempotent.
 
-        The current span of a loop that is running stays current until its next request.
+        If the body of a loop over the object is running, its span stays the current one until the
+        loop requests its next item.
         """
         while self._undo:
             self._undo.pop()()
@@ -83,10 +87,10 @@ def instrument(
     """Give the metrics of an object to OpenTelemetry, and trace it. Return a handle to undo that.
 
     `x` is a Client, Producer, Consumer, Admin, or GroupMember, before or after its start. Spans are
-    made for a Producer or Consumer. Objects that share a client have their metrics in common: they
-    are observed once, even if several of the objects are instrumented. The providers are the global
-    ones by default. Call it in the event loop of `x`, or before its start. Raises IllegalStateError
-    if `x` is instrumented already, and ArgumentTypeError for any other object.
+    made for a Producer or Consumer. Objects that share a client have their metrics in common. The
+    metrics are observed once, even if several of the objects are instrumented. By default, the
+    global providers are used. Call it in the event loop of `x`, or before `x` is started. Raises
+    IllegalStateError if `x` is instrumented already, and ArgumentTypeError for any other object.
     """
     if not callable(getattr(x, "metric_values", None)):
         raise ArgumentTypeError(

@@ -18,7 +18,7 @@ COLUMN = "headers"
 class ArrowHeaders:
     """The headers of the rows that `send_arrow` sends.
 
-    A batch that `send_arrow` refuses has none, and stays as it is.
+    If `send_arrow` would refuse the batch, there are no headers, and the batch is not changed.
     """
 
     def __init__(self, batch: pa.RecordBatch) -> None:
@@ -35,7 +35,7 @@ class ArrowHeaders:
             self._read(batch.schema.names)
 
     def _read(self, names: list[str]) -> None:
-        """Read the columns, or find that `send_arrow` refuses them."""
+        """Read the columns. The batch is not usable if `send_arrow` would refuse it."""
         if len(set(names)) < len(names):
             self._usable = False
             return

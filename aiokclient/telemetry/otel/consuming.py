@@ -2,9 +2,10 @@
 
 - A record of an iteration has a span `process` while the body of the loop runs, or with `tracked`
   until `done`. Its parent is the current span or, without one, the record's creation context.
-- A list, or a table, has a span `poll` for the request, and below it a span `process` for the
-  body. Both have links to the creation contexts. The spans of `poll()` and `get()` have such links,
-  too. They end when the methods return, because the time of the processing is not known.
+- A list, or an Arrow batch, has a span `poll` for the request, and as its child a span `process`
+  for the body of the loop. For a list, both have links to the creation contexts of its records. The
+  spans of `poll()` and `get()` have such links, too. They end when the methods return, because the
+  time of the processing is not known.
 - A commit by the application is a child of the current span. One by the consumer has no parent.
 """
 
@@ -34,10 +35,10 @@ from aiokclient.types import ConsumerRecord, TopicPartition
 __all__ = ["ConsumerTracing", "TracedConsumer"]
 
 COMMITTING = create_key("aiokclient-committing")
-"""The key of a context in which the application commits."""
+"""The key that is set in a context while the application commits, but not the consumer itself."""
 
 MOST_TRACKED = 10_000
-"""Number of records of `tracked` whose spans are open. Above it, the oldest one ends."""
+"""Maximum number of open spans for the records of `tracked`. If there are more, the oldest ends."""
 
 Method = Callable[..., Any]
 Record = ConsumerRecord[Any, Any]
@@ -62,7 +63,7 @@ class TracedConsumer(Protocol):
 
 
 class Read(NamedTuple):
-    """The content of a response, for the spans of the request and of its processing."""
+    """What the spans of a request and of the processing say about the delivered records."""
 
     topics: list[str]
     attributes: dict[str, Any]
@@ -252,7 +253,7 @@ class ConsumerTracing:
     # -- requests
 
     def _received(self, found: Any, began_ns: int) -> None:
-        """Make the span of a request that has ended. A request without records has none."""
+        """Make the span of a request that has ended. If it returned no records, it has no span."""
         if not found or not self._spans.is_active:
             return
         if isinstance(found, list):

@@ -1,8 +1,8 @@
 """The trace context in the headers of records, by the propagators that the application has set.
 
 A record carries its creation context: that of the span which sent it. By the conventions, a context
-that the application has put into the headers is kept. An exception is the context of a record that
-is being processed. If its headers are passed on, the new record still gets its own context.
+that the application has put into the headers is kept. There is one exception. If the application
+passes on the headers of a record that it is processing, the new record gets its own context.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def links_to(creations: Iterable[SpanContext | None]) -> list[Link]:
 
 
 def with_processed(context: Context, links: Iterable[Link]) -> Context:
-    """Return the context in which the records of these links are processed."""
+    """Return the context, in which the records of these links are marked as being processed."""
     return set_value(PROCESSED, frozenset(_key(link.context) for link in links), context)
 
 

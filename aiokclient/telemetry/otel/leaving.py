@@ -1,10 +1,10 @@
 """The exception with which the body of a loop was left.
 
 A loop says nothing to its iterator when its body is left by `break`, `return`, or an exception.
-But it drops its reference to the iterator at once, so that the iterator's `__del__` runs in the
-frame of the loop. The instruction that the frame then executes tells the two apart: `break` and
-`return` pop the iterator by an instruction of their own, and an exception leaves the frame at the
-instruction that has raised it.
+But it drops its reference to the iterator at once, so that the iterator's `__del__` is called from
+the frame of the loop. The instruction that the frame then executes shows how the body was left:
+`break` and `return` pop the iterator by an instruction of their own, and an exception leaves the
+frame at the instruction that has raised it.
 
 The exception itself is not passed to `__del__`. Since Python 3.12, it is the one among the newest
 objects whose traceback begins in this frame. In Python 3.11 it has no traceback yet, so that only
@@ -29,7 +29,7 @@ POPS: Final = frozenset(
 
 
 MOST_OBJECTS: Final = 20_000
-"""Number of new objects among which an exception is searched for."""
+"""Maximum number of new objects among which an exception is searched for."""
 
 
 class Left:
@@ -57,7 +57,7 @@ def left_by(frame: FrameType) -> Left:
 def _newest_from(frame: FrameType) -> BaseException | None:
     """Return the exception that is leaving this frame, or None if it is not found."""
     if gc.get_count()[0] > MOST_OBJECTS:
-        return None  # A program that has disabled the collector has too many objects to search.
+        return None  # The program has disabled garbage collection: too many objects to search.
     for found in gc.get_objects(generation=0):
         if issubclass(type(found), BaseException):
             traceback = found.__traceback__

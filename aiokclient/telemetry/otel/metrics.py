@@ -31,7 +31,7 @@ __all__ = ["MetricBridge", "bridge_to"]
 
 SCOPE: Final = "aiokclient"
 ATTRIBUTES: Final = {CLIENT_ID: "messaging.client.id"}
-"""The names of attributes for labels with another name."""
+"""The names of attributes that differ from the names of their labels, by the label."""
 
 Part = Callable[[Series], Iterator[Observation]]
 
@@ -44,11 +44,15 @@ class MetricBridge:
         self._series = SeriesOfClients()
         self._making = threading.Lock()
         self._made: set[str] = set()
-        # This lock is separate, because a thread may hold it while it waits for the event loop.
+        # Reading has a lock of its own, which a thread may hold while it waits for the event loop.
+        # `_making` is taken in the event loop, which must not wait for that thread.
         self._reading = threading.Lock()
         self._snapshot: dict[str, list[Series]] = {}
         self._answered: set[str] | None = None
-        """The instruments that have got the snapshot. None means that there is no snapshot."""
+        """The instruments that have received the snapshot. None means that there is no snapshot.
+
+        If one of them is read again, a new collection has begun.
+        """
 
     def add(self, client: MeasuredClient) -> Callable[[], None]:
         """Observe the metrics of a client from now on. Return a function that ends that."""
@@ -58,7 +62,7 @@ class MetricBridge:
         return partial(self._series.remove, series)
 
     def _registered(self, log: ClientLog, metric: ApplicationMetric) -> None:
-        """Make the instruments of a metric of the application, whose name the SDK may refuse."""
+        """Make the instruments of a metric of the application. Log a warning if the SDK refuses."""
         try:
             self._make(metric.name, _described(metric))
         except Exception as error:

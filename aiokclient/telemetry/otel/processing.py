@@ -1,14 +1,16 @@
 """The span of the records that the application processes, current in the body of a loop.
 
-Theory of operation. `TracedIterator` stands between a loop and the iterator of the consumer. When
-it delivers records, it makes their span the current one in the context of the task, which is that
-of the loop's body and of the tasks started there. The next request ends that: it restores the
-context, then ends the span. So does the end of the iterator, which a loop drops when its body is
-left in any other way (see `leaving`). Each loop therefore has an iterator of its own.
+`TracedIterator` stands between a loop and the iterator of the consumer. When it delivers records,
+it makes their span the current one in the context of the task. The span is then also current in the
+body of the loop, and in the tasks that the body starts. The next request for records restores the
+context, and then ends the span. The deletion of the iterator does the same: a loop drops its
+iterator when its body is left in any other way (see `leaving`). Each loop therefore has an iterator
+of its own.
 
-The context is restored in the task that requests, and only if it is the current one there. A task
-may also request from several iterators in turn: whichever processing ends last restores the context
-from before all of them. Tasks that were started in a body keep their context after its end.
+The context is restored in the task that makes the next request, and only if the span's context is
+the current one there. A task may also request from several iterators in turn: the processing that
+ends last restores the context from before all of them. Tasks that were started in the body of a
+loop keep their context after the body has ended.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ __all__ = ["Processing", "TracedIterator"]
 
 
 PROCESSING: Final = create_key("aiokclient-processing")
-"""The key under which a context has the processing that made the context current."""
+"""The key under which a context has the `Processing` that made the context current."""
 
 
 class Processing:
@@ -57,7 +59,7 @@ class Processing:
         current_context.attach(within)
 
     def leave(self) -> None:
-        """End the processing in the present task."""
+        """End the processing, and restore the context of the present task."""
         self._is_over = True
         present = current_context.get_current()
         restored = self._without_ended(present)
@@ -67,11 +69,14 @@ class Processing:
             self.span.end()
 
     def _forget_ended(self) -> None:
-        """Drop contexts that have ended. Otherwise, a chain of them would stay in memory."""
+        """Drop contexts whose processing has ended. Otherwise, a chain of them stays in memory."""
         self._before = self._without_ended(self._before)
 
     def _without_ended(self, context: Context) -> Context:
-        """Return the context, or the first one before it that has not ended in this task."""
+        """Return the newest context, from this one back, whose processing has not ended.
+
+        Only the processing of this task can count as ended.
+        """
         while True:
             found = get_value(PROCESSING, context)
             if not isinstance(found, Processing) or found._context() is not context:
@@ -88,7 +93,7 @@ Failed = Callable[[BaseException, int], None]
 
 
 class TracedIterator:
-    """An iterator over the results of another one, for one loop."""
+    """An iterator for one loop, which yields the results of another iterator."""
 
     __slots__ = ("__weakref__", "_begin", "_code", "_failed", "_inner", "_present")
 
@@ -136,7 +141,7 @@ class TracedIterator:
 
 
 def _present_task() -> weakref.ref[asyncio.Task[Any]] | None:
-    """Return a reference to the present task, which is the same for all calls in the task."""
+    """Return a weak reference to the present task. All calls in a task return the same object."""
     try:
         task = asyncio.current_task()
     except RuntimeError:

@@ -1,7 +1,8 @@
 """The spans of a producer: of each send, until its outcome, and of each commit of a transaction.
 
-`send_many` and `send_arrow` have one span for all their records, which all carry its context.
-`send_and_wait`, `send_all`, `send_threadsafe`, and the sends of transactions call traced methods.
+`send_many` and `send_arrow` have one span for all their records, and each record carries the span's
+context. `send_and_wait`, `send_all`, `send_threadsafe`, and the sends of transactions are traced,
+too, because they call traced methods.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class ProducerTracing:
         self._send_arrow = kind.send_arrow
         self._open: Method = kind._open  # type: ignore[attr-defined]
         self._context = contextvars.Context()
-        """An empty context in which spans end, because the sender's context is not needed then."""
+        """An empty context in which spans end, so that none keeps the context of the send alive."""
         self._undo: Callable[[], None] | None = None
 
     def methods(self) -> dict[str, Method]:
@@ -119,7 +120,7 @@ class ProducerTracing:
         return {**sends, "_open": _open}
 
     def opened(self, producer: TracedProducer) -> None:
-        """Trace the transactions of a producer that is started."""
+        """Trace the transactions of a producer, which must be started."""
         self.undo()
         manager = None if producer._engine is None else producer._engine.transactions
         if manager is not None and self._spans.is_active:
@@ -215,7 +216,7 @@ class ProducerTracing:
         self._end(span, error)
 
     def _proceed(self, *state: Any) -> None:
-        """Call `_follow` again, without the delivery that is done."""
+        """Call `_follow` again, without the last argument: the delivery that called back."""
         self._follow(*state[:-1])
 
     def _end(self, span: Span, error: BaseException | None) -> None:
@@ -254,7 +255,7 @@ def _links(records: Iterable[ProducerRecord]) -> list[Link]:
 
 
 def _as_record(topic: str, item: Any) -> ProducerRecord:
-    """Return an item of `send_many` as a record, as `send_many` does."""
+    """Return an item of `send_many` as a record, by the same rules as `send_many`."""
     if isinstance(item, ProducerRecord):
         return item
     if type(item) is tuple and len(item) == 2:
@@ -270,7 +271,7 @@ def _with_context(carried: Carried, record: ProducerRecord) -> ProducerRecord:
 
 
 def _addresses(producer: TracedProducer) -> Callable[[SentRecord], Any]:
-    """Return a function that finds the present leader of a record's partition, or None."""
+    """Return a function from a delivery to the present leader of its partition, or to None."""
     cluster = producer._own_cluster if producer._client is None else producer._client.cluster
 
     def address(delivery: SentRecord) -> Any:

@@ -1,8 +1,8 @@
 """The spans of one client, by the semantic conventions for messaging and Kafka.
 
 A span contains no keys, values, or headers of records. It contains no texts of exceptions either,
-because these may quote them: only the class of an exception, Kafka's name of an error, and the
-meaning of that name.
+because a text may quote a key or a value. Of an exception, it contains only the class, and for
+Kafka's errors also the name and its meaning.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ __all__ = [
 
 COUNT: Final = "messaging.batch.message_count"
 OTHER: Final = "_OTHER"
-"""The type of an error that is not known."""
+"""The type for an error of which only the occurrence is known."""
 
 
 class Operation(NamedTuple):
-    """An operation of the conventions."""
+    """An operation that the conventions define."""
 
     name: str
     type: str
@@ -56,7 +56,7 @@ class Spans:
     def __init__(self, tracer: Tracer, config: ClientConfig) -> None:
         self._tracer = tracer
         self.is_active = True
-        """Whether spans are made. It ends with the instrumentation."""
+        """Whether spans are made. It becomes false when the instrumentation ends."""
         self._common: dict[str, Any] = {
             "messaging.system": "kafka",
             "messaging.client.id": config.client_id,
@@ -78,7 +78,7 @@ class Spans:
         links: Sequence[Link] = (),
         began_ns: int | None = None,
     ) -> Span:
-        """Start a span. It is named after the topic if there is only one."""
+        """Start a span. If there is exactly one topic, the span's name contains it."""
         names = list(dict.fromkeys(topics))
         known: dict[str, Any] = {
             **self._common,
@@ -148,6 +148,6 @@ def being(context: Context) -> Iterator[None]:
     try:
         yield
     finally:
-        # A coroutine may be closed in another context, where a token could not be reset.
+        # A coroutine may be closed in another context, where detaching by a token would fail.
         if current_context.get_current() is context:
             current_context.attach(before)

@@ -28,8 +28,8 @@ Answer: TypeAlias = "Response | asyncio.Future[Response | None] | None"
 Reply: TypeAlias = "Answer | Coroutine[Any, Any, Answer]"
 """The result of a handler: a response, None for no response (`acks=0`), or an awaitable of either.
 
-The future of a later response is cancelled when the connection is lost. A handler that waits for
-something attaches its cleanup to the future (`add_done_callback`).
+A future that a handler returns is cancelled when the connection is lost. So a handler that waits
+for something attaches its cleanup to the future (`add_done_callback`).
 
 A handler whose work grows with its request is a coroutine function that awaits only `Call.each`,
 `Call.slices`, and futures. It runs without a task. If the connection is lost while the coroutine
@@ -37,7 +37,7 @@ waits, the coroutine is closed.
 """
 
 _SLICE = 100
-"""Items that are handled in one iteration of the event loop."""
+"""Maximum number of items that are handled in one iteration of the event loop."""
 _NOTHING: Counter[Any] = Counter()
 
 
@@ -49,7 +49,7 @@ class _Turn:
 
 
 class _Each(Generic[T]):
-    """The items of an iterable, with an iteration of the event loop after each slice of them."""
+    """The items of an iterable. After every `_SLICE` items, the event loop may run other tasks."""
 
     __slots__ = ("_call", "_items")
 
@@ -72,7 +72,7 @@ class _Each(Generic[T]):
 
 
 class _Slices(Generic[T]):
-    """The items of an iterable in lists, with an iteration of the event loop between two lists."""
+    """The items of an iterable in lists. Between two lists, the event loop may run other tasks."""
 
     __slots__ = ("_begun", "_call", "_items")
 
@@ -96,7 +96,7 @@ class _Slices(Generic[T]):
 
 
 class RequestConnection(Protocol):
-    """The connection of a request."""
+    """The connection on which a request arrived."""
 
     authentication: Authentication
     listener: str
@@ -156,7 +156,10 @@ class Call:
         self.request = request
         self.client_id = client_id
         self.owner = owner
-        """The connection of the request. It identifies objects that end with the connection."""
+        """The connection on which the request arrived.
+
+        It is the owner of objects that are removed when it closes.
+        """
         self._authorizer = cluster.security.authorizer
         self._refusals = [each for each in faults if isinstance(each, Refusal)]
         self._spoken: list[Refusal] = []
@@ -230,7 +233,8 @@ class Call:
     def mutates(self, partitions: int, *, strict_since: int) -> int:
         """Return THROTTLING_QUOTA_EXCEEDED if the client may not create or delete partitions, or 0.
 
-        Before the version `strict_since`, the client is only throttled.
+        `partitions` is the number of partitions to create or delete. In versions of the request
+        before `strict_since`, the client is only throttled, and the result is 0.
         """
         quotas = self.cluster.security.quotas
         if not quotas.active:
@@ -268,5 +272,5 @@ class Call:
         return times
 
     def later(self) -> asyncio.Future[Response | None]:
-        """Return a future for a later response."""
+        """Return a future, which the handler returns and completes with the response later."""
         return self.cluster.loop.create_future()

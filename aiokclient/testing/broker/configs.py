@@ -56,7 +56,7 @@ class BrokerOption(NamedTuple):
 
 
 class ConfigSynonym(NamedTuple):
-    """One source of a value. The first one that has a value determines it."""
+    """One source of a value, with its value. The first source determines the option's value."""
 
     name: str
     value: str
@@ -274,8 +274,7 @@ _RUNNING = (BrokerConfigSource.DYNAMIC_BROKER, BrokerConfigSource.DYNAMIC_DEFAUL
 class Configs:
     """Configured values, which take precedence over those of `parent` and over the defaults.
 
-    If `parent` has other options, `SERVER_DEFAULTS` maps the name of an option to its name in
-    `parent`.
+    If the options of `parent` have other names, `SERVER_DEFAULTS` has its name for each option.
     """
 
     def __init__(
@@ -301,7 +300,7 @@ class Configs:
         raise ConfigValueError(f"There is no config {name!r}.")
 
     def names(self) -> list[str]:
-        """Return the names of all options, and of unknown ones that were set."""
+        """Return the names of all options, and those of unknown options that were set."""
         parent = self._parent
         if parent is None or parent.options is not self.options:
             return list(self.options)
@@ -372,7 +371,7 @@ class Configs:
                 self.values[name] = value
 
     def merged(self, changes: Iterable[tuple[str, int, str | None]]) -> dict[str, str | None]:
-        """Return the changes that incremental operations (name, operation, value) amount to."""
+        """Return the values that result from incremental operations (name, operation, value)."""
         result: dict[str, str | None] = {}
         for name, operation, value in changes:
             if name in result:

@@ -4,7 +4,7 @@ A broker handles the next request of a connection only after it has answered the
 request that waits (a long poll, or an append that waits for replicas) delays all later requests on
 the same connection, and so does a throttled one. Other connections are not affected.
 
-The steps of a request, in order, of which any may be skipped:
+A request has these steps, in this order. Some requests skip some of them:
 
     frame -> decoded -> recorded -> dropped? -> delayed -> handled -> waits -> altered -> delayed
           -> dropped? -> encoded -> answered -> muted -> the next frame
@@ -13,9 +13,9 @@ A large request must not block the other connections. It is decoded in a thread,
 to the event loop between items (`Call.each`), its response is encoded in a thread, and both are
 freed in a thread.
 
-The memory of a connection is limited. Reading stops while the request being handled and those
-queued after it take `_QUEUED_BYTES` or more, and no request is handled while the client does not
-read its responses.
+The memory of a connection is limited. Reading stops while the request that is being handled and the
+queued requests together take `_QUEUED_BYTES` or more. No request is handled while the client does
+not read its responses.
 
 The class is an `asyncio.BufferedProtocol` and does not use sockets.
 """
@@ -65,7 +65,10 @@ _QUEUED_BYTES = 4 << 20
 
 _INLINE_BYTES = 64 << 10
 _INLINE_PRODUCE_BYTES = 1 << 20
-"""Larger frames are decoded in a thread. Records are not decoded but only referenced."""
+"""The sizes above which frames are decoded in a thread.
+
+The limit for Produce is higher, because records are not decoded but only referenced.
+"""
 
 _framing = ServerFraming()
 
@@ -199,11 +202,11 @@ class BrokerProtocol(asyncio.BufferedProtocol):
             transport.abort()
 
     def authenticated(self) -> None:
-        """Accept frames of any size from now on, after the client's authentication."""
+        """Accept frames of up to `_MAX_FRAME` bytes from now on. Called after authentication."""
         self._frames.max_frame = _MAX_FRAME
 
     def throttle(self, seconds: float) -> None:
-        """Throttle the client for at least this time after the request being handled."""
+        """Throttle the client for at least `seconds` after the request that is being handled."""
         self._throttle_s = max(self._throttle_s, seconds)
 
     def close_after_response(self) -> None:
@@ -271,7 +274,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
             self._continue_with(threads.run(_decoded, frame), partial(self._decoded, frame))
 
     def _take_token(self, frame: Buffer) -> None:
-        """Handle a message of a SASL mechanism that has no header, after a handshake 0."""
+        """Handle a SASL message without a request header, after version 0 of SaslHandshake."""
         authentication = self.authentication
         try:
             message = authentication.take(bytes(frame))
@@ -469,7 +472,10 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         self._discard()
 
     def _discard(self) -> None:
-        """Free large messages when nothing else in this class refers to them."""
+        """Free large messages in the next iteration of the event loop.
+
+        By then, nothing else in this class refers to them.
+        """
         if self._spent:
             spent, self._spent = self._spent, []
             self._cluster.loop.call_soon(discard_messages, spent)

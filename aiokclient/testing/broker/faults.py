@@ -27,8 +27,8 @@ ErrorLike: TypeAlias = type[KafkaError] | KafkaError | int
 class Fault:
     """A rule for the requests of one API.
 
-    `hits` is how often it was used, and `left` how often it will still be used, or None for no
-    limit.
+    `hits` says how often the rule was used. `left` says how often it can still be used, or is None
+    if there is no limit.
     """
 
     def __init__(
@@ -105,13 +105,16 @@ class Delay(Fault):
 
 
 class Throttle(Fault):
-    """A fault that answers with a throttle time of `seconds`, and reads nothing meanwhile."""
+    """A fault that answers with a throttle time of `seconds`, and then waits for this time.
+
+    Meanwhile, no other request on the connection is handled.
+    """
 
     seconds: float = 0.0
 
 
 class Alter(Fault):
-    """A fault that lets a function replace the response. With None, no response is sent."""
+    """A fault that lets a function replace the response. If it returns None, none is sent."""
 
     change: Alteration
 

@@ -16,7 +16,7 @@ TRANSACTIONS = "transaction.version"
 
 
 class Feature(NamedTuple):
-    """A feature: the supported levels, and the finalized one."""
+    """A feature: the lowest and the highest supported level, and the finalized `level`."""
 
     name: str
     lowest: int

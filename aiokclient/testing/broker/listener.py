@@ -24,7 +24,7 @@ class Listening(Protocol):
     def port(self) -> int: ...
 
     async def serve(self) -> None:
-        """Serve the connections that are pending and later ones. Repeated calls do nothing."""
+        """Serve all pending and later connections. Repeated calls do nothing."""
 
     def close(self) -> None: ...
 

@@ -1,11 +1,11 @@
 """The log of one partition: record batches as bytes, by offset.
 
-A log is a list of segments, and a segment is a list of whole batches as they were received, with
-the base offset of each one for the search. Appending copies a batch once, reading does not copy,
-and records are not decoded. Whole segments are removed at the start when the log is larger than its
-retention.
+A log is a list of segments. A segment is a list of whole batches as they were received, with a list
+of their base offsets, which is searched. Appending copies a batch once, reading does not copy, and
+records are not decoded. When the log is larger than its retention, whole segments are removed at
+its start.
 
-In addition to the batches, a log stores what Kafka's does: the first offset of each leader epoch
+In addition to the batches, a log stores what a log of Kafka stores: the first offset of each epoch
 (`EpochCache`), the last batches of each producer, and open and aborted transactions
 (`ProducerStates`).
 """
@@ -199,8 +199,8 @@ class PartitionLog:
         """Return batches, from the one that contains `start` to the last one before `upper`.
 
         The result has the pieces of bytes, their size, and the offset after the last batch. As in
-        Kafka, the last batch may be cut off at `max_bytes`. With `whole_first`, the first batch is
-        complete whatever its size; without it, the result is empty if the first batch does not fit.
+        Kafka, the last batch may be cut off at `max_bytes`. If the first batch is larger than this,
+        it is returned as a whole if `whole_first` is true, and not at all otherwise.
         """
         pieces: list[bytes | memoryview] = []
         size, end = 0, start
@@ -221,7 +221,7 @@ class PartitionLog:
         return pieces, size, end
 
     def bytes_from(self, start: int, upper: int, enough: int) -> int:
-        """Return the number of bytes that `read` would return, counting only up to `enough`."""
+        """Return the size of the batches from `start` to `upper`. Stop counting at `enough`."""
         size = 0
         if start >= upper:
             return size
@@ -262,5 +262,5 @@ class PartitionLog:
 
 
 def _next_offset(base: int, batch: bytes) -> int:
-    """Return the base offset plus the batch's last offset delta plus one."""
+    """Return the offset after the last one of a batch with this base offset."""
     return base + int.from_bytes(batch[23:27], "big") + 1

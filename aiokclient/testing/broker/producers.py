@@ -36,7 +36,7 @@ class WrittenBatch(NamedTuple):
 
 
 class AbortedTxn(NamedTuple):
-    """An aborted transaction. `last_stable_offset` is that of the log at the transaction's end."""
+    """An aborted transaction. `last_stable_offset` is the one that the log had after its end."""
 
     producer_id: int
     first_offset: int
@@ -61,7 +61,7 @@ class ProducerState:
 
     @property
     def last_sequence(self) -> int:
-        """The last sequence in this epoch, or -1 for none."""
+        """The last sequence in this epoch, or -1 if the epoch has no batch yet."""
         return self.batches[-1].last_sequence if self.batches else -1
 
 
@@ -140,15 +140,15 @@ class ProducerStates:
         if state is None:
             return True
         if batch.producer_epoch > state.epoch or not state.batches:
-            # A producer that is known by a marker alone begins at sequence 0 in this epoch.
+            # A new epoch begins at sequence 0. So does an epoch in which only a marker was written.
             return first == 0
         return first == (state.last_sequence + 1) % SEQUENCES
 
     def verifies(self, producer_id: int, epoch: int, verification: Verification | None) -> Code:
         """Return the error code if a transactional batch may not be appended, or NONE.
 
-        `verification` is the result of `verification_of` before the coordinator was asked. It is
-        void if a marker was written since.
+        `verification` is what `verification_of` returned before the coordinator was asked. It is
+        no longer valid if a marker was written since then.
         """
         if self.is_open_in(producer_id, epoch):
             return Code.NONE

@@ -81,7 +81,7 @@ class ReceivedRequest:
 
 
 class Messages:
-    """A cache of the messages that were read last. Thread-safe."""
+    """A cache of the decoded messages that tests have read last. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -89,7 +89,7 @@ class Messages:
         self._bytes = 0
 
     def of(self, request: ReceivedRequest, frame: Buffer) -> Any:
-        """Return the message of a request, the same object as long as it is cached."""
+        """Return the message of a request. It is the same object as long as it is cached."""
         with self._lock:
             found = self._decoded.get(request)
         if found is not None:
@@ -115,8 +115,8 @@ class Messages:
 class RequestLog:
     """The last requests, in at most `KEPT_BYTES`.
 
-    Over that, older produce requests keep only the headers of their batches. If that is not
-    enough, the oldest requests are forgotten.
+    If there are more bytes, the oldest produce requests keep only the headers of their batches. If
+    that is not enough, the oldest requests are forgotten.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Fetch sessions (KIP-227): a broker remembers what a client fetches between its requests.
+"""Fetch sessions (KIP-227): between two requests, a broker remembers what a client fetches.
 
 A session begins with a full fetch (session id 0, epoch 0) that names every partition. The response
 has the session's id. Each later fetch has the next epoch and names only partitions that are new,
@@ -38,7 +38,7 @@ _MOST_PARTITIONS = 200_000
 """The maximum number of partitions in all sessions of a broker, which bounds their memory."""
 
 TopicKey = str | UUID
-"""A topic's name up to version 12, or its id from version 13 on."""
+"""A topic's name up to version 12 of Fetch, or its id from version 13 on."""
 
 
 class PartitionKey(NamedTuple):
@@ -69,7 +69,7 @@ class FetchedPartition:
         self.log_start_offset = -1
 
     def news(self, answer: PartitionData) -> bool:
-        """Return whether a response has news for the client, and store it as the known state."""
+        """Return whether a response has news for the client. Store the state that it contains."""
         same_marks = (self.high_watermark, self.log_start_offset) == (
             answer.high_watermark,
             answer.log_start_offset,
@@ -137,7 +137,7 @@ class BrokerFetchSession:
 
 
 class FetchContext(NamedTuple):
-    """The way to answer one fetch. `code` refuses the whole request."""
+    """The way to answer one fetch. If `code` is not NONE, the whole request is refused with it."""
 
     session: BrokerFetchSession
     incremental: bool

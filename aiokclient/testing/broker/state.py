@@ -57,7 +57,7 @@ class Groups(Protocol):
     resync: bool
 
     def replaced(self) -> Groups:
-        """Cancel all timers, and return an object without groups that has the same settings."""
+        """Cancel all timers, and return a new object with the same settings and without groups."""
 
     def settle(self) -> None:
         """Move each group to its coordinator, after brokers or coordinators changed."""
@@ -66,7 +66,7 @@ class Groups(Protocol):
         """Remove the offsets of a topic."""
 
     def configs_of(self, group_id: str, *, keep: bool) -> Configs:
-        """Return the configs of a group, or defaults if it has none; `keep` stores the defaults."""
+        """Return the configs of a group, or new ones if it has none. `keep` stores the new ones."""
         ...
 
     @property
@@ -83,7 +83,7 @@ class Transactions(Protocol):
     level: int
 
     def replaced(self) -> Transactions:
-        """Cancel all timers, and return an object without ids that has the same level."""
+        """Cancel all timers, and return a new object with the same level and without ids."""
 
     def settle(self) -> None:
         """Move each transactional id to its coordinator, and write markers that can be written."""
@@ -182,7 +182,7 @@ class ClusterState:
         return min(self.alive, default=-1)
 
     def joined(self, broker: Node) -> None:
-        """Handle the start of a broker: it catches up, and leads partitions that have no leader."""
+        """Handle the start of a broker. It catches up, and may lead partitions without a leader."""
         for partition in self.partitions():
             if broker.node_id in partition.replicas:
                 self.settle(partition)
@@ -274,7 +274,8 @@ class ClusterState:
     def assign(self, partitions: int, replication: int, first: int = 0) -> list[list[int]]:
         """Return the replicas of new partitions, with the leaders spread over the brokers.
 
-        -1 stands for the cluster's default of either number. `first` is the first new partition.
+        For both numbers, -1 stands for the cluster's default. `first` is the index of the first new
+        partition.
         """
         if partitions == -1:
             partitions = self.configs.number("num.partitions")

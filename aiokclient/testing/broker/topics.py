@@ -27,7 +27,7 @@ from aiokclient.testing.broker.producers import TRUSTED, Verification
 NO_LEADER = -1
 INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 ANYTHING = 1 << 62
-"""The value of a watcher's `added` argument if anything may have changed."""
+"""The value of a watcher's `added` argument if it is not known what has changed."""
 
 
 class Watcher(Protocol):
@@ -43,7 +43,7 @@ class Appended(NamedTuple):
     append_time: int = -1
     message: str | None = None
     refused: Mapping[int, str] = {}
-    """The reasons for which records were refused, by the index of the record in the batch."""
+    """The reasons for which records were refused. A key is the index of a record in the batch."""
 
 
 class Partition:
@@ -206,7 +206,7 @@ class Partition:
             self.lead(choice)
 
     def left(self, broker: int) -> None:
-        """Remove a replica from the ISR, unless it is the last one, which alone has all records."""
+        """Remove a replica from the ISR. The last one stays, because only it has all records."""
         self._lagging_ends[broker] = self.replica_end(broker)
         remaining = [each for each in self.isr if each != broker]
         if remaining and remaining != self.isr:
@@ -228,7 +228,10 @@ class Partition:
         self.lead(self.leader)
 
     def hold(self, broker: int, *, in_sync: bool) -> None:
-        """Stop a follower's replication at the current offset, in sync or out of sync."""
+        """Stop a follower's replication at the current offset.
+
+        If `in_sync` is false, the follower also leaves the ISR.
+        """
         self._held[broker] = None
         self._lagging_ends[broker] = self.replica_end(broker)
         if not in_sync:

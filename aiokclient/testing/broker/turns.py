@@ -2,8 +2,8 @@
 
 Many clients may send a request at the same instant. Handling all of them in one iteration of the
 event loop would delay everything else in it, such as the clients of a test. When an iteration has
-handled requests for `_TURN_S` seconds, the other connections continue in the next iterations, first
-come, first served.
+handled requests for `_TURN_S` seconds, the other connections continue in the next iterations, in
+the order in which they began to wait.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Turns:
     def take(self, connection: Connection) -> bool:
         """Return whether the connection may handle a request in this iteration.
 
-        If not, its `pump` is called in a later one.
+        If not, the connection's `pump` is called in a later iteration.
         """
         loop = asyncio.get_running_loop()
         now = loop.time()

@@ -1,4 +1,4 @@
-"""A broker's checks of produced batches, by their headers, checksums, and some of their records.
+"""A broker's checks of produced batches: of headers, of checksums, and if necessary of records.
 
 The order of the checks is Kafka's, because a batch with several errors is refused for the first
 one. Records are decoded only if they may be refused: for the keys that a compacted topic requires,
@@ -57,7 +57,7 @@ def the_batch(records: bytes | memoryview | None) -> RecordBatch | Appended:
 
 
 def check_batch(batch: RecordBatch, topic: BrokerTopic, version: int, now_ms: int) -> Appended:
-    """Return the error for which a broker refuses a client's batch, or one with the code NONE."""
+    """Return the error with which a broker refuses a client's batch, or one with the code NONE."""
     configs = topic.configs
     try:
         codec = batch.compression

@@ -31,7 +31,7 @@ class BrokerVersions:
         return {api: span for api, span in spans.items() if span is not None}
 
     def accepts(self, node_id: int, received: framing.DecodedRequest) -> bool:
-        """Return whether a broker accepts a request; it answers ApiVersions in any version."""
+        """Return whether a broker accepts a request. ApiVersions is accepted in any version."""
         header = received.header
         if header.request_api_key == ApiKey.API_VERSIONS:
             return True
@@ -41,7 +41,7 @@ class BrokerVersions:
         return span is not None and span[0] <= header.request_api_version <= span[1]
 
     def limit(self, limits: Mapping[ApiKey, tuple[int, int] | None], node_id: int | None) -> None:
-        """Announce and accept other versions, like an older broker; None removes an API."""
+        """Announce and accept other versions, like an older broker. None removes an API."""
         for api, span in limits.items():
             self._limits[api, node_id] = span
 

@@ -48,7 +48,7 @@ class AclControls(Controls):
         """Add an ACL that allows an operation on a topic, a group, or a transactional id.
 
         Without any of them, it is an operation on the cluster. The principal is a text such as
-        "User:alice", or "User:*" for everybody. "*" as a name is every resource. With `prefixed`,
+        "User:alice", or "User:*" for everybody. The name "*" means all resources. With `prefixed`,
         the ACL applies to all names that begin with the given one. READ, WRITE, DELETE, and ALTER
         imply DESCRIBE, and ALTER_CONFIGS implies DESCRIBE_CONFIGS.
 

@@ -67,7 +67,7 @@ class BrokerControls(Controls):
         self._runner.call_async(found.serve)
 
     def pause(self, broker: int) -> None:
-        """Make a broker hang: it accepts connections, but answers nothing. There is no failover."""
+        """Make a broker hang: it accepts connections, but answers nothing. It stays the leader."""
         self._runner.call(self.broker(broker).pause)
 
     def resume(self, broker: int) -> None:
@@ -85,7 +85,8 @@ class BrokerControls(Controls):
 
         Every broker stops and restarts without topics, records, groups, and producer ids. Configs
         stay. Then `topics` are created, before any client receives a response. The new cluster has
-        a different cluster id unless `same_id` is set, and it assigns the same producer ids again.
+        a different cluster id unless `same_id` is set. It assigns producer ids from the beginning,
+        so ids of the old cluster occur again.
         """
         brokers = list(self._brokers.values())
 

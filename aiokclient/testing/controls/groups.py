@@ -14,14 +14,16 @@ from aiokclient.types import OffsetAndMetadata, TopicPartition
 class GroupControls(Controls):
     """Controls that inspect groups, make them rebalance, and keep them loading.
 
-    There are four points at which a coordinator can fail in a rebalance of the classic protocol. A
-    test reaches each one with `move_coordinator(group)`, or with `stop` of the coordinator's
-    broker:
+    There are four points at which a coordinator can fail in a rebalance of the classic protocol. In
+    each case, a test makes it fail by `move_coordinator(group)`, or by `stop` of its broker. The
+    time of that call decides the point:
 
     1. before the generation is persisted: while the coordinator holds JoinGroup requests
-    2. before all members know the generation: with `drop(ApiKey.JOIN_GROUP, when="after")`
+    2. before all members know the generation: after `drop(ApiKey.JOIN_GROUP, when="after")` has
+       dropped a response
     3. before the assignments are persisted: while the coordinator holds SyncGroup requests
-    4. before all members know the assignments: with `drop(ApiKey.SYNC_GROUP, when="after")`
+    4. before all members know the assignments: after `drop(ApiKey.SYNC_GROUP, when="after")` has
+       dropped a response
     """
 
     def committed(self, group: str) -> dict[TopicPartition, OffsetAndMetadata]:

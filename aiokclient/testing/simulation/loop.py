@@ -1,9 +1,10 @@
 """An asyncio event loop with virtual time.
 
-While a callback is ready, the clock stands still. When none is, the clock jumps to the next timer.
-So an hour of timeouts takes a moment, and the order of events depends on the program alone: there
-are no sockets, threads, or operating system calls. ``run_in_executor`` calls the function in the
-loop itself, in its next iteration, and names are resolved by ``resolver``.
+While a callback is ready, the clock stands still. When no callback is ready, the clock jumps to the
+next timer.
+So an hour of timeouts takes a moment. The order of events depends on the program alone, because
+there are no sockets, threads, or operating system calls. ``run_in_executor`` calls the function in
+the loop itself, in its next iteration, and names are resolved by ``resolver``.
 
 A deadlocked program ends: when nothing is ready and no timer is set, ``SimulationError`` lists the
 tasks and the lines at which they wait. The same happens to a program that keeps iterating without
@@ -21,7 +22,7 @@ from typing import Any, Final
 __all__ = ["SimulationError", "VirtualLoop"]
 
 IDLE_TURNS: Final = 200_000
-"""Iterations of the loop at one virtual time, after which the program is considered to spin."""
+"""Number of iterations at the same virtual time after which the program is considered to spin."""
 
 
 class SimulationError(Exception):
@@ -50,7 +51,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return self._now
 
     def leap(self, seconds: float) -> None:
-        """Advance the time while nothing runs, as for a suspended process or a stalled loop."""
+        """Advance the time at once, as if the process was suspended or the loop was stalled."""
         self._now += seconds
 
     def select(self, timeout: float | None) -> list[Any]:

@@ -8,7 +8,7 @@ connection has a name: `connector()` sets the name of a client, and a server's n
     network.part({"client"}, {"127.0.0.1:9092"})           # nothing passes, nothing is lost
     network.heal()
     network.cut("127.0.0.1:9092")                          # reset the connections of this name
-    network.cut_next(requests=17)                          # reset the next connection at that byte
+    network.cut_next(requests=17)                          # reset the next one after 17 bytes
     network.names["kafka"] = NameFault.FAIL                # or EMPTY, BLOCK, or addresses
 """
 
@@ -189,7 +189,7 @@ class VirtualNetwork:
     # -- faults
 
     def part(self, one: Collection[str], other: Collection[str]) -> None:
-        """Separate two sets of names: what one writes to the other waits until `heal`."""
+        """Separate two sets of names. Data from one set to the other waits until `heal`."""
         self._parted.append((frozenset(one), frozenset(other)))
         self._healed.clear()
         self._note(f"parted {sorted(one)} | {sorted(other)}")
@@ -227,13 +227,13 @@ class VirtualNetwork:
         return self._draw_latency() + self.slowed.get(connection.server, 0.0)
 
     def byte_to_cut(self, length: int) -> int | None:
-        """Return the byte of a write at which the connection is reset, or None."""
+        """Return the number of bytes of a write after which the connection is reset, or None."""
         if not self._chance(self.weather.loss):
             return None
         return self.rng.randrange(length + 1)
 
     def piece(self, available: int) -> int:
-        """Return how many of the bytes that have arrived the next read returns."""
+        """Return how many bytes the next read returns, if `available` bytes have arrived."""
         if available <= 1 or not self._chance(self.weather.slicing):
             return available
         return 1 if self.rng.random() < 0.3 else self.rng.randint(1, available)
@@ -242,7 +242,7 @@ class VirtualNetwork:
         return bool(self._parted) and self._is_parted(connection.client, connection.server)
 
     def taken(self, connection: Connection, wire: Wire, data: memoryview) -> memoryview:
-        """Return the bytes to send for a write, and add the bytes of clients to the trace."""
+        """Return the bytes to send for a write. If a client writes, add them to the trace."""
         to_server = wire is connection.requests
         if to_server:
             now = asyncio.get_running_loop().time()

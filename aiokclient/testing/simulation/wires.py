@@ -1,9 +1,9 @@
 """The two ends of a connection that exists in memory only, and the bytes in transit.
 
 Each direction is a `Wire`. Written data waits there by reference, not as a copy, until it is
-delivered, so that a writer that reuses a buffer too early corrupts its own bytes here as it would
-with a socket. The network determines arrival times. Bytes of one wire never overtake each other,
-and the network determines into which pieces they are split.
+delivered. So if a writer reuses a buffer too early, it corrupts its own bytes, as with a transport
+of asyncio. The network determines when bytes arrive, and into which pieces they are split. The
+bytes of one wire always arrive in order.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 __all__ = ["Connection", "VirtualTransport", "Wire"]
 
 IN_FLIGHT: Final = 256 * 1024
-"""Bytes that the simulated system accepts from a writer before they have arrived."""
+"""Maximum number of bytes of a writer that are in transit: the buffers of the simulated system."""
 
 
 class Conditions(Protocol):
@@ -27,11 +27,11 @@ class Conditions(Protocol):
         ...
 
     def byte_to_cut(self, length: int, /) -> int | None:
-        """Return the byte of a write at which the connection is reset, or None."""
+        """Return the number of bytes of a write after which the connection is reset, or None."""
         ...
 
     def piece(self, available: int, /) -> int:
-        """Return how many of the bytes that have arrived the next read returns."""
+        """Return how many bytes the next read returns, if `available` bytes have arrived."""
         ...
 
     def parted(self, connection: Connection, /) -> bool:
@@ -241,7 +241,7 @@ class VirtualTransport(asyncio.Transport):
             self.lose(None)
 
     def ended(self) -> None:
-        """Tell the protocol that the other end will write no more."""
+        """Tell the protocol that the other end will write nothing more."""
         if self._closing or self._lost:
             return
         keep_open = self._protocol.eof_received()  # type: ignore[attr-defined]
@@ -309,7 +309,7 @@ class VirtualTransport(asyncio.Transport):
             self.lose(None)
 
     def abort(self) -> None:
-        """Discard unsent data. The other end learns of a reset one latency later."""
+        """Discard unsent data. After one latency, the other end is notified of a reset."""
         if self._lost:
             return
         self.lose(None)

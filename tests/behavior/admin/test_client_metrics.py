@@ -32,7 +32,10 @@ def new_name() -> str:
 
 
 async def until(predicate: Callable[[], Awaitable[bool]]) -> None:
-    """Wait for a broker, which learns of changes a moment after the controller."""
+    """Wait until the predicate is true.
+
+    A broker learns of a change a moment after the controller.
+    """
     deadline = time.monotonic() + PATIENCE_S
     while not await predicate():
         assert time.monotonic() < deadline

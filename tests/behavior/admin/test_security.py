@@ -65,7 +65,10 @@ WAIT_S = 30
 
 
 class Secured:
-    """A cluster with an authorizer: the addresses for its super user, and those for logins."""
+    """A cluster with an authorizer.
+
+    At `bootstrap`, clients are super users; at `sasl`, they log in.
+    """
 
     def __init__(self, bootstrap: str, sasl: str) -> None:
         self.bootstrap, self.sasl = bootstrap, sasl

@@ -286,7 +286,8 @@ class TestFenceProducers:
         assert await site.committed_values() == []
         after = await site.opened("one")
         await after.end(commit=True)
-        await site.is_in("one", "CompleteCommit")  # The EndTxn response comes earlier.
+        # The EndTxn response comes before the end of the transaction.
+        await site.is_in("one", "CompleteCommit")
         assert await site.committed_values() == [b"a", b"b"]
 
     async def test_force_terminate_transaction_ends_the_transaction(self, site: Site) -> None:
@@ -345,7 +346,7 @@ class TestHangingTransactions:
         hanging = await self._hanging(site, "hanging", 1)
         old = int(time.time() * 1000) - 20 * MINUTES_MS
         healthy = await site.opened("healthy", timestamp=old)
-        await self._hanging(site, "young")  # The transaction is too young for the search below.
+        await self._hanging(site, "young")  # The search must not find it: it is too young.
         found = await site.admin.find_hanging_transactions(topic=site.topic, partition=1)
         [transaction] = found
         assert transaction == HangingTransaction(

@@ -119,7 +119,10 @@ def racks_cluster() -> Iterator[EmbeddedCluster]:
 
 @pytest.fixture
 def racks(racks_cluster: EmbeddedCluster) -> Iterator[EmbeddedCluster]:
-    """A cluster with a topic "t" of three partitions, whose leaders are in three racks."""
+    """A cluster with a topic "t" of three partitions.
+
+    Their leaders are in three different racks.
+    """
     racks_cluster.create_topic("t", 3)
     for partition in range(3):
         racks_cluster.produce("t", numbers(10), partition)

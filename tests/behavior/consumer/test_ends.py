@@ -124,7 +124,7 @@ class TestStop:
             assert await consumer.end_offsets([stage.tp()]) == {stage.tp(): 0}
 
     async def test_stop_loses_no_record_of_a_list_that_waits_for_more(self, stage: Any) -> None:
-        """Records that a list has gathered are not lost at `stop()`, as they were not delivered."""
+        """`stop()` does not lose the records that a list has gathered but not yet delivered."""
         stage.fill(3)
         async with stage.consumer() as consumer:
             lists = aiter(consumer.batches(max_records=10, max_wait=60.0))
@@ -329,7 +329,7 @@ async def offsets_by(way: str, consumer: Consumer[Any, Any]) -> list[int]:
 class TestYielding:
     @pytest.fixture
     def slow(self) -> float:
-        """Seconds for which the program blocks the event loop with each record."""
+        """Seconds for which the program blocks the event loop to process each record."""
         return 0.002
 
     @pytest.mark.parametrize("seed", range(1, 6))

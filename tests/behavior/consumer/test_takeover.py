@@ -16,7 +16,7 @@ DEAD, NEXT = [b"dead 1", b"dead 2"], [b"next 1", b"next 2", b"next 3"]
 
 @pytest.mark.fault(51)
 async def test_readers_see_only_the_producer_that_takes_over(cluster_servers: Any) -> None:
-    """The takeover aborts the transaction of the dead producer: its records and its offsets."""
+    """The takeover aborts the dead producer's transaction, with its records and its offsets."""
     tp = TopicPartition(await cluster_servers.new_topic(1), 0)
     transactional_id = f"t-{tp.topic}"
     async with (

@@ -89,7 +89,7 @@ class TestWhatAppears:
         simulate(scenario)
 
     def test_a_partition_known_at_the_subscription_is_not_new(self) -> None:
-        """A partition is new if the metadata at the time of the subscription did not have it."""
+        """A partition is new only if the metadata did not contain it at the subscription."""
 
         async def scenario(world: World) -> None:
             async with world.consumer(auto_offset_reset="latest", **SOON) as consumer:

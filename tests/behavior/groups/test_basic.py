@@ -34,7 +34,10 @@ class Site:
         return Consumer(*(topics or (self.topic,)), **options)
 
     async def fill(self, count: int, partitions: Sequence[int] = range(4)) -> None:
-        """Write `count` records to each partition, with their numbers as values."""
+        """Write `count` records to each partition.
+
+        Their values are the numbers from 0 to `count - 1`.
+        """
         async with Producer(bootstrap_servers=str(self.servers.bootstrap)) as producer:
             records = [
                 ProducerRecord(self.topic, b"%d" % i, partition=partition)

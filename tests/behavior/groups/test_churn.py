@@ -1,8 +1,8 @@
 """Members that join, leave, are killed, hang, and return, on the embedded cluster and on Kafka.
 
-Each record is processed, but never by two members that own its partition at the same time. No
-commit includes unprocessed records, and no member stalls. `pytest -s` shows generations,
-revocations, and the owners of partitions. `AIOKCLIENT_CHURN=n` runs the schedules of n seeds.
+Each record is processed, and no partition ever has two owners at the same time. No commit includes
+unprocessed records, and no member stalls. `pytest -s` shows generations, revocations, and the
+owners of partitions. `AIOKCLIENT_CHURN=n` runs the schedules of n seeds.
 """
 
 import os

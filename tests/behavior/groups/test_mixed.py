@@ -1,4 +1,4 @@
-"""A group with members of this library, librdkafka, and Java, each of which leads it once."""
+"""A group with members of this library, librdkafka, and Java. Each of them leads the group once."""
 
 import asyncio
 import subprocess

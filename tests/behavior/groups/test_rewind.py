@@ -55,7 +55,10 @@ class Site:
         )
 
     async def so_that(self, right: Callable[[], bool]) -> None:
-        """Wait for a condition, checked with each record and each change of the assignment."""
+        """Wait until a condition is true.
+
+        It is checked after each record and each change of the assignment.
+        """
         async with asyncio.timeout(60):
             while not right():
                 self.changed.clear()
@@ -111,7 +114,10 @@ async def test_rewind_group_moves_all_owners_back_once(site: Site, strategy: str
 async def test_rewind_group_returns_where_each_partition_continues(
     site: Site, strategy: str
 ) -> None:
-    """Offsets outside the log are moved to its nearest end, at which the group then continues."""
+    """An offset outside the log is replaced by the nearest end of the log.
+
+    The group continues there.
+    """
     async with Admin(bootstrap_servers=site.bootstrap) as admin:
         (await admin.delete_records({site.tp(1): 4})).raise_for_errors()
     consumers = [site.member(partition_assignment_strategy=strategy) for _ in range(2)]

@@ -38,7 +38,7 @@ class Site:
         await self.transaction.commit_offsets(self.group, {self.tp: IN_TRANSACTION})
 
     async def refuses(self, consumer: Consumer[Any, Any]) -> None:
-        """Check that the coordinator returns no offsets because of the transaction."""
+        """Check that the coordinator returns no offsets, because the transaction is open."""
         with pytest.raises(ApiTimeoutError) as refused:
             await consumer.committed([self.tp], timeout=0.5)
         assert isinstance(refused.value.__cause__, UnstableOffsetCommitError)
@@ -99,7 +99,7 @@ async def test_a_member_starts_at_the_offset_after_the_transaction(
 async def test_rewind_group_waits_for_the_end_of_the_transaction(
     site: Site, commit: bool, expected: int
 ) -> None:
-    """The transaction cannot undo the rewind, because it ends before the rewind begins."""
+    """The rewind begins after the end of the transaction, so the transaction cannot undo it."""
     async with site.consumer(site.topic) as consumer:
         assert len(await consumer.poll(timeout=60)) > 0
         await site.commit_in_transaction()

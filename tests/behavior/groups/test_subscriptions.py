@@ -166,7 +166,7 @@ class TestNewPartitions:
                 assert committed(world, 0) == committed(world, 1) == 5
                 world.cluster.add_partitions("t", 3)
                 world.cluster.produce("t", [b"x"], 2)
-                # The metadata of this consumer has had the partition from the beginning.
+                # The first metadata of this consumer already contains the partition.
                 async with member(world, auto_offset_reset="latest") as two:
                     found = [*(await one.poll(timeout=5)), *(await two.poll(timeout=5))]
                     assert [(r.partition, r.offset) for r in found] == [(2, 0)]

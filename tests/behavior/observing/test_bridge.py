@@ -20,7 +20,7 @@ from aiokclient.testing import EmbeddedCluster
 
 KAFKA = "org.apache.kafka."
 TIMES = ("loop.lag", "loop.held", "seconds", ".time.", "latency", "threads.", "start.time")
-"""Parts of the names of sums that are times, or that change without any request."""
+"""Parts of the names of those sums that are times, or that change without any request."""
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def pushed_sums(client: Any) -> dict[str, float]:
         if point.kind is not PointKind.SUM or any(part in point.name for part in TIMES):
             continue
         if point.name.endswith("consumed.total") and not point.labels:
-            continue  # This is the total of the sums by topic.
+            continue  # It repeats the sums by topic.
         sums.setdefault(bridged_name(point.name), Counter())[point.name] += point.value
     for name, by_pushed in sums.items():
         assert len(set(by_pushed.values())) == 1, name

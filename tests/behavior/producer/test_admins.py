@@ -1,4 +1,4 @@
-"""Results of Admin calls: mappings from names to results, which raise only on request."""
+"""Results of Admin calls: mappings from names to results. They raise errors only on request."""
 
 import math
 from collections.abc import AsyncIterator, Mapping

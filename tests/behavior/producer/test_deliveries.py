@@ -117,7 +117,7 @@ class TestAwaiting:
             task = asyncio.ensure_future(producer.send(topic, b"v"))
             await asyncio.sleep(0)
             task.cancel()
-            for _ in range(3):  # Iterations of the loop, in which no time passes.
+            for _ in range(3):  # Let the loop run without a delay.
                 await asyncio.sleep(0)
             assert task.cancelled()
             cluster.resume(1)
@@ -304,7 +304,7 @@ class TestOfManyAtATime:
             others = [deliveries[i] for i in (0, 2, 3)]
             await producer.gather(others, return_exceptions=True)
             assert not gathering.done()
-            # Of the failed deliveries, the first one in the list is the last one to fail.
+            # The first failed delivery in the list is the one that fails last.
             cluster.fail(ApiKey.PRODUCE, ClusterAuthorizationError, partition=3)
             passing.remove()
             with pytest.raises(ClusterAuthorizationError) as caught:

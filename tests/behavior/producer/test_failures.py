@@ -231,7 +231,7 @@ class TestOnDeliveryError:
 
     @pytest.mark.parametrize("case", ["written late", "missing", "split", "moved and split"])
     def test_on_delivery_error_receives_the_delivery_that_send_returned(self, case: str) -> None:
-        """The records of these deliveries move to other batches before they fail."""
+        """The library moves the records of these deliveries to other batches before they fail."""
 
         async def scenario(world: World) -> None:
             told: list[Delivery] = []

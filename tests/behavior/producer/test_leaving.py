@@ -1,4 +1,8 @@
-"""Tests of when a batch is sent: full, after its linger time, or awaited with none in flight."""
+"""Tests of the moment at which a batch is sent.
+
+It is sent when it is full, when its linger time has passed, or when the program awaits one of its
+records while no request is in flight.
+"""
 
 import asyncio
 import contextlib
@@ -34,7 +38,7 @@ def answers_held(cluster: EmbeddedCluster) -> Iterator[None]:
 
 
 def unanswered(cluster: EmbeddedCluster) -> int:
-    """Return how many requests wait at the broker, including the one with the held response."""
+    """Return how many requests have no response yet, including the one whose response is held."""
     connections = cluster._state.brokers[1]._connections
     return 1 + cluster._runner.call(lambda: sum(len(each._waiting) for each in connections))
 

@@ -92,7 +92,8 @@ async def test_records_are_written_with_every_acks(cluster_servers: Any, acks: A
     async with producer(cluster_servers, acks=acks) as sending:
         results = await sending.gather(sending.send_many(topic, [b"x"] * 100))
         assert [r.offset for r in results] == ([-1] * 100 if acks == 0 else list(range(100)))
-        # With acks=0, being able to read this last record takes the place of an acknowledgement.
+        # With acks=0, there is no acknowledgement, so the test waits until it can read this last
+        # record.
         end = sending.send(topic, b"end")
         await end
         async with Consumer(
@@ -126,7 +127,7 @@ async def test_a_batch_that_is_too_large_is_split(cluster_servers: Any, codec: s
 
 
 async def test_a_refused_record_fails_alone(cluster_servers: Any) -> None:
-    """Each refusal leaves a gap in the sequence, and later records are written all the same."""
+    """Each refused batch leaves a gap in the sequences, but later records are still written."""
     configs = {"message.timestamp.before.max.ms": 3_600_000, "cleanup.policy": "compact"}
     topic = await cluster_servers.new_topic(configs=configs)
     refused: list[tuple[dict[str, Any], type[KafkaError]]] = [

@@ -65,7 +65,7 @@ async def test_a_refused_send_keeps_nothing(
     known: bool,
 ) -> None:
     if not known and wrong.get("partition", 0) in (1, 1 << 40):
-        return  # In this case, the delivery raises the error.
+        return  # Here, `send` does not raise; the delivery does.
     async with make() as producer:
         if known:
             await producer.prepare(topic)

@@ -43,7 +43,8 @@ def test_send_threadsafe_fails_when_the_loop_is_closed_before_it_takes_the_recor
     loop.run_until_complete(producer.start())
     futures = [producer.send_threadsafe(topic, b"v") for _ in range(3)]
     with warnings.catch_warnings():
-        # uvloop warns of open connections, and waits forever where the warning is an error.
+        # uvloop warns of open connections. If the warning is raised as an error, `close` never
+        # returns.
         warnings.simplefilter("ignore", ResourceWarning)
         loop.close()
     for future in futures:

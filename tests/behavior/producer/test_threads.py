@@ -257,7 +257,7 @@ class TestRunners:
     def test_records_for_unknown_topics_fail_when_no_time_is_left(
         self, make: Make, loop: str
     ) -> None:
-        """`send` works if the delay of a timer is below the resolution of uvloop."""
+        """`send` works even if a timer's delay is shorter than the resolution of uvloop."""
 
         async def main() -> None:
             async with make(max_block_ms=0) as producer:

@@ -1,4 +1,4 @@
-"""Transactions that this library, Java's producer, and confluent-kafka exchange on a real Kafka.
+"""Transactions of three clients on a real Kafka: this library, Java's client, and confluent-kafka.
 
 Each client reads with read_committed exactly the records that the others have committed. So the
 tests find mistakes that this library's producer and consumer have in common.

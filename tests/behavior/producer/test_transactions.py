@@ -307,7 +307,7 @@ async def test_a_transaction_that_takes_too_long_says_so(site: Site) -> None:
         await producer.begin_transaction()
         await producer.send(site.topic, b"v", partition=0)
         async with asyncio.timeout(30):
-            await none_open(site.bootstrap, site.topic, [0])  # The coordinator has aborted it.
+            await none_open(site.bootstrap, site.topic, [0])  # The coordinator aborts it.
         with pytest.raises(ApplicationRecoverableError, match=r"transaction_timeout_ms \(1000\)"):
             await producer.commit_transaction()
         await producer.restart()

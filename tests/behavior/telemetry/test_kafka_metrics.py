@@ -1,4 +1,4 @@
-"""On a real Kafka, clients push what they have done, in the form of Kafka's own clients (KIP-714).
+"""On a real Kafka, clients push what they have done, as Kafka's own clients do (KIP-714).
 
 Clients of each kind, of this library and of Java, do the same work through a proxy that counts
 their requests. Each does it twice: with differences (delta), and with sums since the beginning
@@ -40,7 +40,7 @@ PATIENCE_S = 60.0
 
 SIZE = 100
 RECORDS = (60, 40)
-"""The numbers of records in the partitions of a topic that clients send or read."""
+"""For each partition of a topic, the number of records that clients send or read."""
 RETRIED, FAILURES = 3, 2
 """The number of records in a batch that is refused, and the number of its refusals."""
 COMMITTED, ABORTED = (10, 20), 5
@@ -59,7 +59,7 @@ class Identity(NamedTuple):
 
 
 class CountingProxy(MetadataProxy):
-    """A proxy that can request cumulative values, and can answer a written batch with an error."""
+    """A proxy that can request cumulative values, and return an error for a written batch."""
 
     altered: Mapping[int, Any] = {
         **ALTERED,
@@ -80,7 +80,7 @@ class CountingProxy(MetadataProxy):
 
     def passed(self, connection: ProxiedConnection, frame: bytes, key: int, version: int) -> None:
         if key == ApiKey.PRODUCE:
-            tags = 1  # The header has an empty list of tags.
+            tags = 1  # The header ends in an empty list of tags.
             request = messages.ProduceRequest.decode(frame[body_of(frame) + tags :], version)
             for topic in request.topic_data:
                 name = connection.client_id, self._topics.get(topic.topic_id, topic.name)
@@ -183,7 +183,7 @@ class PushLog:
             ) from None
 
     async def two_more(self, name: str) -> None:
-        """Wait for two more pushes, the second of which was made after this call."""
+        """Wait for two more pushes. Only the second one was certainly made after this call."""
         count = self.count(name)
         await self.until(lambda: self.count(name) >= count + 2)
 
@@ -195,7 +195,7 @@ class Site:
         self.log, self.proxies = log, proxies
         self.topic = kafka.create_topic(partitions=len(RECORDS))
         self.written = kafka.create_topic(partitions=len(RECORDS))
-        """A topic with the records that consumers read."""
+        """A topic that was filled with the records for the consumers."""
         self.small = kafka.create_topic(configs={"max.message.bytes": 1000})
         self.servers = kafka.bootstrap
 
@@ -508,7 +508,7 @@ def test_producers_push_what_the_test_has_sent(run: Run, client: str, mode: str)
 
 
 def check_sent(run: Run, who: Identity) -> None:
-    """Check records and bytes against those in the requests that the proxy has passed on."""
+    """Check the pushed records and bytes against the Produce requests that the proxy has seen."""
     totals = run.totals(who)
     records = {topic: count for (name, topic), count in run.records.items() if name == who.name}
     assert totals.by("producer.topic.record.send.total", "topic") == records

@@ -1,4 +1,4 @@
-"""The surroundings of an embedded cluster: threads, loops, pytest, command line, simulation."""
+"""Where an embedded cluster runs: in a thread, a loop, pytest, the command line, a simulation."""
 
 import asyncio
 import os
@@ -210,7 +210,8 @@ class TestCommand:
         async with Admin(bootstrap_servers=bootstrap) as admin:
             cluster = await admin.describe_cluster()
             assert len(cluster.brokers) == 3
-        # Topics are created when they are first used, as with Kafka's own defaults.
+        # `round_trip` need not create its topic: brokers do so at the first use, as Kafka does by
+        # default.
         assert len(await round_trip(bootstrap, "made-by-use")) == 3
 
 

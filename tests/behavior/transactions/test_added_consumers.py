@@ -142,8 +142,8 @@ async def test_a_rebalance_that_takes_nothing_away_does_no_harm(work: Work, prot
             before = one.group_metadata()
             joining = asyncio.create_task(other.start())
             async with asyncio.timeout(60):
-                # Wait for a new generation, or until the coordinator has the new member. The
-                # partitions of the records in progress are not revoked yet.
+                # Wait until the rebalance has begun: there is a new generation, or the coordinator
+                # has the new member. The partitions of the records in progress are not revoked yet.
                 while one.group_metadata() == before and not member_of(other):
                     await asyncio.wait([joining], timeout=0.01)
             assert len(one.assignment()) == 2
@@ -154,7 +154,7 @@ async def test_a_rebalance_that_takes_nothing_away_does_no_harm(work: Work, prot
 
 
 def member_of(consumer: Consumer[bytes, bytes]) -> bool:
-    """Return whether the group has this consumer. False if the consumer is not started yet."""
+    """Return whether this consumer is a member of the group."""
     group = consumer._engine and consumer._engine.group
     return bool(group and group.membership.metadata.member_id)
 

@@ -258,7 +258,7 @@ REFUSED: dict[str, tuple[Callable[[Any, Producer[Any, Any]], Any], type[KafkaErr
         BufferExhaustedError,
     ),
 }
-"""Sends that raise at once: the call, and the class without a transaction."""
+"""Sends that raise at once: the call, and the class of its error outside of a transaction."""
 
 
 @pytest.mark.parametrize("case", REFUSED)
@@ -276,7 +276,7 @@ async def test_send_that_is_refused_in_a_transaction_raises_an_abortable_error(
             assert not isinstance(
                 raised.value, ApplicationRecoverableError | InvalidConfigurationError
             )
-            # Nothing of the record is in the transaction, which goes on.
+            # The transaction continues without the refused record.
             await producer.drain()
             tx.send("out", b"last")
         assert tx.outcome is COMMITTED

@@ -132,7 +132,7 @@ async def test_after_an_abortable_error_the_batch_is_delivered_again(
                     refused = batch.send(work.target, bytes(5000))
                     with pytest.raises(AbortableError):
                         await refused
-                    # The loop continues, but later sends in this transaction fail.
+                    # The body goes on, but later sends in this transaction fail.
                     later = batch.send(work.target, b"later")
                     assert isinstance(later.exception(), AbortableError)
                 if batches[-1][-1] == 19:

@@ -319,7 +319,7 @@ WAITS: list[Callable[[Any], Any]] = [
 @pytest.mark.parametrize("wait", WAITS)
 @pytest.mark.parametrize("timeout", ["1", math.nan, [1]])
 async def test_a_timeout_must_be_a_number(consumer: Consumer, wait: Any, timeout: Any) -> None:
-    """A timeout must be a number. NaN above all would break the timers of the event loop."""
+    """A timeout must be a number, and not NaN, which would break the timers of the event loop."""
     with pytest.raises(TypeError, match=r"is not a number of seconds. Use math\.inf"):
         await settled(wait(timeout)(consumer))
     assert consumer.state is State.RUNNING
@@ -347,7 +347,7 @@ async def test_an_object_without_listener_methods_is_refused(
 async def test_close_ends_when_a_listener_waits_for_the_closing_task(
     servers: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The close timeout ends a close that a listener awaits through another task."""
+    """`close()` ends by its timeout if a listener awaits another task that closes the consumer."""
     monkeypatch.setattr(lifecycle, "UNWINDING_S", 0.01)
 
     class Closing:

@@ -289,8 +289,8 @@ async def test_a_wrong_result_of_an_assignor_is_explained(
 
     try:
         runs = [asyncio.create_task(run(consumer)) for consumer in consumers]
-        # A consumer whose start has raised leaves the group, which may make the result of the
-        # assignor valid for the others.
+        # Wait for the first error only: that consumer leaves the group, and then the result of the
+        # assignor may be valid for the others.
         done, rest = await asyncio.wait(
             runs, timeout=PATIENCE_S, return_when=asyncio.FIRST_EXCEPTION
         )

@@ -14,7 +14,7 @@ VERSION = ApiKey.API_VERSIONS
 
 
 async def read_events(client: Client, use: Any) -> list[Any]:
-    """Return the events of a client while `use()` runs."""
+    """Run `use()`, close the client, and return all events of the client until then."""
     events = client.events()
     await use()
     await client.close()
@@ -27,7 +27,7 @@ async def test_broker_refuses_a_connection_that_is_meant_for_another_cluster(kaf
     await client.start()
     identity = client.cluster._metadata_requests.identity
     present = identity.cluster_id
-    identity.cluster_id = "another-cluster-------"  # Expect another cluster here.
+    identity.cluster_id = "another-cluster-------"  # From now on, another id is expected.
 
     async def use() -> None:
         await client.cluster.brokers.pool(1).get(Purpose.CONTROL)

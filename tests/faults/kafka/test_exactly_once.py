@@ -252,7 +252,7 @@ async def test_each_record_is_counted_once_when_a_broker_hangs(site: Site) -> No
 
 @pytest.mark.fault(7)
 async def test_each_record_is_counted_once_when_two_processes_have_one_id(site: Site) -> None:
-    """Each process fences the other one, and restarts, until one of them is killed."""
+    """Each process fences the other one and is fenced by it, and restarts, until one is killed."""
     ended = site.choose(("first", "second"))
     half = LINES // 2
     await site.fill(site.lines[:half])
@@ -270,7 +270,7 @@ async def test_each_record_is_counted_once_when_two_processes_have_one_id(site: 
 async def test_the_check_fails_when_offsets_are_committed_outside_of_the_transaction(
     site: Site,
 ) -> None:
-    """A program that commits offsets outside the transaction fails the check of the other tests."""
+    """The other tests would detect a program that commits offsets outside the transaction."""
     await site.fill(site.lines)
     with site.counting(outside=True, hold=["offsets", 5]) as counting:
         await counting.until_printed("holding")

@@ -169,7 +169,7 @@ async def test_a_matching_topic_created_later_is_read(kafka3: KafkaCluster) -> N
 async def test_an_old_kafka_refuses_the_protocol_with_a_clear_error(
     kafka_old: KafkaCluster,
 ) -> None:
-    """An old Kafka lists the request in ApiVersions, and then refuses it."""
+    """An old Kafka lists the heartbeat of KIP-848 in ApiVersions, and then refuses it."""
     topic = await asyncio.to_thread(kafka_old.create_topic)
     consumer: Consumer[Any, Any] = Consumer(
         topic, bootstrap_servers=kafka_old.bootstrap, group_id="g", group_protocol="consumer"

@@ -14,12 +14,16 @@ from aiokclient import Producer
 IN_SYNC = {"min.insync.replicas": 2}
 
 pytestmark = pytest.mark.timeout(600)
-"""Brokers are restarted one after the other, which takes over a minute on a busy machine."""
+"""The timeout is long: to restart brokers one after the other takes over a minute on a busy
+machine."""
 
 
 @asynccontextmanager
 async def producing(kafka: KafkaCluster, ledger: Ledger, topic: str) -> AsyncIterator[None]:
-    """Run two producers that write to three partitions during the block, and read all records."""
+    """Run two producers that write to three partitions during the block.
+
+    Then read and check all records.
+    """
     wanted = partitions_of({topic: 3})
     async with (
         Producer(bootstrap_servers=kafka.bootstrap, linger_ms=1) as one,

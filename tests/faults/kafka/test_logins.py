@@ -30,7 +30,7 @@ WAYS = [
     for transport in ("PLAINTEXT", "SSL")
     if (login, transport) != ("mTLS", "PLAINTEXT")
 ]
-"""Every kind of login on each transport. There are no certificates without TLS."""
+"""Every kind of login on each transport, except client certificates (mTLS) without TLS."""
 
 
 @pytest.mark.parametrize(("login", "transport"), WAYS)
@@ -54,8 +54,9 @@ async def test_a_login_holds_the_event_loop_for_under_10_ms(
 async def test_a_token_provider_that_computes_in_the_event_loop_is_measured(
     secured: SecuredKafka, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    # The provider computes until its thread has used a certain CPU time, pauses of the machine
-    # included. So the measurement must not subtract pauses: without counters, it cannot.
+    # The provider computes until its thread has used a certain CPU time. The clock of the thread
+    # also counts pauses of the machine. So the measurement must not subtract pauses: without the
+    # file of the counters, it cannot.
     monkeypatch.setattr(stolen_time, "STAT", tmp_path / "no counters")
 
     async def computes() -> OAuthToken:

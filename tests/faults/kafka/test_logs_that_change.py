@@ -51,7 +51,7 @@ def numbered(prefix: bytes, count: int) -> list[bytes]:
 
 @pytest.mark.fault(21)
 async def test_an_unclean_election_is_reported(kafka3: KafkaCluster) -> None:
-    """Reading raises an error if the new leader never had records that were read."""
+    """Reading raises an error if the new leader never had some of the records that were read."""
     async with (
         Admin(bootstrap_servers=kafka3.bootstrap) as admin,
         consumer(kafka3, auto_offset_reset="none", metadata_max_age_ms=500) as reader,
@@ -190,7 +190,7 @@ async def test_a_quota_slows_a_producer_down(kafka: ExternalKafka) -> None:
     """The producer waits as long as the broker's throttle times ask, and loses no record."""
     topic = kafka.create_topic()
     slow, options = f"slow-{topic}", {"bootstrap_servers": kafka.bootstrap}
-    # The quota is the average rate over ten seconds. The tenth send exceeds it.
+    # The quota limits the average rate over ten seconds. The tenth send exceeds it.
     quota = EntryData(
         entity=[EntityData(entity_type="client-id", entity_name=slow)],
         ops=[OpData(key="producer_byte_rate", value=1_900.0)],
@@ -199,7 +199,7 @@ async def test_a_quota_slows_a_producer_down(kafka: ExternalKafka) -> None:
         request = messages.AlterClientQuotasRequest(entries=[quota])
         answer = await client.request(request, to=AnyBroker())
         assert [entry.error_code for entry in answer.entries] == [0]
-        # The broker learns of the quota later than the controller, which has sent the response.
+        # The controller has sent the response. Wait until the broker knows the quota, too.
         component = ComponentData(entity_type="client-id", match_type=0, match=slow)
         described = messages.DescribeClientQuotasRequest(components=[component])
         async with asyncio.timeout(60):

@@ -1,4 +1,4 @@
-"""Calls of a user without permissions on a real Kafka: what the errors name, and what follows."""
+"""Calls of a user without permissions on a real Kafka: the texts and the effects of the errors."""
 
 from __future__ import annotations
 

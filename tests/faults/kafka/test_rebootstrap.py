@@ -1,6 +1,6 @@
-"""Clients whose real brokers are all killed, while their bootstrap name leads elsewhere.
+"""Clients whose real brokers are all killed, and that find a cluster by their bootstrap name.
 
-The brokers return at other ports with their data, or the name leads to another cluster.
+The brokers return with their data at other ports, or the name then resolves to another cluster.
 """
 
 import asyncio
@@ -27,7 +27,8 @@ pytestmark = pytest.mark.timeout(600)
 
 IN_SYNC = {"min.insync.replicas": 2}
 OTHER = 9
-"""The producer number of the payloads that the other cluster has before clients find it."""
+"""The producer number of the payloads that are already in the other cluster when clients find
+it."""
 BEGIN: Mapping[str, list[int]] = {
     "classic": [7, 0, 0],
     "KIP-848": [0, 11, 0],
@@ -84,7 +85,10 @@ def events_of(work: AtWork) -> dict[str, Any]:
 
 
 async def emitted(events: Mapping[str, Any], kind: type) -> dict[str, list[Any]]:
-    """Return all events of a kind for each client. The events end when the client is closed."""
+    """Return all events of a kind for each client.
+
+    All clients must be closed, which ends the events.
+    """
     return {
         name: [each async for each in found if isinstance(each, kind)]
         for name, found in events.items()
@@ -156,7 +160,10 @@ async def commit(other: KafkaCluster, group: str, topic: str, begin: list[int]) 
 
 
 def check_log(log: Mapping[int, list[Any]], topic: str) -> set[Payload]:
-    """Check that a log has no payload twice and keeps the order of sending. Return its payloads."""
+    """Check that a log has no payload twice, and has them in the order of sending.
+
+    Return the payloads.
+    """
     found: list[Payload] = []
     for partition, records in log.items():
         payloads = [unpack(bytes(each.value)) for each in records]
@@ -349,7 +356,7 @@ async def until_log_grows(kafka: KafkaCluster, topic: str) -> None:
 async def test_consumer_starts_again_from_its_bootstrap_server_when_a_proxy_requires_it(
     kafka: Any, java: str, kind: type[Any]
 ) -> None:
-    """Java's consumer keeps the connection to the coordinator of its group, and ours closes it."""
+    """Java's consumer keeps the connection to its group coordinator. This library's closes it."""
     topic = await asyncio.to_thread(kafka.create_topic)
     group = f"g-{uuid.uuid4().hex[:8]}"
     async with MetadataProxy(kafka.addresses()[0]) as proxy:

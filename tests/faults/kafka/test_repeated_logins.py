@@ -1,4 +1,4 @@
-"""Logins on a real Kafka that are repeated every five seconds, and one that is refused then."""
+"""Logins on a real Kafka: repeated ones, every five seconds, and a repeated one that is refused."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ from aiokclient.protocol import messages
 
 SECONDS = 60
 RATE = 5_000
-"""Records per second of the first login. The other logins together send a tenth of this rate."""
+"""Records per second that the first login in LOGINS sends. All others together send a tenth of
+it."""
 PAUSE_S = 0.02
 LOGINS = [
     "SCRAM-SHA-512",
@@ -111,7 +112,7 @@ async def test_logins_repeated_for_a_minute_under_load_lose_and_reorder_nothing(
         assert traffic.read == traffic.sent
         again = [e for e in traffic.events if isinstance(e, Authenticated) and e.again]
         lost = [e for e in traffic.events if isinstance(e, Disconnected) and e.cause is not None]
-        # The client has a connection to produce and one to fetch. Both are always in use.
+        # Each client has two connections that repeat the login: one to produce and one to fetch.
         assert len(again) >= 2 * (SECONDS * 1000 // REAUTH_MS - 2), login
         assert all(0 < event.lifetime_ms <= REAUTH_MS for event in again), login
         # If the process gets no processor time, a session may end before its login is repeated.

@@ -1,8 +1,8 @@
 """A soak: every kind of client in one event loop, on three brokers with TLS and SCRAM, amid faults.
 
-`make soak MINUTES=10 SEED=7` runs it for longer. The run is a process of its own (`harness/soak`),
-so that its tasks, sockets, threads, and memory are those of the library alone. A run of one minute
-does not compare memory, because the comparison begins after the first minute.
+`make soak MINUTES=10 SEED=7` runs the soak for longer. The run is a process of its own
+(`harness/soak`), so that its tasks, sockets, threads, and memory are those of the library alone. A
+run of one minute does not compare memory, because the comparison begins after the first minute.
 """
 
 import os

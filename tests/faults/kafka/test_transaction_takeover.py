@@ -74,7 +74,7 @@ async def committed_values(kafka: KafkaCluster, topic: str) -> list[list[bytes |
 async def test_nothing_is_seen_of_a_producer_that_another_one_replaced(
     kafka3: KafkaCluster, level: int, dies: bool
 ) -> None:
-    """The first producer is never closed. If its process dies, its connections end."""
+    """The first producer is never closed: its process is killed, or keeps its connections."""
     topic = await asyncio.to_thread(kafka3.create_topic, None, 3, 3, IN_SYNC)
     name = group = f"takeover-{uuid.uuid4().hex[:12]}"
     offset = TopicPartition(topic, 0)

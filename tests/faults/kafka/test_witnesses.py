@@ -1,7 +1,8 @@
 """Records exchanged with other clients through a real Kafka, with each codec.
 
 This library reads what confluent-kafka and Kafka's console producer write, and they read what it
-writes, byte for byte. So a mistake that this library's encoder and decoder have in common is found.
+writes, byte for byte. So a mistake is found even if this library's encoder and decoder both make
+it.
 """
 
 from __future__ import annotations

@@ -34,7 +34,10 @@ class Bad:
         return Writer(producer, self.ledger, wanted or partitions_of(TOPICS), **options)
 
     async def proxy_of(self, broker: int) -> FaultProxy:
-        """Return the proxy of a broker, which has its own faults from now on."""
+        """Return the proxy of a broker.
+
+        From now on, its faults are separate from those of other proxies.
+        """
         proxy = await self.connector.proxy(self.cluster.address(broker))
         proxy.faults = ProxyFaults()
         return proxy

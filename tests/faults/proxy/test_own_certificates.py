@@ -1,4 +1,4 @@
-"""Certificate files of the client that are replaced, and certificates that one side refuses."""
+"""Replacements of the client's certificate files, and certificates that one side refuses."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def replace(path: Path, content: str) -> None:
 
 
 def cut(cluster: EmbeddedCluster) -> None:
-    """End all connections."""
+    """End all connections by restarting the broker."""
     cluster.stop(1)
     cluster.start(1)
 
@@ -69,7 +69,7 @@ async def cluster() -> AsyncIterator[EmbeddedCluster]:
 
 @pytest.fixture
 def files(tmp_path: Path, cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch) -> Files:
-    """Files with a valid certificate, which are checked for each connection."""
+    """Files with a valid certificate. Clients check for changed files at each new connection."""
     monkeypatch.setattr(network_tls, "CHECK_S", 0.0)
     monkeypatch.setattr(network_tls, "WAIT_S", 60.0)
     made = Files(tmp_path / "ca.pem", tmp_path / "own.pem")

@@ -1,6 +1,6 @@
 """The process forks, or the interpreter or the event loop ends, while clients are open (fault 55).
 
-Each test runs `harness/process_end.py`. Its deadline of a minute only matters if something hangs.
+Each test runs `harness/process_end.py`, whose deadline of a minute passes only if it hangs.
 """
 
 import os
@@ -58,7 +58,10 @@ FORKED = "raised ClosedError This process is a fork of the one in which this cli
     "how", ["fork_and_go_on", "fork_and_run_another", "fork_and_exit", "fork_within"]
 )
 def test_a_forked_process_cannot_touch_the_clients_of_its_parent(how: str, loop: str) -> None:
-    """If a child could send, brokers would discard later records of its parent as duplicates."""
+    """Clients of the parent raise errors in the child.
+
+    If the child could send, brokers would discard later records of the parent as duplicates.
+    """
     with EmbeddedCluster(topics={"t": 1}) as cluster:
         done = run(cluster, how, loop)
         values = [record.value for record in cluster.records("t")]

@@ -15,7 +15,7 @@ from aiokclient.network.transport import Address, TcpConnector
 from aiokclient.testing import EmbeddedCluster
 
 PATIENCE_S = 0.5
-"""Seconds after which a connection attempt without an answer shows that the backlog is full."""
+"""The backlog counts as full if a connection attempt gets no answer for this number of seconds."""
 
 
 class Names(TcpConnector):
@@ -56,9 +56,10 @@ def full_backlog(host: str, port: int) -> Iterator[None]:
 
 @pytest.mark.fault(28)
 async def test_full_backlog_of_one_broker_leaves_the_rebootstrap_to_the_trigger_time() -> None:
-    """A broker whose SYNs are dropped may be available, while the others refuse connections.
+    """While one broker drops SYNs and the others refuse, the client waits for the trigger time.
 
-    Several attempts to connect to that broker fail before the trigger time has passed.
+    The first broker may still be available, so the failures of several attempts to connect to it
+    cause no rebootstrap before that time.
     """
     async with EmbeddedCluster(brokers=3, topics={"t": 3}, replication=3) as cluster:
         ports = [cluster.address(broker)[1] for broker in cluster.brokers]

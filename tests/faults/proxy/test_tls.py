@@ -28,7 +28,7 @@ class Terminator(TcpConnector):
         super().__init__()
         self.cluster, self.authority = cluster, authority
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        # Without this class, no alert would tell a client why its certificate is refused.
+        # Without this class, clients get no TLS alert that says why their certificate is refused.
         self.context.sslobject_class = AlertingObject
         self.ports: dict[int, int] = {}
         self.servers: list[asyncio.Server] = []
@@ -256,5 +256,5 @@ async def test_wrong_host_in_the_metadata_gets_no_data(
         told = terminator.forwarded
         with pytest.raises(ConnectionSetupError, match="is not accepted"):
             await client.start()
-        # In both starts, only the bootstrap server received data.
+        # The second start sent as much data as the first: only the bootstrap server received any.
         assert terminator.forwarded == 2 * told

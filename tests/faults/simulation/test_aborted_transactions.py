@@ -64,7 +64,7 @@ class Log:
 
 
 class Disorder:
-    """A broker that lists aborted transactions in any order, and some of them twice."""
+    """A broker that lists aborted transactions in random order, and some of them twice."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
@@ -133,7 +133,7 @@ def test_only_committed_records_are_read_whatever_the_order_of_aborted_transacti
                         if reading == "Arrow" and offset == expected[-1]:
                             break
                     assert found == expected
-        if size > 100:  # A response of one batch has few transactions in its list.
+        if size > 100:  # A response with only one batch lists too few.
             assert disorder.unsorted > 0
         async with world.consumer("t") as consumer:
             everything = [record.offset async for record in consumer.until_end()]

@@ -1,4 +1,4 @@
-"""Names with several addresses, which race (RFC 8305), and the limit of name resolution."""
+"""Names with several addresses, which are tried in a race (RFC 8305), and slow name resolution."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_address_that_drops_packets_delays_the_next_by_a_quarter_of_a_second(dea
         began = world.now
         async with world.client(**named(world, *addresses, "127.0.0.1")):
             pass
-        # An IPv4 address is tried third, after the dead ones of both families.
+        # The addresses that drop packets are tried first. Each delays the next attempt.
         assert 0.25 * dead <= world.now - began < 0.25 * dead + 0.1
 
     simulate(scenario)
@@ -197,7 +197,8 @@ def test_cancelled_race_leaves_nothing_open() -> None:
 def test_connections_that_are_made_at_the_same_time_leave_one(seed: int) -> None:
     async def scenario(world: World) -> None:
         late = world.network.listen("::1", port_of(world), Closing)
-        # Without jitter, both are connected at the same time.
+        # The first address is slowed by as much as the second attempt is delayed. There is no
+        # jitter, so both are connected at the same time.
         world.network.slowed[f"[::1]:{port_of(world)}"] = 0.25
         async with world.client(**named(world, "::1", "127.0.0.1")) as client:
             await asyncio.sleep(1)
@@ -351,7 +352,7 @@ def test_resolve_timeout_does_not_end_a_start_when_one_name_is_resolved(timeout_
 
 
 def test_last_of_many_names_is_resolved_within_the_resolve_timeout() -> None:
-    """The client begins one lookup per second, or more if the timeout requires it."""
+    """The client begins at least one lookup per second, and more if the timeout requires it."""
 
     async def scenario(world: World) -> None:
         names = [f"blocked{number}.test" for number in range(20)]

@@ -1,4 +1,4 @@
-"""Coordinators that repeat a response, or whose responses are lost: no busy loop results."""
+"""Coordinators that repeat a response, or whose responses are lost, cause no busy loop."""
 
 import asyncio
 import logging
@@ -19,7 +19,7 @@ from aiokclient.protocol import ApiKey
 SLOW_KIP848: dict[str, Any] = {**KIP848, "max_poll_interval_ms": 600_000}
 WATCH_S = 60
 MOST_LINES = 20
-"""The maximum number of log lines in a minute. Without a limit, each attempt would log one."""
+"""The maximum number of log lines in a minute. The library must not log each attempt."""
 
 
 async def watch(world: World, consumer: Any) -> None:

@@ -20,7 +20,7 @@ def of_partitions(response: Any) -> list[Any]:
 
 
 def without_waiting(request: Any) -> bool:
-    """Let the broker answer a fetch at once."""
+    """Let the broker respond to each fetch at once, even without records."""
     request.max_wait_ms = 0
     return True
 

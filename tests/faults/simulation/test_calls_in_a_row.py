@@ -1,4 +1,4 @@
-"""Repeated calls of a program: each sends its own requests, and without a delay."""
+"""Repeated calls of a program: each call sends its own requests, and sends them without a delay."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any

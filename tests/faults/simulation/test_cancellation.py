@@ -1,8 +1,8 @@
 """Every public call is cancelled at each suspension, and the object remains usable or is closed.
 
 Afterwards, every payload is accounted for, and another record can be sent. The tests print the
-number of suspensions of each call. If a call continues in background tasks, it is also cancelled at
-many moments of that work.
+number of suspensions of each call. If a background task does a part of the call's work, the call is
+also cancelled at many moments of that task.
 """
 
 import asyncio
@@ -107,7 +107,10 @@ async def gather(world: World, producer: Any) -> None:
 
 
 async def send_all(world: World, producer: Any) -> None:
-    """Send records, each of which may be delivered at most once if the call is cancelled."""
+    """Send records.
+
+    If the call is cancelled, each record may still be written, but at most once.
+    """
     payloads = [world.ledger.payload(2, "t", 0) for _ in range(100)]
     for payload in payloads:
         world.ledger.fail(payload, asyncio.CancelledError())

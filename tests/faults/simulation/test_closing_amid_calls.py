@@ -1,4 +1,4 @@
-"""Calls that wait for the cluster end when their consumer is closed or fails."""
+"""Calls that are waiting for the cluster: they end when their consumer is closed or fails."""
 
 import asyncio
 from collections.abc import Callable, Coroutine

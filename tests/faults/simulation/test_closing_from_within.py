@@ -1,4 +1,4 @@
-"""`close()` called from code that the close would otherwise wait for."""
+"""`close()` called from code for whose end `close()` normally waits."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any

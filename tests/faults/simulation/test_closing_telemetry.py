@@ -76,7 +76,8 @@ STATES = {
     asking_again: ("asking again", True),
     ended: ("ended", False),
 }
-"""By the function that reaches a state: the state, and whether closing then pushes metrics."""
+"""For each function that brings a reporter into a state: the state, and whether `close()` pushes
+metrics in that state."""
 
 
 def assigned(consumer: Consumer[Any, Any]) -> Consumer[Any, Any]:

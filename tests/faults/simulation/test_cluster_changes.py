@@ -93,7 +93,7 @@ def test_every_acknowledged_record_is_in_one_of_the_two_logs(
             writing = asyncio.create_task(writer.run())
             await world.ledger.until(200)
             former += world.cluster.records("t")
-            # Responses are lost, so that the outcome of some records is unknown.
+            # Drop responses, so that the outcome of some records is unknown.
             with world.cluster.drop(ApiKey.PRODUCE, when="after", times=3):
                 await asyncio.sleep(0.1)
                 former[:] = world.cluster.records("t")

@@ -68,7 +68,10 @@ def test_no_ids_are_sent_when_the_check_is_off(option: dict[str, Any]) -> None:
 
 
 def test_brokers_before_4_4_get_the_same_requests_with_and_without_the_check() -> None:
-    """Only the first ApiVersions request differs: these brokers do not support its version."""
+    """With and without the check, all requests are equal, except the first ApiVersions request.
+
+    These brokers do not support its version.
+    """
 
     async def run(world: World, *, check: bool) -> list[Any]:
         world.cluster.limit_versions({ApiKey.API_VERSIONS: (0, 4)})
@@ -85,7 +88,7 @@ def test_brokers_before_4_4_get_the_same_requests_with_and_without_the_check() -
 
 @pytest.mark.fault(26)
 def test_wrong_broker_at_an_address_gets_nothing_and_causes_a_rebootstrap() -> None:
-    """Two brokers have exchanged their addresses, and the client still has the old metadata."""
+    """Two brokers have swapped their addresses, and the client still has the old metadata."""
 
     async def scenario(world: World) -> None:
         name_leads_to(world, OLD)

@@ -46,9 +46,9 @@ def test_commit_raises_after_the_member_was_removed_and_records_were_not_committ
         async with manual(world, diary, protocol) as consumer:
             assert len(await consumer.poll(timeout=10)) == 10
             await remove(world, protocol, diary)
-            # The member has joined again, and owns the partition.
+            # Wait until the member has joined again and owns the partition.
             await diary.until(lambda: diary.owned)
-            for _ in range(2):  # A repeated commit stores nothing either.
+            for _ in range(2):  # The second commit must fail, too.
                 with pytest.raises(CommitFailedError, match="no longer owns") as caught:
                     await consumer.commit()
                 assert caught.value.partitions == (T0,)

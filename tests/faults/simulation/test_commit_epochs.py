@@ -14,7 +14,10 @@ T0 = TopicPartition("t", 0)
 
 
 def fill_two_epochs(world: World) -> tuple[int, int]:
-    """Write five records before and five after a change of the leader. Return both epochs."""
+    """Write five records before a change of the leader, and five after it.
+
+    Return both leader epochs.
+    """
     fill(world, 5)
     world.cluster.move_leader("t", 0)
     fill(world, 5)

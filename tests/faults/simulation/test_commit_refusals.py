@@ -28,7 +28,7 @@ every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 
 
 def explains(error: CommitFailedError, *parts: str) -> None:
-    """Check that the text has these parts, and names no cause that does not apply."""
+    """Check that the text has these parts, and does not name a rebalance as the cause."""
     text = str(error)
     for part_of_text in parts:
         assert part_of_text in text

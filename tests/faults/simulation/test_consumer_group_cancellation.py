@@ -77,9 +77,10 @@ async def once(world: World, call: Call, how: dict[str, Any]) -> Interrupted:
     if consumer.state is not State.CLOSED:
         last = committed(world)
         assert last is None or last <= COUNT
-        # A record that the cancelled call received is not processed, so it is delivered again.
+        # A record that the cancelled call had received was not processed. The seek delivers it
+        # again.
         async with asyncio.timeout(60):
-            for _ in range(1000):  # A rebalance may delay this.
+            for _ in range(1000):  # A rebalance may delay the assignment.
                 if T0 in consumer.consumed():
                     break
                 await asyncio.sleep(0.05)

@@ -114,7 +114,8 @@ def test_a_suspended_process_delivers_nothing_before_a_heartbeat_response(strate
             before = len(offsets)
             await asyncio.sleep(0)
             await asyncio.sleep(0)
-            # Only the record whose delivery had begun before the suspension may be delivered.
+            # At most one record may still be delivered: its delivery had begun before the
+            # suspension.
             assert len(offsets) <= before + 1
             await diary.until(lambda: ("lost", [0, 1]) in diary.pages)
             async with member(world, other, **options):
@@ -180,7 +181,7 @@ def test_heartbeats_continue_while_a_slow_consumer_reads() -> None:
 @pytest.mark.fault(40)
 @both
 def test_a_commit_during_a_rebalance_is_stored_or_raises(strategy: str) -> None:
-    """Each commit while other members join and leave is stored, or it raises an error."""
+    """Each commit that is made while other members join and leave is stored, or raises an error."""
 
     async def scenario(world: World) -> None:
         fill(world, 400, 2)

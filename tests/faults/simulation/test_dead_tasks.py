@@ -35,7 +35,7 @@ T0 = TopicPartition("t", 0)
 BY_HAND = TopicPartition("hand", 0)
 CONTROL = pool.Purpose.CONTROL
 LIMIT_S = 5.0
-"""Virtual seconds within which the calls must end. Their own timeouts are a minute."""
+"""Virtual seconds within which the calls must end. Their own timeouts are longer: a minute."""
 
 
 class BugError(Exception):

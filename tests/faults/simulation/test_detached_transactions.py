@@ -89,7 +89,10 @@ def test_end_transaction_finds_out_what_a_lost_response_said(
 @LEVELS
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_the_opposite_end_after_a_lost_response_tells_what_happened(level: int, when: str) -> None:
-    """A driver whose commit failed may abort, and then learns whether the commit was applied."""
+    """A program whose commit got no response may abort.
+
+    The abort returns what became of the commit.
+    """
 
     async def scenario(world: World) -> None:
         handle = await written(world)
@@ -185,7 +188,7 @@ def test_end_transaction_after_the_timeout_of_the_transaction(level: int, commit
 def test_end_transaction_can_be_repeated_after_the_last_epoch_of_a_producer_id(
     commit: bool,
 ) -> None:
-    """After the last epoch, the coordinator gives the next transaction another producer id."""
+    """When a producer id has used its last epoch, the next transaction gets another producer id."""
 
     async def scenario(world: World) -> None:
         async with world.producer(transactional_id="t-1", **OPTIONS):

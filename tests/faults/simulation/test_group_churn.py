@@ -3,7 +3,7 @@
 No item has two owners at a time, and there are never two writers. Soon after the faults are over,
 every item has an owner and the ledger has a writer. The workers of these tests stop using their
 items as soon as their generation ends. Coordinators that forget their group in a failover are not
-covered, because they assign everything again at once.
+tested here: they assign everything again at once, while earlier owners may still be at work.
 """
 
 import asyncio

@@ -46,19 +46,22 @@ def state(world: World) -> str:
 
 
 def fail_over(world: World) -> None:
-    """Stop the coordinator and its connections. Another broker takes over the persisted state."""
+    """Move the coordinator to another broker with the persisted state.
+
+    Close the old connections.
+    """
     coordinator = world.cluster.coordinator(GROUP)
     world.cluster.move_coordinator(GROUP)
     world.cluster.disconnect(coordinator)
 
 
 def die(world: World, life: Life) -> None:
-    """Cut a member off as if its process had died without a LeaveGroup."""
+    """Separate a member from all brokers, as if its process had died without a LeaveGroup."""
     world.network.part({life.protocols[0].says}, set(map(world.address, world.cluster.brokers)))
 
 
 class Gate:
-    """An `assign` function that waits until it is opened. `entered` counts its calls."""
+    """An `assign` function that waits until `opened` is set. `entered` counts its calls."""
 
     def __init__(self) -> None:
         self.entered, self.opened = 0, asyncio.Event()
@@ -72,7 +75,7 @@ class Gate:
 
 
 def gated(*lives: Life) -> Gate:
-    """Make the leader's `assign` wait at the returned gate from now on."""
+    """Replace `assign` of these members with the returned gate, at which the leader then waits."""
     gate = Gate()
     for each in lives:
         each.protocols[0].how = gate
@@ -96,7 +99,7 @@ def test_coordinator_failure_1_before_all_members_have_joined(persisted: bool) -
             fail_over(world)
             await asyncio.sleep(5)
             held.set()
-            # Without persistence, the new coordinator counts generations from the start.
+            # Without persistence, the new coordinator begins again with the first generation id.
             await together(*lives, after=before if persisted else -1)
             assert (ids(*lives) == members) is persisted
 
@@ -423,7 +426,7 @@ def test_a_blocked_event_loop_is_logged(seconds: int, caplog: pytest.LogCaptureF
 
 @pytest.mark.fault(49)
 def test_throttling_does_not_delay_heartbeats() -> None:
-    """Throttling of joins and other requests delays only the connections of those requests."""
+    """If joins or other requests are throttled, only their own connections are delayed."""
 
     async def scenario(world: World) -> None:
         lives = [life(world, name, heartbeat_interval_ms=1_000) for name in "ab"]

@@ -152,7 +152,7 @@ def test_health_names_the_member_for_which_a_rebalance_waits(protocol: str) -> N
                     ),
                     60,
                 )
-                # The health of the slow member shows the revocation that the other one waits for.
+                # The new member waits for a revocation. The health of the slow member shows it.
                 assert shown(slow, "revoked", "t-")
                 async with reading(slow):
                     await well(new)

@@ -1,4 +1,4 @@
-"""The requests of a member, and the connections and the state that it keeps meanwhile."""
+"""The requests of a member of a group, its connections, and its state."""
 
 import asyncio
 from typing import Any
@@ -29,8 +29,8 @@ def requests(world: World, api: ApiKey, since: float = 0.0) -> list[Any]:
 def test_the_leader_assigns_again_when_topic_metadata_changes(resync: bool) -> None:
     """The leader assigns again when the inputs of its assignment have changed.
 
-    Where the coordinator supports it, the generation stays the same. The shares of all members are
-    revoked first.
+    If the coordinator supports this, the generation id stays the same. Before that, the assignments
+    of all members are revoked.
     """
 
     async def scenario(world: World) -> None:
@@ -84,7 +84,7 @@ def test_a_resync_and_a_new_member_lead_to_one_generation() -> None:
     ids=lambda value: getattr(value, "api_name", None),
 )
 def test_members_work_with_every_protocol_version(api: ApiKey, limits: range) -> None:
-    """Members share the work and leave, with each version as the brokers' highest one."""
+    """Members join and leave with each version of an API that can be the brokers' highest."""
     for version in limits:
 
         async def scenario(world: World, version: int = version) -> None:
@@ -100,7 +100,7 @@ def test_members_work_with_every_protocol_version(api: ApiKey, limits: range) ->
 
 
 def test_joins_and_leaves_carry_a_reason() -> None:
-    """Requests carry a reason (KIP-800), which is cut to the length that brokers keep."""
+    """Requests contain a reason (KIP-800). It is truncated to the length that brokers accept."""
 
     async def scenario(world: World) -> None:
         one = life(world, "a")

@@ -16,7 +16,7 @@ from aiokclient.protocol import ApiKey
 Change = Callable[[random.Random, ApiKey, Any], Any]
 RECORDS = 60
 RECONNECTS = (ApiKey.API_VERSIONS, ApiKey.METADATA)
-"""The requests that a client repeats after a lost connection."""
+"""The requests that a client sends again on a new connection after it has lost one."""
 
 
 def answer(**fields: Any) -> Change:
@@ -32,13 +32,13 @@ def answer(**fields: Any) -> Change:
 
 
 def any_error(rng: random.Random, api: ApiKey, response: Any) -> Any:
-    """Return errors that do not end the pushes."""
+    """Return a response with a random error code that does not end the pushes."""
     response.error_code = rng.choice([117, 76, 118, 89])
     return response
 
 
 def anything(rng: random.Random, api: ApiKey, response: Any) -> Any:
-    """Return valid responses with random numbers and texts."""
+    """Return a valid response with random numbers and texts."""
     numbers = [0, 1, -1, 2**31 - 1, -(2**31), 100, 1_000]
     response.throttle_time_ms = rng.choice([0, 0, 0, 50])
     response.error_code = rng.choice([0, 0, 0, 117, 76, 118, 89])

@@ -157,7 +157,7 @@ def test_records_are_processed_while_members_come_go_and_are_fenced(seed: int) -
 class MixedGroup(Group):
     """A group whose members use the classic or the newer protocol at random.
 
-    The coordinator converts the group back and forth all the time.
+    The coordinator repeatedly converts the group from one protocol to the other.
     """
 
     strategy = ""
@@ -245,7 +245,7 @@ def test_a_revoked_partition_waits_for_the_record_in_progress() -> None:
 @pytest.mark.fault(43)
 @pytest.mark.parametrize("new", ["earliest", "reset"])
 def test_a_matching_topic_created_later_is_read_from_its_beginning(new: str) -> None:
-    """Records written before members notice the topic are read, with `latest`, too.
+    """Records written before members notice the topic are read, even with `latest`.
 
     With `new_partitions="reset"`, which is what Kafka does, they are skipped.
     """
@@ -269,7 +269,7 @@ def test_a_matching_topic_created_later_is_read_from_its_beginning(new: str) -> 
 
 @pytest.mark.fault(25)
 def test_partitions_that_are_added_are_read_from_their_beginning() -> None:
-    """Records written before members notice the partitions are read, with `latest`, too."""
+    """Records written before members notice the partitions are read, even with `latest`."""
 
     async def scenario(world: World) -> None:
         group = Group(world)

@@ -1,4 +1,4 @@
-"""A member whose session has ended cannot commit the record in progress when it returns."""
+"""When a member returns after its session has ended, it cannot commit the record in progress."""
 
 import asyncio
 from typing import Any

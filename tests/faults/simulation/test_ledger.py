@@ -15,7 +15,10 @@ class Read:
 
 
 def account(*offsets: int) -> tuple[Ledger, list[Payload]]:
-    """Return a ledger with three acknowledged payloads, of which some were read at ``offsets``."""
+    """Return a ledger with three acknowledged payloads.
+
+    The first of them were read at ``offsets``.
+    """
     ledger = Ledger()
     payloads = [ledger.payload(1, "t", 0) for _ in range(3)]
     for offset, payload in enumerate(payloads):

@@ -57,7 +57,7 @@ class End(asyncio.BufferedProtocol):
 
 
 class Wired:
-    """A network with one server, and the server's sides of the connections made so far."""
+    """A network with one server, and the server's end of each connection that was made."""
 
     def __init__(self, network: VirtualNetwork, echo: bool) -> None:
         self.network, self.echo = network, echo

@@ -20,7 +20,7 @@ GROUP: dict[str, Any] = {
 
 @pytest.mark.parametrize("form", ["record", "records", "offsets", "everything", "topic"])
 def test_commit_of_records_of_the_old_cluster_is_refused_in_the_new_one(form: str) -> None:
-    """In the new cluster, the old offsets would skip records that were never read."""
+    """If the new cluster stored the old offsets, records that were never read would be skipped."""
 
     async def work(world: World, options: dict[str, Any]) -> None:
         world.cluster.produce("t", [b"old"] * 10)

@@ -68,7 +68,7 @@ def test_records_are_written_once_when_responses_are_lost(times: int) -> None:
 def test_a_duplicate_is_a_success_when_it_was_sent_before() -> None:
     """DUPLICATE_SEQUENCE_NUMBER acknowledges a batch that was sent before.
 
-    The broker may not know its offset.
+    The broker may no longer know the offset of the batch.
     """
     lost: list[int] = []
     duplicates: list[int] = []
@@ -111,7 +111,10 @@ def test_the_order_holds_when_leaders_move_with_five_requests_in_flight() -> Non
 
 @pytest.mark.fault(4)
 def test_records_arrive_late_when_metadata_stays_stale() -> None:
-    """Metadata that names a former leader causes no hot loop, and the records arrive later."""
+    """While metadata still names a former leader, there is no busy loop.
+
+    The records arrive later.
+    """
 
     def without_hints(request: Any, response: Any) -> Any:
         response.node_endpoints = []
@@ -222,7 +225,7 @@ def test_batches_expire_while_they_are_written(codec: str) -> None:
 @pytest.mark.fault(11)
 @pytest.mark.parametrize("direction", ["requests", "responses"])
 def test_a_reset_at_each_byte(direction: str) -> None:
-    """A record arrives although its connection is reset at byte 0, 1, 2, ... of the traffic."""
+    """A record arrives even if its connection is reset at byte 0, 1, 2, ... of the traffic."""
     for byte in range(400):
 
         async def scenario(world: World, byte: int = byte) -> bool:
@@ -309,7 +312,7 @@ def test_records_are_written_after_an_unknown_topic_id() -> None:
 def test_drain_bounds_a_producer_that_is_faster_than_the_brokers() -> None:
     """`drain` waits for room.
 
-    Without it, records are refused in the end, but none that was accepted is lost.
+    Without `drain`, `send` raises errors when the buffer is full, but no accepted record is lost.
     """
 
     async def scenario(world: World) -> None:

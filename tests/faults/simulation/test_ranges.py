@@ -100,7 +100,8 @@ def test_few_fetches_of_limited_size_are_sent_before_a_batch_is_processed() -> N
             async for _ in batches:
                 pass
         sizes = [r.message.topics[0].partitions[0] for r in world.requests(ApiKey.FETCH)]
-        # Each response gets a quarter: one in flight, two that wait for the reader, one converted.
+        # A response may have a quarter of the limit, because there may be four at a time: one is in
+        # flight, two wait for the reader, and one is being converted.
         assert all(each.partition_max_bytes <= SMALL["fetch_max_bytes"] / 4 for each in sizes)
 
     simulate(scenario)
@@ -350,7 +351,7 @@ def test_a_partition_that_does_not_exist_raises() -> None:
 
 
 class Damaged:
-    """A broker that damages the batch at an offset in its first `times` responses with it."""
+    """A broker that damages the batch at an offset in the first `times` responses that have it."""
 
     def __init__(self, offset: int, times: int) -> None:
         self._offset, self._left = offset, times
@@ -441,7 +442,7 @@ def test_a_range_of_a_closed_client_raises() -> None:
 
 
 def test_a_cancellation_at_any_moment_leaves_the_client_usable() -> None:
-    """Cancel a reading task a little later each time, until it ends before the cancellation."""
+    """Start and cancel reading tasks, each a little later, until one ends before that."""
 
     async def scenario(world: World) -> None:
         fill(world, 100)

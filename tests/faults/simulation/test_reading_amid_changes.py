@@ -1,6 +1,6 @@
 """Reading while records arrive, partitions are assigned again, and the consumer is closed.
 
-The records of each partition are delivered in order, and the memory of fetched ones is released.
+The records of each partition are delivered in order, and the memory of fetched records is released.
 """
 
 import asyncio
@@ -183,7 +183,7 @@ def test_no_record_of_an_unsubscribed_topic_is_delivered(by_hand: bool) -> None:
 
 @pytest.mark.parametrize("protocol", ["range", "cooperative-sticky", "consumer"])
 def test_a_rebalance_does_not_end_an_iteration_to_the_end(protocol: str) -> None:
-    """An iteration to the end survives a rebalance, in which nothing is assigned for a moment."""
+    """An iteration to the end continues after a rebalance, during which nothing is assigned."""
     count = 40
 
     async def scenario(world: World, n: int) -> None:

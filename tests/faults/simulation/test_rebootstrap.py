@@ -92,7 +92,7 @@ def test_client_survives(fault: type[ClusterFault], strategy: str, kind: str) ->
                 while world.now < watch.began + QUIET_S:
                     reasons.update(client.health().reasons)
                     await asyncio.sleep(0.25)
-                # Until now, no call of the program has triggered attempts.
+                # Until now, the program made no calls, so all attempts were the client's own.
                 calling = asyncio.create_task(work.make_calls())
                 await work.call(partial(spare.close, timeout=CLOSE_S), CLOSE_S)
                 while world.now < watch.began + trouble.lasts_s:
@@ -127,7 +127,7 @@ def test_client_survives(fault: type[ClusterFault], strategy: str, kind: str) ->
 
 @pytest.mark.fault(28)
 def test_stuck_connection_leaves_the_rebootstrap_to_the_trigger_time() -> None:
-    """A broker whose packets are dropped may be available (KIP-1102). The others are down.
+    """A broker may be available if its packets are only dropped (KIP-1102). The others are down.
 
     The test uses the default trigger time of five minutes.
     """
@@ -194,7 +194,7 @@ def test_brokers_that_time_out_leave_the_rebootstrap_to_the_trigger_time(
                     for pool in pools
                 )
             watching.cancel()
-            # If there is only one broker, it is in backoff after each attempt.
+            # A single broker must have been in backoff after each attempt.
             assert everything_rests or brokers > 1
             when, trigger = watch.rebootstraps[0]
             assert trigger is Trigger.TIMEOUT
@@ -373,7 +373,7 @@ def test_bootstrap_server_that_lists_dead_brokers_is_asked_rarely(trigger_ms: in
 
 
 def test_trigger_time_of_zero_rebootstraps_at_the_first_failure() -> None:
-    """Connections are kept as long as each request succeeds, and abandoned at the first failure."""
+    """While each request succeeds, there is no rebootstrap. The first failure causes one."""
 
     async def scenario(world: World) -> None:
         name_leads_to(world, OLD)

@@ -17,7 +17,7 @@ from aiokclient.protocol import ApiKey
 
 T = TopicPartition("t", 0)
 OLD, READ = 40, 5
-"""The number of records in the former log, and the number read before it is replaced."""
+"""The number of records in the former log, and how many of them are read before it is replaced."""
 
 Records = Callable[[Consumer[Any, Any]], AsyncIterator[Any]]
 
@@ -72,7 +72,7 @@ async def open_consumer(world: World, options: dict[str, Any]) -> Consumer[Any, 
 
 
 async def notice(consumer: Consumer[Any, Any]) -> None:
-    """Wait until the consumer has new metadata, twice, because one response may be outdated."""
+    """Let the consumer request metadata twice, because the first response may be outdated."""
     for _ in range(2):
         await consumer._cluster.updater.refresh(["t"], timeout=30, at_once=True)
 
@@ -94,7 +94,8 @@ def test_iteration_ends_at_the_end_of_the_present_log(
                 if len(found) == READ:
                     change(world, records)
                     await notice(consumer)
-        # A recreated topic is read from its first record. In another cluster, the reset applies.
+        # A recreated topic is read from its first record. In another cluster, `auto_offset_reset`
+        # applies.
         assert [bytes(each.value) for each in found] == [b"old"] * READ + [b"new"] * records
         assert [each.offset for each in found[READ:]] == list(range(records))
         # The next iteration begins where this one has ended.
@@ -241,7 +242,7 @@ def test_aborted_transaction_returns_its_consumer_to_no_offset_of_the_former_log
             for _ in range(READ):
                 assert await consumer.get(timeout=30) is not None
             consumer.mark_processed()
-            await asyncio.sleep(1)  # The position at the begin of the transaction is known.
+            await asyncio.sleep(1)  # By now, the consumer has a valid position.
             with pytest.raises((BodyError, ApplicationRecoverableError)):
                 await interrupted(producer.transaction(), producer, consumer)
             found = [await consumer.get(timeout=30) for _ in range(OLD)]

@@ -67,7 +67,7 @@ def test_a_rewind_is_carried_out_once_when_the_leader_dies(strategy: str, when: 
             group.kill(leader)
         assert (await call).error is None
         await group.end()
-        # The dead leader may have rewound its own partitions before.
+        # Before its death, the leader may have rewound its own partitions.
         assert set(jumps(group)) <= set(BACK.items())
         assert len(jumps(group)) >= PARTITIONS - 2
 
@@ -236,7 +236,7 @@ def test_two_concurrent_rewind_requests_both_return(strategy: str, between: floa
         assert group.history.jumps[-1][1] in actual
         outcomes.append(group.history.jumps)
         if between > 0.01:
-            # If the calls are closer together, either request may be carried out first.
+            # If less time is between the two calls, either request may be carried out first.
             assert group.history.jumps[-1] == (TPS[0], 9)
 
     outcomes: list[Any] = []
@@ -336,8 +336,8 @@ def test_the_error_names_partitions_that_were_not_rewound(strategy: str) -> None
         stored = world.cluster.committed("g")
         left = [tp for tp in TPS if str(tp) in str(error)]
         assert left == [tp for tp in TPS if stored[tp].offset != 3]
-        # With the eager protocol, a record in progress delays all partitions, otherwise only its
-        # own.
+        # With the eager protocol, a record in progress delays the rewind of all partitions;
+        # otherwise, only of its own partition.
         assert len(left) == (4 if strategy == "range" else 2)
         group.pause_s = 0.0
         await group.end()

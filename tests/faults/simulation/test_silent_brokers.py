@@ -119,7 +119,7 @@ def test_setup_timeout_grows_only_when_connecting_fails() -> None:
 
 
 async def attempt_lasts(world: World, client: Client, not_before: float) -> float:
-    """Return how long a connection attempt lasts to a broker whose packets are lost."""
+    """Return how long an attempt to connect lasts, if all packets of the broker are lost."""
     world.cluster.disconnect(1)
     await asyncio.sleep(0.01)
     world.network.part([world.address(1)], ["client"])

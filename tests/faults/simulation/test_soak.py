@@ -1,7 +1,7 @@
 """Tests of the parts of the soak that need no Kafka: its schedules, its clients, and its checks.
 
-The clients run once in the simulation, amid a few faults, and the checks are tested with the
-entries that they record. Unchanged entries break no promise. Each deliberate change breaks one.
+The clients run once in the simulation, amid a few faults, and record entries. The checks are tested
+with these entries: unchanged entries break no promise, and each deliberate change breaks one.
 """
 
 import asyncio
@@ -152,7 +152,7 @@ def recorded() -> tuple[Entry, ...]:
 
 
 def checked(found: list[Entry] | tuple[Entry, ...], promise: str = "") -> RunChecks:
-    """Return the checks of a recorded run in which one promise is broken on purpose."""
+    """Return the checks of a recorded run. If `promise` is given, the run is made to break it."""
     search = SecretSearch()
     search.add("password", SECRET)
     checks, sabotage = RunChecks(search), Sabotage(promise, SECRET)

@@ -58,7 +58,7 @@ class Readers:
 @pytest.mark.fault(51)
 @pytest.mark.parametrize("markers_s", [0.0, 20.0])
 def test_readers_see_only_the_producer_that_takes_over(markers_s: float) -> None:
-    """The takeover waits, while CONCURRENT_TRANSACTIONS lasts, for the end of the transaction."""
+    """The takeover waits until the dead producer's transaction has ended, with its markers."""
 
     async def scenario(world: World) -> None:
         readers = Readers(world)

@@ -49,7 +49,7 @@ FINAL = [
         *AUTHORIZATION,
     )
 ]
-"""The error codes after which the pushes end: all except those listed here."""
+"""The error codes after which the pushes end: all codes except those in the list above."""
 
 
 def span(times: list[float], index: int = -1) -> float:
@@ -404,7 +404,7 @@ def test_metrics_that_are_too_large_are_split_over_intervals(
         moments = [push.taken.pop() for push in regular]
         assert moments == sorted(moments)
         assert len(set(moments)) < len(moments) / 2
-        # The total of each sum misses at most the last two collections.
+        # The total of each sum lacks at most the increases of the last two collections.
         total = reports.pushed.total
         values = {total[f"{SUMS}.{number}"] for number in range(30)}
         assert max(values) <= reports.fake.value

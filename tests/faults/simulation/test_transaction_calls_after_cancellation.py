@@ -1,6 +1,6 @@
 """Public calls after a call about transactions that was cancelled.
 
-A program handles errors with three `except` clauses, in each of the styles below. After a
+A program handles errors with three `except` clauses, in one of the styles below. After a
 cancellation, its next calls must raise an error that these clauses handle, and its next transaction
 must be committed.
 """
@@ -41,7 +41,7 @@ async def opened(producer: Producer[Any, Any]) -> None:
 
 
 async def unanswered(producer: Producer[Any, Any]) -> None:
-    """Begin a commit that ends without a response."""
+    """Begin a transaction, and a commit of it that ends by its timeout, without a response."""
     await opened(producer)
     with pytest.raises(AbortableError):
         await producer.commit_transaction(timeout=0.2)
@@ -139,7 +139,7 @@ async def scenario(world: World, case: str, following: str, style: str, n: int) 
         with contextlib.suppress(AbortableError, ApplicationRecoverableError, IllegalStateError):
             await FOLLOWING[following](producer)
     if state_of(producer) in ("IN_TRANSACTION", "ABORTABLE_ERROR"):
-        # As the application would do, abort the transaction that has not ended.
+        # The transaction has not ended. Abort it, as the application would do.
         try:
             await producer.abort_transaction()
         except ApplicationRecoverableError:
@@ -178,7 +178,7 @@ def test_three_clauses_suffice_after_a_cancelled_call(
 ) -> None:
     cancelled = 0
     for n in range(1, 200):
-        # The levels alternate, because both have nearly the same suspensions.
+        # Alternate the levels. This is enough, because both have nearly the same suspensions.
         level = 2 * (n % 2)
         if not run(lambda world, n=n: scenario(world, case, following, style, n), level):
             break

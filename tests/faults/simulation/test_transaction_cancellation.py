@@ -2,7 +2,8 @@
 
 Afterwards, readers of committed data see all or nothing of the transaction, as its outcome says,
 and a next transaction commits. The tests print the number of suspensions of each call. Some cases
-cancel a call twice, or with anyio: it is then also cancelled while it waits after the first time.
+cancel a call twice, or with anyio: then a call that still waits for something after the first
+cancellation is cancelled again.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Case(NamedTuple):
     outcomes: frozenset[TransactionOutcome | None]
     """The possible outcomes of the first transaction after a cancellation."""
     raises: type[KafkaError] | None = None
-    """The error of the call if it is not cancelled."""
+    """The class of the error that the call raises if it is not cancelled."""
 
 
 # -- prepared producers
@@ -98,7 +99,10 @@ async def unanswered(world: World) -> Any:
 
 
 async def beside_a_reader(world: World) -> Any:
-    """Return a producer whose `reader` is a consumer that owns all partitions, at their start."""
+    """Return a producer.
+
+    Its `reader` is a consumer that owns all partitions and has read nothing.
+    """
     world.cluster.produce("in", INPUTS)
     producer = await started(world)
     producer.reader = world.consumer("in", **READER)

@@ -45,7 +45,7 @@ first_requests = pytest.mark.parametrize("add", [add_record, add_offset])
 @first_requests
 @pytest.mark.parametrize("connected", [True, False])
 def test_a_downgrade_between_transactions_ends_in_a_restart(add: Any, connected: bool) -> None:
-    """The first request of level 2 is refused, and blocks the transactional id."""
+    """After the downgrade, the first request of level 2 is refused and blocks the id."""
 
     async def scenario(world: World) -> None:
         async with world.producer(**QUICK) as producer:
@@ -86,7 +86,7 @@ def test_a_downgrade_between_transactions_ends_in_a_restart(add: Any, connected:
 
 @first_requests
 def test_a_restart_waits_for_the_coordinator_to_move_after_a_downgrade(add: Any) -> None:
-    """An earlier InitProducerId would block the transactional id at the new coordinator, too."""
+    """If the restart sent InitProducerId earlier, the new coordinator would block the id, too."""
 
     async def scenario(world: World) -> None:
         async with world.producer(**QUICK) as producer:
@@ -270,7 +270,7 @@ def test_an_abort_waits_as_long_as_the_coordinator_cannot_be_reached() -> None:
 
 @pytest.mark.parametrize("last", [0, 1, 2])
 def test_old_brokers_increase_the_epoch_after_an_abort(last: int) -> None:
-    """InitProducerId has no producer id and epoch before its version 3 (KIP-360)."""
+    """Before version 3 of InitProducerId, the request has no producer id and epoch (KIP-360)."""
 
     async def scenario(world: World) -> None:
         world.cluster.limit_versions({ApiKey.INIT_PRODUCER_ID: (0, last)})
@@ -294,7 +294,7 @@ def test_old_brokers_increase_the_epoch_after_an_abort(last: int) -> None:
 
 
 def test_an_old_broker_fences_the_producer_that_does_not_know_of_another() -> None:
-    """The broker increases the epoch unchecked, so the abort must detect the newer producer."""
+    """The broker does not check the old epoch, so the abort must detect the newer producer."""
 
     async def scenario(world: World) -> None:
         world.cluster.limit_versions({ApiKey.INIT_PRODUCER_ID: (0, 2)})

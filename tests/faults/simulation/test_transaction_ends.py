@@ -126,7 +126,7 @@ def test_a_commit_waits_for_offsets_that_are_being_sent(
 ) -> None:
     async def scenario(world: World, producer: Producer[Any, Any]) -> None:
         with contextlib.ExitStack() as stack:
-            # The coordinator of the group answers later than that of the transaction.
+            # The coordinator of the group responds later than the coordinator of the transaction.
             stack.enter_context(world.cluster.delay(ApiKey.TXN_OFFSET_COMMIT, 1.0))
             expected: Any = contextlib.nullcontext()
             if refusal is not None:
@@ -214,7 +214,7 @@ def test_a_transaction_after_an_upgrade_is_not_ended_by_the_markers_of_the_one_b
         with world.cluster.hold_markers():
             async with producer.transaction() as tx:
                 tx.send("t", b"kept", partition=0)
-                await asyncio.sleep(11)  # The level is read again only after a while.
+                await asyncio.sleep(11)  # The producer reads the level again only after a while.
                 world.cluster.set_transaction_version(2)
             following = asyncio.create_task(lose(producer))
             await asyncio.sleep(3)

@@ -33,7 +33,8 @@ def test_a_fenced_producer_writes_nothing_more(in_flight: bool, level: int) -> N
 
     async def scenario(world: World) -> None:
         async with world.producer(**OPTIONS) as first, world.producer(**OPTIONS) as second:
-            # The second producer has taken over at its start, so the first one takes over again.
+            # The start of the second producer has fenced the first one, so the first one must
+            # restart.
             await first.restart()
             await first.begin_transaction()
             sent = [first.send("t", b"lost %d" % n, partition=n % 3) for n in range(30)]
@@ -140,7 +141,7 @@ def test_a_transaction_of_which_batches_expire_while_they_are_written_is_aborted
 @levels
 @pytest.mark.parametrize("markers_s", [0.0, 20.0])
 def test_another_instance_takes_over_an_open_transaction(markers_s: float, level: int) -> None:
-    """The start of the next instance waits while CONCURRENT_TRANSACTIONS lasts."""
+    """The start of the next instance waits as long as it gets CONCURRENT_TRANSACTIONS."""
 
     async def scenario(world: World) -> None:
         async with world.producer(**OPTIONS) as dead:

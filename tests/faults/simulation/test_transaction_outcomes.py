@@ -67,7 +67,7 @@ OUTCOMES = {
     ("not applied", 0): ABORTED,
     ("not applied", 2): ABORTED,
     ("after the timeout", 0): UNKNOWN,
-    # At level 2, the abort of the coordinator counts as the producer's own.
+    # At level 2, an abort by the coordinator looks like an abort by the producer.
     ("after the timeout", 2): ABORTED,
 }
 """The outcome that an abort or a restart finds after each fault, at each level."""
@@ -162,7 +162,7 @@ def test_a_restart_finds_out_what_happened_to_a_commit(name: str, level: int) ->
 @pytest.mark.fault(50)
 @pytest.mark.parametrize(("name", "level"), OUTCOMES)
 def test_the_end_of_async_with_finds_out_what_happened_to_a_commit(name: str, level: int) -> None:
-    """Leaving succeeds if the commit was applied, and otherwise raises the most severe error."""
+    """The end raises nothing if the commit was applied, and otherwise the most severe error."""
 
     async def scenario(world: World) -> None:
         outcome = OUTCOMES[name, level]

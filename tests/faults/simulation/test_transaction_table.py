@@ -1,9 +1,9 @@
 """Every error at every request of a transaction: what the program sees, and what it can do then.
 
 `transaction_table.csv` was written by hand from the table of KIP-1050 and the rules for codes that
-it does not list. Each row injects one fault into the embedded cluster until the program sees an
-error, and observes the category of that error, the state of the producer, and the calls that it
-then allows. Each allowed call ends the transaction, and a next one must commit.
+it does not list. The test of a row injects one fault into the embedded cluster until the program
+sees an error. It observes the category of that error, the state of the producer, and the calls that
+the producer then allows. After each allowed call, a new transaction must commit.
 
 The observed values depend only on the injected fault, never on the values that the row expects. So
 a wrong value in any column of a row fails the test of that row. A test verifies this, too.
@@ -60,7 +60,7 @@ KIP_1050 |= {51, 53, 58, 82, 87, 90, 120}
 IllegalStateException, KafkaException, RuntimeException, CommitFailedException,
 CorrelationIdMismatchException."""
 RECORDS_ALONE = {10, 32, 44, 76}
-"""The codes that a broker uses only to refuse records."""
+"""The codes that only Produce can return, of all requests of a transaction."""
 OTHERS = {-1, 45, 59, 69, 88, 113, 9999}
 """Codes that KIP-1050 leaves out. The last one is unknown."""
 FAULTS = {str(code) for code in KIP_1050 | RECORDS_ALONE | OTHERS}
@@ -78,7 +78,7 @@ MEMBER = GroupMetadata("g")
 
 
 class Injected(NamedTuple):
-    """A fault at each request of an API, at a level of transaction.version."""
+    """A fault that affects each request of an API, at a level of transaction.version."""
 
     fault: str
     api: str
@@ -86,7 +86,7 @@ class Injected(NamedTuple):
 
 
 class Observed(NamedTuple):
-    """The result that the program sees: expected by a row, or observed."""
+    """The result that the program sees. It is the one that a row expects, or the observed one."""
 
     category: str
     state: str
@@ -171,7 +171,10 @@ CALLS: Mapping[str, Callable[[Producer[Any, Any]], Awaitable[object]]] = {
 
 
 async def first_allowed(producer: Producer[Any, Any], category: str, calls: list[str]) -> str:
-    """Make these calls until one is allowed, and return it. Refused ones must change nothing."""
+    """Make these calls until one is allowed.
+
+    Return its name. A refused call must change nothing.
+    """
     for name in calls:
         state = state_of(producer)
         refusal: KafkaError | None = None
@@ -192,7 +195,7 @@ async def first_allowed(producer: Producer[Any, Any], category: str, calls: list
 
 
 async def scenario(world: World, injected: Injected, calls: list[str]) -> Observed:
-    """Inject the fault, and make these calls until one is allowed. The result has its name."""
+    """Inject the fault, and make these calls until one is allowed. Its name is in the result."""
     async with world.producer(transactional_id="t-1", **OPTIONS) as producer:
         with fault_of(world, injected), pytest.raises(KafkaError) as caught:
             await use(world, injected, producer)
@@ -218,7 +221,7 @@ def observe(injected: Injected) -> Observed:
             transaction_version=int(injected.level),
         )
         allowed.append(seen.calls)
-        # The calls before the allowed one were refused.
+        # Continue after the allowed call. Those before it were refused.
         del left[: left.index(seen.calls) + 1]
     return seen._replace(calls=" ".join(sorted(allowed)))
 
@@ -273,7 +276,7 @@ def test_each_row_fails_when_any_of_its_values_is_another_one() -> None:
 
 @pytest.mark.parametrize("level", ["0", "1", "2"])
 def test_the_requests_of_a_transaction_are_those_of_its_level(level: str) -> None:
-    """A pair of API and level is left out of the table exactly if it cannot occur."""
+    """The table leaves out a pair of API and level if, and only if, the pair cannot occur."""
 
     async def sent(world: World) -> set[ApiKey]:
         async with world.producer(transactional_id="t-1") as producer:

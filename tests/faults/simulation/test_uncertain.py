@@ -21,7 +21,7 @@ def test_the_session_ends_between_a_look_and_the_records(
         async with member(world) as consumer:
             records: Any = getattr(consumer, how)()
             await anext(records)
-            # After this time, the next delivery checks the session again.
+            # Wait so long that the next delivery checks the session again.
             await asyncio.sleep(0.02)
             looks = iter([math.inf])
             monkeypatch.setattr(

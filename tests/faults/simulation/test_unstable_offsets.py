@@ -108,7 +108,7 @@ def test_an_unstable_offset_is_never_replaced_by_a_reset() -> None:
 
 
 def test_a_group_whose_offsets_transactions_commit_is_rewound_once() -> None:
-    """Offsets that transactions commit keep the metadata about the rewind, as other commits do."""
+    """A commit in a transaction keeps the metadata about the rewind, as other commits do."""
 
     async def scenario(world: World) -> None:
         fill(world)

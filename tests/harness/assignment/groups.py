@@ -104,7 +104,7 @@ def _subscribe(rng: Random, group: Group, other: Group, equal: bool) -> Group:
 
 
 def _grow(rng: Random, group: Group, other: Group, equal: bool) -> Group:
-    """Add partitions to some topics, and remove some topics."""
+    """Return the group with some topics removed, and with partitions added to others."""
     grown = {}
     for topic in group.cluster.topics:
         racks = [group.cluster.racks(one) for one in group.cluster.partitions(topic)]
@@ -117,7 +117,7 @@ def _grow(rng: Random, group: Group, other: Group, equal: bool) -> Group:
 def carried(
     group: Group, given: Mapping[str, MemberAssignment], generation: int, *, eager: bool
 ) -> Group:
-    """Return the group whose members own the given partitions.
+    """Return the same group, in which the members own the given partitions.
 
     With `eager`, the members report these partitions in their user data.
     """

@@ -23,7 +23,7 @@ class Judgement(NamedTuple):
 
 
 def judged(group: Group, given: Given, before: Given) -> Judgement:
-    """Return the measures of an assignment that follows another one."""
+    """Return the measures of the assignment `given`, which replaces `before`."""
     loads = [len(assignment.partitions) for assignment in given.values()]
     at = {one: name for name, assignment in given.items() for one in assignment.partitions}
     was = {
@@ -50,8 +50,8 @@ def _far(group: Group, at: Mapping[TopicPartition, str]) -> int:
 def settled(assign: Assign, group: Group, before: Given, rebalances: int = 2) -> Given | None:
     """Return the final assignment of a group under the cooperative protocol.
 
-    Returns None if it is not final after `rebalances` rebalances, not counting the last one, which
-    changes nothing.
+    The assignment is final if one more rebalance does not change it. Returns None if it is not
+    final after `rebalances` rebalances.
     """
     given = before
     for generation in range(1, rebalances + 2):

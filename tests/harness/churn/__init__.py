@@ -1,8 +1,8 @@
 """Groups whose members join and leave: processes that are killed and suspended, on any cluster.
 
 `Crowd` is a group under test. Its members use this library, librdkafka, or Java. They are separate
-processes (some that use this library are tasks of the test) and report `Event`s. `audit` checks
-these reports for errors.
+processes, or, for some members of this library, tasks of the test. They report `Event`s. `audit`
+checks these reports for errors.
 """
 
 from .audit import Audit

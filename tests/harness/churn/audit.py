@@ -1,9 +1,10 @@
 """Checks of the events that the members of a group reported, in the order of time.
 
-`Ownership` checks invariants F and G. In addition, a partition may have two owners only until a
-removed owner learns of its removal, and no more records are delivered to the removed owner. A
-partition is delivered to a member without a gap, from the committed offset on. Committed offsets
-never decrease. A member cannot commit an offset of a partition that has a new owner.
+`Ownership` checks invariants F and G. In addition, a partition may have two owners only if the
+group has removed the former one, and that one has not learned of its removal yet. No more records
+are delivered to the removed owner. The records of a partition are delivered to a member without a
+gap, from the committed offset on. Committed offsets never decrease. A member cannot commit an
+offset of a partition that has a new owner.
 """
 
 import contextlib
@@ -32,7 +33,7 @@ class RecordPosition(NamedTuple):
 
 
 class Audit:
-    """A check of all events. `check()` raises BrokenOwnershipError with everything it found."""
+    """A check of all events. `check()` raises BrokenOwnershipError with all violations."""
 
     def __init__(self, log: Log, topic: str) -> None:
         self.topic = topic
@@ -108,7 +109,8 @@ class Audit:
             owner = self.ownership.owner.get(position.tp)
             self._in_order(member, position)
             if interval is not None and owner is not interval and owner is not None:
-                # The member was suspended between the delivery and its report.
+                # The member was suspended after the delivery and before its report, so the delivery
+                # is legal.
                 late = asked - self.start < owner.begin
                 if late and interval.end is None:
                     member.at_work.setdefault(position.tp, {})[offset] = position

@@ -32,7 +32,8 @@ WRITE_S = 0.02
 class Settings:
     """The common settings of the members of a group.
 
-    `options` apply to all members. `foreign` has further options for each kind of other client.
+    `options` apply to all members. `foreign` has additional options for members that use another
+    client, by the kind of the client.
     """
 
     bootstrap: str
@@ -46,7 +47,10 @@ class Settings:
     work_s: float = 0.001
 
     def of(self, kind: str) -> dict[str, Any]:
-        """Return the options of a member. Other clients have the same names, with dots."""
+        """Return the options of a member of this kind.
+
+        For other clients, names have dots in place of "_".
+        """
         given = {
             "bootstrap_servers": self.bootstrap,
             "group_id": self.group_id,
@@ -59,7 +63,7 @@ class Settings:
             **self.foreign.get(kind, {}),
         }
         if given.get("group_protocol") == "consumer":
-            # These options belong to the broker, or to the group's config.
+            # With this protocol, the broker or the group's config determines them.
             del given["session_timeout_ms"], given["heartbeat_interval_ms"]
         if kind in OURS:
             return given
@@ -278,7 +282,7 @@ class Crowd:
         await self.until(lambda: {p: len(found) for p, found in self.log.done.items()} == wanted)
 
     async def end(self) -> Audit:
-        """Read all records, let all members leave, and return the result of the checks."""
+        """Wait until all records are read, let all members leave, and return the checks."""
         await self.drained()
         await asyncio.gather(*(self.leave(name) for name in list(self.live)))
         await self.look()
@@ -303,7 +307,7 @@ class Crowd:
         await self._now_and_then(self.look, SAMPLE_S)
 
     async def _write(self) -> None:
-        """Write records at the configured rate, not far ahead of the readers."""
+        """Write records at the configured rate. Pause while too many of them are not processed."""
         await self._now_and_then(self._write_some, WRITE_S)
 
     async def _write_some(self) -> None:

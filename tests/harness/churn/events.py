@@ -43,7 +43,7 @@ def parsed(who: str, text: bytes) -> Event:
 
 
 class Log:
-    """All events as they arrive, and the state that follows from them."""
+    """All events in the order in which they arrive, and the present state that they imply."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []

@@ -17,7 +17,7 @@ SILENCE = "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"
 
 
 def start(spec: Mapping[str, Any]) -> tuple["subprocess.Popen[bytes]", socket.socket]:
-    """Return its process, and the socket for commands to it and for its events."""
+    """Start a member. Return its process, and the socket for commands to it and events from it."""
     settings = [f"{name}={value}" for name, value in spec["options"].items()]
     arguments = ["GroupMember", spec["topic"], *settings]
     shared = f"-XX:SharedArchiveFile={KAFKA.archive()}"
@@ -40,5 +40,5 @@ def class_path() -> str:
         subprocess.run(command, check=True)
 
     classes = prepared(CACHE / f"group-member-{SOURCE.stat().st_mtime_ns}", compile_into)
-    # The archive is valid for class paths that begin like its own.
+    # The archive is valid only if the class path begins with the one for which it was made.
     return f"{jars}:{classes}"

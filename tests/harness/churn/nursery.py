@@ -1,7 +1,8 @@
-"""Processes for members, forked from one that has imported everything, so that they start quickly.
+"""Processes for members, which start quickly.
 
-`python -m churn` is that process (`serve`). It receives a description and a socket for each member.
-When this process or the test ends, all members are killed, even suspended ones.
+They are forked from one process that has imported everything. `python -m churn` runs that process
+(`serve`). It receives a description and a socket for each member. When this process or the test
+ends, all members are killed, even suspended ones.
 """
 
 import asyncio
@@ -115,6 +116,7 @@ async def live_ours(spec: Mapping[str, Any], channel: socket.socket, tell: Any) 
         for order in found.decode().split():
             member.order(order)
 
-    # Writing blocks, so that an event has been reported before anything else happens.
+    # The member writes its events with blocking calls, so that each one is reported before anything
+    # else happens.
     asyncio.get_running_loop().add_reader(channel, orders)
     await member.run()

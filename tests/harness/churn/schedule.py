@@ -33,7 +33,7 @@ async def churn(crowd: Crowd) -> None:
 
 
 async def one_more(crowd: Crowd) -> str:
-    """Add a member, every third one in the process of the test."""
+    """Add a member. About a third of the members are tasks in the process of the test."""
     return crowd.join("task" if crowd.rng.random() < 0.3 else "process")
 
 
@@ -79,7 +79,10 @@ async def kill(crowd: Crowd) -> None:
 
 
 async def stutter(crowd: Crowd) -> None:
-    """Suspend a member until 20 more records are processed, which may end its membership."""
+    """Suspend a member until 20 more records are processed.
+
+    It may lose its membership meanwhile.
+    """
     name = await with_another(crowd)
     crowd.suspend(name)
     await crowd.progress(20)
@@ -89,7 +92,7 @@ async def stutter(crowd: Crowd) -> None:
 async def hang(crowd: Crowd) -> None:
     """Suspend a member with a record in progress until others own its partitions.
 
-    Then its commit is refused.
+    After that, its commit must be refused.
     """
     name = await with_another(crowd)
     await crowd.settled()

@@ -31,7 +31,10 @@ class ExternalKafka:
         return [(host, int(port)) for host, port in pairs]
 
     def metadata(self, topics: list[str] | None = None) -> Picture:
-        """Return the metadata of the first broker that answers; ``topics=None`` means all."""
+        """Return the metadata from the first broker that responds.
+
+        ``topics=None`` requests all topics.
+        """
         found: list[Picture] = []
 
         def asked() -> bool:
@@ -74,8 +77,8 @@ class ExternalKafka:
             len(ps) != partitions or any(p.leader < 0 for p in ps.values()) for ps in found
         ):
             return False
-        # A broker announces that it is the leader a moment before it is one, and records that it
-        # receives without acknowledgement in between are lost.
+        # A broker announces that it is the leader a moment before it acts as one. Records that it
+        # receives in between are lost if the producer waits for no acknowledgement.
         led: dict[int, list[int]] = {}
         for index, partition in found[0].items():
             led.setdefault(partition.leader, []).append(index)
@@ -96,13 +99,13 @@ class ExternalKafka:
 class KafkaCluster(ExternalKafka):
     """A cluster of ``brokers`` nodes: one combined node, or brokers 1, 2, ... and a controller.
 
-    A separate controller (node 100) means that killing a broker never moves the quorum.
+    With a separate controller (node 100), the death of a broker does not affect the quorum.
     ``properties`` apply to every node. ``listeners`` are additional listeners of the brokers, by
-    name with their security protocol; `listener` returns their addresses. ``hosts`` are the names
-    for 127.0.0.1 that some of them advertise. If ``formatted_by`` is an older version,
-    `change_version` can go back to that version. ``telemetry`` is the topic into which the brokers
-    write the metrics that clients push; `pushed` reads its records. The cluster is a context
-    manager. At its end, the nodes are killed by SIGKILL and all files are deleted.
+    name with their security protocol; `listener` returns their addresses. ``hosts`` maps some of
+    these listeners to the host names for 127.0.0.1 that they advertise. If ``formatted_by`` is an
+    older version, `change_version` can go back to that version. ``telemetry`` is the topic into
+    which the brokers write the metrics that clients push; `pushed` reads its records. The cluster
+    is a context manager. At its end, the nodes are killed by SIGKILL and all files are deleted.
     """
 
     def __init__(

@@ -23,7 +23,7 @@ POM = """<project><modelVersion>4.0.0</modelVersion>
 <version>2.12.0</version></dependency>
 </dependencies></project>
 """
-# Spark's installation has everything else.
+# All other jars are in Spark's installation.
 EXCLUSIONS = (
     "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
 )

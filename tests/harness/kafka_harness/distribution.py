@@ -66,7 +66,10 @@ class Distribution:
         return prepared(self.folder / "jars", self._fetch)
 
     def class_path(self) -> str:
-        """Return all jars in a fixed order, as an AppCDS archive is valid for one order only."""
+        """Return the class path with all jars.
+
+        Their order is fixed: an AppCDS archive requires one order.
+        """
         return ":".join(str(jar) for jar in sorted(self.jars().glob("*.jar")))
 
     def template(self) -> Path:
@@ -89,7 +92,7 @@ class Distribution:
         self, main: str, *arguments: str, jvm: tuple[str, ...] = (), plugins: tuple[Path, ...] = ()
     ) -> list[str]:
         """Return the command that runs a Java class; ``plugins`` are folders with more classes."""
-        # The archive is valid for class paths that begin like its own.
+        # The archive is valid only if the class path begins with the one for which it was made.
         class_path = ":".join([self.class_path(), *map(str, plugins)])
         return [find_java(), *jvm, *LOG_OPTIONS, "-cp", class_path, main, *arguments]
 

@@ -17,18 +17,18 @@ from .distribution import JVM_OPTIONS, Distribution
 from .properties import text
 
 spawner = ThreadPoolExecutor(1, "kafka-spawner")
-"""The executor that starts nodes, for as long as the tests run.
+"""The executor whose only thread starts all nodes.
 
-A node ends with the thread that started it.
+A node ends with the thread that started it, so this thread lives as long as the tests run.
 """
 
 
 class ReservedPort:
-    """A loopback port that no other process gets while this object exists.
+    """A loopback port that the system gives to no other process while this object exists.
 
-    The socket is bound and never listens. On Linux, the broker, which sets SO_REUSEADDR as every
-    Java server socket does, can bind and listen on the same port. The system does not choose the
-    port for others, so it stays free for the broker between a kill and a start.
+    The socket is bound and never listens. Java sets SO_REUSEADDR for server sockets, so on Linux
+    the broker can bind the same port and listen on it. The system does not choose the port for
+    others. So it stays free for the broker, even between a kill and the next start.
     """
 
     def __init__(self, port: int = 0) -> None:
@@ -44,7 +44,7 @@ class ReservedPort:
 
 
 class KafkaNode:
-    """A node with its folder. ``start`` does not wait until it is ready; the cluster does."""
+    """A node with its folder. ``start`` does not wait until the node is ready; the cluster does."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """The five requests that the test harness needs, implemented over a blocking socket.
 
-They do not use this library's protocol package, so that the harness works while that is broken and
-does not share its mistakes.
+They do not use this library's protocol package, so that the harness works even if the package is
+broken, and does not share its mistakes.
 
     Metadata v7, CreateTopics v4, ListOffsets v1, FindCoordinator v1 and v6, InitProducerId v1
 """

@@ -55,9 +55,9 @@ def node_properties(
 ) -> dict[str, object]:
     """Return the properties of one node.
 
-    ``controllers``: The quorum's node ids and ports. ``listeners``: Additional listeners of a
-    broker, by name, with security protocol and port. ``hosts``: The host names that listeners
-    advertise, if not 127.0.0.1.
+    ``controllers`` maps the node ids of the quorum to ports. ``listeners`` maps the names of a
+    broker's additional listeners to security protocol and port. ``hosts`` maps the names of
+    listeners to the host names that they advertise. The default is 127.0.0.1.
     """
     replication, in_sync = min(3, brokers), min(2, brokers)
     ports = {name: port for name, (_, port) in listeners.items()}
@@ -83,7 +83,8 @@ def node_properties(
         **FAILOVER,
     }
     if brokers == 1:
-        # No other broker can replace the only one, so it must survive a lack of processor time.
+        # There is only one broker. It must not count as dead when it gets no processor time for a
+        # while.
         properties["broker.session.timeout.ms"] = 20000
     if "broker" in roles:
         properties["inter.broker.listener.name"] = "PLAINTEXT"

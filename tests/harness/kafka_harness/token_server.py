@@ -49,8 +49,9 @@ def _fetch(target: Path) -> None:
 class TokenServer:
     """A running token server. It is a context manager.
 
-    ``claims`` are the claims of tokens of some issuers, by issuer, and by the scope for which they
-    are requested. Other issuers need no configuration. Those with claims need a client id.
+    ``claims`` maps an issuer to the scopes for which a client can request its tokens, and each
+    scope to the claims of these tokens. Clients of such an issuer need a client id. Issuers that
+    are not in ``claims`` need no configuration.
     """
 
     def __init__(self, claims: Mapping[str, Mapping[str, Mapping[str, object]]]) -> None:

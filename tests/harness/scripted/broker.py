@@ -18,7 +18,10 @@ from aiokclient.protocol.messages.metadata import (
 from .server import Server
 
 Answer: TypeAlias = Any
-"""A response, bytes to send as they are, None for no response, or an exception class to hang up."""
+"""What a handler returns: a response, bytes to send as they are, or None to send no response.
+
+If it is an exception class instead, the broker closes the connection.
+"""
 
 SPOKEN = {
     ApiKey.API_VERSIONS: (0, 4),
@@ -34,7 +37,10 @@ MAX_FRAME = 100 * 1024 * 1024
 
 
 class ScriptedBroker(Server):
-    """Broker `node_id` of a cluster of `brokers` (id to port). Topics name their leaders.
+    """Broker `node_id` of a cluster.
+
+    `brokers` has the port of each broker by its id. `topics` has the ids of the leaders of each
+    topic's partitions.
 
     `handlers[api](request, version)` returns the response to a request. `seen` has all requests.
     """
@@ -67,7 +73,7 @@ class ScriptedBroker(Server):
         return sum(received.header.request_api_key == api for received in self.seen)
 
     async def until(self, predicate: Callable[[], bool]) -> None:
-        """Wait until `predicate` is true, which is checked after each request."""
+        """Wait until `predicate()` returns true. It is called again after each request."""
         while not predicate():
             self._arrived.clear()
             await self._arrived.wait()

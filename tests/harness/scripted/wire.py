@@ -49,7 +49,7 @@ class MemoryTransport(asyncio.Transport):
             self.write(data)
 
     def feed(self, data: bytes, piece: int | None = None) -> None:
-        """Pass bytes to the protocol, in pieces of `piece` bytes or as it accepts them."""
+        """Pass bytes to the protocol, in pieces of at most `piece` bytes that fit its buffer."""
         while data and not self.closing:
             buffer = self.protocol.get_buffer(-1)
             assert len(buffer) > 0

@@ -102,7 +102,7 @@ class Committed(NamedTuple):
 
 
 class Called(NamedTuple):
-    """A call has ended after so many seconds. It may take `limit_s`."""
+    """A call has ended after so many seconds. The limit is `limit_s`."""
 
     what: str
     took_s: float
@@ -117,7 +117,7 @@ class Held(NamedTuple):
 
 
 class Buffered(NamedTuple):
-    """A client holds so many bytes. It may hold `limit`."""
+    """A client holds so many bytes. It may hold at most `limit`."""
 
     what: str
     held: int

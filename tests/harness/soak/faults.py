@@ -55,14 +55,17 @@ class Network:
 
 
 class Breaker:
-    """Performs faults, each until it is over."""
+    """The performer of faults. A fault is performed from its beginning to its end."""
 
     def __init__(self, site: Site, network: Network, members: Members) -> None:
         self._site, self._network, self._members = site, network, members
         self.done: list[Fault] = []
 
     async def run(self, faults: Sequence[Fault], say: Callable[[str], None]) -> None:
-        """Perform the faults of each track, one after the other, at their times or later."""
+        """Run all tracks at the same time.
+
+        The faults of one track follow one another, each at its time or later.
+        """
         loop = asyncio.get_running_loop()
         began = loop.time() - min((fault.at for fault in faults), default=0.0)
 

@@ -1,7 +1,7 @@
 """The members of one group: who owns which partition (G), and what is processed and committed (F).
 
-Two members may own a partition at the same time only while one of them does not know yet that the
-group has removed it. The removed member must then lose the partition. If the partition is revoked
+Two members may own a partition at the same time only if the group has removed one of the members,
+and this member does not know it yet. It must then lose the partition. If the partition is revoked
 from it instead, the other member was assigned the partition too early.
 """
 
@@ -37,13 +37,13 @@ class _Owned:
 
 
 class GroupChecks:
-    """Checks of a group that reads topics without transactions. Its offsets have no gaps."""
+    """Checks of a group that reads topics without transactions, whose offsets have no gaps."""
 
     def __init__(self, name: str, breach: Breach) -> None:
         self.name, self._breach = name, breach
         self._owned: dict[TopicPartition, dict[str, _Owned]] = {}
         self._overlaps: set[tuple[str, TopicPartition]] = set()
-        """Members that must learn that they have lost a partition, because another one owns it."""
+        """Pairs of a member and a partition that it must lose, because another member owns it."""
         self._done: dict[TopicPartition, _Done] = {}
         self._committed: dict[TopicPartition, int] = {}
         self.processed = self.assigned_times = 0
@@ -115,7 +115,7 @@ class GroupChecks:
         return self._done.setdefault(tp, _Done())
 
     def left(self, ends: Mapping[TopicPartition, int]) -> int:
-        """Return how many records below these offsets are not processed."""
+        """Return how many records before these end offsets are not processed."""
         return sum(max(end - self._done_of(tp).upto, 0) for tp, end in ends.items())
 
     def unfinished(self, ends: Mapping[TopicPartition, int]) -> Iterator[str]:

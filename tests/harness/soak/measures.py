@@ -45,7 +45,10 @@ class Usage(NamedTuple):
         return f"{self.tasks} tasks, {self.sockets} sockets, {self.threads} threads, {memory}"
 
     def differences(self, before: "Usage", *, with_memory: bool) -> list[str]:
-        """Return the resources that differ by over 5% from `before`. Memory may shrink."""
+        """Return the resources that differ by over 5% from `before`.
+
+        A decrease of memory is no difference.
+        """
         found = []
         for name in self._fields:
             old, new = getattr(before, name), getattr(self, name)
@@ -111,7 +114,7 @@ class Watch:
         collector, stolen = _Collector(), StolenTime()
 
         def measured(handle: Any) -> None:
-            callback = handle._callback  # A cancelled handle forgets its callback.
+            callback = handle._callback  # A handle that is cancelled while it runs forgets it.
             stolen.begin()
             began, collecting = time.thread_time(), collector.took_s
             try:
@@ -126,7 +129,7 @@ class Watch:
         gc.callbacks.append(collector)
         logger.addHandler(logs)
         logger.setLevel(logging.DEBUG)
-        logging.getLogger("aiokclient.wire").setLevel(logging.INFO)  # It logs each request.
+        logging.getLogger("aiokclient.wire").setLevel(logging.INFO)  # DEBUG is for each request.
         loop.set_exception_handler(lambda _, context: self._unseen("the event loop", context))
         sys.unraisablehook = lambda found: self._unseen("an object", found)
         handles._run = measured
@@ -134,7 +137,7 @@ class Watch:
             with warnings.catch_warnings():
                 warnings.simplefilter("error")
                 yield
-                gc.collect()  # Tasks and futures report unretrieved errors when collected.
+                gc.collect()  # Tasks and futures report unretrieved errors when they are freed.
         finally:
             handles._run = run
             sys.unraisablehook = unraisable
@@ -147,7 +150,7 @@ class Watch:
         self._note(Trouble("H", f"An error was not retrieved, which {where} reports: {found}"))
 
     def rate(self, client: str, what: str, per_second: float, limit: float) -> None:
-        """Note how often a client has done something that it may do `limit` times in a second."""
+        """Keep the highest rate of `what`. A rate above `limit` per second breaks E."""
         self.busiest[what] = max(per_second, self.busiest.get(what, 0.0))
         if per_second > limit:
             text = f"{client}: {per_second:.0f} {what} in a second. A busy loop is likely."
@@ -155,7 +158,9 @@ class Watch:
 
 
 class _Collector:
-    """The CPU time of the garbage collector in this thread, which depends on all objects.
+    """The CPU time of the garbage collector in this thread.
+
+    It depends on all objects of the process, so it is subtracted from the time of a callback.
 
     Collections in other threads are not counted, even if their finalizers let this thread run.
     """

@@ -34,7 +34,7 @@ class _Progress:
         self.unsettled: dict[int, int] = {}
         """Offsets of the records that were read and have no outcome yet, by sequence."""
         self.skipped: set[int] = set()
-        """Sequences without an outcome whose records were missing when the reader passed them."""
+        """Sequences without an outcome, whose records were missing when a later one was read."""
         self.failed: set[int] = set()
         """Sequences of the records that failed. Such a record may be read once or never."""
 

@@ -1,4 +1,4 @@
-"""A whole run: start, the first minute, the rest, a quiet end, and the comparison."""
+"""A whole run: start, the first minute, the rest, a quiet end, and the comparison of usage."""
 
 import asyncio
 import gc
@@ -31,7 +31,7 @@ from .workload import Workload
 MINUTE = 60.0
 WARM_UP_S = 5.0
 QUIET_S = 12.0
-"""Seconds at the end of the first minute, and of the last one, in which nothing fails."""
+"""Seconds without faults, at the end of the first minute and at the end of the last minute."""
 RECOVERY_S = 60.0
 """Seconds after the last fault within which everything is settled, and usage is back to normal."""
 COLLECTION_S = 10.0
@@ -113,7 +113,7 @@ class Soak:
             "connector": connector,
             "request_timeout_ms": 8_000,
             "connections_max_idle_ms": IDLE_MS,
-            # Less than the idle time, so that the connections for metadata stay open.
+            # Less than the idle time, so that the connections for metadata are not closed.
             "metadata_max_age_ms": 3_000,
         }
 
@@ -299,7 +299,7 @@ class Soak:
         self.checks.check()
 
     def _counts(self) -> dict[tuple[str, str], int]:
-        """Return how often each client has connected, and sent requests without records."""
+        """Return how often each client has tried to connect, and sent requests without records."""
         counts = {}
         for name, client in list(self.workload.clients.items()):
             if client.state.name in ("RUNNING", "DEGRADED"):
@@ -324,7 +324,7 @@ def _listed(counts: Any) -> str:
 
 
 async def resting_usage() -> Usage:
-    """Return the lowest usage of twenty moments, which excludes short-lived tasks and sockets."""
+    """Return the lowest usage of twenty moments. Short-lived tasks and sockets do not count."""
     return_free_memory()
     found = []
     for _ in range(20):

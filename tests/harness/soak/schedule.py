@@ -92,8 +92,8 @@ def all_brokers(fault: Fault) -> bool:
 
 
 def schedule(seed: int, begin: float, end: float) -> list[Fault]:
-    """Return the faults between two times, all of which have ended by the second time."""
-    # A text as the seed is hashed by a function that is the same in every process.
+    """Return the faults of one period. Each begins after `begin`, and ends before `end`."""
+    # The seed is a text, because `Random` hashes a text to the same number in every process.
     rng = random.Random(f"{seed} from {begin:g} to {end:g}")
     faults = [fault for track in PAUSES for fault in _track(track, rng, begin, end)]
     return sorted(faults)

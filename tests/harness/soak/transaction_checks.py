@@ -17,11 +17,11 @@ class _Transaction:
         self.broken = False
         self.seen: set[int] = set()
         self.absent: set[int] = set()
-        """Partitions in which a later transaction of the producer was read."""
+        """Partitions without its record: a record of a later transaction was read there."""
 
 
 class TransactionChecks:
-    """Checks of the transactions of producers, each numbered from 0 without gaps."""
+    """Checks of transactions. Each producer numbers its transactions from 0 without gaps."""
 
     def __init__(self, topic: str, partitions: int, breach: Breach) -> None:
         self.topic, self._partitions, self._breach = topic, partitions, breach
@@ -79,7 +79,7 @@ class TransactionChecks:
 
     @property
     def open(self) -> int:
-        """The number of unsettled transactions, without those that `unfinished` omits."""
+        """The number of transactions that `unfinished` yields."""
         return sum(1 for _ in self.unfinished())
 
     def unfinished(self) -> Iterator[str]:

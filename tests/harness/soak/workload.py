@@ -95,7 +95,7 @@ class Workload:
     # -- for all clients
 
     def client_options(self, name: str, **more: Any) -> dict[str, Any]:
-        """Return the options of the next client. The clients use the two sides in turn."""
+        """Return the options of the next client. Clients alternate between the two sides."""
         return {**self.options(next(self._numbers), name), "client_id": name, **more}
 
     def on_opened(self, listener: Callable[[str, Any], None]) -> None:

@@ -1,4 +1,4 @@
-"""A parser for the definitions in a kafka-clients jar that selects those that clients need."""
+"""A parser that reads the definitions in a kafka-clients jar, and selects those for clients."""
 
 import json
 import re
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-# Only brokers send these, although the listener "broker" accepts them.
+# The API keys of requests that only brokers send, although the listener "broker" accepts them.
 BETWEEN_BROKERS = {83, 84, 85, 86, 87}
 DATA = (
     "RequestHeader",

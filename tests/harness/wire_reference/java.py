@@ -26,7 +26,7 @@ class OracleError(Exception):
 
 
 def compiled(jars: Sequence[Path]) -> str:
-    """Return the class path with the program, which is compiled once and cached."""
+    """Return the class path with the program. Compile the program, unless it is in the cache."""
     path = ":".join(map(str, jars))
     digest = hashlib.sha256(SOURCE.read_bytes() + path.encode()).hexdigest()[:16]
     target = CACHE / "classes" / digest
@@ -41,7 +41,8 @@ def compiled(jars: Sequence[Path]) -> str:
 class WireOracle:
     """Kafka's encoder in a process that keeps running and answers in order.
 
-    Requests may be sent before earlier ones are answered, so that both processes work.
+    Requests may be sent before earlier ones are answered, so that both processes work at the same
+    time.
     """
 
     def __init__(self, java: str, jars: Sequence[Path]) -> None:

@@ -92,7 +92,10 @@ class Sampler:
         )
 
     def samples(self, count: int, rng: Random, *, tags: bool = False) -> list[dict[str, Any]]:
-        """Return a sample of each mode, then random ones, with unknown tagged fields if `tags`."""
+        """Return `count` samples: one of each mode in FIRST, then random ones.
+
+        With `tags`, some samples have unknown tagged fields.
+        """
         modes = (*FIRST, *([Mode.RANDOM] * (count - len(FIRST))))
         return [self._struct(self._plan, rng, mode, tags) for mode in modes]
 

@@ -14,7 +14,7 @@ TP = TopicPartition("t", 0)
 
 
 def size(world: World) -> int:
-    """Return the bytes that were written, with values of 1,000 bytes in one batch."""
+    """Write one batch of values with 1,000 bytes each. Return the total bytes of the values."""
     world.cluster.produce("t", [b"v" * 1_000] * 20)
     return 20 * 1_000
 

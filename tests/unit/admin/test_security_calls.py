@@ -85,7 +85,7 @@ def asked(cluster: EmbeddedCluster, api: ApiKey) -> list[Any]:
 
 
 def first_fails(field: str, error: type[KafkaError]) -> Callable[[Any, Any], Any]:
-    """Return a change of a response that gives an error to the first of its results."""
+    """Return a function that sets the error code of the first result in a response."""
 
     def change(request: Any, response: Any) -> Any:
         getattr(response, field)[0].error_code = error.code

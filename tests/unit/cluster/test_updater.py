@@ -305,7 +305,7 @@ async def test_topics_requested_at_different_times_are_refreshed_together(
 ) -> None:
     """A refresh of two topics ends although the topics were requested at different times.
 
-    One topic has its leader already. The other one is missing, so that it is requested repeatedly.
+    One topic has its leader already. The other one is missing, so it is requested repeatedly.
     """
     cluster.leaders["there"] = 1
     updater = await make()

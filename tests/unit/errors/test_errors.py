@@ -198,7 +198,7 @@ def test_delivery_errors_know_how_many_there_are() -> None:
 
 
 def test_the_tree_in_the_docstring_is_complete() -> None:
-    """The docstring has each class without a code by its name, and all others by name or number."""
+    """The module's docstring has the names of all classes without a code, and all codes."""
     drawn = errors.__doc__ or ""
     local = [kind for kind in ALL if issubclass(kind, Exception) and "code" not in vars(kind)]
     assert [kind.__name__ for kind in local if kind.__name__ not in drawn] == []

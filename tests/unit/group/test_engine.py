@@ -190,7 +190,7 @@ def test_paused_while_nobody_gives_it_an_id() -> None:
 
 
 def test_a_static_member_does_not_wait_for_an_id_to_leave() -> None:
-    """A static member does not leave the group with its id, so it need not wait for the id."""
+    """A static member sends no LeaveGroup when it closes, so it need not wait for its id."""
 
     async def scenario(world: World) -> None:
         static = GroupSettings(GROUP, "i", 10_000, 20_000, 500)
@@ -263,9 +263,9 @@ async def wait_for(event: asyncio.Event) -> None:
 
 
 def test_what_is_not_given_up_in_time_is_lost() -> None:
-    """The time counts from the last heartbeat that did not report the rebalance.
+    """The rebalance timeout counts from the last heartbeat that did not report the rebalance.
 
-    The rebalance may have begun directly after it.
+    The rebalance may have begun directly after that heartbeat.
     """
 
     async def scenario(world: World) -> None:
@@ -311,7 +311,7 @@ def test_what_the_handler_raises_comes_out_of_run() -> None:
         assert engine.metadata.generation_id == -1
         await engine.leave("it is over already", 5.0)
         await cluster.close()
-        # The other members need not wait for the end of its session.
+        # The other members need not wait for the end of this member's session.
         assert world.cluster.groups[GROUP].members == {}
 
     simulate(scenario)

@@ -272,7 +272,7 @@ def shared_by_two(life: Life) -> bool:
 
 
 async def test_a_failed_assignment_is_reported_to_every_member(make: Make) -> None:
-    """The leader's caller gets the original error, and the others get a typed one.
+    """The leader's caller gets the original error, and others get AssignmentFailedError.
 
     The group recovers.
     """

@@ -41,7 +41,7 @@ async def test_a_closing_transport_gets_no_data(
     transport = connection._transport
     assert transport is not None
     descriptor = transport.get_extra_info("socket").fileno()
-    transport.abort()  # The transport does the same when the peer has reset the connection.
+    transport.abort()  # As after a reset by the peer.
     assert not connection.closed
     answer = connection.send(
         messages.ProduceRequest(), timeout_s=10, expect_response=expect_response
@@ -75,7 +75,7 @@ class Slow(asyncio.Protocol):
 
 
 async def test_data_that_tls_has_encrypted_is_still_sent() -> None:
-    """The request expects no response that would show whether the data arrived."""
+    """The request expects no response, so no response shows whether the data arrived."""
     loop, authority, peers = asyncio.get_running_loop(), trustme.CA(), list[Slow]()
     at_server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("localhost").configure_cert(at_server)

@@ -61,7 +61,7 @@ def tls(files: Files) -> Tls:
 
 @pytest.fixture
 def contexts(tls: Tls, monkeypatch: pytest.MonkeyPatch) -> TlsContexts:
-    """The contexts of these files, with times so long that even a busy machine ends each check."""
+    """The contexts of these files, with an interval and a timeout that do not end in a test."""
     monkeypatch.setattr(module, "CHECK_S", 3600.0)
     monkeypatch.setattr(module, "WAIT_S", 3600.0)
     made = TlsContexts(tls, ClientLog("aiokclient", "app"))
@@ -70,7 +70,7 @@ def contexts(tls: Tls, monkeypatch: pytest.MonkeyPatch) -> TlsContexts:
 
 
 async def checked(contexts: TlsContexts) -> ssl.SSLContext:
-    """Return the context of a connection that is opened after the interval."""
+    """Return the context of a new connection, after the interval between checks has ended."""
     contexts._checked_at = -math.inf
     return await contexts.current()
 

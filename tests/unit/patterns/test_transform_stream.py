@@ -54,7 +54,7 @@ class Work:
                     self.consumer.stop()
 
     async def finish(self) -> None:
-        """Transform the records that are not committed, even after a restart was cancelled."""
+        """Transform the records that are not committed, if there are any."""
         stored = self.world.cluster.committed("g").get(IN)
         if stored is not None and stored.offset == COUNT:
             return

@@ -47,7 +47,7 @@ CALLBACKS = [
 
 
 def provoke(cluster: EmbeddedCluster, name: str) -> None:
-    """Cause the event that makes the event loop call this function."""
+    """Cause the event after which the event loop calls the function with this name."""
     if name == "unblock":
         cluster.fail(ApiKey.PRODUCE, NotEnoughReplicasError)
     elif name == "_split_done":

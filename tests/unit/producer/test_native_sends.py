@@ -159,7 +159,7 @@ async def producer(servers: EmbeddedCluster) -> AsyncIterator[Producer]:
 
 
 async def test_a_sequence_that_changes_while_it_is_sent(producer: Any) -> None:
-    """A finalizer may change the sequence at any time, even during the send."""
+    """A finalizer may change the passed list at any time, even during the send."""
     values: list[Any] = []
 
     class Late:

@@ -56,7 +56,7 @@ def servers() -> Iterator[EmbeddedCluster]:
 
 @pytest.fixture
 def topic(servers: EmbeddedCluster) -> str:
-    """A topic of three partitions of the test's own."""
+    """A topic with three partitions that only one test uses."""
     name = f"own-{next(numbers)}"
     servers.create_topic(name, 3)
     return name
@@ -184,7 +184,7 @@ def renamed(topic: str | None, batch: Any, prefix: str) -> Any:
 
 
 def with_topics(batch: Any, new: dict[str, str]) -> Any:
-    """Return a batch with other names in its column of topics."""
+    """Return the batch with the topics renamed by `new`."""
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
     names = [new.get(name, name) for name in columns["topic"].to_pylist()]
     return pa.RecordBatch.from_pydict({**columns, "topic": pa.array(names, pa.string())})
@@ -249,7 +249,7 @@ MILLISECONDS = {"s": (1000, 1), "ms": (1, 1), "us": (1, 1000), "ns": (1, 1_000_0
 
 
 def times_in(batch: Any) -> list[int | None]:
-    """Return the timestamps of a batch in milliseconds, by integers only."""
+    """Return the timestamps of a batch in milliseconds, computed with integers only."""
     at = batch.schema.get_field_index("timestamp")
     if at < 0:
         return [None] * batch.num_rows

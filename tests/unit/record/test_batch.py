@@ -39,7 +39,7 @@ def changed(batch: bytes, layout: str, position: int, number: int) -> bytes:
 
 
 def with_records(records: bytes, count: int) -> bytes:
-    """Return a batch of `count` records with these bytes, whose other parts are valid."""
+    """Return a batch of `count` records with these bytes. The other parts of it are valid."""
     header = bytearray(batch_of(b"x")[:HEADER_SIZE])
     struct.pack_into(">i", header, 8, HEADER_SIZE - 12 + len(records))
     struct.pack_into(">i", header, 23, max(count - 1, 0))
@@ -115,7 +115,7 @@ def test_an_impossible_header_is_refused(data: bytes) -> None:
     good = batch_of(b"good")
     with pytest.raises(CorruptRecordError, match=r"offset|at least 61 bytes"):
         walk(data)
-    # The batches before the damage can be used. The error is raised when reading continues there.
+    # The batches before the damage can be used. A read that begins at the damage raises the error.
     assert [bytes(b.buffer) for b in walk(good + data + good)] == [good]
     with pytest.raises(CorruptRecordError):
         walk(good + data, strict=True)
@@ -174,7 +174,7 @@ def test_malformations_that_java_accepts_are_accepted() -> None:
     negative = bytes.fromhex(RECORD.replace("01 02 61", "03 05 00")[:-2])
     [batch] = walk(with_records(b"\x0c" + negative[1:], 1))
     assert batch.rows() == [(0, 1000, None, None, ())]
-    # Compaction leaves such a batch when it has removed all records of a producer's last batch.
+    # Compaction leaves an empty batch when it has removed all records of a producer's last batch.
     empty = walk(with_records(b"", 0))[0]
     assert (empty.count, empty.rows(), empty.next_offset) == (0, [], 1)
 

@@ -36,7 +36,7 @@ NAMES = ("offset", "key", "value")
 
 
 def to_columns(batch: RecordBatch, check: bool) -> list[tuple[object, ...]]:
-    """Return the same records from an Arrow table, which omits control batches."""
+    """Return the records of the batch by way of an Arrow table. A control batch gives none."""
     if batch.is_control:
         batch.records("fuzz", 0, check_crcs=check, limit=LIMIT)
     table = to_arrow("fuzz", 0, [batch], check_crcs=check, limit=LIMIT, pool=POOL)

@@ -195,7 +195,7 @@ def test_native_and_pure_build_the_same_bytes(
 
     def same(ask: Callable[[Any], Any], *, message: bool = True) -> None:
         ours, theirs = [outcome(lambda b=b: ask(b)) for b in made]
-        # If there are several errors, either of them may be reported.
+        # If a step has several errors, each implementation may report another one of them.
         if not message and isinstance(theirs, list):
             assert isinstance(ours, list)
         else:
@@ -221,7 +221,7 @@ DELTAS = [0, 63, 64, -64, -65, 8191, 8192, -8193, 1 << 40]
 @pytest.mark.parametrize("delta", DELTAS)
 @pytest.mark.parametrize("before", [1, 63, 64, 65, 8191, 8192])
 def test_native_and_pure_agree_where_varints_get_longer(before: int, delta: int) -> None:
-    """Each varint of a record is tested with unlimited room and with exactly enough room."""
+    """Each varint is tested with unlimited room, with exactly enough room, and with a byte less."""
     for size in EDGES if before < 100 else EDGES[:3]:
         value = bytes(size)
         free = None

@@ -34,7 +34,7 @@ BOTH = (["a", "b"], ["c", "d"])
 
 
 class Rows(BatchFeed):
-    """The rows of a task, of which all but the first wait for an event."""
+    """The rows of one task. All but the first row wait for the event `goes_on`."""
 
     def __init__(self, values: Sequence[str], goes_on: asyncio.Event | None = None) -> None:
         super().__init__()

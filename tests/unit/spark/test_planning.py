@@ -1,4 +1,4 @@
-"""Splitting ranges of offsets."""
+"""Tests of how ranges of offsets are split."""
 
 from __future__ import annotations
 

@@ -146,7 +146,7 @@ TOPICS = 100
 
 
 class Pushing:
-    """The pushes of a client with 100 topics, all of which end after each push."""
+    """The pushes of a client whose 100 topics all end after each push."""
 
     def __init__(self, accepted: bool, width: int) -> None:
         self.accepted, self.width = accepted, width

@@ -1,4 +1,4 @@
-"""The option of client metrics, and what is imported for them."""
+"""The option `enable_metrics_push`, and what is imported before the first push."""
 
 import subprocess
 import sys

@@ -50,7 +50,7 @@ def test_every_refusal_has_a_row_in_every_state_with_a_request() -> None:
 
 
 def test_no_chain_of_responses_leads_to_requests_without_a_wait_between_them() -> None:
-    """After an unknown subscription id, one request follows at once. Otherwise, there is a wait."""
+    """After an unknown subscription id, one request is sent at once. Other requests wait first."""
     following = {
         (state, row.state)
         for (state, event), row in TABLE.items()

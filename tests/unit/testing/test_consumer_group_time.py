@@ -26,9 +26,9 @@ class Coordinator:
 
 @pytest.fixture
 def make(wire_to):
-    """Return `make(*sizes, **options)`, which starts a cluster with topics of these sizes.
+    """Return `make(*sizes, **options)`, which starts a cluster with topics.
 
-    It returns the cluster and a group on it.
+    `sizes` are the partition counts of the topics. `make` returns the cluster and a group on it.
     """
     entered = []
 

@@ -22,8 +22,12 @@ OTHER_UNITS = "retention.ms", "segment.ms", "flush.ms", "segment.jitter.ms"
 The embedded brokers have only milliseconds.
 """
 SMALLER = "retention.bytes", "segment.bytes"
+"""Configs with smaller defaults in the embedded cluster. Their values are not compared."""
 GIVEN = "file.delete.delay.ms", "min.insync.replicas"
-"""Configs for which the real cluster was started with other values."""
+"""Configs for which the real cluster does not have Kafka's defaults.
+
+Their values are not compared, either.
+"""
 LATER = (
     "errors.deadletterqueue.group.enable",
     "max.decompressed.message.bytes",

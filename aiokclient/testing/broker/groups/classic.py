@@ -33,11 +33,11 @@ _MEMBER_ID_FIRST = 4
 """From this version of JoinGroup on, a new member gets its id before it joins (KIP-394)."""
 _SKIPS_ASSIGNMENT = 9
 _NEW_MEMBER_TIMEOUT_MS = 300_000
-"""The session timeout of a new member while its first JoinGroup request waits."""
+"""The session timeout of a new member until its first JoinGroup request is answered."""
 
 
 class ClassicGroup(RebalancingGroup):
-    """A classic group. Without members and protocol type, it only stores offsets."""
+    """A classic group. If it has no members and no protocol type, it only stores offsets."""
 
     # -- JoinGroup -------------------------------------------------------------------------
 
@@ -220,7 +220,7 @@ class ClassicGroup(RebalancingGroup):
         )
 
     def _resyncs(self, member: ClassicMember, given: dict[str, bytes]) -> bool:
-        """Return whether a leader sends a different assignment, and not a retry of the same one."""
+        """Return whether the leader sends new assignments, and does not repeat the current ones."""
         if not (self.cluster.groups.resync and self.leads(member) and given):
             return False
         return any(each.assignment != given.get(each.member_id, b"") for each in self.members)

@@ -70,7 +70,7 @@ def partition_ids(cluster: ClusterState, named: Iterable[TopicPartition]) -> Par
 
 
 def assignment_bytes(cluster: ClusterState, partitions: PartitionIds, version: int) -> bytes:
-    """Return partitions in the form in which a leader sends them, without deleted topics."""
+    """Encode an assignment as a leader would. Partitions of deleted topics are left out."""
     named: dict[str, list[int]] = {}
     for topic_id, index in sorted(partitions):
         topic = cluster.topics_by_id.get(topic_id)

@@ -1,9 +1,9 @@
 """Members of a consumer group that use the classic protocol, while the group migrates (KIP-848).
 
-They take part in the group like all other members: JoinGroup has their subscription, the epoch that
-they reach is their generation, and SyncGroup returns what the broker has assigned. No member waits
-for others, so JoinGroup and SyncGroup are answered immediately, and there is no leader. A heartbeat
-is answered with REBALANCE_IN_PROGRESS if the member has to revoke partitions or can get more.
+They take part in the group like all other members: JoinGroup has their subscription, their epoch is
+also their generation, and SyncGroup returns what the broker has assigned. No member waits for
+others, so JoinGroup and SyncGroup are answered immediately, and there is no leader. A heartbeat is
+answered with REBALANCE_IN_PROGRESS if the member has to revoke partitions or can get more.
 """
 
 from __future__ import annotations
@@ -213,7 +213,7 @@ def _joined(
     call: Call,
     subscription: ConsumerProtocolSubscription,
 ) -> ConsumerMember:
-    """Return the member with the contents of its JoinGroup request."""
+    """Return a copy of the member, updated with the contents of its JoinGroup request."""
     timeout_ms = request.rebalance_timeout_ms if call.version >= 1 else request.session_timeout_ms
     return replace(
         member,

@@ -50,7 +50,7 @@ _SINCE_VERSION = 9
 
 
 class PartitionOwner(NamedTuple):
-    """The owner of a partition, and its epoch when it got the partition."""
+    """The owner of a partition, and the member epoch in which it got the partition."""
 
     member_id: str
     since: int
@@ -146,7 +146,10 @@ class ConsumerGroup(Group):
         return any(_asks_for(each, topic) for each in self.members.values())
 
     def option(self, name: str) -> int:
-        """Return the group's value of the option `consumer.` + `name`, or the cluster's value."""
+        """Return the value of the group's option `consumer.NAME`.
+
+        If groups have no such option, return the value of the cluster's `group.consumer.NAME`.
+        """
         own = self.cluster.groups.configs_of(self.group_id, keep=False)
         if f"consumer.{name}" in own.options:
             return own.number(f"consumer.{name}")
@@ -178,7 +181,7 @@ class ConsumerGroup(Group):
         self.cluster.changed()
 
     def replace(self, old: ConsumerMember, member_id: str) -> ConsumerMember:
-        """Replace a static member that joins under a new id, which keeps the partitions."""
+        """Replace a static member that joins under a new id. The new id keeps the partitions."""
         target = self.targets.get(old.member_id, NOTHING)
         self.remove(old)
         new = replace(old, member_id=member_id, epoch=0, previous_epoch=0)
@@ -248,7 +251,7 @@ class ConsumerGroup(Group):
         return {each: len(topics[each].partitions) for each in asked}
 
     def retarget(self) -> None:
-        """Compute the targets of a new epoch, at most once in an assignment interval."""
+        """Compute the targets if there is a new epoch, and the assignment interval has passed."""
         now = self.cluster.loop.time()
         interval_s = self.option("assignment.interval.ms") / 1000
         if self.epoch == self.target_epoch or now < self._assigned_at + interval_s:

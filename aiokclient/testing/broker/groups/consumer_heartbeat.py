@@ -1,9 +1,9 @@
 """ConsumerGroupHeartbeat requests to a group: members join, report, reconcile, and leave.
 
-* Epoch 0 joins, or joins again under the same member id; -1 leaves; -2 leaves temporarily, for a
-  static member. Any other epoch must be the current one of the member. The previous one is
-  accepted from a member that owns only partitions that it was assigned, because the response with
-  the current epoch may have been lost.
+* A member joins, or joins again under the same member id, with epoch 0. It leaves with -1. A static
+  member leaves temporarily with -2. Any other epoch must be the current one of the member. The
+  previous one is also accepted if the member owns only partitions that it was assigned, because the
+  response with the current epoch may have been lost.
 * The response has the assignment if it changed, or if the request was a full one.
 * A regular expression is evaluated immediately, and again whenever a topic is created or deleted.
   Internal topics match like any others.
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _CLASS = re.compile(r"(?<!\\)\[\^?\]?(?:\\.|[^\]\\])*\]")
 _NOT_RE2 = re.compile(r"(?:[^\\]|^)(?:\\\\)*(?:\(\?(?:[=!>#(]|<[=!]|P=)|\\[1-9]|[*+?}]\+)")
-"""Syntax that Python has and RE2 does not: lookaround, references, possessive quantifiers."""
+"""Syntax that Python has and RE2 lacks: lookaround, references, possessive quantifiers."""
 
 _FENCED = "The member must abandon all its partitions and rejoin."
 
@@ -214,7 +214,7 @@ def _check_regex(text: str) -> None:
 def _updated(
     member: ConsumerMember, request: ConsumerGroupHeartbeatRequest, call: Call
 ) -> ConsumerMember:
-    """Return the member, updated with the contents of the request."""
+    """Return a copy of the member, updated with the contents of the request."""
     names, regex = request.subscribed_topic_names, request.subscribed_topic_regex
     timeout_ms = request.rebalance_timeout_ms
     return replace(

@@ -1,8 +1,8 @@
 """A member of a consumer group, and how its assignment approaches its target (KIP-848).
 
-A member's epoch is the epoch of the group that it has reached. To reach the next one, it first
-revokes the partitions that are not in its target, and confirms this with its list of owned
-partitions. Then it gets the partitions that no other member owns any more:
+A member's epoch is the latest epoch of the group that the member has reached. To reach the next
+epoch, it first revokes the partitions that are not in its target, and confirms this with its list
+of owned partitions. Then it gets the partitions of its target that no other member owns any more:
 
     STABLE                 it has the target of its epoch
     UNREVOKED_PARTITIONS   it was told to revoke partitions and has not confirmed it
@@ -69,7 +69,7 @@ class ConsumerMember:
         return frozenset(self.topics), self.regex
 
     def settled(self, epoch: int) -> bool:
-        """Return whether the member has its target of that epoch."""
+        """Return whether the member has all partitions of the target of `epoch`."""
         return self.state is ConsumerMemberState.STABLE and self.epoch == epoch
 
 

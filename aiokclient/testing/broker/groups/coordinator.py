@@ -1,8 +1,8 @@
 """All groups of an embedded cluster, each with the broker that coordinates it.
 
-`ClusterState.coordinator_of` determines that broker. When it changes, because a broker stopped or
-started or a test moved the group, `settle` moves the group from the old one to the new one. While a
-test keeps a group loading, its coordinator does not have the group yet.
+`ClusterState.coordinator_of` determines the broker. The result changes when a broker stops or
+starts, or when a test moves the group. Then `settle` moves the group from the old broker to the new
+one. While a test keeps a group loading, its coordinator does not have the group yet.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _ARRAYS = ("protocols", "members", "assignments", "subscribed_topic_names")
 class GroupCoordinator:
     """The coordinators of all brokers.
 
-    persist: Whether a coordinator that takes over finds generations and members. It finds committed
-        offsets in any case.
+    persist: Whether a coordinator that takes over a group finds its generation and its members. It
+        finds the committed offsets in any case.
     resync: Whether a leader may send new assignments within a generation.
     """
 
@@ -50,19 +50,19 @@ class GroupCoordinator:
     # -- requests --------------------------------------------------------------------------
 
     def check(self, call: Call, group_id: str, *, named: bool = True) -> int:
-        """Return the error that a test injected, or the result of `reachable`.
+        """Return the error code that a test injected, or the result of `reachable`.
 
-        The result is INVALID_REQUEST for more members, protocols, or topics than any group can
-        have.
+        If the request has more members, protocols, or topics than any group can have, return
+        INVALID_REQUEST.
         """
         if _items(call.request) > _MOST_ITEMS:
             return Code.INVALID_REQUEST
         return call.refused() or self.reachable(call, group_id, named=named)
 
     def reachable(self, call: Call, group_id: str, *, named: bool = True) -> int:
-        """Return why the broker that received this request cannot answer for the group, or 0.
+        """Return the error code if the broker cannot answer this request for the group, or 0.
 
-        With `named`, an empty id is refused.
+        If `named` is true, an empty group id is refused.
         """
         if code := call.unauthorized(AclResource.GROUP, group_id):
             return code
@@ -91,7 +91,7 @@ class GroupCoordinator:
         return [name for name, configs in self._configs.items() if configs.values]
 
     def configs_of(self, group_id: str, *, keep: bool) -> Configs:
-        """Return the configs of a group, or defaults if it has none; `keep` stores the defaults."""
+        """Return the configs of a group, or new ones if it has none. `keep` stores the new ones."""
         configs = self._configs.get(group_id)
         if configs is None:
             configs = Configs(GROUP_OPTIONS, BrokerConfigSource.GROUP, self._cluster.configs)
@@ -135,7 +135,7 @@ class GroupCoordinator:
         return classic
 
     def put(self, group: Group) -> None:
-        """Store a group, with the offsets of the group with the same id that it replaces."""
+        """Store a group. If it replaces a group with the same id, it gets that group's offsets."""
         before = self._groups.get(group.group_id)
         if before is not None:
             group.offsets = before.offsets
@@ -197,7 +197,7 @@ class GroupCoordinator:
             group.offsets.delete_topic(topic)
 
     def replaced(self) -> GroupCoordinator:
-        """Cancel all timers, and return an object without groups that has the same settings."""
+        """Cancel all timers, and return a new object with the same settings and without groups."""
         self.close()
         new = GroupCoordinator(self._cluster)
         new.resync, new.persist = self.resync, self.persist
@@ -219,7 +219,7 @@ def groups_of(cluster: ClusterState) -> GroupCoordinator:
 
 
 def _items(request: Any) -> int:
-    """Return the size of the largest array of a group's request."""
+    """Return the number of elements in the largest array of a request for a group."""
     arrays = (getattr(request, name, None) or () for name in _ARRAYS)
     placed = getattr(request, "topic_partitions", None) or ()
     return max(*map(len, arrays), len(placed), sum(len(each.partitions) for each in placed))

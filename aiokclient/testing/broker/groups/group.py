@@ -1,12 +1,12 @@
 """The base class of all kinds of groups: a state, members, offsets, and a coordinating broker.
 
-A group has its state in memory and the part of it that was persisted. When a broker takes over, or
-loads the group again, the group is first unloaded: waiting requests are answered with
+A group has its state in memory, and a persisted copy of a part of this state. When a broker takes
+over, or loads the group again, the group is first unloaded: waiting requests are answered with
 NOT_COORDINATOR, and timers are cancelled. Then it is loaded from what was persisted.
 
-The requests of the classic protocol are methods of every kind of group. A kind that does not
-support the protocol inherits their refusals from here. The requests of other protocols are methods
-of their kinds.
+Every kind of group has methods for the requests of the classic protocol. A kind that does not
+support this protocol inherits methods from here that refuse the requests. Only the kinds of other
+protocols have methods for the requests of these protocols.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class Group:
 
     @property
     def protocol_type(self) -> str:
-        """The protocol type with which its members joined, or "" if it had none."""
+        """The protocol type with which its members joined, or "" if no member has joined."""
         raise NotImplementedError
 
     def view(self) -> GroupView:
@@ -184,7 +184,7 @@ class Group:
 
 
 def left_unknown(members: list[MemberIdentity]) -> LeaveGroupResponse:
-    """Return the response to a LeaveGroup request in which no member is known."""
+    """Return the response to a LeaveGroup request if none of its members is known."""
     return LeaveGroupResponse(
         members=[
             MemberResponse(

@@ -86,7 +86,7 @@ class ClassicMember:
         return next((data for name, data in self.protocols if name == protocol), b"")
 
     def waits(self) -> bool:
-        """Return whether the member has a waiting request, so that it need not send heartbeats."""
+        """Return whether the member has a waiting request. Then it need not send heartbeats."""
         return not self.is_new and (self.joining is not None or self.syncing is not None)
 
     def hold_join(self, call: Call) -> asyncio.Future[Response | None]:
@@ -165,7 +165,7 @@ class Members:
     def choose(self) -> str | None:
         """Return the protocol with the most votes.
 
-        Each member votes for the first of its protocols that all others offer. So the group uses a
+        Each member votes for the first of its protocols that all members offer. So the group uses a
         new protocol only when all members offer it.
         """
         common, votes = self.common(), dict[str, int]()
@@ -184,7 +184,7 @@ def protocols_of(request: JoinGroupRequest) -> Protocols:
 
 
 def in_version(response: JoinGroupResponse, version: int) -> JoinGroupResponse:
-    """Return the response as Kafka writes it: from version 7 on, errors have no protocol name."""
+    """Return the response. As in Kafka, an error has no protocol name from version 7 on."""
     if response.error_code:
         response.protocol_name = None if version >= _NULL_PROTOCOL else ""
     return response

@@ -1,10 +1,10 @@
 """The conversion of a group with members: classic to consumer, and back (KIP-848).
 
-Upgrade: the first member of the consumer protocol joins a group of classic consumers. Each of
-those keeps what the leader assigned, and joins again at its next heartbeat. Downgrade: the last
-member of the consumer protocol leaves, or a classic one replaces it, and the others begin a classic
-rebalance. `group.consumer.migration.policy` determines which of them is allowed. Groups without
-members can always be converted.
+Upgrade: a first member that uses the consumer protocol joins a group of classic consumers. Each
+classic consumer keeps what the leader assigned, and joins again at its next heartbeat. Downgrade:
+the last member that uses the consumer protocol leaves, or a classic member replaces it, and the
+remaining members begin a classic rebalance. `group.consumer.migration.policy` determines whether an
+upgrade or a downgrade is allowed. Groups without members can always be converted.
 """
 
 from __future__ import annotations

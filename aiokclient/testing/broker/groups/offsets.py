@@ -36,7 +36,7 @@ class GroupOffsets:
     """Offsets by topic and partition, in the order in which they were first committed.
 
     The offsets of an open transaction are pending. When the transaction commits, each pending
-    offset replaces the committed one, unless that was committed later.
+    offset replaces the committed one, unless the committed one was stored later.
     """
 
     def __init__(self) -> None:
@@ -77,7 +77,7 @@ class GroupOffsets:
                 self._set(tp, numbered)
 
     def unstable(self, tp: TopicPartition) -> bool:
-        """Return whether an open transaction has another offset for this partition."""
+        """Return whether an open transaction has a pending offset for this partition."""
         return any(tp in pending for pending in self._pending.values())
 
     def pending(self) -> dict[int, dict[TopicPartition, OffsetAndMetadata]]:

@@ -21,21 +21,25 @@ The states are Kafka's. The design of client-side assignment has other names for
           +-----------------------------------------------+  (as from Stable)
 
 The generation is incremented when all members have joined. Members that have not joined within the
-rebalance timeout (the longest of any member) are removed, except static ones. So are members that
-do not send their SyncGroup within the same time, and members that send nothing for their session
-timeout. The leader is chosen at random from those that joined, again for each generation.
+rebalance timeout (the longest of any member) are removed, except static ones. Members that do not
+send their SyncGroup within the same time, or send nothing for their session timeout, are removed as
+well. For each generation, the leader is chosen at random from the members that joined.
 
-What is persisted, and found by the next coordinator: the generation with its members when all have
-joined (CompletingRebalance; Kafka persists it only with the assignments, so that after a failure in
-between its members join again), the assignments before any is sent (Stable), the new member id of a
-static member, and that the group became empty. A member that did not receive its generation joins
-again with the same metadata and receives it.
+The next coordinator finds what was persisted:
+
+* the generation with its members, when all have joined (CompletingRebalance). Kafka persists it
+  only together with the assignments. If its coordinator fails before that, the members join again.
+* the assignments, before any of them is sent (Stable)
+* the new member id of a static member
+* that the group became empty
+
+A member that did not receive its generation joins again with the same metadata, and receives it.
 
 With `resync`, the leader may send other assignments while the group is Stable. The group returns to
-CompletingRebalance in the same generation. Heartbeats are answered with REBALANCE_IN_PROGRESS for
-each member that has not sent its SyncGroup since then. Such members may still commit. When the last
-one has sent it, all are answered with their new assignments. So a partition is assigned to another
-member only after its previous owner has sent its SyncGroup. A JoinGroup with unchanged metadata is
+CompletingRebalance in the same generation. Until a member has sent its SyncGroup, its heartbeats
+are answered with REBALANCE_IN_PROGRESS, and it may still commit. When the last member has sent its
+SyncGroup, all are answered with their new assignments. So a partition is assigned to another member
+only after its previous owner has sent its SyncGroup. A JoinGroup with unchanged metadata is
 answered immediately with the same generation, so that members that do not know resync are not
 disturbed.
 """
@@ -160,7 +164,7 @@ class RebalancingGroup(Group):
     # -- timers ----------------------------------------------------------------------------
 
     def after(self, milliseconds: int, step: Callable[[], None]) -> asyncio.TimerHandle:
-        """Call `step` later. An exception from it is a bug in the embedded cluster."""
+        """Call `step` later. If it raises, this is reported as a bug in the embedded cluster."""
 
         def run() -> None:
             self.cluster.guarded(step)
@@ -309,7 +313,7 @@ class RebalancingGroup(Group):
     # -- assignments -----------------------------------------------------------------------
 
     def _await_syncs(self) -> None:
-        """Wait for the SyncGroup of each member, as long as for its JoinGroup."""
+        """Wait for the SyncGroup of each member, at most for the rebalance timeout."""
         cancel(self._sync_timer)
         self.unsynced = dict.fromkeys(each.member_id for each in self.members)
         self._sync_timer = self.after(self.members.rebalance_timeout_ms, self._expire_syncs)
@@ -344,7 +348,7 @@ class RebalancingGroup(Group):
                 self.keep(member)
 
     def resync(self, assignments: dict[str, bytes]) -> None:
-        """Handle different assignments within the generation: all members must ask for theirs."""
+        """Handle new assignments within the generation: each member must ask for its own again."""
         self.given = assignments
         self._to(ClassicGroupState.COMPLETING)
         self._await_syncs()

@@ -56,12 +56,12 @@ def matches_once(regex: str, text: str) -> bool:
 
 
 class _Program:
-    """A program. Its steps are characters to match (Test), string positions, and jumps."""
+    """A compiled pattern. Each step matches a character (Test) or a string position, or jumps."""
 
     def __init__(self, folds: bool) -> None:
         self.steps: list[tuple[str, Any]] = []
         self._folds = folds
-        """Whether matching ignores case at this step."""
+        """Whether the steps that are added now ignore case."""
 
     def takes(self, step: int, character: str) -> bool:
         if step == len(self.steps) or self.steps[step][0] != "take":

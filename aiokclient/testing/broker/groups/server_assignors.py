@@ -1,10 +1,10 @@
 """The assignors that brokers run for groups of the consumer protocol (KIP-848), as pure functions.
 
 `uniform` balances all partitions over all members. `range` assigns consecutive partitions of each
-topic to each member, and the same partition numbers of topics that have the same size. The results
-have the properties of Apache Kafka 4's: `uniform` moves no more partitions than balance requires,
-and if members subscribe to different topics, it continues until no chain of moves makes two members
-more equal.
+topic to each member. If topics have the same size, a member gets the same partition indexes of
+each. The results have the same properties as those of Apache Kafka 4: `uniform` moves no more
+partitions than balance requires. If members subscribe to different topics, it continues until no
+chain of moves makes the loads of two members more equal.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _rank(member_id: str, member: Subscriber) -> tuple[bool, str]:
 
 
 def assign_uniform(members: Subscribers, sizes: Sizes) -> dict[str, PartitionIds]:
-    """Balance the numbers of partitions as far as subscriptions allow, with the fewest moves."""
+    """Make the loads of members as equal as their subscriptions allow, by the fewest moves."""
     if not members:
         return {}
     if len({each.topics for each in members.values()}) == 1:
@@ -77,7 +77,7 @@ def _wanted(topics: Iterable[UUID], sizes: Sizes) -> list[PartitionId]:
 def _alike(members: Subscribers, sizes: Sizes) -> dict[str, PartitionIds]:
     """Assign partitions if all members subscribe to the same topics.
 
-    Each member keeps partitions up to a quota, and the free ones fill up the rest.
+    Each member keeps partitions up to a quota. If it has fewer, it gets free ones.
     """
     partitions = _wanted(next(iter(members.values())).topics, sizes)
     exists = frozenset(partitions)
@@ -154,7 +154,11 @@ class _Mixed:
                     self._give(min(self.wanting[topic], key=self.load.__getitem__), topic, index)
 
     def _level(self, source: str) -> bool:
-        """Move one partition along a chain from `source` to a member with at least two fewer."""
+        """Move partitions along a chain from `source` to a member that has at least two fewer.
+
+        Each member of the chain gives one partition to the next member. Return whether there is
+        such a chain.
+        """
         came: dict[str, tuple[str, UUID]] = {}
         seen: set[UUID] = set()
         queue = deque([source])

@@ -14,7 +14,7 @@ Key: TypeAlias = tuple[str, str]
 
 
 class Timers:
-    """Timers, one at most for each key. Starting one again replaces it."""
+    """Timers, at most one for each key. A timer that is started again replaces the earlier one."""
 
     def __init__(self, cluster: ClusterState) -> None:
         self._cluster = cluster

@@ -84,7 +84,7 @@ async def _add(call: Call, wanted: AddPartitionsToTxnTransaction) -> AddPartitio
 
 
 def _refused(call: Call, partitions: list[TopicPartition]) -> Mapping[TopicPartition, int]:
-    """Return the results if the request is refused as a whole, or NONE for all partitions."""
+    """Return the error code of each partition if any is refused. Otherwise, all codes are NONE."""
     offsets = transactions_of(call.cluster).offsets
     results: dict[TopicPartition, int] = {}
     for tp in partitions:

@@ -1,9 +1,11 @@
 """AlterUserScramCredentials 0: add, replace, and remove the SCRAM credentials of users.
 
-Each user has one result. A user that is altered twice, even for two mechanisms, is
-DUPLICATE_RESOURCE, an unknown mechanism UNSUPPORTED_SASL_MECHANISM, a removed credential that does
-not exist RESOURCE_NOT_FOUND, and an empty name or a number of iterations that is not from 4096 to
-16384 UNACCEPTABLE_CREDENTIAL. A user with an error is not changed.
+Each user has one result. A user with an error is not changed. The errors are:
+
+* DUPLICATE_RESOURCE: the user is altered twice, even if for two mechanisms.
+* UNSUPPORTED_SASL_MECHANISM: the mechanism is unknown.
+* RESOURCE_NOT_FOUND: the credential to remove does not exist.
+* UNACCEPTABLE_CREDENTIAL: the name is empty, or the number of iterations is not from 4096 to 16384.
 """
 
 from __future__ import annotations

@@ -6,13 +6,13 @@
 * Version 5 checks that the client reached the intended broker (KIP-1242). The client sends both
   the cluster id and the node id, or neither. Only one of them is INVALID_REQUEST, and a different
   value is REBOOTSTRAP_REQUIRED. An error comes without APIs, and the connection stays open.
-* Features from version 3 on, as in Kafka 4.4: "metadata.version", "group.version" 1, the protocol
-  of KIP-848, and "transaction.version" 0 to 2 (KIP-890), whose level `set_transaction_version` and
-  UpdateFeatures change. Share groups, streams groups, and eligible leader replicas are not
-  supported, so their features are not announced. A feature whose lowest level is 0 is among the
-  supported ones from version 4 on, and among the finalized ones unless its level is 0.
-  "group.resync" (level 1) is not a feature of Kafka: with `EmbeddedCluster(resync=True)`, a leader
-  may send new assignments within a generation.
+* From version 3 on, the response has the features of Kafka 4.4: "metadata.version", "group.version"
+  with level 1 (KIP-848), and "transaction.version" with levels 0 to 2 (KIP-890). The last one can
+  be changed with `set_transaction_version` and UpdateFeatures. Share groups, streams groups, and
+  eligible leader replicas are not supported, so their features are not announced. A feature whose
+  lowest level is 0 is among the supported ones from version 4 on, and among the finalized ones
+  unless its level is 0. "group.resync" (level 1) is not a feature of Kafka: with
+  `EmbeddedCluster(resync=True)`, a leader may send new assignments within a generation.
 """
 
 from __future__ import annotations

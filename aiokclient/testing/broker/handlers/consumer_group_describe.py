@@ -3,7 +3,7 @@
 * A group that does not exist or is of another kind is GROUP_ID_NOT_FOUND. An empty id is
   INVALID_GROUP_ID. Each group has its own error.
 * From version 1 on, each member has its protocol: 1 for the consumer, 0 for the classic protocol.
-* Authorized operations are included on request: all of them.
+* If the request asks for authorized operations, the response has all operations of a group.
 """
 
 from __future__ import annotations

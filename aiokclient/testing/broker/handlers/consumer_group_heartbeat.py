@@ -5,10 +5,10 @@
 * `groups/consumer_heartbeat.py` describes what members send and receive, and
   `groups/consumer_group.py` describes epochs and targets. The first member creates the group. A
   member that joins a group of classic consumers converts it: see `groups/migration.py`.
-* The default heartbeat interval is 500 ms, in Kafka 5 s
-  (`group.consumer.heartbeat.interval.ms`). Assignments are computed immediately, where Kafka waits
-  for a second between two (`group.consumer.assignment.interval.ms`). Each can be set for the
-  cluster and, as `consumer.*`, for a group.
+* The default heartbeat interval is 500 ms. In Kafka, it is 5 s
+  (`group.consumer.heartbeat.interval.ms`). Assignments are computed immediately. Kafka waits for a
+  second between two of them (`group.consumer.assignment.interval.ms`). Both options can be set for
+  the cluster and, as `consumer.*`, for a group.
 """
 
 from __future__ import annotations

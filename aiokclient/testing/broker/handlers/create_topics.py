@@ -1,8 +1,8 @@
 """CreateTopics 2 to 7: create topics, or check whether they could be created.
 
-* Any broker accepts the request, as in KRaft. Replicas are spread over all brokers, or placed as
-  the request assigns them; in that case the numbers of partitions and replicas must be -1. Without
-  an assignment, -1 stands for `num.partitions` and `default.replication.factor`.
+* Any broker accepts the request, as in KRaft. If the request assigns replicas to brokers, its
+  numbers of partitions and replicas must be -1. Otherwise, replicas are spread over all brokers,
+  and -1 stands for `num.partitions` and `default.replication.factor`.
 * Each topic has its own result. A topic that is named twice is INVALID_REQUEST. More than 10,000
   partitions in one request are POLICY_VIOLATION for all its topics.
 * With a `timeout_ms` of 0 or less, nothing is created, and each topic is REQUEST_TIMED_OUT, unless

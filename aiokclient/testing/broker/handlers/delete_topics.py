@@ -1,8 +1,9 @@
 """DeleteTopics 1 to 6: delete topics by name, or from version 6 on by id.
 
-A name that does not exist is UNKNOWN_TOPIC_OR_PARTITION, and an id UNKNOWN_TOPIC_ID. A topic that
-the request contains twice, even once by name and once by id, is INVALID_REQUEST. Requests that wait
-for a deleted topic's partitions are answered immediately. With a `timeout_ms` of 0 or less, nothing
+A name that does not exist is UNKNOWN_TOPIC_OR_PARTITION. An id that does not exist is
+UNKNOWN_TOPIC_ID. A topic that the request contains twice, even once by name and once by id, is
+INVALID_REQUEST. Other requests that wait for partitions of a deleted topic are answered
+immediately. With a `timeout_ms` of 0 or less, nothing
 is deleted, and each topic is REQUEST_TIMED_OUT, unless all of them are repeated or have both a name
 and an id.
 """
@@ -19,7 +20,7 @@ from aiokclient.testing.broker.codes import Code
 
 _NO_ID = UUID(int=0)
 _BOTH = ""
-"""The key of an entry that has a name and an id. No topic has this name."""
+"""The key of an entry that has both a name and an id, which is refused. No topic has this name."""
 _Key = str | UUID
 
 
@@ -59,7 +60,10 @@ def _key(wanted: DeleteTopicState) -> _Key:
 def _delete(
     call: Call, wanted: DeleteTopicState, times: Counter[_Key]
 ) -> DeletableTopicResult | None:
-    """Delete a topic. Return None for an id if the topic's result is under its name."""
+    """Delete a topic, and return the result.
+
+    Return None for an id if the request also has the topic's name. The name then has the result.
+    """
     cluster, name = call.cluster, wanted.name
     topic = cluster.topics_by_id.get(wanted.topic_id) if name is None else cluster.topics.get(name)
     code = call.refused(name if topic is None else topic.name)

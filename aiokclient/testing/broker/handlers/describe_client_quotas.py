@@ -2,7 +2,7 @@
 
 A component matches one name (0), the default (1), or any name and the default (2). With `strict`,
 an entity that also has other types than those of the filter does not match. An unknown type is
-UNSUPPORTED_VERSION, and one that is named twice INVALID_REQUEST.
+UNSUPPORTED_VERSION. A type that is named twice is INVALID_REQUEST.
 """
 
 from __future__ import annotations

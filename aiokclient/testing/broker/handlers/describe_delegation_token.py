@@ -1,7 +1,8 @@
-"""DescribeDelegationToken 1 to 3: the tokens of some owners, or all, that the client may see.
+"""DescribeDelegationToken 1 to 3: tokens, of all owners or of those that the request names.
 
-These are the tokens that it owns or may renew, those that an ACL lets it describe, and those of
-users whose tokens it may describe. The refusals are those of CreateDelegationToken.
+The response has only tokens that the client may see: those that it owns or may renew, those that an
+ACL lets it describe, and those of users whose tokens it may describe. The refusals are those of
+CreateDelegationToken.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@
   (KIP-890). The same request again has the same result. The opposite outcome, and a commit of a
   transaction to which nothing was added, are INVALID_TXN_STATE; an abort of such a transaction is
   allowed (`transactions/states.py`).
-* Up to version 4, an end with the same outcome as the last one has no effect, the opposite is
-  INVALID_TXN_STATE, and so is any end before the first transaction.
+* Up to version 4, a repeated request with the same outcome has no effect. The opposite outcome is
+  INVALID_TXN_STATE, and so is any request before the first transaction.
 * An epoch that is not current is PRODUCER_FENCED (up to version 1 INVALID_PRODUCER_EPOCH), another
   producer id or an unknown transactional id is INVALID_PRODUCER_ID_MAPPING, and an empty
   transactional id is INVALID_REQUEST.

@@ -1,7 +1,7 @@
 """ExpireDelegationToken 1 to 2: let a token expire, immediately or after a time (KIP-48).
 
-A negative time removes the token, and is the expiry in the response. The refusals are those of
-RenewDelegationToken.
+If the time is negative, the token is removed, and the response has this time as the expiry. The
+refusals are those of RenewDelegationToken.
 """
 
 from __future__ import annotations

@@ -11,9 +11,9 @@
 * From version 11 on, a follower answers, too, up to the end of its replica. A leader names a
   replica in the client's rack instead of returning records (KIP-392), if brokers have racks and
   that replica is in sync.
-* The leader epoch that the client knows is checked (KIP-320). From version 12 on, so is the epoch
-  of the client's last record. If the log diverged from it before the fetch offset, the response
-  says where.
+* The leader epoch that the client knows is checked (KIP-320). From version 12 on, the epoch of the
+  client's last record is checked as well. If the log diverged from the client's records before the
+  fetch offset, the response says where.
 * Replicas do not fetch here, so a fetch with a replica id is NOT_LEADER_OR_FOLLOWER, as from a
   broker that has no replica of the partition. An unknown isolation level is UNKNOWN_SERVER_ERROR.
 * `read_committed` ends at the last stable offset, and the response names the aborted transactions.

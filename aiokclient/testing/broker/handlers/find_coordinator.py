@@ -1,10 +1,11 @@
 """FindCoordinator 0 to 6: the coordinator of a group, a transactional id, or a share partition.
 
-Their key types are 0, 1, and, from version 6 on, 2. A request has one key up to version 3, and
-several from version 4 on. A hash of the key selects the broker. If that one is stopped, the next
-running broker is the coordinator. `move_coordinator` moves a key to another broker. An unknown type
-is INVALID_REQUEST, and so is the key of a share partition that is not group:topic id:partition. The
-response for one key has the error message NONE if there is no error.
+The types of these keys are 0, 1, and, from version 6 on, 2. A request has one key up to version 3,
+and several from version 4 on. A hash of the key selects the broker. If this broker is stopped, the
+next running broker is the coordinator. `move_coordinator` moves a key to another broker. An unknown
+type is INVALID_REQUEST. So is the key of a share partition if it does not have the form
+`group:topic id:partition`. The response for one key has the error message NONE if there is no
+error.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """GetTelemetrySubscriptions 0: the metrics that a client is to push, and how often (KIP-714).
 
 Announced only with `EmbeddedCluster(telemetry=...)`, but always answered. A client without an id
-gets one. A client that no subscription matches gets an empty list and 300,000 ms. "*" alone means
-all metrics. A request before the end of the push interval is THROTTLING_QUOTA_EXCEEDED, except one
-request after a push that was refused with UNKNOWN_SUBSCRIPTION_ID or UNSUPPORTED_COMPRESSION_TYPE.
-A changed subscription may be requested immediately.
+gets one. A client that no subscription matches gets an empty list and an interval of 300,000 ms.
+The list with only "*" means all metrics. A request before the end of the push interval is
+THROTTLING_QUOTA_EXCEEDED, except one request after a push that was refused with
+UNKNOWN_SUBSCRIPTION_ID or UNSUPPORTED_COMPRESSION_TYPE. A changed subscription may be requested
+immediately.
 """
 
 from __future__ import annotations

@@ -7,8 +7,9 @@
   sends the request again with it (KIP-394). A group has `group.max.size` members at most.
 * A protocol type or protocols that do not match those of the other members are
   INCONSISTENT_GROUP_PROTOCOL.
-* Static members (version 5 on, KIP-345) replace their previous instance without a rebalance. From
-  version 9 on, the response tells a leader that does so to keep the assignment (KIP-814).
+* A static member that starts again (version 5 on, KIP-345) replaces its previous instance without a
+  rebalance. If it was the leader, the response tells it to keep the assignment (version 9 on,
+  KIP-814).
 * The first rebalance of an empty group waits `group.initial.rebalance.delay.ms` for more members.
   The default here is 0.
 """

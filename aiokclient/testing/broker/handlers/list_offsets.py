@@ -5,11 +5,13 @@
   8 on): the start of the local log, which is the same as -2 here. -5 (version 9 on) and -6
   (version 11 on) are about remote storage, which does not exist here, so the result is -1. Any
   other negative timestamp is UNSUPPORTED_VERSION, even if the partition does not exist.
-* A timestamp: the first record with that timestamp or a later one; -1 if the reader can see none.
+* A timestamp: the first record with that timestamp or a later one, or -1 if the client can read no
+  such record.
 * An unknown isolation level is UNKNOWN_SERVER_ERROR, as in Kafka.
 * A partition that is repeated is INVALID_REQUEST.
 * Records that cannot be decoded are CORRUPT_MESSAGE, because appending does not check them.
-* Only the leader answers, in the leader epoch that the client knows (version 4 on).
+* Only the leader answers. From version 4 on, the leader epoch in the request must be the current
+  one, unless it is -1.
 """
 
 from __future__ import annotations

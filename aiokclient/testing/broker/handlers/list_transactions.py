@@ -3,7 +3,7 @@
 * A request may select them by state, by producer id, by the time since the transaction began
   (version 1 on, KIP-994), and by a regular expression of the transactional id (version 2 on,
   KIP-1152). Unknown states are returned, and select nothing. An expression that is not valid is
-  INVALID_REGULAR_EXPRESSION. Here, it is one of Python instead of Java.
+  INVALID_REGULAR_EXPRESSION. Kafka uses Java's syntax of expressions, and this broker Python's.
 * A broker that is still loading some of its transactional ids answers
   COORDINATOR_LOAD_IN_PROGRESS.
 """

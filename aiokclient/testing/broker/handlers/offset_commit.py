@@ -1,12 +1,14 @@
 """OffsetCommit 2 to 10: store the positions of a group.
 
-* A member sends its generation (or its epoch, version 9 on). If it is unknown or outdated, the
-  result is UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, or FENCED_INSTANCE_ID, and between the phases of
-  a rebalance REBALANCE_IN_PROGRESS. A client that is not a member may commit while the group is
-  empty, which creates the group. With a generation, a group that does not exist is
-  GROUP_ID_NOT_FOUND, up to version 8 ILLEGAL_GENERATION.
-* A partition that does not exist is UNKNOWN_TOPIC_OR_PARTITION, from version 10 on (with topic ids)
-  UNKNOWN_TOPIC_ID. Metadata longer than `offset.metadata.max.bytes` is OFFSET_METADATA_TOO_LARGE.
+* A member sends its generation (or its epoch, version 9 on). If the member is unknown, or its
+  generation is outdated, the result is UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, or
+  FENCED_INSTANCE_ID. Between the phases of a rebalance, it is REBALANCE_IN_PROGRESS. A client that
+  is not a member may commit while the group is empty, or does not exist. The commit then creates
+  the group. With a generation, a group that does not exist is GROUP_ID_NOT_FOUND (up to version 8,
+  ILLEGAL_GENERATION).
+* A partition that does not exist is UNKNOWN_TOPIC_OR_PARTITION. From version 10 on, topics have
+  ids, and an unknown id is UNKNOWN_TOPIC_ID. If metadata is longer than
+  `offset.metadata.max.bytes`, the result of the partition is OFFSET_METADATA_TOO_LARGE.
   The other partitions of the request are stored.
 * A commit counts as a heartbeat.
 """

@@ -1,8 +1,8 @@
 """OffsetForLeaderEpoch 2 to 4: the end offset of a leader epoch (KIP-101, KIP-320).
 
-The result is the end of the largest epoch in the log up to the requested one, the end of the log
-for the current epoch, and -1 and -1 for an epoch that the log does not know. Only the leader
-answers, in the leader epoch that the client knows.
+The result is the largest epoch in the log that is not larger than the requested one, and its end
+offset. For the current epoch, this is the end of the log. If there is no such epoch, both are -1.
+Only the leader answers. The current leader epoch in the request must be correct, unless it is -1.
 """
 
 from __future__ import annotations

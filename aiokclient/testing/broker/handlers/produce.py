@@ -23,7 +23,7 @@
 * If `compression.type` names a codec, batches are stored in that codec.
 * Clients may not write to internal topics: INVALID_TOPIC_EXCEPTION.
 * From version 10 on, a broker that is not the leader names the leader (KIP-951). From version 13
-  on, topics have ids: UNKNOWN_TOPIC_ID.
+  on, topics have ids, and an unknown id is UNKNOWN_TOPIC_ID.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _BY_ID = 13
 _NO_ID = UUID(int=0)
 _ADMIN_CLIENT = "__admin_client"
 _ATTRIBUTES_AT = ATTRIBUTES_AT + 1
-"""The position in a batch of the lower byte of the attributes, which has the flags."""
+"""The position of the lower byte of the attributes in a batch. This byte has the flags."""
 
 _Data: TypeAlias = tuple[TopicProduceData, dict[int, PartitionProduceData]]
 

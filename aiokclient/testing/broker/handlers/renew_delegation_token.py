@@ -1,8 +1,8 @@
 """RenewDelegationToken 1 to 2: renew a token, up to its maximum lifetime (KIP-48).
 
 The new expiry is at most `delegation.token.expiry.time.ms` from now. A token that does not exist is
-DELEGATION_TOKEN_NOT_FOUND, one that has expired DELEGATION_TOKEN_EXPIRED, and one that the client
-may not renew DELEGATION_TOKEN_OWNER_MISMATCH. Other refusals are those of
+DELEGATION_TOKEN_NOT_FOUND, an expired one is DELEGATION_TOKEN_EXPIRED, and one that the client may
+not renew is DELEGATION_TOKEN_OWNER_MISMATCH. Other refusals are those of
 CreateDelegationToken.
 """
 

@@ -5,8 +5,8 @@
   leader that sends different assignments starts a new distribution: see `groups/rebalancing.py`.
 * From version 5 on, the protocol type and name must be those of the group; otherwise the result is
   INCONSISTENT_GROUP_PROTOCOL (KIP-559).
-* While other members have not joined yet: REBALANCE_IN_PROGRESS. In another generation:
-  ILLEGAL_GENERATION.
+* While other members have not joined yet, the result is REBALANCE_IN_PROGRESS. If the request names
+  another generation, it is ILLEGAL_GENERATION.
 """
 
 from __future__ import annotations

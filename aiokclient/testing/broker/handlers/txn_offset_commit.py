@@ -1,13 +1,15 @@
 """TxnOffsetCommit 0 to 6: store the positions of a group as part of a transaction.
 
 * The offsets are pending until the transaction ends (`groups/offsets.py`).
-* Version 5 on adds the group to the transaction (KIP-890). Before that, a group that was not added
-  is TRANSACTION_ABORTABLE, up to version 3 INVALID_TXN_STATE. Errors of the transaction come before
-  those of the group. An epoch that is not current is INVALID_PRODUCER_EPOCH.
+* From version 5 on, the request adds the group to the transaction (KIP-890). In version 4, a group
+  that was not added before is TRANSACTION_ABORTABLE, and up to version 3, it is INVALID_TXN_STATE.
+  Errors of the transaction take precedence over those of the group. An epoch that is not current is
+  INVALID_PRODUCER_EPOCH.
 * From version 3 on, a member of the group sends its generation or its epoch (KIP-447). Up to
-  version 5, a member epoch that is not current and the generation of a group that does not exist
-  are ILLEGAL_GENERATION, from version 6 on STALE_MEMBER_EPOCH and GROUP_ID_NOT_FOUND. A client that
-  does not say that it is a member may commit at any time, also while the group rebalances.
+  version 5, ILLEGAL_GENERATION is the result for a member epoch that is not current, and for a
+  generation if the group does not exist. From version 6 on, these results are STALE_MEMBER_EPOCH
+  and GROUP_ID_NOT_FOUND. A client that does not say that it is a member may commit at any time,
+  also while the group rebalances.
 * A partition that does not exist is UNKNOWN_TOPIC_OR_PARTITION, from version 6 on (with topic ids)
   UNKNOWN_TOPIC_ID. Metadata longer than `offset.metadata.max.bytes` is OFFSET_METADATA_TOO_LARGE.
   The other partitions of the request are stored.
@@ -80,7 +82,7 @@ class _Commit:
         self._producer = ProducerIdAndEpoch(self.request.producer_id, self.request.producer_epoch)
 
     async def topic(self, wanted: TxnOffsetCommitRequestTopic) -> TxnOffsetCommitResponseTopic:
-        """Return the response for a topic, in which partitions that exist have no error yet."""
+        """Return the response for a topic, and add partitions without an error to `wanted`."""
         call, cluster = self.call, self.call.cluster
         by_id = call.version >= _BY_ID
         found = cluster.topics_by_id if by_id else cluster.topics

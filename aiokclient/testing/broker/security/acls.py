@@ -1,4 +1,7 @@
-"""ACLs: who may do what, to which resources, from which hosts. With Kafka's numbers."""
+"""ACLs: who may do what, to which resources, from which hosts.
+
+The enumerations have Kafka's numbers.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +69,7 @@ IMPLIED: Final = {
     ),
     AclOperation.DESCRIBE_CONFIGS: frozenset({AclOperation.ALTER_CONFIGS}),
 }
-"""The operations that imply an operation if they are allowed. A denial implies nothing."""
+"""For an operation, the operations whose permission implies it. A denial implies nothing."""
 
 
 class Acl(NamedTuple):

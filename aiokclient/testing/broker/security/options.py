@@ -1,7 +1,7 @@
 """The security configs of brokers, which do not change while the brokers run.
 
-    authorizer.class.name             empty: everybody may do everything; any name of Kafka's
-                                      StandardAuthorizer: ACLs apply
+    authorizer.class.name             if it is empty, everybody may do everything; if it is a name
+                                      of Kafka's StandardAuthorizer, ACLs apply
     super.users                       principals separated by ";", whom ACLs do not restrict
     allow.everyone.if.no.acl.found    whether a resource without ACLs is open to everybody
     delegation.token.secret.key       enables delegation tokens

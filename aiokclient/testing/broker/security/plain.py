@@ -27,7 +27,7 @@ class Plain:
                 raise _failed(f"Authentication failed: {name} not specified")
         identity, user, password = parts
         expected = self._passwords.get(user)
-        # Compare in any case, so that an unknown user takes as long as a wrong password.
+        # Compare even if the user is unknown, so that this takes as long as with a wrong password.
         equal = hmac.compare_digest(password.encode(), (expected or "").encode())
         if expected is None or not equal:
             raise _failed("Authentication failed: Invalid username or password")

@@ -1,4 +1,4 @@
-"""Principals: who a connection belongs to."""
+"""Principals: the clients to which connections belong."""
 
 from __future__ import annotations
 

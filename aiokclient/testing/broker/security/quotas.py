@@ -1,9 +1,9 @@
 """Client quotas: the allowed rates of users and clients, and the throttling of clients above them.
 
-As in Kafka, a rate is measured over the last eleven seconds, but at least over ten, and a client
-that exceeds its quota is throttled until its rate is down to the quota. The quota of partitions
-that are created and deleted is a bucket of tokens: a request is accepted while the bucket has
-tokens. Otherwise it is refused (in old versions throttled) until the bucket has some again.
+As in Kafka, a rate is measured over the last ten to eleven seconds, and a client that exceeds its
+quota is throttled until its rate is down to the quota. The quota for creating and deleting
+partitions is a bucket of tokens: a request is accepted while the bucket has tokens. Otherwise, it
+is refused until the bucket has tokens again. In old versions, the client is only throttled.
 
 The most specific quota applies. `_candidates` has the order: quotas of users come before quotas of
 client ids alone, and the quota of a name comes before the default.
@@ -21,31 +21,35 @@ REQUESTS: Final = "request_percentage"
 MUTATIONS: Final = "controller_mutation_rate"
 CONNECTIONS: Final = "connection_creation_rate"
 KEYS: Final = (PRODUCER, CONSUMER, REQUESTS, MUTATIONS)
-"""The quotas of users and clients, each of which is enforced."""
+"""The quotas of users and client ids. The broker enforces all of them."""
 
 USER: Final = "user"
 CLIENT: Final = "client-id"
 IP: Final = "ip"
 REQUEST_COST: Final = 0.01
-"""The share of one request in `request_percentage`: 0.1 ms, in percent of a second.
+"""The amount that one request adds to `request_percentage`: 0.1 ms, in percent of a second.
 
 Kafka measures the time that its threads spend on a request. This broker has no such threads.
 """
 _SAMPLES: Final = 11
 _MOST_REQUEST_THROTTLE_S: Final = 1.0
 _MOST_THROTTLE_S: Final = 2_147_483.0
-"""The longest time in seconds whose milliseconds fit into a response."""
+"""The longest time in seconds that fits into a response as a number of milliseconds."""
 
 
 class QuotaEntity(NamedTuple):
-    """The clients that have a quota. None is any name, and "" all without a quota of their own."""
+    """The clients that a quota applies to.
+
+    A part that is None matches any name. A part that is "" matches all names that have no quota of
+    their own.
+    """
 
     user: str | None = None
     client_id: str | None = None
     ip: str | None = None
 
     def parts(self) -> dict[str, str]:
-        """Return the names of the entity by type."""
+        """Return the parts that are not None, by type."""
         both = {USER: self.user, CLIENT: self.client_id, IP: self.ip}
         return {kind: name for kind, name in both.items() if name is not None}
 
@@ -61,7 +65,7 @@ def _candidates(user: str, client_id: str) -> Iterator[QuotaEntity]:
 
 
 class _Rate:
-    """The sum of what was recorded in the last seconds."""
+    """The amounts that were recorded in the last eleven seconds."""
 
     def __init__(self) -> None:
         self._samples: deque[list[float]] = deque()
@@ -81,7 +85,7 @@ class _Rate:
 
 
 class _Bucket:
-    """A bucket of tokens that mutations use, and that refills over time."""
+    """A bucket of tokens that refills over time. Each mutation of a partition takes one token."""
 
     def __init__(self, quota: float, now: float) -> None:
         self._tokens = quota * _SAMPLES
@@ -127,7 +131,7 @@ class ClientQuotas:
         self._buckets.clear()
 
     def _find(self, key: str, user: str, client_id: str) -> tuple[QuotaEntity, float] | None:
-        """Return the quota that applies, and the entity whose usage counts toward it."""
+        """Return the entity whose usage counts, and the quota that applies to it, or None."""
         for entity in _candidates(user, client_id):
             value = self._quotas.get(entity, {}).get(key)
             if value is not None:

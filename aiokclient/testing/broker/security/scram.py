@@ -30,7 +30,7 @@ MECHANISM_IDS: Final = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
 """The numbers of the mechanisms in requests (KIP-554)."""
 LEAST_ITERATIONS: Final = 4096
 MOST_ITERATIONS: Final = 16384
-"""The most iterations that AlterUserScramCredentials accepts, as in Kafka."""
+"""The maximum number of iterations that AlterUserScramCredentials accepts, as in Kafka."""
 
 _FIRST = re.compile(
     r"n,(?:a=(?P<identity>[^,\0]*))?,(?P<bare>(?:m=[^,]*,)?n=(?P<name>(?:[^=,\0]|=2C|=3D)+),"
@@ -43,7 +43,7 @@ _FINAL = re.compile(
 
 
 def credential(mechanism: str, password: bytes, salt: bytes, iterations: int) -> ScramCredential:
-    """Return the credential that a broker stores for a password. Takes milliseconds."""
+    """Return the credential that a broker stores for a password. This takes some milliseconds."""
     salted = hashlib.pbkdf2_hmac(HASHES[mechanism], password, salt, iterations)
     return credential_of_salted(mechanism, salted, salt, iterations)
 

@@ -85,7 +85,8 @@ class DelegationTokens:
     def expire(self, signature: bytes, principal: Principal, period_ms: int) -> int:
         """Let a token expire, and return its new expiry. Raises Refused.
 
-        A negative period removes the token, and is returned, as Kafka does in KRaft mode.
+        If the period is negative, remove the token, and return the period, as Kafka does in KRaft
+        mode.
         """
         token = self._changeable(signature, principal)
         if period_ms < 0:

@@ -46,7 +46,7 @@ def context_of(call: Call, instance_id: UUID) -> ClientTelemetryContext:
 
 
 def _java_address(host: str) -> str:
-    """Return an address as Java writes it, which does not shorten those of IPv6."""
+    """Return an address as Java writes it. Java does not shorten IPv6 addresses."""
     if ":" not in host:
         return host
     groups = IPv6Address(host).exploded.partition("%")[0].split(":")

@@ -9,7 +9,7 @@ with its id: the next request creates the instance again.
   was refused with UNKNOWN_SUBSCRIPTION_ID or UNSUPPORTED_COMPRESSION_TYPE.
 * It may push once in a push interval, and additionally after it asked for the subscription. A
   terminating push is always allowed, and the push after it is refused.
-* When a subscription changes, an instance starts again without a history.
+* When the subscriptions change, an instance forgets its earlier requests and pushes.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class ClientInstance:
         """The properties of the client, by which it is matched."""
         self.size = sum(len(value or "") for value in client.values())
         self.connection = connection
-        """The connection with which the instance ends."""
+        """The connection on which the instance was created. The instance ends with it."""
         self.subscription = subscription
         self.version = version
         """The version of the subscriptions with which the client was matched."""
@@ -80,7 +80,7 @@ class ClientInstance:
 
     @property
     def life_s(self) -> float:
-        """Seconds after the last request at which the instance ends."""
+        """The number of seconds without a request after which the instance ends."""
         return max(_LEAST_LIFE_S, 3 * self.subscription.interval_ms / 1000)
 
     def ask(self, now: float) -> Code:
@@ -123,7 +123,7 @@ class ClientInstance:
         return Code.INVALID_RECORD
 
     def _passed(self, since: float, now: float) -> bool:
-        """Return whether a push interval has passed, in milliseconds as Kafka counts."""
+        """Return whether a push interval has passed. Like Kafka, compare milliseconds."""
         return round((now - since) * 1000, 3) >= self.subscription.interval_ms
 
 
@@ -137,7 +137,7 @@ class ClientInstances:
         self._of_connection: dict[object, UUID] = {}
         """The last instance that each connection created. Earlier instances end when they expire.
 
-        If several connections created an instance, it ends with the first that is closed.
+        If several connections created the same instance, it ends when the first of them is closed.
         """
         self._swept_at = -inf
 

@@ -39,8 +39,8 @@ def _spread(text: str) -> int:
 def hash_set_order(names: Iterable[str], *, copied: bool = False) -> list[str]:
     """Return names in the order of a HashSet to which they were added one by one.
 
-    `copied` is for a set that was constructed from a collection without duplicates, and so has
-    buckets for all of its elements from the beginning.
+    Set `copied` if the HashSet was constructed from a collection without duplicates. Such a set has
+    enough buckets for all of its elements from the beginning.
     """
     unique = list(dict.fromkeys(names))
     buckets = _SMALLEST
@@ -54,7 +54,7 @@ def hash_set_order(names: Iterable[str], *, copied: bool = False) -> list[str]:
 
 
 class ConcurrentHashMap(MutableMapping[str, V]):
-    """A mapping that iterates over its keys like Java's ConcurrentHashMap, removals included."""
+    """A mapping that iterates over its keys like Java's ConcurrentHashMap, also after removals."""
 
     def __init__(self) -> None:
         self._values: dict[str, V] = {}
@@ -95,7 +95,8 @@ def _halves(bucket: Collection[str], bit: int) -> tuple[list[str], list[str]]:
     """Return the elements of a bucket that stay, and those that move to the new half."""
     keys = list(bucket)
     sides = [bool(_spread(key) & bit) for key in keys]
-    # Elements at the end that all go to the same side are moved without a copy, in their order.
+    # Java does not copy the elements at the end that go to the same half, so they keep their order.
+    # It puts copies of all others before them, one by one, which reverses their order.
     last = len(keys)
     while last and sides[last - 1] == sides[-1]:
         last -= 1

@@ -38,8 +38,9 @@ class OtlpHttpTelemetryReceiver:
     `principal`, and `listener`.
 
     A thread decodes the metrics and sends them, in the order of the pushes, so that the brokers do
-    not wait. It starts with the first push. A failed push is not sent again, and clients do not
-    learn of it: `sent`, `failed`, `rejected`, and `dropped` count what happened.
+    not wait. It starts with the first push. A failed push is not sent again, and the client does
+    not learn that it failed. `sent`, `failed`, `rejected`, and `dropped` count the pushes by
+    outcome.
 
     endpoint: The URL, with http or https.
     headers: Additional HTTP headers, for example for authentication.
@@ -88,7 +89,7 @@ class OtlpHttpTelemetryReceiver:
         self.rejected = 0
         """The number of pushes that were not OTLP, and were not sent."""
         self.dropped = 0
-        """The number of pushes for which there was no room."""
+        """The number of pushes for which the queue had no room."""
 
     def __repr__(self) -> str:
         return f"OtlpHttpTelemetryReceiver({self._name!r})"
@@ -177,7 +178,7 @@ class OtlpHttpTelemetryReceiver:
             return taken
 
     def _send(self, context: ClientTelemetryContext, payload: ClientTelemetryPayload) -> str:
-        """Send one push, and return the name of the counter for what happened."""
+        """Send one push, and return the name of the counter to increase."""
         try:
             body = _with_client(context, payload.data)
             if body is None:

@@ -64,7 +64,7 @@ class MatchPatterns:
             self._patterns[parts[0].strip(TRIMMED)] = pattern
 
     def match(self, client: Mapping[str, str | None]) -> bool:
-        """Return whether the properties of a client match. A property without a value does not."""
+        """Return whether a client's properties match. A property without a value never matches."""
         for name, pattern in self._patterns.items():
             value = client.get(name)
             if value is None or not _matches(pattern, value):

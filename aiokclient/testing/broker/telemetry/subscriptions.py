@@ -70,7 +70,7 @@ class MergedSubscription(NamedTuple):
 
 
 class ClientMetricsConfigs(Configs):
-    """The options of one subscription. Its values are checked together, as by Kafka."""
+    """The options of one subscription. Like Kafka, check the values of all options together."""
 
     def __init__(self, changed: Callable[[ClientMetricsConfigs], None]) -> None:
         """Create empty options. `changed` is called after each change."""
@@ -84,7 +84,7 @@ class ClientMetricsConfigs(Configs):
         return option
 
     def __getitem__(self, name: str) -> str:
-        """Return a value as Kafka describes it, without spaces and repeated items."""
+        """Return a value in the form in which Kafka describes it: without spaces and duplicates."""
         value = super().__getitem__(name)
         return ",".join(_list(name, value)) if name in LISTS else str(_interval(value))
 
@@ -93,7 +93,7 @@ class ClientMetricsConfigs(Configs):
         return [ConfigSynonym(name, self[name], self.source)] if name in self.values else []
 
     def merged(self, changes: Iterable[tuple[str, int, str | None]]) -> dict[str, str | None]:
-        """Return the changes that incremental operations amount to.
+        """Return the values that result from incremental operations.
 
         Like Kafka, this refuses to append and subtract, although the options are lists.
         """
@@ -160,7 +160,7 @@ def _interval(value: str) -> int:
 class MetricsSubscriptions:
     """All subscriptions by name.
 
-    `version` counts the changes. A client instance is matched again when it has changed.
+    `version` counts the changes. When it has increased, client instances are matched again.
     """
 
     def __init__(self) -> None:

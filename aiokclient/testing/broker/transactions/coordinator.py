@@ -1,8 +1,8 @@
 """All transactional ids of an embedded cluster, each with the broker that coordinates it.
 
-`ClusterState.coordinator_of` determines that broker. When it changes, `settle` moves the
-transactional id: the new coordinator loads what was stored, continues the timeout of an open
-transaction, and writes the markers of one that was ending.
+`ClusterState.coordinator_of` determines the broker. When it is another one than before, `settle`
+moves the transactional id: the new coordinator loads what was stored, continues the timeout of an
+open transaction, and writes the markers of a transaction that was ending.
 
 Markers are written after the response to EndTxn, in the next iteration of the event loop. A marker
 waits while its partition has no running leader or too few in-sync replicas, while the coordinator
@@ -266,7 +266,7 @@ class TransactionCoordinator:
             try:
                 transaction.complete(self._now(), self.level)
             except Refused:
-                # This level of transaction.version cannot store the end, and the id stays blocked.
+                # This level of transaction.version cannot store the end, so the id stays blocked.
                 return
             self._cluster.changed()
 
@@ -315,7 +315,7 @@ class TransactionCoordinator:
             self._mark_soon(transaction)
 
     def hold_markers(self, transactional_id: str | None) -> None:
-        """Write no markers of one transactional id, or of any, until each hold is released."""
+        """Write no markers, of one transactional id or of all, until each hold is released."""
         self._held[transactional_id] = self._held.get(transactional_id, 0) + 1
 
     def release_markers(self, transactional_id: str | None) -> None:
@@ -357,7 +357,7 @@ class TransactionCoordinator:
         self.settle()
 
     def replaced(self) -> TransactionCoordinator:
-        """Cancel all timers, and return an object without ids that has the same level."""
+        """Cancel all timers, and return a new object with the same level and without ids."""
         self.close()
         new = TransactionCoordinator(self._cluster)
         new.level = self.level

@@ -114,7 +114,7 @@ class ProduceVerification:
         return Code.CONCURRENT_TRANSACTIONS in codes.values()
 
     def _for_client(self, code: Code) -> Code:
-        """Return the code, or if a retry may help, a code for which all clients retry."""
+        """Return the code. If a retry may help, return a code after which all clients retry."""
         concurrent = code is Code.CONCURRENT_TRANSACTIONS and self._support is not Support.ADDS
         return Code.NOT_ENOUGH_REPLICAS if code in _UNAVAILABLE or concurrent else code
 

@@ -9,10 +9,10 @@ next added partition begins the next transaction. An id that is not used for a l
 (Dead) and is forgotten.
 
 At level 2 of transaction.version (EndTxn version 5, KIP-890), each end of a transaction increases
-the epoch. A request in the epoch before the increase therefore repeats the last end, and a request
-in the current epoch is about a transaction to which nothing was added. The two are different
-events. The latter may be an abort, which increases the epoch again. At lower levels, the epoch does
-not tell the two apart, so every end that has the same outcome counts as a repetition.
+the epoch. So an EndTxn with the epoch before the increase repeats the last end. An EndTxn with the
+current epoch, if no partition was added since, is about an empty transaction. The two are different
+events. An empty transaction may be aborted, which increases the epoch again. At lower levels, the
+epoch does not distinguish the two, so every EndTxn with the same outcome counts as a repetition.
 
 The coordinator itself aborts a transaction that takes longer than its timeout, or whose
 transactional id is initialized again (REVOKE).
@@ -57,7 +57,7 @@ class CoordinatorTransactionEvent(Enum):
 
 _S, _E = CoordinatorTransactionState, CoordinatorTransactionEvent
 Next: TypeAlias = CoordinatorTransactionState | Code
-"""The next state, or the error code of a response that changes nothing."""
+"""The next state, or the error code of the response. With an error, the state does not change."""
 
 _INVALID = Code.INVALID_TXN_STATE
 _FENCED = Code.PRODUCER_FENCED

@@ -2,9 +2,9 @@
 
 The rules about producer ids and epochs are those of KIP-360 and KIP-890:
 
-* InitProducerId increases the epoch. With the producer id and epoch of the caller, it does so only
-  if they are current. If they are those before the last increase, the request is a repetition, and
-  the response is the same again. Otherwise the caller is fenced.
+* InitProducerId increases the epoch. If the request contains a producer id and an epoch, it does so
+  only if they are current. If they are those before the last increase, the request is a repetition,
+  and the response is the same again. Otherwise the caller is fenced.
 * At level 2, each end of a transaction increases the epoch, too, and repetitions are recognized in
   the same way.
 * The last epoch that a producer receives is 32766. After that, it receives a new producer id with
@@ -59,7 +59,7 @@ class TransactionMetadata:
         self.epoch = NO_EPOCH
         self.timeout_ms = timeout_ms
         self.partitions: dict[TopicPartition, None] = {}
-        """The partitions of the transaction; while it ends, those that have no marker yet."""
+        """The partitions of the transaction. While it is ending, those that have no marker yet."""
         self.started_ms = -1
         self.updated_ms = -1
         self.client_level = 0
@@ -67,7 +67,7 @@ class TransactionMetadata:
         self.coordinator_epoch = 0
         """The number of times that a coordinator loaded this transactional id."""
         self.node: int | None = None
-        """The broker that has loaded it, or None."""
+        """The id of the broker that has loaded this transactional id, or None."""
         self._last_epoch = NO_EPOCH
         self._previous_id = NO_PRODUCER
         self._next_id = NO_PRODUCER
@@ -277,7 +277,7 @@ class TransactionMetadata:
             raise Refused(Code.PRODUCER_FENCED, "Another epoch is in use.")
 
     def _next(self, event: CoordinatorTransactionEvent) -> CoordinatorTransactionState:
-        """Return the state after an event, which is the same one if nothing is to be done."""
+        """Return the state after an event. It is the present state if nothing is to be done."""
         after = TABLE[self.state][event]
         if isinstance(after, CoordinatorTransactionState):
             return after

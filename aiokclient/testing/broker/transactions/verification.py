@@ -3,7 +3,7 @@
 Up to version 11 of Produce, and version 4 of TxnOffsetCommit, the leader asks whether the partition
 was added to the transaction (KIP-890). For a partition that was not added, the error is
 TRANSACTION_ABORTABLE, or INVALID_TXN_STATE in versions without that code. In later versions, the
-leader adds the partition itself. Brokers ask each other with AddPartitionsToTxn. Here, the leader
+leader adds the partition itself. In Kafka, it sends AddPartitionsToTxn to the coordinator. Here, it
 calls a function.
 """
 

@@ -148,7 +148,7 @@ def every_assignment(group: Group) -> Iterator[Given]:
 @LOOSE
 @given(rng=RANDOM, racks=RACKS)
 def test_no_assignment_is_better(rng: Random, racks: bool) -> None:
-    """No other assignment has less imbalance, a lower distance, or fewer moves.
+    """No other assignment is better by imbalance, then by distance from racks, then by moves.
 
     The test compares all possible assignments of small groups.
     """
@@ -222,7 +222,7 @@ def test_members_send_their_last_assignment() -> None:
 
 
 def test_the_generation_may_be_in_the_user_data() -> None:
-    """Clients that support only version 1 of the subscription send the generation there."""
+    """Clients that support only version 1 of the subscription send it in the user data."""
     cluster = AssignmentCluster({"orders": 2})
     late = MemberSubscription(("orders",), generation_data(4), tp("orders", 0, 1))
     members = {"old": late, "new": late._replace(user_data=generation_data(5))}

@@ -22,7 +22,7 @@ def plain(values: list[bytes]) -> bytes:
 
 
 def with_content(batch: bytes, codec: Compression, content: bytes) -> bytes:
-    """Return the batch with `content`, which is compressed, in place of its records."""
+    """Return the batch with its records replaced by `content`, which `codec` has compressed."""
     made = bytearray(batch[:HEADER_SIZE] + content)
     made[8:12] = (len(made) - 12).to_bytes(4, "big")
     made[22] = codec

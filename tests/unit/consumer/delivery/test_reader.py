@@ -274,7 +274,7 @@ def test_arrow_batches_have_the_records() -> None:
 
 
 def test_ways_of_reading_follow_each_other() -> None:
-    """No record is lost when a program changes between ways of reading inside a list."""
+    """No record is lost when a program changes its way of reading in the middle of a list."""
     pytest.importorskip("pyarrow")
 
     async def scenario(world: World) -> None:

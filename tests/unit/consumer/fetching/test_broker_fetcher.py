@@ -67,7 +67,7 @@ def test_a_temporary_fetch_error_is_retried_silently(error: Any) -> None:
 @pytest.mark.parametrize("error", [TopicAuthorizationError, InvalidFetchSizeError])
 @pytest.mark.parametrize("api", [ApiKey.FETCH, ApiKey.LIST_OFFSETS])
 def test_a_lasting_fetch_error_is_raised_repeatedly(error: Any, api: ApiKey) -> None:
-    """The error is raised repeatedly, at most once per second. Reading continues after it ends."""
+    """The error is raised at most once per second. When its cause is gone, reading continues."""
 
     async def scenario(world: World) -> None:
         fill(world)
@@ -282,8 +282,8 @@ def test_what_is_buffered_of_a_thousand_partitions_is_bounded() -> None:
                 await asyncio.sleep(1)
                 largest = max(largest, buffer.size)
                 seen += len(await consumer.poll(timeout=5.0))
-            # The limit is two responses and one batch for each broker, and the same again for
-            # paused partitions.
+            # The limit is two responses for each broker, and `fetch_max_bytes` for paused
+            # partitions. A response may exceed `fetch_max_bytes` by one batch.
             assert 0 < largest <= 3 * 2 * 103_000 + 100_000
             consumer.resume(consumer.paused())
             while seen < 10_000:

@@ -27,7 +27,8 @@ from aiokclient.producer.batching.topic_status import TopicStatus
 from aiokclient.record.batch import RecordBatchBuilder
 
 IMPOSSIBLE = {
-    # Nothing is in flight while a restart is due. Only a drain after a failure leads to a decision.
+    # Only in DRAINING can a drain end, which decides about a restart. In RESTARTING, nothing is in
+    # flight.
     (SequenceState.FLOWING, SequenceEvent.DRAINED_IN_ORDER),
     (SequenceState.FLOWING, SequenceEvent.DRAINED_WITH_GAP),
     (SequenceState.FLOWING, SequenceEvent.RESTARTED),

@@ -260,7 +260,7 @@ class Peers:
         return next(peer for peer in (*old, *new) if peer.leads)
 
     def settle(self, *new: Peer, old: tuple[Peer, ...] = ()) -> Peer:
-        """Call `gather`, and assign to each member its number as bytes."""
+        """Call `gather`, and assign to each member its index as bytes."""
         leader = self.gather(*new, old=old)
         self.assign(*old, *new)
         return leader

@@ -172,7 +172,7 @@ def test_a_group_settles_after_random_failures(seed, resync, persist):
     async def scenario(world):
         chaos = Chaos(world, resync)
         if not persist:
-            # The numbers of generations start again with each coordinator.
+            # Generation ids start again with each coordinator, so they are not checked.
             chaos.joined = chaos.synced = lambda member: None
         await chaos.run()
         await world.cluster.until(chaos.is_settled, 200)

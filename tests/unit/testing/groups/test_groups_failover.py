@@ -16,7 +16,7 @@ def resume(cluster, *members):
 
 
 class TestTheFourPoints:
-    """The four points of a rebalance as the design of client-side assignment numbers them."""
+    """The four points of a classic rebalance at which a coordinator can fail."""
 
     def test_failover_before_all_members_have_joined(self, cluster, peers):
         a, b = peers(), peers()

@@ -1,4 +1,4 @@
-"""Tests of client quotas: which one applies, for how long it throttles, and what Kafka says."""
+"""Tests of client quotas: which one applies, how long it throttles, and what Kafka does."""
 
 from __future__ import annotations
 

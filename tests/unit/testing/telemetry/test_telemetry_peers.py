@@ -27,7 +27,7 @@ def cluster(collector: Any, telemetry_broker: Any) -> Any:
 
 
 def content(data: bytes) -> tuple[set[str], set[str]]:
-    """Return the names of the metrics in a payload, which must be OTLP, and of their labels."""
+    """Return the names of the metrics in an OTLP payload, and the names of their labels."""
     data_of: Any = MetricsData()
     data_of.ParseFromString(data)
     metrics = [

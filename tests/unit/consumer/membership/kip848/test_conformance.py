@@ -22,7 +22,7 @@ from aiokclient.errors import (
 PARTITIONS = 12
 HEARTBEAT_MS = 100
 SHORT_MS = 1000
-"""A session timeout that ends soon after a member was killed, but survives a machine's pauses."""
+"""A session timeout that is short, but longer than the pauses of a busy machine."""
 LONG_MS = 60_000
 """A session timeout that never ends in a test, so that a silent member stays in the group."""
 
@@ -163,7 +163,7 @@ async def test_a_partition_that_is_not_released_is_not_assigned(group: Group) ->
 
 
 async def leave(member: Member) -> None:
-    """Send a request to leave the group with this member's id, without the member's knowledge."""
+    """Send the request that removes this member from its group, without the member's knowledge."""
     membership = member.membership
     request = membership._builder.last(membership._member.member_id)
     await membership._connection.send(request, 5.0)

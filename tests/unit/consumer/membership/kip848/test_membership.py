@@ -250,9 +250,9 @@ def test_what_nobody_understands_means_to_join_anew() -> None:
 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_member_recovers_from_lost_requests_and_responses(when: str) -> None:
-    """After a loss, the member sends its full state and is still accepted.
+    """After a lost request or response, the member sends its full state and is still accepted.
 
-    Its epoch may have increased without it.
+    The coordinator may have increased the member's epoch, and the member does not know it yet.
     """
 
     async def scenario(group: Group) -> None:
@@ -322,9 +322,9 @@ def test_a_member_follows_changes_of_its_subscription() -> None:
 
 
 def test_a_member_that_still_processes_records_stays_a_member() -> None:
-    """A member that still processes records when it leaves keeps its partitions.
+    """A member that still processes records when it is to leave keeps its partitions until then.
 
-    This holds even if it takes longer than the session.
+    This holds even if the processing takes longer than the session timeout.
     """
 
     async def scenario(group: Group) -> None:

@@ -148,7 +148,7 @@ def test_every_version_of_offset_fetch_is_decoded(version: int) -> None:
 
 
 def test_topics_without_ids_are_called_by_their_names() -> None:
-    """This also works with brokers whose later versions accept only topic ids."""
+    """This also works with brokers that accept only topic ids in later versions of the request."""
 
     def nameless(request: Any, response: Any) -> Any:
         for topic in response.topics:
