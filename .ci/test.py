@@ -4,12 +4,12 @@ The steps run in two lanes at the same time, so that no processor is idle. The f
 tests that need Kafka or Java, which mostly wait for other processes. The second lane runs all other
 tests, with a lower priority. The lane that finishes first runs the remaining steps, which repeat
 parts of the suite in other environments. The output of the first lane is shown immediately, and
-that of other steps at their end.
+that of each other step when the step ends.
 
-The tests of a step run in two worker processes, and those of `--quick` in three, because they often
-wait. `--workers N` selects another number. `--only NAME` runs one step. `--quick` runs the linters
-and the quick tests at the same time. `--all` runs the whole suite on Python 3.11 as well, with the
-lowest versions of the dependencies, and in each kind of event loop.
+The tests of a step run in two worker processes. Those of `--quick` run in three, because the quick
+tests often wait. `--workers N` selects another number. `--only NAME` runs one step. `--quick` runs
+the linters and the quick tests at the same time. `--all` runs the whole suite on Python 3.11 as
+well, with the lowest versions of the dependencies, and in each kind of event loop.
 """
 
 import argparse
@@ -69,7 +69,9 @@ NEWEST_ONLY = [
 LOOP = "AIOKCLIENT_TEST_LOOP"
 SLOWEST = 20
 NICENESS = 5
-"""The niceness of steps that run next to the tests with brokers, because these have timeouts."""
+"""The niceness of the steps that run at the same time as the tests with brokers. Those tests have
+timeouts, so other steps must not delay them.
+"""
 
 
 @dataclass
@@ -85,12 +87,12 @@ class Step:
     failed: int = 0
     skipped: int = 0
     tests: list[tuple[float, str]] = field(default_factory=list)
-    """Seconds and name of each test, with its fixtures."""
+    """The seconds that each test took, including its fixtures, and its name."""
     reasons: Counter[str] = field(default_factory=Counter)
     """The number of skipped tests for each reason."""
 
     def run(self, live: bool, niceness: int) -> None:
-        """Run the commands until one fails; show their output at once if `live`, or at the end."""
+        """Run the commands until one fails. Show their output now if `live`, or at the end."""
         began = time.monotonic()
         with tempfile.TemporaryDirectory() as folder, Path(folder, "output").open("w+b") as output:
             if live:
@@ -149,7 +151,7 @@ def lint() -> Step:
 
 
 Lanes = list[list[Step]]
-"""One list of steps for each lane. Lanes run at the same time, each one step after the other."""
+"""One list of steps for each lane. Lanes run at the same time, the steps of a lane in order."""
 
 BROKERS = "kafka or java"
 PYTEST = ["-m", "pytest", "-q"]
@@ -178,7 +180,7 @@ class Suites:
         self.others.append(Step(name, [[*command, f"not ({BROKERS})", "tests"]], env, junit=True))
 
     def add_some(self, name: str, python: str, env: dict[str, str], paths: list[str]) -> None:
-        """Add the tests of these paths that need no broker, without those in NEWEST_ONLY.
+        """Add the tests in these paths that need no broker and are not in NEWEST_ONLY.
 
         The lane that finishes first runs them.
         """

@@ -64,8 +64,8 @@ def new_task(
 ) -> asyncio.Task[T]:
     """Create a task that begins at the loop's next iteration.
 
-    Unlike `loop.create_task`, this also holds with `asyncio.eager_task_factory`, which would run
-    the coroutine before the caller has stored the task.
+    It does not begin earlier with `asyncio.eager_task_factory`, either. With that factory,
+    `loop.create_task` would run the coroutine before the caller has stored the task.
     """
     return LibraryTask(coroutine, loop=loop, name=name, context=context)
 
@@ -95,7 +95,7 @@ class Callbacks:
         try:
             function(*args)
         except Exception as error:
-            called = getattr(function, "func", function)  # The function inside of a partial.
+            called = getattr(function, "func", function)  # A partial has no name.
             self._failed(error, getattr(called, "__qualname__", repr(called)))
 
     def guard(self, function: Callable[P, object]) -> Callable[P, None]:

@@ -65,8 +65,8 @@ class Client(Parent):
 
         Raises ApiTimeoutError, whose cause is the last error; the broker's error if it is not
         retriable; UnsupportedVersionError if the broker is too old or too new; ClosedError; and
-        TypeError for an invalid request, target or timeout. Cancelling it abandons the response:
-        the broker may still execute the request.
+        TypeError for an invalid request, target or timeout. Cancelling the call abandons the
+        response: the broker may still execute the request.
         """
         self._check()
         _require(message, to, timeout)
@@ -85,12 +85,12 @@ class Client(Parent):
         `default_api_timeout_ms`).
 
         Raises ApiTimeoutError if the coordinator has not answered in time, and a configuration
-        error for a lack of permission; call it again then. Raises an ApplicationRecoverableError
-        if a newer producer with this transactional id has started: the transaction has ended, and
-        was aborted unless an earlier call has committed it, but the coordinator no longer knows
-        which. With `transaction.version` below 2 (before Kafka 4.0), the same error is raised
-        after the transaction's timeout. After a cancellation, the transaction may be ended or not;
-        call it again.
+        error if a permission is missing. After either error, the call may be repeated. Raises an
+        ApplicationRecoverableError if a newer producer with this transactional id has started: the
+        transaction has ended, and was aborted unless an earlier call has committed it, but the
+        coordinator no longer knows which. With `transaction.version` below 2 (before Kafka 4.0),
+        the same error is raised after the transaction's timeout. After a cancellation, it is
+        unknown whether the transaction has ended; repeat the call.
         """
         self._check()
         # Few programs use this, so the module is not imported with the client.
@@ -151,7 +151,7 @@ class Client(Parent):
         `fetch_max_bytes` of memory; a single larger record batch of the log is read nevertheless.
 
         `timeout` is in seconds and limits each wait for progress, by default to
-        `default_api_timeout_ms`. Errors of connections and moved leaders are retried until then.
+        `default_api_timeout_ms`. Within this time, lost connections and moved leaders are retried.
         The iterator ends as soon as it has passed the last offset. It also ends if compaction has
         removed all records up to `end`. If a transaction before `end` is open, the iterator
         delivers the records before the transaction and waits for its end. After `timeout`, it

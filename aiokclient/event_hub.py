@@ -36,7 +36,9 @@ EventKind: TypeAlias = Literal[
     "Throttled",
     "TokenRefreshed",
 ]
-"""The name of a class in `aiokclient.events`, which is imported when the first event is read."""
+"""The name of a class in `aiokclient.events`.
+
+That module is imported when the first event is passed to a reader."""
 
 KEPT: Final = 1000
 """The maximum number of unread events of a reader."""
@@ -47,7 +49,7 @@ class EventReader:
 
     It keeps at most 1,000 unread events. Further events replace the oldest ones, and `dropped`
     counts them. It ends when the client closes, after the unread events. Cancelling `anext` loses
-    no event. Any number of readers may exist. If several tasks read from one of them, each event
+    no event. Any number of readers may exist. If several tasks read from one reader, each event
     goes to one of the tasks.
     """
 

@@ -27,9 +27,9 @@ KEYS: Final = 1000
 class LimitedLog:
     """A logger that logs each key at most once per interval.
 
-    `time` returns monotonic seconds. A key is any hashable object. It should have the kind of the
-    line, and the topic, partition or broker that the line is about. Not thread-safe: use it in the
-    thread of the event loop.
+    `time` returns monotonic seconds. A key is any hashable object. It should contain the kind of
+    the line, and the topic, partition, or broker that the line is about. Not thread-safe: use it in
+    the thread of the event loop.
     """
 
     def __init__(

@@ -61,7 +61,7 @@ EVENTS: Final = {
     "telemetry_partitions_left_out": "The series of partitions are too many to be pushed.",
     "telemetry_refused": "A broker has refused the metrics of the client, or did not respond.",
     "tls_files_refused": "Replaced certificate files cannot be used. The old ones stay in use.",
-    "tls_files_replaced": "New connections use replaced certificate files.",
+    "tls_files_replaced": "Certificate files were replaced. New connections use the new files.",
     "token_failed": "The token provider failed. It will be called again.",
     "topic_missing": "A subscribed topic does not exist yet.",
     "transaction_repeated": "A batch of `transform` is repeated after an error.",

@@ -46,14 +46,17 @@ ENDED = 100
 """Number of closed objects whose last measures are kept for the next push."""
 
 ENDED_TOPICS = 10_000
-"""Number of ended topics above which all are forgotten, because nothing takes them."""
+"""Number of deleted topics above which all of them are forgotten, because nothing takes them."""
 
 NUMBERS = count(1)
-"""The source of numbers for objects that measure."""
+"""The source of ids for `Measures`."""
 
 
 class Reading(NamedTuple):
-    """Observations since the object began; `largest` and `smallest` are those of the time span.
+    """Observations of one object.
+
+    `number` and `total` are those since the object began. `largest` and `smallest` are those of a
+    time span; see `Spread.take`.
 
     The value of a counter or gauge is both the `number` and the `total`.
     """
@@ -68,7 +71,7 @@ EMPTY = Reading()
 
 Series: TypeAlias = Iterable[tuple[Labels, Reading]]
 Sources: TypeAlias = Mapping[str, Series | Callable[[], Series]]
-"""Series by key. A function computes them from copied numbers, and is called in a thread."""
+"""Series by key, or functions that compute them from copied numbers when a thread calls them."""
 
 
 def counted(value: float) -> Reading:
@@ -111,7 +114,7 @@ class Spread:
         self._total: float = 0
         self._largest, self._smallest = -math.inf, math.inf
         self._extremes = (-math.inf, math.inf)
-        """The largest and the smallest observation of the time span up to the last `take`."""
+        """The largest and the smallest observation of the time span that the last `take` ended."""
         self._uncounted: list[float] = []
 
     def observe(self, value: float) -> None:
@@ -142,9 +145,9 @@ class Spread:
     def take(self, *, again: bool | None) -> Reading:
         """Return the number and the sum of all observations, and the extremes of a time span.
 
-        The time span begins with the last reading, and this one ends it. With `again`, no broker
-        has accepted the last reading, so its time span is included. With None, the time span
-        continues.
+        The time span begins with the previous reading and ends with this one. `again` is true if no
+        broker has accepted the previous reading: then the time span of that reading is included.
+        With None, this reading does not end the time span.
         """
         self._add_up()
         largest, smallest = self._largest, self._smallest
@@ -197,7 +200,7 @@ class Sample:
         sums: Mapping[str, Iterable[str]],
     ) -> None:
         self.number = number
-        """A number that identifies the object, as long as the process runs."""
+        """An id of the object, which is unique as long as the process runs."""
         self.kind = kind
         self.membership = membership
         self.resource = resource
@@ -240,7 +243,7 @@ class Measures:
         membership: str = "",
     ) -> None:
         self.number = next(NUMBERS)
-        """A number that no other object of this class has."""
+        """An id that no other object of this class has."""
         self.kind = kind
         self.membership = membership
         self._resource = resource
@@ -309,11 +312,14 @@ class Measures:
         self._of_partitions = source
 
     def before_reading(self, update: Callable[[], None]) -> None:
-        """Call `update()` before values are taken, for events that are counted later."""
+        """Call `update()` before values are taken, so that it counts the collected events."""
         self._updates.append(update)
 
     def at_forgetting(self, forget: Callable[[], None]) -> None:
-        """Call `forget()` when the series of topics may be gone, for owners that store them."""
+        """Call `forget()` when series of topics may have been removed.
+
+        The owner of stored series must then look them up again.
+        """
         self._forgetting.append(forget)
 
     def update(self) -> None:

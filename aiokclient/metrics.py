@@ -134,7 +134,7 @@ class Histogram:
         self._maximum: int | float = 0
         self._recent: int | float = -math.inf
         self._taken: int | float = -math.inf
-        """The largest observation since the last `take_maximum`, and the result of that call."""
+        """The result of the last `take_maximum`. `_recent` is the maximum since that call."""
         self._unsorted: list[int | float] = []
 
     def observe(self, value: int | float) -> None:
@@ -344,8 +344,8 @@ class Metrics:
     def share(self, **labels: object) -> Callable[[], None]:
         """Return a function to call when the caller no longer uses instruments with these labels.
 
-        When all callers of `share` have called theirs, the instruments are removed. This is for
-        objects that end before their client, such as the consumers of a group.
+        When all callers of `share` have called the function that they got, the instruments are
+        removed. This is for objects that end before their client, such as the consumers of a group.
         """
         key, mine = _labels(labels), object()
         self._sharers.setdefault(key, {})[mine] = None

@@ -47,7 +47,9 @@ def in_use() -> bool:
 
 
 def twin(name: str) -> Callable[[T], T]:
-    """Return a decorator that replaces a class or a function by its native twin, if in use.
+    """Return a decorator that replaces a class or a function by its native twin.
+
+    If the native modules are not in use, it changes nothing.
 
     `name` is the extension module in which the twin has the same name. Raises ImportError if that
     module cannot be imported, or was built from older sources.

@@ -106,7 +106,10 @@ cdef class RecordCursor:
             self.state.until = aiok_coarse_time() + <int64_t>(seconds * 1e9)
 
     async def _advance(self):
-        """Return the next record, if none is exposed or it is time to yield. For subclasses."""
+        """Return the next record. Subclasses override this method.
+
+        It is called when no record is exposed, or when it is time to yield to the event loop.
+        """
         raise StopAsyncIteration
 
     cdef PyObject *take(self) except? NULL:

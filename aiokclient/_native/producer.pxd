@@ -19,7 +19,7 @@ cdef enum Kind:
     CHANGE
     # A task that awaits the outcome of `delivery`.
     RECORD
-    # A callback of `delivery`. Its line owns the reference.
+    # A callback of `delivery`. The owner of the line keeps this waiter alive.
     CALL
 
 
@@ -137,10 +137,10 @@ cdef DeliveryBatch locate(DeliveryBatch batch, Py_ssize_t *index)
 # Return the RecordMetadata of a written record that was sent with `timestamp`, as a new reference.
 cdef PyObject *metadata(DeliveryBatch batch, Py_ssize_t index, int64_t timestamp) except NULL
 
-# Return the same RecordMetadata for a timestamp that is a Python object.
+# Do the same as `metadata`, for a timestamp that is a Python object.
 cdef PyObject *metadata_at(DeliveryBatch batch, Py_ssize_t index, PyObject *time) except NULL
 
-# Return the object, and take over the reference to it.
+# Return the object, and take over the caller's reference to it.
 cdef object owned(PyObject *made)
 
 

@@ -69,7 +69,7 @@ cdef class ArrowColumn:
         return self._bits == NULL or self._bits[row >> 3] >> (row & 7) & 1
 
     cdef inline int64_t number(self, Py_ssize_t row) noexcept:
-        """Return the integer in a row, which must exist and not be null."""
+        """Return the integer in a row. The row must exist and must not be null."""
         cdef int64_t found = 0
         if self._content != NULL:
             memcpy(&found, self._content + 8 * (self._first + row), 8)
@@ -89,7 +89,7 @@ cdef class ArrowColumn:
     cdef int range_of(
         self, Py_ssize_t row, Py_ssize_t limit, Py_ssize_t *start, Py_ssize_t *stop
     ) except -1:
-        """Set the range of a row, which must exist. A null has an empty range."""
+        """Set the range of a row. The row must exist. A null has an empty range."""
         start[0] = stop[0] = 0
         if self.has(row):
             start[0], stop[0] = self.end(row), self.end(row + 1)
@@ -278,7 +278,8 @@ cdef bint look_at_rows(SendPath self, list topics, ArrowRows rows, refuse) excep
     """Return whether native code can send all of the rows. Compute their sizes and times.
 
     A row that may be wrong is passed to `refuse(row)`, which raises an error if it is wrong. No
-    partition is chosen, so that Python can begin again from the same state.
+    partition is chosen yet, so that the Python code can send the rows from the same state if the
+    result is False.
     """
     cdef Part key, value
     cdef TopicState target = topics[0]

@@ -121,7 +121,7 @@ cdef class DeliveryRuns:
 
 
 cdef Py_ssize_t find(DeliveryRuns runs, Py_ssize_t at) noexcept:
-    """Return the index of the run with the delivery at `at`, which must exist."""
+    """Return the index of the run that contains delivery number `at`, which must exist."""
     cdef Py_ssize_t low = 0, high = runs._count, middle
     while low < high:
         middle = (low + high) // 2

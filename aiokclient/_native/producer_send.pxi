@@ -1,7 +1,7 @@
 """The native twin of `producer._pure.send`, with the same interface.
 
-It handles only the common cases. It leaves all others to the Python code of `producer.send`, before
-it has changed anything.
+It handles only the common cases. In all others, it changes nothing, and the Python code of
+`producer.send` sends the records.
 """
 
 from aiokclient.types import ProducerRecord
@@ -177,7 +177,7 @@ cdef Delivery put(
     object timestamp,
     object headers,
 ):
-    """Append a record of a common kind. For any other kind, change nothing and return None."""
+    """Append the record if it is of a common kind. Otherwise change nothing and return None."""
     cdef Part key_part, value_part, headers_part
     cdef Part *packed = NULL
     cdef uint8_t buffer[HEADERS_ROOM]
@@ -266,7 +266,8 @@ cdef inline int64_t now(SendPath self) except -1:
 cdef inline bint has_room(BatchState batch, Py_ssize_t size) noexcept:
     """Return whether the batch has `size` reserved bytes left.
 
-    Records take fewer bytes than their bounds, so the number is computed again before a refusal.
+    Records take fewer bytes than were reserved for them, so `left` is computed again before the
+    result is False.
     """
     if batch is None or batch.builder is None:
         return False
@@ -301,9 +302,9 @@ cdef QueueState choose(
 
 
 cdef DeliveryRuns send_items(SendPath self, TopicState target, tuple items):
-    """Send all records to a known topic, for `send_many`.
+    """Send the values of a `send_many` call to a known topic.
 
-    If Python code must send them instead, change nothing and return None.
+    If the Python code must send them instead, change nothing and return None.
 
     First, all records are checked, their partitions are chosen, and the sizes for each partition
     are added up. If there is room for all records, they are appended.
@@ -340,7 +341,8 @@ cdef DeliveryRuns send_items(SendPath self, TopicState target, tuple items):
 cdef bint look(SendPath self, TopicState target, tuple items, Row *rows) except -1:
     """Return whether native code can send all of the records.
 
-    It chooses no partition, so that Python can begin again from the same state.
+    No partition is chosen yet, so that the Python code can send the records from the same state if
+    the result is False.
     """
     cdef Py_ssize_t count = PyTuple_GET_SIZE(items), partitions = len(target.queues), i
     cdef int64_t time = now(self)

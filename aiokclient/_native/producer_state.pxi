@@ -144,7 +144,7 @@ cdef class DeliveryBatch(Owner):
                 self._hooks.demand(self)
 
     def wait(self):
-        """Return an awaitable for one task, which is done after any change.
+        """Return an awaitable, for one task, that is done after any change.
 
         A task that stops waiting before that must call `leave`.
         """
@@ -187,7 +187,7 @@ cdef class DeliveryBatch(Owner):
         return self.calls > 0
 
     async def changed(self):
-        """Wait for a change. A cancellation leaves no waiter."""
+        """Wait for a change. If the wait is cancelled, its waiter is removed."""
         waiter = self.wait()
         try:
             await waiter
@@ -299,7 +299,7 @@ cdef PyObject *metadata_at(DeliveryBatch batch, Py_ssize_t index, PyObject *time
 
 
 cdef object owned(PyObject *made):
-    """Return the object, and take over the reference to it."""
+    """Return the object, and take over the caller's reference to it."""
     result = <object>made
     _decref(made)
     return result
@@ -334,14 +334,14 @@ cdef class BatchState(DeliveryBatch):
         return index
 
     def partition_of(self, Py_ssize_t index):
-        """Return the batch's partition, or the one that the application chose for the record."""
+        """Return the partition that was chosen for the record or the batch, or None if none was."""
         if self.explicit is None or index >= len(self.explicit):
             return self.partition
         chosen = self.explicit[index]
         return chosen if chosen >= 0 else None
 
     def note(self, Py_ssize_t index, int64_t timestamp):
-        """Store that the timestamp changes at this record."""
+        """Store the timestamp of the records from this index on."""
         self.stamp = timestamp
         self.stamps.append((index, timestamp))
 

@@ -136,7 +136,10 @@ cdef class Waiter:
             raise InvalidStateError("The waiter has no result yet.")
 
     def add_done_callback(self, callback, *, context=None):
-        """Call `callback(waiter)` from the event loop when done. A task passes its wakeup."""
+        """Call `callback(waiter)` from the event loop when the waiter is done.
+
+        A task of asyncio passes the function that resumes it.
+        """
         if self.stage == OVER or self.stage == CANCELLED:
             self._loop.call_soon(callback, self, context=context)
         elif self._callback is not None:

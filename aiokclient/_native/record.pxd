@@ -169,5 +169,5 @@ cdef Py_ssize_t write(
     Py_ssize_t header_count,
 ) except -2
 
-# Return the encoded headers, without their number.
+# Return the encoded headers, without the count that comes before them in a record.
 cdef bytes pack(object headers)

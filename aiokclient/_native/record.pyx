@@ -1,4 +1,4 @@
-"""Native twins of the modules in `record`: reading, writing and hashing, and Arrow columns.
+"""Native twins of the modules in `record`, for reading, writing, hashing, and Arrow columns.
 
 All parts are in one extension module, so that they can call each other's C functions.
 """

@@ -2,8 +2,8 @@
 
 C code decodes the records without the GIL (arrow.h) and exports them as a table through Arrow's C
 data interface (arrow_export.h), so that the build does not need pyarrow. This file manages the
-memory. It consists of blocks: one for all columns with a fixed size per row, one for the keys, one
-for the values, and three more for headers, once a record has some. A block that is too small is
+memory, which consists of blocks: one for all columns with a fixed size per row, one for the keys,
+one for the values, and three more for headers, once a record has some. A block that is too small is
 copied into a larger one.
 """
 
@@ -89,8 +89,9 @@ cdef enum:
     LARGEST_GUESS = 64 * 1024 * 1024
     FIELDS = 8
 
-# The columns of records that each field of a table needs, in the order of `arrow_schema`. Topics
-# and partitions are not in the records, and offsets are always decoded.
+# The parts of records to decode for each field of a table, in the order of `arrow_schema`. They are
+# 0 for the first three fields: topics and partitions are not in the records, and offsets are always
+# decoded.
 cdef int[FIELDS] WANTED = [
     0, 0, 0, AIOK_TIMESTAMPS, AIOK_KINDS, AIOK_KEYS, AIOK_VALUES, AIOK_HEADERS
 ]
@@ -99,7 +100,7 @@ cdef int[FIELDS] WANTED = [
 @cython.final
 @cython.no_gc
 cdef class Block:
-    """A piece of memory from a pool, which is divided into aligned parts."""
+    """A piece of memory from a pool. The piece is divided into aligned parts."""
 
     cdef object view
     cdef uint8_t *at
@@ -138,7 +139,7 @@ cdef class Columns:
 
     `largest` is the largest size of one column in bytes. `pool` is a `BufferPool`. `rows` and
     `size` are the expected numbers of records and bytes. Beyond `most` bytes, a column grows only
-    as its records require. `fields` has the numbers of the table's columns in `arrow_schema`. The
+    as its records require. `fields` has the indexes of the table's columns in `arrow_schema`. The
     other columns are not decoded.
     """
 

@@ -112,7 +112,7 @@ cdef class RecordBatch:
         return self.check_crc()
 
     cpdef bint check_crc(self) except -1:
-        """Return whether the checksum in the header matches the bytes. It is computed once."""
+        """Return whether the checksum in the header matches the bytes. The result is kept."""
         cdef Py_ssize_t start = self._start + ATTRIBUTES_AT, end = self._start + self.size
         if self._intact is None:
             if self.size <= FEW and CRC_HERE:

@@ -215,8 +215,8 @@ cdef class RecordBatchBuilder:
     ):
         """Close the batch and return its bytes as a read-only view, with base offset 0.
 
-        Another call with the same values returns the same bytes. A call with other values writes
-        them into a copy, because a transport may still be sending the earlier bytes.
+        A call with the same arguments returns the same bytes. A call with other arguments returns a
+        copy, because a transport may still be sending the earlier bytes.
         """
         if not self.count:
             raise ValueError("An empty batch cannot be sealed.")
@@ -298,7 +298,7 @@ cdef object plain(object content):
 
 
 cdef bytes pack(object headers):
-    """Return the encoded headers, without their number."""
+    """Return the encoded headers, without the count that comes before them in a record."""
     packed = bytearray()
     for name, content in headers:
         for part in (name.encode(), plain(content)):

@@ -55,7 +55,7 @@ class AclCalls:
         ) -> Answers[AclBinding, None]:
             request = CreateAclsRequest(creations=list(items.values()))
             response = await self._requests.send(request, AnyBroker(), remaining)
-            # The results do not name their ACLs. They are in the order of the request.
+            # The results do not name their ACLs. The results are in the order of the request.
             return {
                 acl: failure(result.error_code, result.error_message, "CreateAcls", str(acl))
                 for acl, result in zip(items, response.results, strict=False)

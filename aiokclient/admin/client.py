@@ -236,9 +236,9 @@ class Admin(Lifecycle):
     ) -> Results[str, None]:
         """Add partitions to topics until each one has the given total number of partitions.
 
-        With `validate_only`, the brokers only check whether that is possible. Afterwards, new
-        records with a known key may go to another partition than the older records with that key.
-        Usual errors: UnknownTopicOrPartitionError, InvalidPartitionsError,
+        With `validate_only`, the brokers only check whether that is possible. After partitions were
+        added, new records with a known key may go to another partition than the older records with
+        that key. Usual errors: UnknownTopicOrPartitionError, InvalidPartitionsError,
         InvalidReplicaAssignmentError, ReassignmentInProgressError. After a cancellation, it is
         unknown which partitions were added.
         """
@@ -329,11 +329,11 @@ class Admin(Lifecycle):
     ) -> dict[str, GroupListing]:
         """Return all groups that the user is permitted to describe, with their coordinators.
 
-        The call asks every broker for the groups that it coordinates. `states` ("Stable",
-        "Empty", "PreparingRebalance", ...) and `types` ("classic", "consumer", "share",
-        "streams") make the brokers return only groups in these states or of these types.
-        Raises UnsupportedVersionError if a broker is too old for such a filter. If an existing
-        broker fails until the timeout, raises its last error.
+        The call asks every broker for the groups that it coordinates. `states` ("Stable", "Empty",
+        "PreparingRebalance", ...) and `types` ("classic", "consumer", "share", "streams") make the
+        brokers return only groups in these states or of these types. Raises UnsupportedVersionError
+        if a broker is too old for such a filter. If the request to an existing broker still fails
+        at the timeout, raises the last error of that broker.
         """
         return await self._groups.list_groups(states=states, types=types, timeout=timeout)
 
@@ -462,10 +462,10 @@ class Admin(Lifecycle):
         - `pattern`: those of which the whole id matches this regular expression, in the syntax of
           RE2/J. Needs brokers of version 4.1 or later (KIP-1152).
 
-        Needs brokers of version 3.0 or later. Raises UnsupportedVersionError if a broker is too
-        old for the call or an argument, IllegalStateError for a state that a broker does not know,
-        and InvalidRegularExpressionError. If an existing broker fails until the timeout, raises
-        its last error.
+        Needs brokers of version 3.0 or later. Raises UnsupportedVersionError if a broker is too old
+        for the call or an argument, IllegalStateError for a state that a broker does not know, and
+        InvalidRegularExpressionError. If the request to an existing broker still fails at the
+        timeout, raises the last error of that broker.
         """
         return await self._transactions.list_transactions(
             states=states,
@@ -657,7 +657,7 @@ class Admin(Lifecycle):
                 UserScramCredentialDeletion("bob", ScramMechanism.SCRAM_SHA_256),
             ])
 
-        The alterations of a user are made for one mechanism after the other, SCRAM-SHA-256 first.
+        The alterations of one user are made in the order of their mechanisms, SCRAM-SHA-256 first.
         If one fails, the earlier ones remain, and the later ones are not made. Passwords are
         prepared as those of `SaslScram` are, salted in a thread, and not sent. Other brokers may
         learn of the credentials a moment later. Needs brokers of version 2.7 or later. Usual
@@ -685,8 +685,8 @@ class Admin(Lifecycle):
         The owner is the user of this client, or with `owner` another user, which needs brokers of
         version 3.3 or later and the permission CREATE_TOKENS on that user. Only the owner and the
         renewers may renew the token and let it expire. The user that creates a token for another
-        owner may not, unless it is one of the renewers. Principals are written as in
-        "User:alice". The token can be renewed for `max_lifetime_ms`; -1 is the brokers'
+        owner may not, unless it is one of the renewers. Principals are written as in "User:alice".
+        The token can be renewed for `max_lifetime_ms`; -1 means the value of the brokers' option
         `delegation.token.max.lifetime.ms`. The brokers may learn of the token a moment later; until
         then they do not find it.
 
@@ -711,10 +711,10 @@ class Admin(Lifecycle):
     ) -> int:
         """Renew a delegation token, and return its new expiry in milliseconds since the epoch.
 
-        `token` is the token, or its HMAC in base64. It is valid for `renew_time_period_ms` from
-        now on, but not beyond its `max_timestamp`. -1 is the brokers'
-        `delegation.token.expiry.time.ms`, which is also the longest period. Raises
-        DelegationTokenNotFoundError, DelegationTokenExpiredError,
+        `token` is the token, or its HMAC in base64. The renewed token is valid for
+        `renew_time_period_ms` from now on, but not beyond its `max_timestamp`. -1 means the value
+        of the brokers' option `delegation.token.expiry.time.ms`, which is also the longest period.
+        Raises DelegationTokenNotFoundError, DelegationTokenExpiredError,
         DelegationTokenOwnerMismatchError (the user is neither the owner nor a renewer), and the
         errors of `create_delegation_token`. After a cancellation, it is unknown whether the token
         was renewed.
@@ -734,8 +734,8 @@ class Admin(Lifecycle):
     ) -> int:
         """Change the expiry of a delegation token, and return it in milliseconds since the epoch.
 
-        `token` is the token, or its HMAC in base64. It expires in `expiry_time_period_ms`, or with
-        -1 immediately. Raises the errors of `renew_delegation_token`.
+        `token` is the token, or its HMAC in base64. The token expires in `expiry_time_period_ms`,
+        or with -1 immediately. Raises the errors of `renew_delegation_token`.
         DelegationTokenNotFoundError may also mean that an earlier attempt of this call succeeded
         but its response was lost. After a cancellation, it is unknown whether the token expires.
         """

@@ -119,7 +119,7 @@ class ClientQuotaCalls:
 def _parts(
     given: ClientQuotaEntity | ClientQuotaFilter,
 ) -> dict[str, str | ClientQuotaName]:
-    """Return the names by Kafka's type of entities."""
+    """Return the names in an entity or a filter, by Kafka's entity types."""
     named = {kind: getattr(given, attribute) for attribute, kind in TYPES.items()}
     return {kind: name for kind, name in named.items() if name is not None}
 

@@ -73,7 +73,7 @@ class ConfigResource(NamedTuple):
 
     @classmethod
     def broker(cls, node_id: int | None = None) -> ConfigResource:
-        """Return the resource of one broker, or with None that of the defaults of all brokers."""
+        """Return the resource of a broker. With None, it stands for the defaults of all brokers."""
         return cls(ResourceType.BROKER, "" if node_id is None else str(node_id))
 
     @classmethod

@@ -188,7 +188,10 @@ def _base64(hmac: bytes) -> Secret:
 
 
 def _hmac(token: TokenOrHmac) -> bytes:
-    """Return the bytes of a token's HMAC, which the caller must not keep in a variable."""
+    """Return the bytes of a token's HMAC.
+
+    The caller must not keep them in a variable, because tracebacks show variables.
+    """
     secret = token.hmac if isinstance(token, DelegationToken) else Secret(token)
     if not secret.is_text:
         raise ArgumentTypeError(

@@ -65,7 +65,7 @@ class GroupMemberDescription:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """A group with its members. `protocol` is the assignor, or the protocol that was chosen.
+    """A group with its members. `protocol` is the assignor or other protocol that the group uses.
 
     `epoch` is set for all types except classic groups. `authorized_operations` is None unless the
     call requested it.
@@ -111,7 +111,7 @@ def _classic_member(member: Any, protocol_type: str) -> GroupMemberDescription:
 
 
 def _assigned(assignment: bytes) -> tuple[TopicPartition, ...]:
-    """Return the partitions of a consumer's assignment, or none if it cannot be decoded."""
+    """Return the partitions of a consumer's assignment; empty if it cannot be decoded."""
     version = min(int.from_bytes(assignment[:2], "big"), ConsumerProtocolAssignment.max_version)
     try:
         found = ConsumerProtocolAssignment.decode(memoryview(assignment)[2:], version)

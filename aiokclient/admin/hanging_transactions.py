@@ -7,11 +7,12 @@ of their transaction (KIP-890).
 
 The search follows KIP-664:
 
-1. The producers of each partition (DescribeProducers): their transactions that have been open for
-   longer than any transaction may take are candidates.
-2. The transactional ids of these producers (ListTransactions).
-3. The partitions of their transactions (DescribeTransactions). A candidate hangs if its producer
-   has no transactional id, or if the transaction of that id does not include the partition.
+1. DescribeProducers returns the producers of each partition. Their transactions that have been open
+   for longer than any transaction may take are candidates.
+2. ListTransactions returns the transactional ids of these producers.
+3. DescribeTransactions returns the partitions that the coordinators know of each transaction. A
+   candidate hangs if its producer has no transactional id, or if the transaction of that id does
+   not include the partition.
 """
 
 from __future__ import annotations

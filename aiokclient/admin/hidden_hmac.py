@@ -25,7 +25,8 @@ def hides_hmac(method: F) -> F:
 
         token = token if isinstance(token, DelegationToken) else Secret(token)
         result = call(self, token, *args, **named)
-        # The traceback of an error would keep the client alive by this variable.
+        # Otherwise, the traceback of an error would keep the client alive, because it refers to
+        # `self`.
         del self
         return await result
 

@@ -126,10 +126,11 @@ class ProducerCalls:
         """Send InitProducerId, which aborts an open transaction and increases the epoch."""
         request = InitProducerIdRequest(
             transactional_id=transactional_id,
-            # The coordinator also waits for its replicas at most for this time.
+            # This is also the longest time for which the coordinator waits for its replicas.
             transaction_timeout_ms=int(self._requests.patience_s * 1000),
         )
-        # The loop over the items handles an error, because it locates the coordinator again.
+        # The caller's loop over the items handles errors in the response, because that loop locates
+        # the coordinator again. So `check` finds no error here.
         response = await self._requests.send(
             request, Broker(to.node_id), remaining, check=lambda response: None
         )

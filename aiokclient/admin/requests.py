@@ -1,4 +1,4 @@
-"""Requests for several items, with their retries, which all admin calls use.
+"""Requests for several items, and the retries of such requests, for all admin calls.
 
 A response has a result for each item. If the error of an item is retriable (such as a moved
 controller, a timeout, or a quota), the request is repeated for such items only, until the timeout.
@@ -90,7 +90,7 @@ class AdminRequests:
         return float(self.cluster.clock.monotonic() + self._admin._seconds(timeout))
 
     def broker_timeout_ms(self, remaining_s: float) -> int:
-        """Return the timeout for the broker, which is shorter than the client's own wait."""
+        """Return a timeout for the broker that is shorter than the client's own wait."""
         waiting = min(max(remaining_s, 0.0), self._request_s)
         return max(int(waiting * 900), 1)
 
@@ -223,7 +223,8 @@ class AdminRequests:
     ) -> dict[BrokerInfo, R]:
         """Send the request to all brokers, and return their responses.
 
-        If an existing broker fails until the timeout, raises its last error.
+        If the request to an existing broker still fails at the timeout, raises the last error of
+        that broker.
         """
         self.check()
         clock, deadline = self.cluster.clock, self.deadline(timeout)
@@ -255,7 +256,7 @@ class AdminRequests:
 
     @asynccontextmanager
     async def _while_listed(self, node_id: int) -> AsyncIterator[None]:
-        """Run a block until the metadata stops listing a broker, and raise a retriable error then.
+        """Run a block. If the metadata stops listing the broker, end it with a retriable error.
 
         Without this, a request to a broker that has died would be repeated for `patience_s`.
         """

@@ -195,7 +195,7 @@ class _Alterations:
     async def ask(
         self, items: dict[str, list[UserScramCredentialAlteration]], remaining: float
     ) -> Answers[str, None]:
-        """Alter the credentials of users, for one mechanism after the other.
+        """Alter the credentials of users, with one request for each mechanism.
 
         Brokers refuse a request with two credentials of one user. An alteration that has succeeded
         is not repeated.

@@ -4,7 +4,7 @@ A command is a function in a module of its own, and uses only the public API of 
 parts that all commands share have one module each:
 
     program      the list of commands, and running one of them
-    connection   the options that say how to connect, and the admin client made of them
+    connection   the connection options, and the admin client that is made from them
     output       results as text or JSON, on standard output
     exit_codes   errors as one line on standard error, and the exit code for each kind of error
 

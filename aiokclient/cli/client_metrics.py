@@ -195,7 +195,7 @@ def _sorted(entries: Mapping[str, ConfigEntry]) -> list[ConfigEntry]:
 
 
 def _random_name() -> str:
-    """Return a random UUID in Kafka's notation, which does not look like an option."""
+    """Return a random UUID in Kafka's notation. It never begins with `-`, as an option would."""
     while (name := base64.urlsafe_b64encode(uuid4().bytes).decode().rstrip("=")).startswith("-"):
         pass
     return name

@@ -1,4 +1,4 @@
-"""The options that say how to connect, which all commands have, and the admin client made of them.
+"""The connection options, which all commands have, and the admin client that is made from them.
 
 A command has the options as parameters of the types `BootstrapServer` and `CommandConfig`.
 """

@@ -1,7 +1,7 @@
 """Results as text or JSON, on standard output.
 
-A text is for people, but its lines do not change with the terminal: they are the same in a pipe.
-Only on a terminal some of them have styles.
+A text is for people. Its lines are the same on a terminal and in a pipe, except that some of them
+have styles on a terminal.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ AsJson = Annotated[
 
 
 class Line(NamedTuple):
-    """One line of text. `style` is one of rich, such as "bold" or "dim"."""
+    """One line of text. `style` is a style of the package rich, such as "bold" or "dim"."""
 
     text: str
     style: str = ""

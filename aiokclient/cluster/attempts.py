@@ -37,7 +37,10 @@ class Attempts:
     retry: Retry
     attempt_s: float
     highest: Callable[[], int | None]
-    """A function that returns the highest version in which to send the request, or None for any."""
+    """A function that returns the highest version in which to send the request.
+
+    It returns None if every version may be sent.
+    """
     before_retry: Callable[[KafkaError], Awaitable[None]]
     """A function that is awaited before each retry, with the error of the last attempt."""
     node_id: int | None = None

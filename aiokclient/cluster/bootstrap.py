@@ -58,7 +58,7 @@ class Bootstrap:
         *,
         level: int = logging.WARNING,
     ) -> None:
-        """Create a search, which logs servers that do not respond at `level`."""
+        """Create a search. `level` is that of its log lines about servers that do not respond."""
         self._config = config
         self._clock = clock
         self._pools = pools
@@ -84,8 +84,9 @@ class Bootstrap:
 
         `deadline` is on the monotonic clock. Raises BootstrapError, which lists every server and
         its outcome, if none has responded by then, or if no name was resolved within `resolve_s`
-        seconds. With 0, each name is resolved once. If waiting cannot correct the error of any
-        server, raises the error of one of them immediately.
+        seconds. With `resolve_s=0`, each name is resolved once. Raises the error of a server
+        immediately if waiting can correct none of the servers' errors, or if a server has refused
+        the login and no server is left that may respond.
         """
         began = self._clock.monotonic()
         self._deadline, self._resolve_s = deadline, resolve_s
@@ -96,7 +97,8 @@ class Bootstrap:
             if resolve_s:
                 loop = asyncio.get_running_loop()
                 limit = loop.call_later(resolve_s, self._end_without_names, scope)
-                # Begin with the last server early enough to resolve its name within `resolve_s`.
+                # The attempts begin close enough together that even the last name can be resolved
+                # in time.
                 stagger_s = min(stagger_s, resolve_s / 2 / len(self._pools))
             try:
                 async with anyio.create_task_group() as group:
@@ -179,7 +181,8 @@ class Bootstrap:
     ) -> None:
         """Let a broker at an advertised address confirm its id, so that the connection is kept.
 
-        Errors are ignored: then the connection is closed, and another one is opened.
+        Errors are ignored. Without a confirmation, the connection is closed later, and another one
+        is opened.
         """
         cluster, cluster_id = self._cluster, answer.cluster_id
         if cluster is None or not cluster.checks or cluster_id is None or not confirms(connection):
@@ -245,7 +248,7 @@ async def connect_first(
                     if errors and not any(map(_may_pass, errors)):
                         raise
                 if not brokers().any_connected:
-                    # A connection to a bootstrap server alone does not count.
+                    # A connection to a bootstrap server is not enough.
                     await asyncio.sleep(retry.pause_s())
     except TimeoutError:
         found = (*attempts, *brokers().outcomes())

@@ -66,9 +66,9 @@ async def servers_of(
     """Return the names and ports of the bootstrap servers, according to `client_dns_lookup`.
 
     With `resolve_canonical_bootstrap_servers_only` each address of a name becomes a server, under
-    its canonical name. All names are looked up at the same time, for at most `lookup_s` seconds.
-    If none is resolved, that is repeated until the deadline of `retry`. A name that is not resolved
-    by then, or has no canonical name, remains in the list.
+    its canonical name. All names are looked up at the same time, for at most `lookup_s` seconds. If
+    no name is resolved, the lookups are repeated until the deadline of `retry`. A name that is not
+    resolved by then, or has no canonical name, remains in the list.
     """
     given = tuple(dict.fromkeys(config.bootstrap_servers))
     if config.client_dns_lookup == "use_all_dns_ips":
@@ -106,7 +106,7 @@ async def _look_up(
 
 
 async def _canonical(server: Server, connector: Connector, lookup_s: float) -> list[Server]:
-    """Return the canonical names of the addresses of a server, or the server if they take long.
+    """Return the canonical names of a server's addresses, or the server if the lookup takes long.
 
     Raises UnresolvedError if it has no address.
     """

@@ -30,10 +30,10 @@ HANGING_S = 1.0
 """Seconds without a response after which a broker is chosen only if there is no other."""
 
 TRYING_S = 10.0
-"""Seconds after which no more brokers are tried to get a connection to any broker."""
+"""Seconds for which brokers are tried in turn when a connection to any broker is needed."""
 
 PATIENCE_S = 3.0
-"""Seconds that the first attempt of a request that any broker can serve may take."""
+"""The timeout in seconds of the first attempt of a request that any broker can serve."""
 
 NAMED = 3
 """The maximum number of brokers that one log line names."""
@@ -49,13 +49,13 @@ class BrokersListener(Protocol):
         """Handle a connection that became ready, or a response."""
 
     def lost(self) -> None:
-        """Handle a last broker that became unreachable, or the loss of the last connection.
+        """Handle the loss of the last connection, or the failure to connect to every broker.
 
         The client must find out whether any broker is reachable.
         """
 
     def slow(self) -> None:
-        """Handle an attempt to connect that takes long. It is called repeatedly."""
+        """Handle an attempt to connect that takes long. Called repeatedly during the attempt."""
 
     def outage(self) -> None:
         """Handle the end of the last open connection."""
@@ -126,7 +126,7 @@ class Brokers:
             pool.disconnect(why)
 
     def update(self, brokers: Mapping[int, BrokerInfo]) -> None:
-        """Apply a new snapshot, with new addresses and the broker ids of bootstrap servers.
+        """Apply the brokers of a new snapshot, by their ids, and identify bootstrap servers.
 
         A broker that is no longer in the snapshot keeps its connections until they close. It may
         return to the cluster, and it may still respond to requests in flight.
@@ -368,7 +368,7 @@ class Brokers:
         return [(_address(broker), _outcome(self._pool_of(broker))) for broker in self._all()]
 
     def _all(self) -> list[BrokerInfo | ConnectionPool]:
-        """Return all brokers in order, even those without a pool, and the bootstrap servers.
+        """Return all brokers, even those without a pool, and the bootstrap servers, sorted by id.
 
         During a rebootstrap, these are the brokers that were known before.
         """
@@ -403,7 +403,10 @@ class Brokers:
 
     @property
     def any_reachable(self) -> bool:
-        """Whether any broker may be reachable. Brokers count until an attempt to connect fails."""
+        """Whether any broker may be reachable.
+
+        A broker counts as reachable until an attempt to connect to it fails.
+        """
         return bool(self._unused()) or any(pool.reachable for pool in self.eligible())
 
     @property

@@ -224,8 +224,8 @@ class ClusterClient:
 
         Returns immediately if one is already connected. `deadline` is on the monotonic clock.
         Raises BootstrapError if no broker is connected by then. Its `attempts` are the given ones
-        and the addresses of the brokers. If waiting cannot correct the error of any broker, raises
-        an error immediately.
+        and the addresses of the brokers. If every broker has failed with an error that waiting
+        cannot correct, raises one of these errors immediately.
         """
         if not self.brokers.any_connected:
             await connect_first(self._live, self.clock, self._backoff, deadline, attempts)
@@ -365,7 +365,7 @@ class ClusterClient:
         return self._brokers
 
     def addresses(self) -> dict[int | str, str]:
-        """Return the addresses of the brokers, or none if not started. Synchronous."""
+        """Return the addresses of the brokers; empty before the start. Synchronous."""
         return {} if self._brokers is None else self._brokers.addresses()
 
     @property
@@ -408,12 +408,12 @@ class ClusterClient:
 
         Raises ApiTimeoutError, whose cause is the last error, TokenProviderError instead if there
         is no token with which to log in, and every error that is not retried, with its API and
-        broker. A client that has failed raises its failure instead of retrying.
-        `failed(error)` is called for each attempt that was sent and failed, and
-        `before_retry(error)` is awaited before each retry. `highest()` returns the highest version
-        in which the next attempt may be sent, or None for any. `earlier` is the error of the first
-        attempt, if `attempt` has made it. A cancellation abandons the response: the broker may
-        still execute a request that was sent.
+        broker. A client that has failed raises its failure instead of retrying. `failed(error)` is
+        called for each attempt that was sent and failed, and `before_retry(error)` is awaited
+        before each retry. `highest()` returns the highest version in which the next attempt may be
+        sent, or None for any version. `earlier` is the error of the first attempt, if `attempt` has
+        made it. A cancellation abandons the response: the broker may still execute a request that
+        was sent.
         """
         default_s = self.config.default_api_timeout_ms / 1000
         timeout_s = default_s if timeout is None else seconds(timeout)
@@ -517,7 +517,10 @@ class ClusterClient:
     async def _permitted(
         self, opening: Callable[[], Awaitable[BrokerConnection]]
     ) -> BrokerConnection:
-        """Return a connection from `opening`, while requests other than Metadata are permitted."""
+        """Return a connection from `opening` when requests other than Metadata are permitted.
+
+        Waits until they are. If that has changed when `opening` returns, waits again.
+        """
         while True:
             if not self._metadata_requests.is_open:
                 await self._metadata_requests.opened()
@@ -561,7 +564,7 @@ class ClusterClient:
         try:
             response = await self.request(message, to, timeout=timeout)
         except Exception as error:
-            # Every error goes to the handle. No other task depends on it.
+            # Every error goes to the handle, because no other task depends on this one.
             if not future.done():
                 future.set_exception(error)
         else:
@@ -590,8 +593,8 @@ class ClusterClient:
 
         There is one attempt, after the reconnect backoff. Its setup timeout is the only deadline.
         Raises DisconnectedError, ConnectionSetupError, UnsupportedVersionError, and
-        InvalidMetadataError for an unknown broker. During a rebootstrap it waits. A cancellation
-        does not end the attempt for other callers.
+        InvalidMetadataError for an unknown broker. During a rebootstrap, the call waits. A
+        cancellation does not end the attempt for other callers.
         """
         return await self._permitted(lambda: self.brokers.pool(node_id).get(purpose, owner))
 

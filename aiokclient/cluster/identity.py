@@ -34,7 +34,8 @@ __all__ = ["ClusterIdentity"]
 class ClusterIdentity:
     """The cluster id of a client, and the check of connections and responses against it.
 
-    `elsewhere(found)` is called when a connection has reached another cluster, with its metadata.
+    When a connection has reached another cluster, `elsewhere(found)` is called, where `found` is
+    the metadata response of that cluster.
     """
 
     def __init__(self, config: ClientConfig, elsewhere: Callable[[MetadataResponse], None]) -> None:
@@ -50,7 +51,10 @@ class ClusterIdentity:
 
     @property
     def checks(self) -> bool:
-        """Whether ApiVersions requests carry ids. As in Kafka, they do not without rebootstraps."""
+        """Whether ApiVersions requests carry ids.
+
+        As in Kafka, they do not if rebootstraps are disabled.
+        """
         return self._enabled and self._rebootstraps
 
     def expected(self, node_id: int) -> Expected | None:

@@ -136,15 +136,16 @@ class Lifecycle:
     # -- for subclasses ---------------------------------------------------------------------
 
     async def _open(self, wait: bool) -> None:
-        """Prepare the object, on an open cluster. A cancellation is followed by `_shutdown`.
+        """Prepare the object, after the cluster client was opened.
 
-        Without `wait`, it must not wait for a response of a broker.
+        A cancellation is followed by `_shutdown`. Without `wait`, this method must not wait for a
+        response of a broker.
         """
 
     async def _shutdown(self, graceful: bool, timeout: float) -> None:
         """Finish all work if `graceful`, otherwise only what is indispensable.
 
-        It is cancelled after `timeout` seconds. Tasks and connections end afterwards.
+        The call is cancelled after `timeout` seconds. Tasks and connections end afterwards.
         """
 
     def _abandon(self, error: ClosedError) -> None:
@@ -210,7 +211,7 @@ class Lifecycle:
         return self._cluster.metrics.snapshot()
 
     def metric_values(self, prefix: str = "") -> list[MetricValue]:
-        """Return the metrics whose names begin with `prefix` as tuples. Synchronous."""
+        """Return, as tuples, the metrics whose names begin with `prefix`. Synchronous."""
         self._check()
         return self._cluster.metrics.values(prefix)
 
@@ -253,12 +254,14 @@ class Lifecycle:
             self._cancelled.add()
 
     def events(self) -> EventReader:
-        """Return an asynchronous iterator of `aiokclient.events`, from now on. Synchronous.
+        """Return an asynchronous iterator over the events from now on. Synchronous.
 
-        Objects that share a client get the events of its connections and their own; the client
-        gets all events. There may be any number of readers. Each keeps at most 1,000 unread
-        events, and counts those that it drops in `dropped`. It may be called before the start. The
-        iterator ends when this object has closed. Raises ClosedError after that.
+        The classes of the events are in `aiokclient.events`.
+
+        Objects that share a client get the events of its connections and their own; the client gets
+        all events. There may be any number of readers. Each keeps at most 1,000 unread events, and
+        counts those that it drops in `dropped`. The method may be called before the start. The
+        iterator ends when this object has closed. Raises ClosedError if this object is closed.
         """
         if self._phase is LifecyclePhase.CLOSED:
             self._refuse()

@@ -1,6 +1,6 @@
 """The states of everything that is started and closed, as a table. Sans-IO.
 
-Theory of operation. A client goes through these phases (the first line has what `state` shows):
+A client goes through these phases (the first line has what `state` shows):
 
                          ANSWERED
     NEW ─START─▶ STARTING ─READY─▶ STARTED ───▶ RUNNING ────CLOSE───▶ ENDING ─────┐
@@ -20,9 +20,9 @@ matter which callers await it, or stop awaiting it. Four rules follow, which are
   undone, even if it has just succeeded (UNANSWERED). Later, a cancelled caller changes nothing.
 - A start is cancelled once. While it is being undone (UNDOING, ENDING_UNDO), nothing cancels it
   again, neither a cancelled caller nor a close.
-- A close is decided when it is called, and begins when its task does (ENDING_BEGINS). The task of a
-  start may succeed between the two, and then fails because of the close (ENDING_START, READY). A
-  close from NEW has nothing to end, but is as final as any other.
+- A close is decided when it is called, and begins when its task does (ENDING_BEGINS). If the work
+  of a start succeeds between the two, the start fails nevertheless, because of the close
+  (ENDING_START, READY). A close from NEW has nothing to end, but is as final as any other.
 - The tasks begin after the call that creates them, even with `asyncio.eager_task_factory`
   (see `background.new_task`). So a row is applied before the work that follows from it. A task
   that is cancelled before it begins runs none of its code. UNDONE is then applied on its behalf.

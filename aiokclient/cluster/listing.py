@@ -1,4 +1,4 @@
-"""The conversion of the topics of a response, of which there may be a million.
+"""The conversion of a response's topics. A response may have a million topics.
 
 Converting that many would block the event loop for seconds, and so would freeing their memory.
 Therefore a thread does both, in pieces between which other threads can run.

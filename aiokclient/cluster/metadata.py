@@ -137,7 +137,7 @@ class ClusterMetadata:
 
 
 class MovedLeader(NamedTuple):
-    """A partition whose leader has changed, with the ids of the brokers, or None for none."""
+    """A partition whose leader has changed. A broker id is None if there was or is no leader."""
 
     topic: str
     partition: int
@@ -317,7 +317,7 @@ def _partitions(
         index = entry.partition_index
         if not 0 <= index < MAX_PARTITION:
             raise ProtocolError(
-                f"The response contains the partition number {index}.", api="Metadata"
+                f"The response contains the invalid partition number {index}.", api="Metadata"
             )
         previous = known[index] if index < len(known) else None
         if previous is None or not 0 <= entry.leader_epoch < previous.leader_epoch:

@@ -65,8 +65,8 @@ class MetadataRequests:
     """The metadata requests of one client.
 
     `brokers()` returns its connections, or raises ClosedError. `updater()` returns the updater,
-    which calls `fetch` and `applied`. `moved()` is called when the cluster is another one, and
-    `usable()` when a connection may be used that was not open before, or was not permitted.
+    which calls `fetch` and `applied`. `moved()` is called when the cluster is another one.
+    `usable()` is called when a connection can be used that was closed or not permitted before.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class MetadataRequests:
         supervisor.on_failure(lambda error: self._wake())
 
     def rebootstraps(self) -> list[tuple[Labels, Reading]]:
-        """Return the number of rebootstraps by what triggered them."""
+        """Return the number of rebootstraps for each trigger."""
         counts = self._rebootstrap_counts.items()
         return [((("trigger", trigger),), counted(count)) for trigger, count in counts]
 
@@ -257,7 +257,7 @@ class MetadataRequests:
             self._patience.reschedule(asyncio.get_running_loop().time())
 
     def troubles(self) -> list[str]:
-        """Return the reasons for rebootstraps that do not take place. Synchronous."""
+        """Return texts about rebootstraps that the strategy "none" has prevented. Synchronous."""
         now = self._clock.monotonic()
         return [
             f"a rebootstrap would be necessary, because {trigger.value}; "
@@ -320,7 +320,7 @@ class MetadataRequests:
     async def fetch(self, topics: list[str] | None, auto_create: bool) -> MetadataResponse:
         """Return a metadata response with at least one broker.
 
-        Rebootstraps before that if it is due, which may take any time. Raises the error of the
+        If a rebootstrap is due, it is done first, and may take any time. Raises the error of the
         request, and the failure of the client.
         """
         self._supervisor.check()

@@ -100,7 +100,7 @@ def for_background(config: C) -> C:
 
 
 def dropped(one: object, loop: asyncio.AbstractEventLoop | None, close: Callable[[], None]) -> None:
-    """Close an object without references in its event loop, with a ResourceWarning.
+    """Let the event loop close an object that has no references left, with a ResourceWarning.
 
     Synchronous. Finalizers call it, in any thread and at any moment. `close` starts the close.
     """

@@ -1,9 +1,9 @@
 """The recovery of a client that has lost its cluster, as a table of states (KIP-899, KIP-1102).
 
-Theory of operation. A client knows the brokers of the last metadata response, and no others. If all
-of them were replaced, only the bootstrap servers lead to the cluster. So the client *rebootstraps*:
-it closes all connections, resolves the names of the bootstrap servers again, and asks them for the
-brokers until one responds. Something must trigger that:
+A client knows the brokers of the last metadata response, and no others. If all of them were
+replaced, only the bootstrap servers lead to the cluster. So the client *rebootstraps*: it closes
+all connections, resolves the names of the bootstrap servers again, and asks them for the brokers
+until one responds. Something must trigger that:
 
 - UNAVAILABLE: no known broker is available. Each has refused a connection, no connection is open,
   and none is being opened. A broker whose connection attempt timed out does not count as
@@ -19,9 +19,9 @@ brokers until one responds. Something must trigger that:
         └── ANSWERED (not after REQUIRED) ───────────┘
 
 A response with a broker (ANSWERED) ends the search and clears the timer. Brokers in that response
-may be as dead as the ones before. So the time of the next rebootstrap has a backoff, which a
-response from one of these brokers resets (PROVEN). Until the backoff ends, the client continues to
-try the brokers that it knows, and may find one.
+may be as dead as the ones before. So a backoff delays the next rebootstrap. A response from one of
+these brokers resets the backoff (PROVEN). Until the backoff ends, the client continues to try the
+brokers that it knows, and may find one that responds.
 
 With the strategy "none", triggers have no effect. `missed` stores them until a response comes.
 """
@@ -107,7 +107,7 @@ class Recovery:
         self._since: float | None = None
         """The time of the first attempt to request metadata since the last response."""
         self._failed = False
-        """Whether an attempt to request metadata has failed since that time."""
+        """Whether an attempt to request metadata has failed since `_since`."""
         self._count = 0
         """The number of rebootstraps since a broker in the metadata responded."""
         self._not_before = -math.inf
@@ -134,7 +134,8 @@ class Recovery:
     def missed_by(self, now: float) -> list[Trigger]:
         """Return the triggers without effect, in order. Safe in any thread.
 
-        An attempt that is still in progress does not hide that the trigger time has passed.
+        TIMEOUT is included as soon as the trigger time has passed, even if an attempt is in
+        progress.
         """
         found = dict(self.missed)
         if not self._enabled and now >= self._timeout_at():

@@ -30,15 +30,16 @@ class ReporterConnections:
         self._brokers = brokers
 
     def announced(self) -> bool:
-        """Return whether a connected broker announces the requests of telemetry. Synchronous."""
+        """Return whether a connected broker announces the telemetry requests. Synchronous."""
         return bool(self._pools())
 
     async def connect(self, preferred: int | None, avoided: int | None) -> BrokerConnection | None:
-        """Return the control connection to a connected broker that announces the requests.
+        """Return the control connection to a broker that announces the telemetry requests.
 
-        This is the broker `preferred` if possible, and otherwise any. The broker `avoided` is used
-        only if no other broker can be connected. Without a connected broker, returns None. Raises
-        errors of connecting.
+        Returns None if no connected broker announces the requests. The result is the connection to
+        `preferred` if that is a connected broker that announces them, otherwise to any such broker.
+        `avoided` is used only if no other broker can be reached. The control connection is opened
+        if necessary. Raises an error if it cannot be opened.
         """
         brokers, pools = self._brokers(), self._pools()
         if brokers is None or not pools:
@@ -56,9 +57,10 @@ class ReporterConnections:
         return await pool.get(Purpose.CONTROL)
 
     async def connect_any(self) -> BrokerConnection:
-        """Return the control connection to any broker that announces the requests.
+        """Return the control connection to any broker that announces the telemetry requests.
 
-        Raises UnsupportedVersionError if there is none, and other errors of connecting.
+        The connection is opened if necessary. Raises UnsupportedVersionError if no broker announces
+        the requests, and an error if no connection can be opened.
         """
         brokers = self._brokers()
         if brokers is None:
@@ -73,7 +75,7 @@ class ReporterConnections:
 
 
 async def _other(brokers: Brokers, avoided: int | None) -> BrokerConnection | None:
-    """Return a connection to another broker that announces the requests, or None."""
+    """Return a connection to another broker that announces the telemetry requests, or None."""
     try:
         unfit = () if avoided is None else (avoided,)
         connection = await brokers.choose(unfit).get(Purpose.CONTROL)

@@ -95,7 +95,7 @@ class Supervisor:
     async def stop(self) -> None:
         """Cancel all tasks and wait until they have ended, at most STOP_S.
 
-        Idempotent. Cancelling it leaves the tasks cancelled.
+        Idempotent. If this call is cancelled, the tasks remain cancelled.
         """
         self._stopping = True
         for scope in list(self._scopes.values()):  # The oldest task is cancelled first.
@@ -155,7 +155,8 @@ class Supervisor:
             try:
                 await function(*args)
             except asyncio.CancelledError:
-                # Check now: a task that closes this client may soon create tasks of its own.
+                # Check this now. Later, a task that closes this client may have created tasks that
+                # are not cancelled.
                 if not self._stopping and not self._loop_ends:
                     self._loop_ends = loop_ends(task.get_loop())
                 raise
@@ -203,7 +204,7 @@ class Supervisor:
     def check(self) -> None:
         """Raise the error of the first background task that died, if one has. Synchronous.
 
-        Loops that retry call this: without that task, they might wait until their deadline.
+        Loops that retry call this, so that they do not wait for a dead task until their deadline.
         """
         if self.failure is not None:
             raise self.failure.with_traceback(None)
@@ -217,8 +218,9 @@ class Supervisor:
     def end_in_fork(self) -> None:
         """Fail with ClosedError, and cancel all tasks. Synchronous; called in a forked process."""
         self.forked = self._stopping = True
-        # If another thread than that of the event loop has forked, no loop can run these tasks, and
-        # in debug mode, a loop raises RuntimeError in such a thread.
+        # The process may have forked in another thread than that of the event loop. Then no loop
+        # can run these tasks, and in debug mode, their loop raises RuntimeError, which changes
+        # nothing.
         with contextlib.suppress(RuntimeError):
             self._tell(ClosedError(FORKED))
             for task in self._tasks:

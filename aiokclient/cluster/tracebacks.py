@@ -30,7 +30,7 @@ OWN = __name__.partition(".")[0]
 
 
 def let_go(error: BaseException, one: object) -> None:
-    """Clear the local variables of functions in a traceback that refer to the object `one`.
+    """Clear the local variables of a traceback's functions if they refer to the object `one`.
 
     Only functions of the library are cleared. The variables of the application's functions remain,
     so that they can be examined. This must be called where the error leaves the library, and the
@@ -60,7 +60,7 @@ def let_go(error: BaseException, one: object) -> None:
 
 
 def note_cancelled(error: asyncio.CancelledError, one: object) -> None:
-    """Count a cancelled call of the object, once even if public methods call each other."""
+    """Count a cancelled call of the object only once, even if public methods call each other."""
     count = getattr(one, "_note_cancelled", None)
     if count is not None and not hasattr(error, COUNTED):
         setattr(error, COUNTED, True)

@@ -1,4 +1,4 @@
-"""The updates of the metadata snapshot, for which only calls of `refresh` wait.
+"""The updates of the metadata snapshot. Only calls of `refresh` wait for them.
 
 One task requests metadata when the snapshot has reached its maximum age, when an update was
 requested (`request_update`, `refresh`), or when a wanted topic is unknown or has an error. Requests
@@ -55,10 +55,11 @@ Wants = Callable[[str], bool]
 Change = Callable[[ClusterMetadata], ClusterMetadata]
 
 LARGE = 5_000
-"""A response with this many brokers, topics, or partitions is merged in a thread.
-"""
+"""A response with this many brokers, topics, or partitions is merged in a thread."""
 TRIES = 3
-"""The number of times that a merge starts again because the snapshot changed in the meantime."""
+"""The number of times that a merge in a thread is tried while the snapshot may change. If they all
+fail because it has changed, changes are deferred until the next merge has ended.
+"""
 
 
 class Fetch(Protocol):
@@ -158,7 +159,7 @@ class MetadataUpdater:
             self._forget(topic)
 
     def error_since(self, topic: str) -> float | None:
-        """Return when `errors[topic]` began, on the monotonic clock, or None."""
+        """Return the time at which `errors[topic]` began, on the monotonic clock, or None."""
         return self._since.get(topic)
 
     def _wanted(self) -> dict[str, bool]:
@@ -415,7 +416,7 @@ class MetadataUpdater:
             waiter.future.set_result(self.snapshot)
 
     def _failed(self, error: KafkaError, waiters: list[_Waiter]) -> None:
-        # The error's traceback would keep the connection alive, which may be closed.
+        # The error's traceback would keep the connection alive, even if it is closed.
         self.last_error = bare(error)
         action = self._retry.failed(error, Scope.METADATA)
         delay = action.delay_s if action.again else self._retry.backoff.maximum_s

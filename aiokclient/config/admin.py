@@ -11,7 +11,7 @@ __all__ = ["AdminConfig", "AdminOptions"]
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, init=False, repr=False, eq=False)
 class AdminConfig(ClientConfig):
-    """The options of an admin client: those of every client."""
+    """The options of an admin client. It has only the options that every client has."""
 
 
 class AdminOptions(ClientOptions, total=False):

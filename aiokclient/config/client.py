@@ -442,7 +442,9 @@ class ClientConfig(LoginConfig):
 
     @classmethod
     def hide(cls, options: Any, *others: type[ClientConfig]) -> None:
-        """Hide the secrets of a dict of keyword options, in place. Callers do that first.
+        """Hide the secrets in a dict of keyword options, in place.
+
+        Callers do this before anything that can raise, because tracebacks show variables.
 
         The options are those of this class and of `others`.
         """
@@ -464,7 +466,7 @@ def _fields(cls: type[ClientConfig]) -> dict[str, dataclasses.Field[Any]]:
 
 
 def _names(*kinds: type[ClientConfig]) -> tuple[list[str], list[str]]:
-    """Return the names of the secret options, and those of the others."""
+    """Return the names of the secret options, and the names of all other options."""
     fields = [item for kind in kinds for item in _fields(kind).items()]
     return (
         [name for name, field in fields if declared(field).secret],

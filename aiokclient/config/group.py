@@ -59,6 +59,7 @@ def _mistakes(config: Any) -> Iterator[tuple[str, str]]:
 def commits_by_itself(strategies: tuple[Any, ...]) -> bool:
     """Return the default of `enable_auto_commit` for these assignors.
 
-    It is False if several members may read a partition, whose commits would overwrite each other.
+    It is False if several members may read the same partition, because the commits of these members
+    would overwrite each other.
     """
     return not any(getattr(strategy, "overlapping", False) for strategy in strategies)

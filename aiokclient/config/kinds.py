@@ -128,7 +128,7 @@ class Choice(Generic[T]):
 
     @classmethod
     def of(cls, *values: str) -> Choice[str]:
-        """Return a choice of these texts, which is not case-sensitive."""
+        """Return a choice of these texts, which may be in upper or lower case."""
         return Choice(tuple((value, (value,)) for value in values))
 
     @property

@@ -17,9 +17,9 @@ __all__ = ["ABSENT", "REQUIRED", "Option", "declared", "option"]
 T = TypeVar("T")
 
 ABSENT: Final = "absent"
-"""The `java` of an option that Kafka's Java clients do not have."""
+"""The value of `Option.java` for an option that Kafka's Java clients do not have."""
 REQUIRED: Final = "required"
-"""The `java` of an option that Kafka's Java clients require."""
+"""The value of `Option.java` for an option that Kafka's Java clients require."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -31,14 +31,16 @@ class Option:
     accepts: str | None = None
     """The type of the keyword argument if it is wider than that of the field."""
     shown: str | None = None
-    """A text for the default in the reference, if its repr is not clear."""
+    """The text that the reference shows for the default, if the default's repr is not clear."""
     java: str | None = None
     """The default of Kafka's Java clients if it differs, or `REQUIRED` or `ABSENT`."""
     secret: bool = False
     per_child: bool = False
     """Whether clients that share connections may set the option differently."""
     keyword: bool = True
-    """Whether the option is a keyword option, not a separate argument of the constructor."""
+    """Whether the constructor takes the option in `**options`. If not, the option is a parameter of
+    its own, such as `group_id` of a group member.
+    """
 
 
 def option(kind: Kind, default: T, text: str, **more: Any) -> T:

@@ -17,7 +17,7 @@ CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 class Problems:
-    """The errors of several `with problems:` blocks, which are raised as one."""
+    """The errors of several `with problems:` blocks. They are raised as one error."""
 
     def __init__(self) -> None:
         self._texts: dict[str, None] = {}

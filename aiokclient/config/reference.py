@@ -36,8 +36,8 @@ class OptionEntry(NamedTuple):
 def describe(config: type[ClientConfig]) -> list[OptionEntry]:
     """Return the options of one kind of client, in the order of their declarations.
 
-    The options of every client come first, those of logins at their end.
-    `describe(ClientConfig)` returns only these.
+    The options that every client has come first, and among these, the options of logins come last.
+    `describe(ClientConfig)` returns only the options that every client has.
     """
     of_login = [field.name for field in dataclasses.fields(LoginConfig)]
     of_all = [field.name for field in dataclasses.fields(ClientConfig)]

@@ -107,8 +107,9 @@ def hide_secrets(options: Any, secret: Collection[str], public: Collection[str])
     """Replace the values of secret options by `Secret` objects, in place.
 
     `secret` and `public` are the names of options. A text or a collection under any other name is
-    also replaced, because the name may be that of a secret, misspelled or of another client. So is
-    a text or a collection as `security`, which may contain a password. This does not raise.
+    also replaced, because the name may be a misspelled name of a secret, or the name of a secret of
+    another kind of client. So is a text or a collection as `security`, which may contain a
+    password. This does not raise.
     """
     for name in options:
         unsure = name == "security" or name not in public

@@ -71,9 +71,9 @@ def _fields(values: Any) -> tuple[dataclasses.Field[Any], ...]:
 
 
 def checked(field: dataclasses.Field[Any], value: Any, name: str, *, reading: bool = False) -> Any:
-    """Return the value of an option as it is stored, or that of a text if `reading`.
+    """Return the value of an option in its normal form. If `reading`, `value` may be a text.
 
-    Raises ConfigError if it is not allowed.
+    Raises ConfigError if the value is not allowed.
     """
     declaration = declared(field)
     try:

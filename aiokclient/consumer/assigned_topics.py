@@ -1,4 +1,4 @@
-"""The topics of all assigned partitions, which stay in the metadata while they are assigned."""
+"""The topics of the assigned partitions. The client keeps these topics in its metadata."""
 
 from __future__ import annotations
 

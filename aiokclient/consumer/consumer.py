@@ -54,7 +54,7 @@ from aiokclient.types import (
 )
 
 if TYPE_CHECKING:
-    # Without deserializers, keys and values are bytes. Only type checkers support these defaults.
+    # Without deserializers, keys and values are bytes. Only type checkers need to know that.
     from typing_extensions import TypeVar as TypeVarWithDefault
 
     K = TypeVarWithDefault("K", default=bytes)
@@ -343,7 +343,7 @@ class Consumer(Lifecycle, Generic[K, V]):
         self._subscription.seek(*as_position(to, offset))
 
     def seek_to_beginning(self, tps: Iterable[TopicPartition] | None = None) -> None:
-        """Continue at the first record of each partition, by default of all. Synchronous.
+        """Continue at the first record of these partitions, by default of all. Synchronous.
 
         The offset is looked up in the background.
         """
@@ -351,7 +351,7 @@ class Consumer(Lifecycle, Generic[K, V]):
         self._subscription.look_up(self._subscription.chosen(tps), EARLIEST)
 
     def seek_to_end(self, tps: Iterable[TopicPartition] | None = None) -> None:
-        """Continue at the end of each partition, by default of all partitions. Synchronous.
+        """Continue at the end of these partitions, by default of all. Synchronous.
 
         The end offset is looked up in the background, so records that are sent until then are
         skipped.
@@ -438,7 +438,7 @@ class Consumer(Lifecycle, Generic[K, V]):
         return TrackedRecords(self, self._running.reader, max_outstanding)
 
     def done(self, record: ConsumerRecord[Any, Any]) -> None:
-        """Count a record that `tracked` has delivered as processed. Synchronous.
+        """Mark a record of `tracked` as processed. Synchronous.
 
         The call has no effect if the partition was lost, if the record was delivered again in the
         meantime, or if the consumer is closed.
@@ -448,7 +448,7 @@ class Consumer(Lifecycle, Generic[K, V]):
             self._engine.reader.done(record)
 
     def mark_processed(self) -> None:
-        """Count all records that were delivered so far as processed, without requesting more.
+        """Count all delivered records as processed, without requesting more.
 
         Automatic commits then cover them, and a revocation does not wait for them. This includes
         records of `tracked` that are not done. Synchronous. It is allowed while the consumer is
@@ -589,15 +589,16 @@ class Consumer(Lifecycle, Generic[K, V]):
 
         Each owner of a partition waits until none of its records are in progress, seeks, and
         commits. The call returns when all partitions are rewound. The result has the offset at
-        which each partition really continues: an offset outside the log is moved to its nearest
-        end, and a request that arrives together with a later one continues at the offset of that
-        one. Each partition is rewound once, even if its owner, the leader, or the coordinator
-        changes in the meantime. This works only with the classic protocol, and only if all members
-        use this library. If several rewind requests reach an owner together, the latest one by the
-        clocks of the callers applies. A request that arrives later is executed when it arrives.
+        which each partition really continues. It may differ from the requested one: an offset
+        outside the log is moved to the nearest end of the log, and a later request may apply
+        instead (see below). Each partition is rewound once, even if its owner, the leader, or the
+        coordinator changes in the meantime. This works only with the classic protocol, and only if
+        all members use this library. If several rewind requests reach an owner together, the latest
+        one by the clocks of the callers applies. A request that arrives later is executed when it
+        arrives.
 
-        The task that reads may call this, too. The records that it is processing then do not count
-        as processed, and are delivered again to the owner of their partition.
+        The task that reads may call this, too. The records that this task is processing at that
+        time do not count as processed, and are delivered again to the owner of their partition.
 
         `timeout` is in seconds (`default_api_timeout_ms`). ApiTimeoutError is raised after it and
         names the partitions that have not been rewound; all others have been. After a cancellation,
@@ -672,7 +673,8 @@ class Consumer(Lifecycle, Generic[K, V]):
     ) -> dict[TopicPartition, int]:
         """Return the offset after the last record of each partition; see `beginning_offsets`.
 
-        With `isolation_level="read_committed"` it is the offset before the first open transaction.
+        With `isolation_level="read_committed"`, it is the last stable offset, before which no
+        transaction is open.
         """
         wanted = as_partitions(tps)
         return await self._running.lookups.end_offsets(wanted, self._seconds(timeout))
@@ -693,9 +695,10 @@ class Consumer(Lifecycle, Generic[K, V]):
     async def lag(
         self, tps: Iterable[TopicPartition] | None = None, timeout: float | None = None
     ) -> dict[TopicPartition, int]:
-        """Return the number of offsets from the position to the end, by default of all partitions.
+        """Return the number of offsets from the position to the end of each partition.
 
-        `timeout` is the same as in `beginning_offsets`.
+        The default for `tps` is all assigned partitions. `timeout` is the same as in
+        `beginning_offsets`.
         """
         chosen = [state.tp for state in self._subscription.chosen(tps)]
         return await self._running.lookups.lag(chosen, self._seconds(timeout))

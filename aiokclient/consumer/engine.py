@@ -44,7 +44,10 @@ FAREWELL_S = 0.5
 
 
 class ConsumerEngine:
-    """The parts of a consumer from its start to its end. Only the subscription exists longer."""
+    """The parts of a consumer that exist from its start to its end.
+
+    Only the subscription exists before the start and after the end.
+    """
 
     def __init__(
         self,
@@ -178,9 +181,10 @@ class ConsumerEngine:
     async def start(self, wait: bool) -> None:
         """Start the background tasks; return when the partitions and their positions are known.
 
-        Raises the error by which a group refuses this consumer. It waits only briefly for positions
-        that no broker returns, because there is no leader or the leader does not respond. Without
-        `wait`, it returns immediately, and the application gets such an error when it reads.
+        Raises the error by which a group refuses this consumer. If no broker returns a position,
+        because there is no leader or the leader does not respond, it waits only briefly for that
+        position. Without `wait`, it returns immediately, and the error of the group is raised when
+        the application reads.
         """
         subscription, callbacks = self._subscription, self._supervisor.callbacks
         for state in subscription.partitions.values():
@@ -207,7 +211,7 @@ class ConsumerEngine:
             raise refusal
 
     def wake(self) -> None:
-        """Wake all waiting tasks, as the consumer has failed. Synchronous."""
+        """Wake all waiting tasks, because the consumer has failed. Synchronous."""
         self.reader.wake()
         self.positions.changed()
         if self._follower is not None:

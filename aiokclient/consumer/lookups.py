@@ -79,7 +79,10 @@ class Lookups:
     async def offsets_for_times(
         self, times: Mapping[TopicPartition, int], timeout: float
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Return the first record at or after a time in ms, for each partition."""
+        """Return for each partition the first offset whose record is at or after a time in ms.
+
+        The value is None if there is no such record.
+        """
         found = await self._offsets.until_found(times, timeout)
         answers: dict[TopicPartition, OffsetAndTimestamp | None] = {}
         for tp in times:

@@ -210,7 +210,7 @@ class _PartitionRow(NamedTuple):
 
 
 class _PartitionRows:
-    """The measured numbers of all partitions at one moment. They are read in a thread."""
+    """A copy of the measured numbers of all partitions at one moment, which a thread reads."""
 
     def __init__(self, rows: Sequence[_PartitionRow]) -> None:
         self._rows = rows

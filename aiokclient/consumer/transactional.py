@@ -1,19 +1,20 @@
 """The reads of a consumer in one transaction of a producer: `tx.add(consumer)` (KIP-98, KIP-447).
 
-Theory of operation. The offsets of a transaction are the consumed offsets of the consumer at the
-time of the commit. They are sent with the identity of the consumer in its group, so that the
-coordinator refuses them if the group has assigned the partitions to other members.
+The offsets of a transaction are the consumed offsets of the consumer at the time of the commit.
+They are sent with the identity of the consumer in its group, so that the coordinator refuses them
+if the group has assigned the partitions to other members.
 
 A partition can be taken away while the transaction is open, after its records were delivered and
 the application has requested more. The next owner reads these records again, so the results of
-this transaction must not become visible. Its offsets then include the last offset of the released
-partition, with an identity of an earlier generation: the coordinator refuses it with
-ILLEGAL_GENERATION, STALE_MEMBER_EPOCH, or UNKNOWN_MEMBER_ID, and the transaction fails. The present
-generation might not be refused: it can be the one in which the partition was revoked.
+this transaction must not become visible. The offsets of this transaction then include the last
+offset of the released partition, and are sent with an identity of an earlier generation. The
+coordinator refuses that identity with ILLEGAL_GENERATION, STALE_MEMBER_EPOCH, or UNKNOWN_MEMBER_ID,
+and the transaction fails. It might not refuse the present generation, because the partition may
+have been revoked in that generation.
 
 After an abort the records have to be read again. The group's committed offset is looked up by the
-task that finds initial offsets. No record of the partition is delivered until it is found, however
-long that takes.
+task that finds initial offsets. No record of the partition is delivered until that offset is found,
+however long that takes.
 """
 
 from __future__ import annotations
@@ -38,11 +39,11 @@ __all__ = ["TransactionalReads"]
 
 
 class ReadPosition(NamedTuple):
-    """A partition at the time at which the consumer was added to the transaction."""
+    """The state of a partition when the consumer was added to the transaction."""
 
     jumps: int
     offset: int
-    """The position when the transaction began, or a lower one if that is not known."""
+    """The position when the transaction began, or a lower offset if that position is not known."""
     processed: int
     topic_id: UUID | None
 
@@ -76,7 +77,8 @@ class TransactionalReads:
         if last_request is None:
             return state.origin
         if state is self._engine.reader.exposed_state():
-            last_request += YIELD_INTERVAL_S  # An iteration takes records without a request.
+            # An iteration may take records for this long after its last request.
+            last_request += YIELD_INTERVAL_S
         return state.origin if last_request >= self._began else state.position
 
     @property
@@ -123,10 +125,10 @@ class TransactionalReads:
     # -- the abort
 
     async def go_back(self, timeout: float) -> None:
-        """Return the partitions that were read to their committed offsets, after an abort.
+        """Go back to the committed offset of each partition that was read, after an abort.
 
-        A partition without a committed offset returns to its position when the transaction began.
-        The call waits at most `timeout` seconds for the committed offsets. If they are not known by
+        Without a committed offset, go back to the position at the beginning of the transaction. The
+        call waits at most `timeout` seconds for the committed offsets. If they are not known by
         then, or if the call is cancelled, they are still looked up, and no record is delivered
         before they are found.
         """

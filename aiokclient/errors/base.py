@@ -85,8 +85,8 @@ class KafkaError(Exception):
         return f"{type(self).__name__}({str(self)!r})"
 
     def _label(self) -> str:
-        # A local class may derive from a broker's (a lost connection is a network error), but no
-        # broker sent it, so its text does not start with the broker's code.
+        # A local class may derive from a class with a broker's code (a lost connection is a network
+        # error). No broker sent such an error, so its text does not start with that code.
         if self.code is None or "code" not in {**type(self).__dict__, **self.__dict__}:
             return ""
         return f"{self.name} ({self.code})"

@@ -196,7 +196,7 @@ class CommitFailedError(KafkaError):
     """An error raised when the consumer does not own the partitions of a commit.
 
     `partitions` lists the partitions. If a broker rejected the commit, its error is `__cause__`.
-    `what` and `hint` replace the text when the group did not revoke the partitions.
+    `what` and `hint` replace the default texts, which say that the group revoked the partitions.
     """
 
     what = "The commit failed: this consumer no longer owns the partitions."
@@ -398,7 +398,10 @@ class ConcurrentReadError(UsageError):
 
 
 class DeliveryErrors(ExceptionGroup[Exception]):
-    """The first errors of failed deliveries that were not retrieved, and the `count` of all."""
+    """A group of errors of failed deliveries whose errors were not retrieved.
+
+    It has only the first errors. `count` is the number of all errors.
+    """
 
     count: int
 

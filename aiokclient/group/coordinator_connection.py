@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 __all__ = ["CoordinatorConnection"]
 
 RESYNC = "group.resync"
-"""The feature by which the embedded cluster announces a second assignment in one generation. Kafka
-has no such feature."""
+"""The feature by which the embedded cluster announces that it accepts a second assignment in one
+generation. Kafka has no such feature."""
 
 MARGIN_S = 5.0
 """Seconds after the rebalance timeout until a response to JoinGroup counts as lost."""

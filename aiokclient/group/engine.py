@@ -113,7 +113,9 @@ class GroupEngine:
         self._request = RejoinRequest()
         self._leaving_member = self._group_join.no_member
         self._cut_off: GroupMetadata | None = None
-        """The member whose `run` was cancelled by the end of the event loop before it had left."""
+        """The identity with which `leave` must still leave, or None.
+
+        It is set if the end of the event loop has cancelled `run` before the member had left."""
         self._leave_is_over = False
         self._posted: list[tuple[GroupMetadata | None, MemberEvent]] = []
         self._step: anyio.CancelScope | None = None
@@ -131,7 +133,7 @@ class GroupEngine:
 
     @property
     def joins(self) -> bool:
-        """Whether this is a member or tries to become one, so that it is not paused or refused."""
+        """Whether this is a member or tries to become one. False if it is paused or was refused."""
         return self._participation.wanted and self.state is not MemberState.FENCED
 
     @property
@@ -155,7 +157,10 @@ class GroupEngine:
         return self._times.deadline
 
     def rejoin(self, reason: str) -> None:
-        """Request a new generation, after the present one has begun. Synchronous."""
+        """Request a new generation. Synchronous.
+
+        If a generation is about to begin, another one follows it.
+        """
         self._request.add(reason, new_generation=True)
         self._post(MemberEvent.REBALANCE, only_in=MemberState.STABLE)
 
@@ -173,8 +178,8 @@ class GroupEngine:
     def pause(self, reason: str) -> None:
         """Leave the group now and stay out until `resume`. Synchronous.
 
-        A running call of the handler is cancelled, and everything that it still owns is lost. A
-        static member sends no LeaveGroup and remains in the group for the session timeout
+        A running call of the handler is cancelled, and everything that the member still owns is
+        lost. A static member sends no LeaveGroup and remains in the group for the session timeout
         (KIP-345).
         """
         self._participation.pause(reason)
@@ -305,7 +310,8 @@ class GroupEngine:
         if self._step is None:
             return
         if event is MemberEvent.PAUSED and self._asks_for_id():
-            # LeaveGroup needs the id. Without LeaveGroup, a rebalance would wait for this member.
+            # Wait for the id, because LeaveGroup needs it. Without LeaveGroup, the next rebalance
+            # would wait for this member.
             self._step.deadline = asyncio.get_running_loop().time() + ID_S
         else:
             self._step.cancel()
@@ -325,7 +331,8 @@ class GroupEngine:
         if waiting and self._connection.waits_at_former_coordinator():
             self._post(MemberEvent.MOVED)
         elif event is None or self.state is MemberState.JOINING:
-            # The heartbeat's generation may have ended, which the response to JoinGroup shows.
+            # While the member joins, the response to a heartbeat may be about an ended generation.
+            # The response to JoinGroup shows the present state.
             return
         elif event is not MemberEvent.REBALANCE:
             self._post(event, member)

@@ -62,7 +62,7 @@ class Heartbeats:
         self.last_answer_at = -math.inf
         """The time of the last request whose response confirmed the membership."""
         self.last_stable_at = -math.inf
-        """The time of the last such request whose response showed that no rebalance was running."""
+        """The time of the last request that confirmed the membership outside of a rebalance."""
         self._cluster = cluster
         self._settings = settings
         self._owner = owner
@@ -87,8 +87,8 @@ class Heartbeats:
     def send_for(self, member: GroupMetadata, sent_at: float | None = None) -> None:
         """Send the heartbeats of this member from now on, the first one immediately. Synchronous.
 
-        No heartbeats are sent for a member without an id. `sent_at` is the time of the JoinGroup by
-        which the coordinator has added the member to its generation, if it has.
+        No heartbeats are sent for a member without an id. `sent_at` is the time at which the
+        JoinGroup of the member's generation was sent, or None for a member without a generation.
         """
         if sent_at is None or member.member_id != self.member.member_id:
             self.last_answer_at = self.last_stable_at = -math.inf
@@ -144,7 +144,8 @@ class Heartbeats:
             response = await self._cluster.request(
                 requests.heartbeat(member),
                 Coordinator("group", member.group_id),
-                # The time of sending is known only if the heartbeat is sent once.
+                # `sent_at` precedes all attempts. So a response after the session timeout would
+                # confirm nothing.
                 timeout=self._session_s,
                 attempt_timeout=self._session_s * PATIENCE,
                 scope=Scope.GROUP,

@@ -145,7 +145,7 @@ class GroupJoin:
     # -- assigning and receiving the assignment ---------------------------------------------
 
     async def sync(self) -> MemberEvent:
-        """Send SyncGroup, on the leader after `assign`."""
+        """Send SyncGroup. On the leader, call `assign` before that."""
         generation, protocol_type = self.generation, self._handler.protocol_type
         if self._assignments is None:
             self._assignments = await self._assign(generation)
@@ -186,7 +186,8 @@ class GroupJoin:
             assigned = await self._assigned(generation)
             return requests.checked(assigned, generation.members)
         except Exception as error:
-            # The handler may raise anything. It is reported to the application and all members.
+            # The handler may raise any exception, which is reported to the application and to all
+            # members.
             self._report(error)
             text, extra = "The assignment failed: %r", {"event": "group_assignment_failed"}
             self._log.write(logging.WARNING, ("assign", repr(error)), text, error, extra=extra)

@@ -19,7 +19,7 @@ TICK_S = 0.5
 LATE_S = 1.0
 """Seconds of delay from which on the event loop counts as blocked."""
 told: WeakKeyDictionary[asyncio.AbstractEventLoop, float] = WeakKeyDictionary()
-"""The time of the last warning for each loop. Of several groups in it, only one logs a warning."""
+"""The time of the last log line for each loop. Only one of several members in a loop warns."""
 
 
 class LoopWatch:
@@ -30,7 +30,7 @@ class LoopWatch:
         self._log = ClientLog("aiokclient.group", client_id, group_id)
 
     async def run(self) -> None:
-        """Log each time that the loop was blocked, with the minimum duration."""
+        """Log each time that the loop was blocked, and how long at least."""
         loop = asyncio.get_running_loop()
         while True:
             due = loop.time() + TICK_S

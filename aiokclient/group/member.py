@@ -32,15 +32,16 @@ class GroupMember(MemberLifecycle):
                     ...  # cancelled when the generation ends
 
     All members of a group have the same `protocol_type`. `protocols` are in order of preference;
-    the group uses one that all its members offer, so that members which offer an old and a new one
-    change the protocol of a group without stopping it. The member joins when it is started, and
+    the group uses one that all its members offer. To change the protocol of a running group,
+    replace its members one by one with members that offer both the old and the new protocol, and
+    then with members that offer only the new one. The member joins when it is started, and
     leaves when it is closed. With `group_instance_id` it is static (KIP-345): closing it sends no
     LeaveGroup, the group keeps it for `session_timeout_ms`, and within that time a member with the
     same id replaces it without a rebalance.
 
     It can be created anywhere, and starts by `async with`, `await member.start()` or `await
-    member`. `GroupMemberConfig` describes the options; `client` shares connections. Raises
-    ConfigError for an option that is not allowed.
+    member`. `GroupMemberConfig` describes the options. With `client`, the member shares the
+    connections of that client. Raises ConfigError for an option that is not allowed.
     """
 
     def __init__(
@@ -99,8 +100,8 @@ class GroupMember(MemberLifecycle):
         A generation that ends before the program requests it is skipped. A new iteration begins
         with the present generation, unless its body is running. The iteration waits without a
         deadline. Only one task may wait for a generation at a time; others get IllegalStateError.
-        The following errors end neither the iteration nor the membership. The next step continues,
-        and joins the group again if necessary:
+        The following errors end neither the iteration nor the membership. After them, the next step
+        of the iteration continues, and the member joins the group again if necessary:
 
         - the exception of `assign` on this member, or AssignmentFailedError if it was raised on
           another member;

@@ -1,4 +1,4 @@
-"""Start and close of an engine, for `GroupMember` and for patterns."""
+"""Start and close of a group engine, for `GroupMember` and for `aiokclient.patterns`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from aiokclient.metrics import Labels
 __all__ = ["MemberHandler", "MemberLifecycle"]
 
 SHOWN_S = 3.0
-"""Seconds after which a rebalance is shown."""
+"""Seconds after which a rebalance is reported as a problem."""
 
 LEAVING_S = 1.0
 """Seconds of a close that are reserved for leaving the group."""
@@ -34,7 +34,7 @@ class MemberHandler(GroupHandler, Protocol):
     last_error: Exception | None
 
     def confirmed_changed(self, confirmed: bool) -> None:
-        """Handle a change of whether the coordinator certainly keeps this member. Synchronous."""
+        """Record whether the coordinator certainly keeps this member now. Synchronous."""
         ...
 
     def report(self, error: Exception) -> None:

@@ -1,4 +1,4 @@
-"""The conversion of offsets that an application gives to offsets by partition. Without IO."""
+"""The conversion of an application's argument, in any form, to offsets by partition. Without IO."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The decision of the application that a member is in its group, or is not."""
+"""The decision whether a member shall be in its group."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ __all__ = ["Participation"]
 
 
 class Participation:
-    """The decision of the application that the member is in its group, or is not.
+    """The decision whether the member shall be in its group.
 
-    `reason` says why the member is not in its group. After `close`, the member never joins again.
+    `reason` says why it shall not be. After `close`, the member never joins again.
     """
 
     __slots__ = ("_changed", "closed", "reason", "wanted")
@@ -37,7 +37,7 @@ class Participation:
         self.closed = True
 
     async def until_wanted(self) -> None:
-        """Wait until the application wants the member in its group."""
+        """Wait until the member shall be in its group."""
         while not self.wanted:
             self._changed.clear()
             await self._changed.wait()

@@ -30,7 +30,10 @@ class RebalanceTimes:
             self.since = asyncio.get_running_loop().time()
 
     def began_after(self, stable_at: float) -> None:
-        """Set the deadline for a rebalance that began after `stable_at`; keep an earlier one."""
+        """Set the deadline for a rebalance that began after `stable_at`.
+
+        An earlier deadline remains.
+        """
         self.deadline = min(self.deadline, stable_at + self._timeout_s)
 
     def begins(self) -> None:

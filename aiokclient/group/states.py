@@ -1,7 +1,7 @@
 """The states of a member of a group, as a table. Without IO.
 
-Theory of operation. A member alternates between two requests that may wait at the coordinator and
-the time in which its generation lasts:
+A member enters a generation by two requests that may wait at the coordinator, JoinGroup and
+SyncGroup. It stays in the generation until the next rebalance:
 
                       ┌────────────── rebalance ──────────────┐
                       ▼                                       │
@@ -12,8 +12,8 @@ the time in which its generation lasts:
      │                └───────────────────────── prepared ── PREPARING ◀──┘
      └─left── LEAVING ◀─ paused, from anywhere               the handler releases what it must
 
-Heartbeats are sent in all of these states once there is a member id. Their responses are events, as
-are those of the two requests. An event is one of these:
+Heartbeats are sent in all of these states once there is a member id. The responses to heartbeats,
+to JoinGroup, and to SyncGroup are events. An event is one of these:
 
 - progress: the step of the state has succeeded;
 - an error code about the membership (`CODES`). All other codes are about the request (the
@@ -31,16 +31,16 @@ dropped, for example a late response.
 
 If the coordinator accepts a second assignment in one generation (Kafka's does not), a leader that
 only needs to assign again goes from PREPARING directly to SYNCING. Followers cannot distinguish
-this from any other rebalance and do the same. If it was another rebalance, the response to
-SyncGroup is that a rebalance is in progress, and they join.
+this from an ordinary rebalance and do the same. If it is an ordinary rebalance, the response to
+SyncGroup says that a rebalance is in progress, and the followers join.
 
-An error that a coordinator repeats endlessly must not keep the member busy. Transitions that do not
-wait the first few times wait when they are repeated (BACK_OFF_REPEATED), until a generation has
-lasted for some time.
+An error that a coordinator repeats endlessly must not keep the member busy. So transitions with
+BACK_OFF_REPEATED wait when they are repeated, after a few times without a wait. When a generation
+has lasted for some time, they may again occur a few times without a wait.
 
 A member that is *lost* (unknown to the coordinator, in an old generation, or fenced) owns nothing
-any more: LOSE tells the handler, and all but a fenced member join again. In a rebalance, a
-member stays in the group, and releases only what it must release in PREPARING.
+any more, and LOSE tells the handler. Then the member joins again, unless it is fenced. In a
+rebalance, a member stays in the group. In PREPARING, it releases only what it must release.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ _GONE = {
     _E.FENCED: Transition(_S.FENCED, (_F.FORGET_ID, _F.LOSE)),
     _E.PAUSED: Transition(_S.LEAVING),
 }
-"""The transitions, in every state of a member, by which the membership ends."""
+"""The transitions by which the membership ends. They are the same in every state of a member."""
 
 TABLE: dict[tuple[MemberState, MemberEvent], Transition] = {
     (_S.OUT, _E.RESUMED): Transition(_S.JOINING),

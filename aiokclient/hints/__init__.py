@@ -18,7 +18,7 @@ __all__ = ["ABSENT", "RENAMED", "import_hint", "option_hint", "serializer_hint"]
 RENAMED: Mapping[str, str] = MappingProxyType(
     {**librdkafka.RENAMED, **python.RENAMED, **java.RENAMED}
 )
-"""Options of other clients that have another name here, with this name."""
+"""Options of other clients that have another name here. The values are the names here."""
 
 ABSENT: Mapping[str, str] = MappingProxyType({**librdkafka.ABSENT, **python.ABSENT, **java.ABSENT})
 """Options of other clients that do not exist here, each with a hint in whole sentences."""

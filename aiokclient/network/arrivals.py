@@ -98,7 +98,7 @@ def _ignore(*_outcome: object) -> None:
 
 
 def _not_decoded(error: BaseException) -> ProtocolError:
-    """Return the error of a connection after an unexpected error while decoding a response."""
+    """Return the error for a connection if decoding a response has raised an unexpected error."""
     failure = ProtocolError(f"A response could not be decoded: {error!r}.")
     failure.__cause__ = error
     return failure

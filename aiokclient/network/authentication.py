@@ -6,10 +6,10 @@ an error response before.
 
 A broker may limit the time for which it accepts an authentication. The client then repeats it on
 the same connection before that time is over (KIP-368). The broker answers the requests that were
-sent before, and expects nothing but SaslAuthenticate between SaslHandshake and the end. So the
-connection holds all other requests in the meantime (`BrokerConnection.suspend`). A request that
-the broker reads only after the end of the session loses its connection, and is sent again, like any
-other whose connection is lost.
+sent before. Between SaslHandshake and the end of the authentication, it expects nothing but
+SaslAuthenticate. So the connection holds all other requests in the meantime
+(`BrokerConnection.suspend`). If the broker reads a request only after the session has ended, it
+closes the connection. The request is then sent again, like any request whose connection is lost.
 
 A message to the broker may contain a password or a token. No function that can raise an error has
 such a secret in a local variable, because tracebacks would show it.

@@ -51,7 +51,7 @@ class ClusterCheck(Protocol):
         """Whether ApiVersions carries the expected ids."""
 
     def expected(self, node_id: int) -> Expected | None:
-        """Return the ids that ApiVersions carries, or None for neither."""
+        """Return the ids that ApiVersions carries, or None if it carries no ids."""
 
     def doubts(self, node_id: int) -> bool:
         """Return whether a broker that ApiVersions has not checked must name its cluster."""

@@ -59,7 +59,7 @@ class ConnectedBroker:
         self._negotiated.clear()
 
     def renew(self, session_lifetime_ms: int) -> None:
-        """Store the time for which the broker accepts a repeated authentication."""
+        """Store the lifetime of the session, in milliseconds, after a repeated authentication."""
         self.session_lifetime_ms = session_lifetime_ms
 
     def learn_levels(self, features: Mapping[str, int]) -> None:

@@ -1,18 +1,19 @@
 """One connection to a broker, with pipelined requests and responses in the same order.
 
-Theory of operation. A request is either *held* or *in flight*. A held request is not written yet,
-because the broker has returned a throttle time or the transport's buffer is full. A request in
-flight was written and has no response yet. There is a queue for each of the two, in the order of
-sending. Each entry has a deadline, and a future or a callback.
+A request is either *held* or *in flight*. A held request is not written yet, because the broker has
+returned a throttle time, the transport's buffer is full, or the client authenticates again. A
+request in flight was written and has no response yet. There is a queue of held requests and a queue
+of requests in flight, both in the order of sending. Each entry has a deadline, and a future or a
+callback.
 
-When the deadline of a held request passes, only that request fails. The exception is a transport
-that was full all that time without a throttle time: then the broker reads nothing, and the
-connection is closed. A request that is written gets its whole timeout again, because the client
-itself has caused the wait before. A throttle time also postpones the deadlines of requests in
-flight, because the broker reads nothing until it is over. When the deadline of a request in flight
-passes, the connection is closed: responses arrive in order, so later requests could not get their
-responses in time. One timer serves all deadlines, the end of a throttle time, and the closing of an
-idle connection.
+When the deadline of a held request passes, only that request fails. There is one exception: if the
+transport was full all that time and there was no throttle time, the broker reads nothing, and the
+connection is closed. When a held request is written, its timeout begins again, because the client
+itself has caused the wait. A throttle time also postpones the deadlines of requests in flight,
+because the broker reads nothing until the throttle time is over. When the deadline of a request in
+flight passes, the connection is closed: responses arrive in order, so later requests could not get
+their responses in time. One timer serves all deadlines, the end of a throttle time, and the closing
+of an idle connection.
 
 There is no task here: the transport, the timer, and the callers drive the connection.
 
@@ -105,7 +106,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._in_flight: deque[PendingRequest] = deque()
         self._draining = False
         self._one_way = False
-        """Whether a request was written to which the broker sends no response (acks=0)."""
+        """Whether any request without a response (Produce with acks=0) was written."""
         self._timer = WakeTimer(loop, self._on_timer)
         self._idle_s = idle_s
         self._last_used = self._used_before = loop.time()
@@ -160,7 +161,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def arrives(self, outcome: asyncio.Future[Any]) -> bool:
         """Return whether the response of a request is being received or decoded.
 
-        `outcome` is the future that `send` returned. Both can take a while for a large response.
+        `outcome` is the future that `send` returned. Receiving or decoding a large response can
+        take a while.
         """
         count = len(self._arrivals) + self._reader.in_large_frame
         arriving = islice(self._in_flight, count)
@@ -182,9 +184,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
         seconds, or if there was no response within another `timeout_s` seconds. In the second
         case, the connection is closed. Throttle times of the broker extend that time. The future
         fails with DisconnectedError if the connection closes first, with ProtocolError if the
-        response cannot be decoded, and with UnsupportedVersionError. Cancelling it abandons the
-        response, not the request. With `expect_response=False`, its result is None as soon as the
-        transport has the request. `version` defaults to the negotiated one.
+        response cannot be decoded, and with UnsupportedVersionError if client and broker have no
+        version in common. Cancelling the future abandons the response, not the request. With
+        `expect_response=False`, its result is None as soon as the transport has the request.
+        `version` defaults to the negotiated one.
         """
         now = self._now()
         sent = AwaitedRequest(message, version, now, timeout_s, expect_response)
@@ -217,7 +220,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
     ) -> asyncio.Future[Any]:
         """Send a request as `send` does, before all held ones, even while those are suspended.
 
-        Its timeout begins at the latest when the responses to all requests in flight have arrived.
+        Its timeout is extended by the time until the last deadline of the requests in flight, or
+        until the end of a throttle time, because the broker reads this request only after that.
         """
         now = self._now()
         latest = max((sent.deadline for sent in self._in_flight), default=now)
@@ -499,7 +503,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if self._threshold is not None:
             self._threshold.end()
         if self._transport is not None:
-            # A TLS transport does not count the buffer of the transport below it.
+            # A TLS transport does not count the buffer of the transport below it. So assume that a
+            # request without a response is still in that buffer.
             unwritten = self._one_way or self._transport.get_write_buffer_size()
             self._transport.close() if error is None and unwritten else self._transport.abort()
         if self._setup is not None:

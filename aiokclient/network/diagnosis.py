@@ -114,7 +114,9 @@ UNEXPLAINED = {
     True: "refused the client's certificate",
     None: "requires a certificate of the client that it can verify",
 }
-"""The meaning of any other alert, as Java's brokers send it, by whether there is a certificate."""
+"""The meaning of any other alert, as Java's brokers send it.
+
+The key is whether the client has a certificate, or None if that is not known."""
 
 
 def not_kafka(address: str, head: bytes) -> ConnectionSetupError:

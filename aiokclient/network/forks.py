@@ -19,7 +19,7 @@ __all__ = ["SocketOwner", "detach_in_forks"]
 
 
 class SocketOwner(Protocol):
-    """An object with a socket of asyncio, which is None while it has none."""
+    """An object with the attribute `socket`, a socket of asyncio or None."""
 
     @property
     def socket(self) -> Any: ...

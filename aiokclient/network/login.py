@@ -25,7 +25,7 @@ READABLE = {
     "PLAIN": "the password",
     "OAUTHBEARER": "the token",
 }
-"""Mechanisms that send a secret itself to the broker, with the secret."""
+"""The mechanisms that send the secret itself to the broker. The values describe the secrets."""
 
 
 class Sasl:
@@ -59,7 +59,7 @@ class Sasl:
         """Return the inputs of one authentication, with a token if the mechanism needs one.
 
         Raises TokenProviderError if there is no token within `timeout_s` seconds, and
-        TokenRefusedError if the token provider is refused.
+        TokenRefusedError if the token endpoint refuses the client.
         """
         token = None if self._tokens is None else await self._tokens.get(timeout_s)
         from aiokclient.network.sasl import Login

@@ -2,8 +2,9 @@
 
 A broker processes the requests of one connection one at a time. Therefore requests that may wait at
 the broker (such as Fetch or JoinGroup) have connections of their own, and all others share one: see
-`Purpose`. Each purpose and owner is a *slot*, with a connection, or an attempt to open one that all
-its callers share. A caller that stops waiting does not end the attempt for the others.
+`Purpose`. There is a *slot* for each pair of purpose and owner. It has a connection, or an attempt
+to open one. All callers that wait for a slot share its attempt, and a caller that stops waiting
+does not end the attempt for the others.
 
 After a failed attempt or a lost connection, the broker counts as unreachable. The next attempt of
 any slot waits for the reconnect backoff, which grows exponentially, with jitter. Only failures to
@@ -413,8 +414,9 @@ class ConnectionPool:
     async def _renew(self, connection: BrokerConnection, sasl: Sasl, ends_at: float) -> None:
         """Authenticate again on an open connection.
 
-        Otherwise, the broker closes the connection at its first request after `ends_at`. If the
-        event loop was blocked until then, the client authenticates late, which brokers permit.
+        Without that, the broker closes the connection when it reads the first request after
+        `ends_at`. If the event loop was blocked until then, the client authenticates late, which
+        brokers permit.
         """
         loop = asyncio.get_running_loop()
         timeout_s = self._setup.delay(0, self._rng)

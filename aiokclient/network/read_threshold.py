@@ -53,7 +53,7 @@ class ReadThreshold:
     def of(cls, transport: asyncio.BaseTransport) -> ReadThreshold | None:
         """Return the threshold of a transport, or None without Linux, TLS, or a socket.
 
-        Without TLS, brokers send large responses in larger parts.
+        Without TLS, no threshold is needed: brokers send large responses in larger parts.
         """
         if sys.platform != "linux" or transport.get_extra_info("ssl_object") is None:
             return None

@@ -1,9 +1,10 @@
 """The setup of a connection: name resolution, TCP, TLS, ApiVersions, and SASL.
 
-The first request on a connection is ApiVersions, which asks for the supported versions of all APIs,
-in a version that the broker may not support. Such a broker responds with UNSUPPORTED_VERSION in the
-format of version 0, and with the versions of ApiVersions that it supports (KIP-511). The next try
-uses the highest common version, then version 0. A very old broker closes the connection instead.
+The first request on a connection is ApiVersions, which asks for the supported versions of all APIs.
+The client sends it in a version that the broker may not support. Such a broker responds with
+UNSUPPORTED_VERSION in the format of version 0, and with the versions of ApiVersions that it
+supports (KIP-511). The next try on the connection uses the highest common version, and a further
+one uses version 0. A very old broker closes the connection instead.
 The next connection then begins with the next version in `RUNGS`. The setup timeout, which grows
 with failures to connect, limits connecting and the TLS handshake together, and the authentication.
 The request timeout limits every other request, and `RUNGS` limits the number of tries.
@@ -107,8 +108,9 @@ async def open_connection(
     """Return a connection on which requests may be sent.
 
     The addresses of the host race, see `AddressRace`. If one is connected and turns out to be
-    unusable, the others follow. Connecting to each may take `timeout_s` seconds, including TLS, the
-    authentication takes at most as long again, and each other request at most the request timeout.
+    unusable, the others follow. Connecting to each address takes at most `timeout_s` seconds,
+    including TLS. The authentication takes at most as long again, and each other request takes at
+    most the request timeout.
     `on_resolved` is called when the name is resolved. Raises UnresolvedError if the name cannot be
     resolved, NotConnectedError if no address could be connected, DisconnectedError if a connected
     broker did not respond, TokenProviderError if there is no token with which to log in,

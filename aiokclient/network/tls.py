@@ -130,7 +130,7 @@ class TlsContexts:
             self._context, self._used = context, state
             files = ", ".join(self._tls.files)
             self._log.info(
-                "New connections use the replaced certificate files (%s).",
+                "The certificate files were replaced (%s). New connections use the new files.",
                 files,
                 extra={"event": "tls_files_replaced"},
             )

@@ -43,7 +43,7 @@ STRUCTS: Final = 2000
 PREFIX: Final = 4
 """Bytes of the length before each frame."""
 DROPPED: Final = 16
-"""The maximum number of meters of former brokers that are kept for missing responses."""
+"""The maximum number of meters that are kept for brokers that left but may still respond."""
 NAMED: Final = 5
 """The maximum number of different errors that one log line names."""
 
@@ -61,7 +61,8 @@ class MeterReading(NamedTuple):
     responses: Reading
     """The number of responses, and their bytes."""
     latencies: Reading
-    """The seconds until all responses except those that set up connections."""
+    """The seconds from each request to its response, except for requests that set up connections.
+    """
     produce_latencies: Reading
     produce_throttles: Reading
     """The throttle times in responses to Produce. Most of them are 0."""
@@ -203,9 +204,9 @@ class Traffic:
         self._gone = (EMPTY, EMPTY)
         """The requests to brokers that left the cluster, and the responses to them."""
         self._servers: dict[int, MeterReading] = {}
-        """The requests to bootstrap servers whose connections are not used any more, by id."""
+        """The readings of bootstrap servers whose connections are not used any more, by id."""
         self._dropped: list[Meter] = []
-        """The meters of the last brokers that have left, which may still get responses."""
+        """The meters of the brokers that left last, whose responses may still arrive."""
         self.measures = Measures() if measures is None else measures
         self._opened = self.measures.quantity("connections.opened")
         self._closed = self.measures.quantity("connections.closed")

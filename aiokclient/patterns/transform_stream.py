@@ -1,14 +1,15 @@
 """Consume, transform, and produce, exactly once: one transaction for each batch of records.
 
-Theory of operation. The stream reads a batch, begins a transaction, and delivers the batch to the
-application, which sends its results in the transaction. The request for the next batch commits the
-transaction, together with the offsets of the batch.
+The stream reads a batch, begins a transaction, and delivers the batch to the application, which
+sends its results in the transaction. The request for the next batch commits the transaction,
+together with the offsets of the batch.
 
 `policy.classify` decides about an error of a transaction. After an abortable one, the transaction
 is aborted; after an application-recoverable one, the producer restarts. In both cases the consumer
-then continues at the offsets that its group has committed. They are part of the transaction, so
-they also tell whether a commit without a response was applied: the batch is delivered again if it
-was not, and is left out if it was. Any other error is raised.
+then continues at the offsets that its group has committed. Because the offsets of a batch are part
+of its transaction, this is right even if the commit of the transaction got no response: if the
+commit was executed, the consumer continues after the batch, otherwise the batch is delivered again.
+Any other error is raised.
 """
 
 from __future__ import annotations
@@ -286,11 +287,11 @@ def transform(
     `max_records` records, and is delivered at most `max_wait` seconds after its first one was
     available.
 
-    After an AbortableError the transaction is aborted, after an ApplicationRecoverableError the
+    After an AbortableError the transaction is aborted; after an ApplicationRecoverableError the
     producer restarts. Then the stream continues at the group's committed offsets, so the batch is
-    delivered again unless it was committed. If errors repeat, it waits longer each time, up to
-    `retry_backoff_max_ms`. All other errors are raised, and so are those of reading. Handle errors
-    of deliveries here only if the loop should end: what the body raises leaves the loop.
+    delivered again unless it was committed. If errors repeat, the stream waits longer each time, up
+    to `retry_backoff_max_ms`. All other errors are raised, and so are those of reading. The body
+    need not await deliveries. If it does, and a delivery raises an error, the loop ends.
 
     Leaving the loop by break, by an exception, or by a cancellation aborts the open transaction,
     within `close_timeout_ms`. `consumer.stop()` ends the loop after the current transaction.

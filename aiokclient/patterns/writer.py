@@ -115,7 +115,7 @@ class Candidacy:
     # -- the program's side -----------------------------------------------------------------
 
     async def chosen(self) -> None:
-        """Wait until this is the writer. Raises the error of a group that refuses the member."""
+        """Wait until this member is the writer. Raises the error by which the group refuses it."""
         while not (self._chosen and self._confirmed):
             if self._error is not None:
                 error, self._error = self._error, None
@@ -132,7 +132,7 @@ class Candidacy:
 
 
 class WriterProducer(Producer[Any, Any]):
-    """The producer of a single writer, which restarts only while this is the writer.
+    """The producer of a single writer, which restarts only while this process is the writer.
 
     A restart fences all other producers with the same transactional id. Without the check,
     a former writer that does not know of its successor yet would fence the successor.
@@ -143,7 +143,7 @@ class WriterProducer(Producer[Any, Any]):
     async def restart(self) -> None:
         """Begin again with a new epoch, after the coordinator has confirmed the writer.
 
-        See `Producer.restart`. Raises NotWriterError if this is no longer the writer.
+        See `Producer.restart`. Raises NotWriterError if this process is no longer the writer.
         """
         await self.confirm()
         await super().restart()
@@ -169,7 +169,10 @@ class Candidate(MemberLifecycle):
         )
 
     async def chosen(self) -> None:
-        """Wait until this is the writer. Raises the error of the group, or the member's failure."""
+        """Wait until this member is the writer.
+
+        Raises the error by which the group refuses the member, or the error that failed the member.
+        """
         try:
             await self.candidacy.chosen()
         except ClosedError:
@@ -180,7 +183,7 @@ class Candidate(MemberLifecycle):
     async def confirm(self) -> None:
         """Wait until the coordinator has answered a heartbeat that was sent after this call.
 
-        Raises NotWriterError if this is no longer the writer.
+        Raises NotWriterError if this member is no longer the writer.
         """
         since = self._cluster.clock.monotonic()
         while not self.candidacy.over and self._answered_at() < since:

@@ -85,7 +85,7 @@ class ReportConnections(Protocol):
     """The connections that a reporter may use."""
 
     def announced(self) -> bool:
-        """Return whether a connected broker announces the requests of telemetry. Synchronous."""
+        """Return whether a connected broker announces the telemetry requests. Synchronous."""
 
     async def connect(self, preferred: int | None, avoided: int | None) -> BrokerConnection | None:
         """Return the control connection to a connected broker that announces the requests.
@@ -95,9 +95,10 @@ class ReportConnections(Protocol):
         """
 
     async def connect_any(self) -> BrokerConnection:
-        """Return the control connection to any broker that announces the requests.
+        """Return the control connection to any broker that announces the telemetry requests.
 
-        Raises UnsupportedVersionError if there is no such broker, or an error of connecting.
+        The connection is opened if necessary. Raises UnsupportedVersionError if no broker announces
+        the requests, and an error if no connection can be opened.
         """
 
 

@@ -43,7 +43,7 @@ OAUTHBEARER: Final = "sasl_oauthbearer_"
 """The options of logins that become part of the `security` object, and the prefix of the others."""
 
 USER_MODULES: Final = ("PlainLoginModule", "ScramLoginModule")
-"""Java's login modules with a user name and a password. Java accepts either for both mechanisms."""
+"""Java's login modules with a user name and a password. Java accepts both for PLAIN and SCRAM."""
 
 MODULES: Final[Mapping[str, str]] = {
     "IAMLoginModule": (

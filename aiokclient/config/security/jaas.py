@@ -51,7 +51,10 @@ class JaasEntry(NamedTuple):
 
 
 def parse_jaas(text: Secret) -> JaasEntry:
-    """Return the only entry of a JAAS text. Raises ConfigError without a part of the text."""
+    """Return the only entry of a JAAS text.
+
+    Raises ConfigError if there is none. The error contains no part of the text.
+    """
     found = _parse(text)
     if isinstance(found, JaasEntry):
         return found
@@ -90,7 +93,10 @@ def _parse(text: Secret) -> JaasEntry | str:
 
 
 def _parts(text: Secret) -> list[tuple[str, bool]] | None:
-    """Return the words and the marks (with True), or None if the text is malformed."""
+    """Return the parts of the text as pairs, or None if the text is malformed.
+
+    The second item of a pair is True for a mark, and False for a word.
+    """
     source, position, parts = text.reveal(), 0, list[tuple[str, bool]]()
     while position < len(source):
         match = _PARTS.match(source, position)

@@ -15,7 +15,7 @@ __all__ = ["credentials"]
 
 
 def credentials(service_name: str | None, entry: JaasEntry | None, tls: Tls | None) -> SaslGssapi:
-    """Return the credentials of a JAAS entry, or those of the ticket cache without one."""
+    """Return the credentials of a JAAS entry. Without an entry, they are in the ticket cache."""
     if entry is None:
         return SaslGssapi(service_name or "kafka", tls=tls)
     named = entry.text("serviceName")

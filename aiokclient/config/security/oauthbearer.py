@@ -193,7 +193,7 @@ def _extensions(entry: JaasEntry | None) -> dict[str, str]:
 
 
 def _tls(entry: JaasEntry | None) -> Tls | None:
-    """Return the trusted certificates of the endpoint, which Java takes from the JAAS entry."""
+    """Return the certificates to trust for the endpoint. As in Java, the JAAS entry names them."""
     if entry is None:
         return None
     names = ("location", "certificates", "type")

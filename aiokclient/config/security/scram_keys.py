@@ -1,4 +1,4 @@
-"""The keys of SCRAM, which follow from a password, and the cache that keeps them."""
+"""The keys of SCRAM, which are computed from a password, and the cache that keeps them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ KEPT: Final = 16
 """The maximum number of keys in a cache. All brokers of a cluster usually need the same keys."""
 
 Derivation: TypeAlias = tuple[str, bytes, int]
-"""The hash, the salt, and the number of iterations by which keys follow from a password."""
+"""The hash, the salt, and the number of iterations for computing keys from a password."""
 
 
 class ScramKeys:

@@ -28,8 +28,8 @@ class Tls:
     VERIFY_X509_STRICT, which Python applies from version 3.13 on, and which refuses, for example, a
     certificate authority without key usage. A `context` replaces all other arguments.
 
-    When the files are replaced, new connections use the new ones. If these cannot be used, the
-    client keeps the old ones and logs a warning.
+    When the files are replaced, new connections use the new files. If the new files cannot be used,
+    the client continues with the contents of the old ones and logs a warning.
     """
 
     cafile: str | None = None

@@ -79,13 +79,14 @@ _NAMES: Final = {
     **SUITES_BEFORE_13,
     **{name: name for name in SUITES_BEFORE_13.values()},
 }
-"""OpenSSL's names by all names."""
+"""OpenSSL's name of each suite, by the name of IANA and by OpenSSL's own name."""
 
 
 class _Names:
-    """A tuple of names out of a set, which are not case-sensitive. In a text, commas separate them.
+    """A tuple of names out of the set `known`. The names may be in upper or lower case.
 
-    The tuple has the names in the form of `known`. Other separators are those of librdkafka.
+    The tuple has the names as they are written in `known`. In a text, the names are separated by
+    commas, or as in librdkafka, by colons.
     """
 
     __slots__ = ("example", "known", "what")

@@ -31,9 +31,9 @@ class MemberSubscription(NamedTuple):
     """The subscription of one member, as the leader of the group receives it.
 
     `owned` contains the partitions that the member still owns while it joins. Under the eager
-    protocol it is empty. `generation_id` is the generation in which they were assigned, or -1 if
-    the member was in no generation yet or its client does not send it. `rack` is the member's
-    `client_rack`, and `instance_id` is its `group_instance_id`.
+    protocol it is empty. `generation_id` is the generation in which the `owned` partitions were
+    assigned, or -1 if the member was in no generation yet or its client does not send it. `rack` is
+    the member's `client_rack`, and `instance_id` is its `group_instance_id`.
     """
 
     topics: tuple[str, ...]
@@ -129,9 +129,9 @@ class Assignor(Protocol):
     """Whether a partition may be assigned to several members. If so, automatic commits are off
     unless `enable_auto_commit` is set."""
     cooperative: bool = False
-    """Whether members may keep their partitions while they join (KIP-429). If so, `assign` must
-    not assign a partition to one member while another one reports that it owns it. Such a strategy
-    works with the eager protocol, too."""
+    """Whether members may keep their partitions while they join (KIP-429). If so, `assign` must not
+    assign a partition to one member while another member reports that partition as its own. Such a
+    strategy works with the eager protocol, too."""
     version: int = 0
     """The version of the format in which this assignor writes its user data. Only the assignor
     itself uses it."""

@@ -1,9 +1,9 @@
 """Co-partitioned topics: partition i of all of them is assigned to the same member, as joins need.
 
-Another strategy, the inner one, computes the assignment. For it, a set of co-partitioned topics is
-a single topic with the name of the one that has the most partitions, and its decision for
-partition i of that topic applies to partition i of all topics of the set. User data and owned
-partitions need no translation for the inner strategy, because the name is that of a real topic.
+Another strategy, the inner one, computes the assignment. It sees a set of co-partitioned topics as
+a single topic: the topic of the set that has the most partitions. Its decision for partition i of
+that topic applies to partition i of all topics of the set. User data and owned partitions need no
+translation for the inner strategy, because the name is that of a real topic.
 """
 
 from __future__ import annotations

@@ -124,7 +124,7 @@ def _from_scales(placement: Placement) -> list[tuple[int, int]]:
 
 
 def _negative_cycles(edges: Edges, distance: list[int]) -> list[list[int]]:
-    """Return some cycles of negative cost, no two of which share a node, by Bellman-Ford.
+    """Return some cycles of negative cost that share no nodes, found by Bellman-Ford.
 
     The list is empty only if the graph has no cycle of negative cost.
     """

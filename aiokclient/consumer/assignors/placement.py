@@ -1,8 +1,8 @@
 """The partitions of each member while a sticky assignment is computed. Members are numbered.
 
-Partitions are often alike by the thousands: the same members may be assigned them, with a replica
-in the same racks, and they had the same owner. Such partitions form one lot, so that the work
-depends on the number of members and kinds of partitions, not on the number of partitions.
+Thousands of partitions are often alike: they may be assigned to the same members, have replicas in
+the same racks, and had the same owner. Such partitions form one lot, so that the work depends on
+the number of members and kinds of partitions, not on the number of partitions.
 
 The cost of an assignment has three parts, in order of weight: the sum of the squares of the
 members' loads, which is lowest for the most balanced assignment; `far` for each partition on a
@@ -21,11 +21,12 @@ from aiokclient.types import TopicPartition
 __all__ = ["NOWHERE", "PartitionKind", "Lot", "Placement"]
 
 NOWHERE = -1
-"""The number that a partition without a previous owner has instead of the number of its home."""
+"""The number of the home of a partition that has no previous owner."""
 
 Lot: TypeAlias = tuple[int, int]
-"""A set of equivalent partitions, as the number of their kind and the number of their home. The
-home is the member that owned them before."""
+"""A set of equivalent partitions, as a pair: the number of their kind, and the number of their
+home. The home is the member that owned them before.
+"""
 
 
 class PartitionKind(NamedTuple):
@@ -68,7 +69,7 @@ class Placement:
         members: Mapping[str, MemberSubscription],
         owners: Mapping[TopicPartition, str],
     ) -> None:
-        """Determine the lot of each partition and fill `loose`, in order of topic and number."""
+        """Determine the lot of each partition and fill `loose`, sorted by topic and partition."""
         number = {name: index for index, name in enumerate(self.names)}
         rack = [members[name].rack or None for name in self.names]
         able = {topic: tuple(number[name] for name in names) for topic, names in topics.items()}
@@ -110,7 +111,7 @@ class Placement:
         return taken
 
     def cost(self, lot: Lot, source: int, target: int) -> int:
-        """Return the cost, without that of the loads, of a move of one partition of the lot."""
+        """Return the cost of moving one partition of the lot, without the cost of the loads."""
         kind, home = lot
         far = self.kinds[kind].far
         moved = 0 if home == NOWHERE else (home != target) - (home != source)

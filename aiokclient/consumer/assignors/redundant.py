@@ -110,7 +110,8 @@ class _Copies:
                 if partition not in self.held[target] and target in self._able[partition.topic]
             ]
             if fitting:
-                # Prefer a partition that the source did not have before: it has not loaded it.
+                # Prefer a partition that the source did not have before, because the source has not
+                # loaded such a partition yet.
                 moved = max(fitting, key=lambda one: (one not in self._had[source], one[::-1]))
                 del have[moved]
                 self.held[target][moved] = None

@@ -33,7 +33,7 @@ def validate(
     - A partition does not exist, or the member does not subscribe to its topic.
     - A partition is assigned to two members, and the assignor is not `overlapping`.
     - With the cooperative protocol, a partition is assigned to one member while another member
-      reports that it owns it.
+      reports that partition as its own.
     """
     check = _Check(assignor, cluster, members)
     check.shape(given)

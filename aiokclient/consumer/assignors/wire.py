@@ -1,9 +1,9 @@
 """The wire format of subscriptions and assignments, which JoinGroup and SyncGroup carry as bytes.
 
-The data begins with a version, and newer versions only append fields. So a reader of a newer
-version reads the fields that it knows and ignores the rest. The newest version is written, as
-Kafka's own clients do, because every reader can handle it. Data from other members is not
-trusted: any bytes that do not follow the format raise ProtocolError.
+The data begins with a version, and newer versions only append fields. So older clients can read
+newer data: they read the fields that they know and ignore the rest. Therefore this client always
+writes the newest version, as Kafka's own clients do. Data from other members is not trusted: any
+bytes that do not follow the format raise ProtocolError.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The Arrow tables of a reader's fetched parts.
+"""The conversion of the fetched parts of a `Reader` to Arrow tables.
 
 A table has records of one partition: as many of the remaining records of a fetched part as fit.
 """
@@ -17,7 +17,7 @@ __all__ = ["ArrowTables"]
 
 
 class ArrowTables:
-    """The converter of a reader's fetched parts to Arrow tables."""
+    """The converter of the fetched parts of a `Reader` to Arrow tables."""
 
     def __init__(self, reader: Reader, *, max_bytes: int, limit: int, check_crcs: bool) -> None:
         self._reader = reader
@@ -53,7 +53,7 @@ class ArrowTables:
         return None
 
     def _take(self, fetch: PartitionFetch, part: Sequence[int], found: Converted) -> None:
-        """Move the position after the converted records and after skipped ones."""
+        """Move the position to the offset after the converted or skipped records."""
         out = found.table is not None
         offset, epoch = found.offset, found.epoch
         if found.used < len(part):

@@ -59,7 +59,10 @@ class RecordCursor(Generic[T]):
         self._until = self._time() + seconds
 
     async def _advance(self) -> T:
-        """Return the next record when none is exposed, or it is time to yield. For subclasses."""
+        """Return the next record. Subclasses override this method.
+
+        It is called when no record is exposed, or when it is time to yield to the event loop.
+        """
         raise StopAsyncIteration
 
 

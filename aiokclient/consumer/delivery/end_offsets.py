@@ -23,7 +23,7 @@ times this factor reaches the number of open partitions."""
 
 
 class EndOffsets:
-    """The end offsets of one iteration, which withholds each partition that is at its end.
+    """The end offsets of one iteration. Each partition that reaches its end offset is withheld.
 
     The iteration also ends when its iterator is garbage collected or another request is made. A
     partition that is revoked and assigned again during the iteration keeps its end offset. If its
@@ -45,9 +45,11 @@ class EndOffsets:
         self._cursor: weakref.ref[Any] | None = None
         self._lookup = anyio.CancelScope()
         self._replacements = 0
-        """The number of times that logs were replaced."""
+        """How often logs of partitions were replaced by others."""
         self._valid_after = 0
-        """The number of replacements before the end offsets were looked up."""
+        """The value of `_replacements` for which the end offsets are valid. When it has increased,
+        they must be looked up again.
+        """
 
     async def find(self, ends: EndOffsetsLookup) -> Mapping[TopicPartition, int] | None:
         """Return the end offsets that `ends` looks up, or None if `interrupt` ends the lookup.
@@ -152,7 +154,10 @@ class EndOffsets:
     def within(
         self, offsets: Mapping[PartitionState, int], only: PartitionState | None = None
     ) -> bool:
-        """Return whether these positions reach all end offsets, or that of the partition `only`."""
+        """Return whether these positions have reached all end offsets.
+
+        With `only`, only this partition counts.
+        """
         partitions = self._subscription.partitions
         return all(
             offsets.get(state, state.position) >= end

@@ -7,7 +7,7 @@ A record becomes processed in one of two ways:
 - A record from `tracked` is processed when `done` is called with it, in any order. Until then it is
   in `PartitionState.outstanding`, and the lowest such offset limits `processed`.
 
-`relieved` wakes a task that waits to revoke a partition when records were processed.
+When records have been processed, `relieved` wakes a task that waits to revoke their partition.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class InProgress:
         """Record that records were delivered and that the position has moved after them.
 
         `processed` is the offset up to which they are already processed, or None. `first` means
-        that the record before that offset was in an earlier chunk.
+        that the record before the offset `processed` was in an earlier chunk.
         """
         if self._tracking:
             state.all_processed()
@@ -95,7 +95,8 @@ class InProgress:
     def is_busy(self, state: PartitionState, asks: bool) -> bool:
         """Return whether records of the partition may still be in progress.
 
-        `asks` says whether the application may request more records.
+        `asks` says whether the application may request more records. If it may not, held records do
+        not count, because no request will mark them as processed.
         """
         return bool(state.outstanding) or (asks and state in self._held)
 

@@ -113,7 +113,7 @@ class RecordBatches(Generic[K, V]):
         return records
 
     def interrupt(self) -> None:
-        """Do nothing: each request goes to the reader anyway."""
+        """Do nothing: each request calls `Reader` anyway."""
 
 
 class ArrowBatches:
@@ -141,4 +141,4 @@ class ArrowBatches:
         return table
 
     def interrupt(self) -> None:
-        """Do nothing: each request goes to the reader anyway."""
+        """Do nothing: each request calls `Reader` anyway."""

@@ -14,14 +14,14 @@ from aiokclient.measures import Reading
 __all__ = ["Cursor", "ReadLock"]
 
 CANCELLED_S = 3.0
-"""Seconds for which `trouble` ignores a cancelled reader, because another one often follows."""
+"""Seconds for which `trouble` ignores a cancelled reader, because a new reader often follows."""
 
 
 class Cursor(Protocol):
-    """An iteration over a consumer, as the reader knows it."""
+    """The interface of an iteration over a consumer that `Reader` uses."""
 
     def interrupt(self) -> None:
-        """Make the iteration call the reader for its next record. Safe in any thread."""
+        """Make the iteration call `Reader` for its next record. Safe in any thread."""
         ...
 
 
@@ -67,7 +67,9 @@ class ReadLock:
         self._began = self._left_at = time()
         self._requests = 0
         self._longest = self._taken = -math.inf
-        """The longest times between the ends of two requests: since the last `take`, and before."""
+        """The longest time between the ends of two requests: since the last `take`, and in the time
+        span up to it.
+        """
         self.away_since: float | None = self._left_at
         """The time at which the last request ended; None during a request."""
 

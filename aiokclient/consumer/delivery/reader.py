@@ -1,13 +1,13 @@
-"""The delivery of records to one reader at a time, without loss and without duplicates.
+"""The delivery of records to one reading task at a time, without loss and without duplicates.
 
-Theory of operation. Fetched parts wait in the `FetchBuffer`; the unpacker turns them into chunks,
-which wait in `_chunks`. Positions move only when records are delivered, in one go without an await,
-so a cancellation before that loses nothing: the chunks stay.
+Parts of fetch responses wait in the `FetchBuffer`. The unpacker turns them into chunks, which wait
+in `_chunks`. Positions move only when records are delivered. No await separates the two, so a
+cancellation before that loses nothing: the chunks stay.
 
-An iteration takes records from the list iterator of the first chunk, without a call of the reader.
-That chunk is called *exposed*. Its list iterator shows how far the iteration went, which is
-examined when it matters (`settle`). When anything changes that concerns the exposed chunk (a seek,
-a pause, a revocation, stop), the chunk is taken back: the iteration calls the reader for its next
+An iteration takes records from the list iterator of the first chunk, without calling `Reader`. That
+chunk is called *exposed*. Its list iterator shows how far the iteration went, which is examined
+when it matters (`settle`). When anything changes that concerns the exposed chunk (a seek, a pause,
+a revocation, stop), the chunk is taken back, so that the iteration must call `Reader` for its next
 record.
 
 `state/progress.py` says what counts as delivered, in progress and processed.
@@ -194,7 +194,7 @@ class Reader:
             self._yielded, self._fresh = self._time(), False
 
     def stretch(self) -> float:
-        """Return the seconds for which an iteration may take records without the reader."""
+        """Return the seconds for which an iteration may take records without calling `Reader`."""
         # An earlier request may have ended early without yielding.
         until = self._yielded + YIELD_INTERVAL_S
         state = self.exposed_state()
@@ -430,7 +430,7 @@ class Reader:
             self._arrived.set()
 
     def done(self, record: RawRecord) -> None:
-        """Count a record that `tracked` has delivered as processed."""
+        """Mark a record of `tracked` as processed."""
         tp: Any = (record.topic, record.partition)  # Equal to the TopicPartition, and cheaper.
         state = self._subscription.partitions.get(tp)
         if state is None or not self.in_progress.done(state, record):

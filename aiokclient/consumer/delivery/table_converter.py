@@ -25,15 +25,18 @@ if TYPE_CHECKING:
 __all__ = ["Converted", "TableConverter"]
 
 KEPT: Final = 32 * 1024 * 1024
-"""Bytes of memory of earlier tables that are kept for the next ones."""
+"""The number of bytes of memory that is kept, after tables were freed, for the next tables."""
 PIECE: Final = 4 * 1024 * 1024
-"""Bytes of records of a large batch that are converted at a time."""
+"""The size in bytes of the part of a large batch that is converted at a time."""
 WHOLE: Final = 16 * 1024 * 1024
-"""Bytes of records in a compressed batch that is converted in one go."""
+"""The largest decompressed size in bytes of a compressed batch that is converted as a whole."""
 MOST_ROWS: Final = 1 << 20
-"""The approximate limit for the rows of a table. Each takes 40 bytes plus key, value, headers."""
+"""The approximate limit for the number of rows of a table.
+
+Each row takes 40 bytes in addition to its key, value, and headers.
+"""
 LARGEST: Final = 1 << 30
-"""The limit for the bytes of a table, because no column can have 2 GiB."""
+"""The limit for the size of a table in bytes, because no column can have 2 GiB."""
 
 
 class Converted(NamedTuple):
@@ -205,7 +208,7 @@ class _Filling:
         return Converted(table, count, self._offset, self._epoch, self._rest)
 
     def add(self, batch: RecordBatch, stream: RecordStream | None) -> bool:
-        """Add a batch, or the rest of it. Return False if the table is full before its end."""
+        """Add a batch, or the rest of it. Return False if a part does not fit in the table."""
         if batch.is_control:
             if self._check_crcs and not batch.check_crc():
                 raise CorruptRecordError("The checksum of a control batch does not match.")

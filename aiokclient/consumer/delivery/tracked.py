@@ -22,7 +22,7 @@ class TrackedRecords(Generic[K, V]):
     """An iterator over records, for each of which the application must call `done`.
 
     At most `limit` of them are outstanding at a time. Like `RecordCursor` it takes exposed records
-    without a call of the reader, but it stores each of them as outstanding.
+    without a call of `Reader`, but it stores each of them as outstanding.
     """
 
     __slots__ = (
@@ -51,7 +51,7 @@ class TrackedRecords(Generic[K, V]):
         return self
 
     def interrupt(self) -> None:
-        """Make the iteration call the reader for its next record. Safe in any thread."""
+        """Make the iteration call `Reader` for its next record. Safe in any thread."""
         self._until = -math.inf
 
     async def __anext__(self) -> ConsumerRecord[K, V]:

@@ -1,10 +1,10 @@
-"""The conversion of fetched batches to lists of records, when the reader reaches them.
+"""The conversion of fetched batches to lists of records, when the reading task reaches them.
 
 A step unpacks one large batch, or several small ones, into a `Chunk`. Batches that would block the
-event loop are checked, decompressed and decoded in a thread, one batch ahead of the reader; the
-others immediately. A very large batch is read in parts, each of which is a chunk. So a consumer has
-at most two parts in memory besides the delivered records. User code (deserializers) runs in the
-event loop, for a few milliseconds per step.
+event loop are checked, decompressed and decoded in a thread, one batch ahead of the reading task.
+All other batches are unpacked in the event loop. A very large batch is read in parts, each of which
+is a chunk. So a consumer has at most two parts in memory besides the delivered records. User code
+(deserializers) runs in the event loop, for a few milliseconds per step.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ __all__ = ["Chunk", "Unpacker"]
 GROUP_RECORDS: Final = 500
 GROUP_BYTES: Final = 64 * 1024
 WHOLE: Final = 16 * 1024 * 1024
-"""Bytes of records in a batch that is read at once; larger batches are read in parts."""
+"""The largest decompressed size in bytes of a batch that is read as a whole, not in parts."""
 WHOLE_RECORDS: Final = 200_000
-"""The largest number of records in a batch that is read at once."""
+"""The largest number of records in a batch that is read as a whole."""
 PART: Final = 4 * 1024 * 1024
-"""Bytes of records in each part of a larger batch."""
+"""The size in bytes of each part of a larger batch."""
 GROUP_PACKED: Final = 8
-"""The factor for the size of compressed batches, which may contain many records."""
+"""The factor by which the size of a compressed batch counts when small batches are grouped."""
 NO_DESERIALIZERS: Final = Deserializers()
 STEP_S: Final = 0.005
 """Seconds for which a step may run user code."""
@@ -180,7 +180,7 @@ class Unpacker:
         self._check_crcs = config.check_crcs
         self.limit_bytes = config.max_decompressed_batch_bytes
         self._size = 0
-        """Bytes of records in the batch, or the part of it, that was read last."""
+        """The size in bytes of the records that were read last: a batch, or a part of one."""
         self._limits: Mapping[PartitionState, int] = {}
 
     @property
@@ -199,7 +199,10 @@ class Unpacker:
         return limited
 
     def step(self) -> Chunk | None:
-        """Return the next chunk, which may only move the position; None if nothing is ready."""
+        """Return the next chunk, or None if nothing is ready.
+
+        A chunk may have no records, and only move the position.
+        """
         fetch = self._buffer.next()
         if fetch is None:
             return None
@@ -214,7 +217,7 @@ class Unpacker:
         return chunk
 
     def _decode(self, fetch: PartitionFetch) -> Decoded | None:
-        """Decode some batches. Return None while a thread does so, or if the first is damaged."""
+        """Decode some batches. Return None if a thread decodes them, or if the first is damaged."""
         first = fetch.index
         records: list[RawRecord] = []
         epoch = fetch.batches[first].leader_epoch
@@ -357,7 +360,7 @@ class Unpacker:
 def load(
     batch: RecordBatch, tp: TopicPartition, offset: int, copy: bool, check_crcs: bool, limit: int
 ) -> Loaded:
-    """Read the records of a batch, or the first part of a large one. For a thread."""
+    """Read the records of a batch, or the first part of a large one. Called in a thread."""
     divisible = batch.magic > 1
     if not divisible or (batch.size <= WHOLE and batch.count <= WHOLE_RECORDS):
         most = min(WHOLE, limit) if divisible else limit
@@ -372,7 +375,7 @@ def load(
 
 
 def load_part(stream: RecordStream, tp: TopicPartition, offset: int, copy: bool) -> Loaded:
-    """Read the next part of a batch. For a thread."""
+    """Read the next part of a batch. Called in a thread."""
     records, size = stream.records(*tp, offset, PART, copy=copy)
     return Loaded(records, size, None if stream.done else stream)
 

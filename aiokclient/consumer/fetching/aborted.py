@@ -59,4 +59,4 @@ def _aborts(marker: Markable) -> bool:
     try:
         return marker.control_type() == ABORT_MARKER
     except CorruptRecordError:
-        return False  # The reader finds the damage when it comes to this marker.
+        return False  # `Reader` reports the damage when it comes to this marker.

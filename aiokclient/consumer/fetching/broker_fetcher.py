@@ -82,7 +82,10 @@ class BrokerFetcher:
         self.end_session()
 
     def hurry(self) -> None:
-        """Fetch partitions whose positions have moved, during a request in flight. Synchronous."""
+        """Fetch the partitions that have moved while a request was in flight. Synchronous.
+
+        A partition has moved if its position was changed, for example by a seek.
+        """
         self._moved.fetch()
 
     async def _turn(self) -> None:
@@ -165,7 +168,11 @@ class BrokerFetcher:
         await asyncio.sleep(delay_s)
 
     def end_session(self) -> asyncio.Future[FetchResponse] | None:
-        """End the session at the broker; return None if there is none or a fetch is in flight."""
+        """Send the request that ends the session at the broker; return the future of its response.
+
+        Sends nothing and returns None if there is no session or no connection, or if a fetch is in
+        flight.
+        """
         connection = self._requests.connected(self._owner)
         if connection is None or connection.in_flight:
             return None

@@ -53,7 +53,10 @@ class BrokerRequests:
         *,
         once: bool = False,
     ) -> FetchResponse:
-        """Fetch these partitions. With `once`, use no session, and the broker does not wait."""
+        """Fetch these partitions.
+
+        With `once`, the request uses no session, and the broker does not wait for records.
+        """
         version = session.version(wanted, connection.broker.version_of(FetchRequest))
         rack_id = "" if self._routes.hides_rack(wanted) else None
         make = session.without_session if once else session.request
@@ -67,7 +70,10 @@ class BrokerRequests:
     def end(
         self, connection: BrokerConnection, session: FetchSession
     ) -> asyncio.Future[FetchResponse] | None:
-        """End a session at the broker; return None if there is none."""
+        """Send the request that ends a session at the broker; return the future of its response.
+
+        Returns None if there is no session.
+        """
         request = session.final_request()
         if request is None:
             return None

@@ -1,7 +1,7 @@
 """The handling of one broker's responses to fetch requests, partition by partition.
 
-`EVENTS` has the error codes of partitions that concern the position. The policy decides about all
-other codes. Records are not decoded here.
+`EVENTS` has those error codes that concern the position of a partition. The policy decides about
+all other codes. Records are not decoded here.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ EVENTS = MappingProxyType({0: FetchEvent.DATA, 1: FetchEvent.OUT_OF_RANGE})
 class BrokerResponses:
     """The responses of one broker, of which at most two are unread at a time.
 
-    `freed` is called when a response was read.
+    `freed` is called when all parts of a response have been read.
     """
 
     def __init__(
@@ -146,6 +146,6 @@ def useful(response: FetchResponse) -> bool:
 
 
 def _batches(records: memoryview, offset: int) -> tuple[Sequence[RecordBatch], Damage | None]:
-    """Return the batches from `offset` on, or if there is no batch, the damage."""
+    """Return the batches from `offset` on and, if there are none, the damage that is the reason."""
     batches, error = following_batches(records, offset)
     return batches, None if error is None else Damage(offset, offset, error)

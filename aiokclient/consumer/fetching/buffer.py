@@ -1,7 +1,7 @@
 """The buffer of records that were fetched and not yet delivered.
 
-A response is kept unchanged until the reader has delivered its last record. It has one
-`PartitionFetch` for each partition with data, called a part. A fetcher sends the next request when
+A response is kept unchanged until the reader has delivered its last record. The data of one
+partition in a response is called a part (`PartitionFetch`). A fetcher sends the next request when
 at most one of its responses is not fully read, so a consumer needs memory for two responses of each
 broker.
 
@@ -103,9 +103,9 @@ class Decoded:
 class PartitionFetch:
     """The batches of one partition in one response, and how far they are unpacked.
 
-    `first` is the lowest offset that can be read from it, `offset` is the next one to unpack, and
+    `first` is the lowest offset that this part contains, `offset` is the next one to unpack, and
     `next_offset` is the one after the last batch. `visible` says for each batch whether its records
-    are for the application. `damage` describes records after the last batch that could not be read.
+    are for the application. `damage` describes unreadable records after the last batch.
     """
 
     __slots__ = (
@@ -160,7 +160,7 @@ class PartitionFetch:
 
     @property
     def unpacked(self) -> bool:
-        """Whether the reader has unpacked all of it, including its damage."""
+        """Whether the reader has unpacked the whole part, including its damage."""
         if self.index < len(self.batches) or self.raw is not None:
             return False
         return self.damage is None or self.damage_told
@@ -283,8 +283,8 @@ class FetchBuffer:
     def add(self, fetch: PartitionFetch) -> None:
         """Add a part. A part of a paused partition is set aside.
 
-        If the partition was paused or resumed after the last call of `sort_out`, its earlier parts
-        have not been moved yet. The new part must not come before them.
+        If the partition was paused or resumed after the last call of `sort_out`, the earlier parts
+        of the partition have not been moved yet. They must stay before the new part.
         """
         state = fetch.state
         if state.flowing:

@@ -19,7 +19,10 @@ IDLE_S: Final = 0.01
 
 
 class EmptyResponses:
-    """The consecutive early and empty responses of one broker."""
+    """The consecutive early and empty responses of one broker.
+
+    A response is early if it arrives before half of `fetch_max_wait_ms`.
+    """
 
     def __init__(self, clock: Clock, config: ConsumerConfig) -> None:
         self.until = -math.inf

@@ -40,7 +40,9 @@ __all__ = ["EpochEnd", "FoundOffset", "LookupResult", "OffsetLookup"]
 
 CONSUMER: Final = -1
 FOR_CONSUMERS: Final = 3
-"""The first version of OffsetForLeaderEpoch for clients: older ones need a broker's permission."""
+"""The first version of OffsetForLeaderEpoch that clients may use.
+
+Older versions need a permission that only brokers have."""
 NO_END: Final = 2**63 - 1
 A = TypeVar("A")
 T = TypeVar("T")
@@ -65,7 +67,7 @@ class EpochEnd(NamedTuple):
 
 
 class OffsetLookup:
-    """The lookups of a consumer. `by_time` and `by_epoch` are one round of requests each."""
+    """The lookups of a consumer. `by_time` and `by_epoch` send one round of requests each."""
 
     def __init__(self, cluster: ClusterClient, config: ConsumerConfig) -> None:
         self._cluster = cluster

@@ -59,7 +59,7 @@ class MovedPositions:
         self._again = Wakeup()
 
     def fetch(self) -> None:
-        """Fetch the partitions that have moved since the request in flight. Synchronous."""
+        """Fetch the partitions that have moved since the main connection's request. Synchronous."""
         self._wanted = True
         self._again.set()
         self.proceed()
@@ -72,13 +72,13 @@ class MovedPositions:
             self._spawn(self._run, name=name)
 
     def superseded(self) -> None:
-        """Stop after the present request, because the main connection has its response."""
+        """Stop after the present request, because the request on the main connection has ended."""
         self._wanted = False
 
     async def settled(self) -> None:
         """Wait at most LONGEST_S seconds until no request is in flight on the second connection.
 
-        The next request on the main connection fetches the same partitions again.
+        Call it before the next request on the main connection, which includes the same partitions.
         """
         until = self._clock.monotonic() + LONGEST_S
         while self._sent and await self._answered.wait(until):
@@ -91,13 +91,13 @@ class MovedPositions:
                 if wanted := self._moved():
                     await self._fetch(connection, wanted)
         except KafkaError:
-            pass  # The next request on the main connection fetches the same partitions.
+            pass  # The next request on the main connection includes the same partitions.
         finally:
             self._running = False
             self._ended()
 
     def _moved(self) -> dict[TopicPartition, Wanted]:
-        """Return the requests for the partitions in flight whose position has changed."""
+        """Return the partitions of the request in flight that have moved, with the new values."""
         asked = self._in_flight()
         wanted = self._routes.wanted(self._requests.node_id)[0] if asked else {}
         return {

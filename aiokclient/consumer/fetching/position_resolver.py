@@ -2,8 +2,8 @@
 
 A background task finds partitions in the phases RESETTING and VALIDATING and sends requests to
 their leaders. Each leader has a task of its own, so that a broker that does not respond delays no
-other. During the lookup of a partition its `retry.at` is infinity; a jump or a new leader resets
-it.
+other. While the position of a partition is looked up, `retry.at` of the partition is infinity, so
+that no second lookup begins. A jump of the position or a new leader resets `retry.at`.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class PositionResolver:
         try:
             metadata = await self._cluster.updater.refresh(topics, timeout=self._timeout_s)
         except KafkaError:
-            return  # The following lookup raises the same error.
+            return  # The lookup that follows has the same error, and handles it.
         for state in lost:
             if state.reset == LATEST and metadata.lacks(*state.tp):
                 state.replace_reset(self._fresh)

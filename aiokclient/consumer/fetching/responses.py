@@ -1,7 +1,7 @@
 """The effects of fetch responses on partitions.
 
 `EVENTS` in `broker_responses` has the error codes that concern a position. The policy decides about
-all others.
+all other codes.
 """
 
 from __future__ import annotations
@@ -104,7 +104,8 @@ class PartitionResponses:
     def diverged(self, state: PartitionState, epoch: int, end_offset: int) -> None:
         """Handle a log that was truncated below the position.
 
-        From `end_offset` on, the log differs from the one that was read. It is below 0 if unknown.
+        From `end_offset` on, the log differs from the one that was read. A negative `end_offset`
+        means that this offset is unknown.
         """
         self._subscription.settle()
         if self._subscription.reset == NONE:
@@ -141,7 +142,7 @@ class PartitionResponses:
         self._subscription.changed()
 
     def unusable(self, node_id: int, error: KafkaError) -> None:
-        """Handle an error of a broker that is expected to fail every fetch."""
+        """Handle an error that is expected to fail every fetch from this broker."""
         now = self._cluster.clock.monotonic()
         for state in self._subscription.partitions.values():
             if state.flowing and self._routes.node(state, now) == node_id:

@@ -23,7 +23,7 @@ __all__ = ["Routes"]
 class Routes:
     """The routes of one consumer.
 
-    `changed` is called when the broker of a partition changes without a change of subscription.
+    `changed` is called when the broker of a partition changes, but the subscription does not.
     """
 
     def __init__(

@@ -84,7 +84,7 @@ class SessionState(Enum):
 REFUSALS = MappingProxyType(
     {70: SessionState.NONE, 71: SessionState.BROKEN, 106: SessionState.BROKEN}
 )
-"""The next state for error codes of a whole response that concern the session."""
+"""The next states for those error codes of a whole response that concern the session."""
 
 
 class FetchSession:
@@ -112,7 +112,10 @@ class FetchSession:
         *,
         rack_id: str | None = None,
     ) -> FetchRequest:
-        """Return the next request, for just these partitions. Call it after the last response."""
+        """Return the next request, which makes the broker fetch exactly these partitions.
+
+        Call it after the response to the previous request.
+        """
         by_id = version >= BY_ID
         if self.state is SessionState.OPEN and by_id != self._by_id:
             self.state = SessionState.BROKEN

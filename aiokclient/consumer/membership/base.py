@@ -33,8 +33,8 @@ __all__ = ["Membership", "MembershipParts", "Reconciler"]
 class Reconciler(Protocol):
     """The object that takes and releases partitions for a membership.
 
-    The membership makes one call at a time. The calls raise the errors of the listener, which must
-    not be caught, because they fail the consumer.
+    The membership makes one call at a time. The calls raise the errors of the listener. The
+    membership must not catch these errors, because they fail the consumer.
     """
 
     def owned(self) -> list[TopicPartition]:
@@ -80,9 +80,9 @@ class Membership(Protocol):
     def confirmed_until(self) -> float:
         """The time, on the monotonic clock, until which the coordinator certainly keeps the member.
 
-        It is one session timeout after the last request with a response was sent. After that time
-        no records are delivered until the coordinator responds to a heartbeat. -inf while this
-        consumer is not a member.
+        It is the time at which the last answered request was sent, plus the session timeout. After
+        that time no records are delivered until the coordinator responds to a heartbeat. The value
+        is -inf while this consumer is not a member.
         """
         ...
 
@@ -117,7 +117,7 @@ class Membership(Protocol):
         ...
 
     def subscribed(self) -> None:
-        """Use a new subscription. Leave the group if it is empty. Synchronous."""
+        """Use a new subscription. Leave the group if the subscription is empty. Synchronous."""
         ...
 
     def poll_overdue(self, reason: str) -> None:

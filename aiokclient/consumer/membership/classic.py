@@ -1,14 +1,15 @@
 """Membership by the classic protocol, in which a member of the group computes the assignment.
 
-Theory of operation. The engine of `aiokclient.group` joins, syncs and sends heartbeats. This module
-is its handler for consumers. A member sends its subscription as metadata, once for each strategy
-that it offers. The leader runs a strategy that all members offer, and SyncGroup distributes the
-assignments.
+The engine of `aiokclient.group` joins, syncs, and sends heartbeats. This module is the engine's
+handler for consumers. A member sends its subscription as metadata, once for each assignment
+strategy that it offers. The leader runs a strategy that all members offer, and SyncGroup
+distributes the assignments.
 
 In an eager rebalance a member revokes all partitions before it joins, and then takes its new
-assignment. In a cooperative rebalance (KIP-429, if all of its strategies support it) it keeps its
-partitions while it joins. Then it revokes those that are not in its new assignment and joins again,
-and only this second rebalance assigns them to other members.
+assignment. In a cooperative rebalance (KIP-429) it keeps its partitions while it joins. Then it
+revokes those that are not in its new assignment and joins again, and only this second rebalance
+assigns them to other members. A member uses the cooperative protocol if all of its strategies
+support it.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ AT_ONCE: Final = 10_000
 """The largest number of pairs of member and partition for which an assignor runs in the event loop.
 Above it the assignor runs in a thread, because it could block the loop for milliseconds."""
 MARGIN_S: Final = 0.25
-"""Seconds before the rebalance timeout at which partitions that are not yet released are lost."""
+"""The seconds before the rebalance timeout: partitions that are not released by then are lost."""
 
 
 class ClassicMembership:
@@ -83,7 +84,8 @@ class ClassicMembership:
         assignors = make_assignors(given)
         self._assignors = {assignor.name: Anchor(assignor) for assignor in assignors}
         for assignor in assignors:
-            # The application keeps references to the assignors that it has passed.
+            # Hold only assignors that were made here. The application keeps references to those
+            # that it has passed.
             if not any(assignor is each for each in given):
                 self._assignors[assignor.name].hold(assignor)
         self._protocol = rebalance_protocol(assignors)
@@ -131,7 +133,7 @@ class ClassicMembership:
 
     @property
     def joins(self) -> bool:
-        """Whether this is a member, or becomes one without a call by the application."""
+        """Whether this consumer is a member, or becomes one without a call by the application."""
         return self._engine.joins or not self._ready
 
     @property
@@ -146,7 +148,7 @@ class ClassicMembership:
 
     @property
     def settled(self) -> bool:
-        """Whether this is a member that owns its assignment."""
+        """Whether this consumer is a member and owns its assignment."""
         return self._engine.state is MemberState.STABLE
 
     async def run(self) -> None:
@@ -238,7 +240,8 @@ class ClassicMembership:
         if owned:
             await self._reconciler.revoke(owned, deadline=deadline)
         if self._subscription.subscription.pattern is not None:
-            # All members then learn of new topics now, instead of causing one rebalance each.
+            # Look for new topics now. If members found them later, at different times, each member
+            # would cause another rebalance.
             await self._look(None)
 
     async def assign(
@@ -267,7 +270,10 @@ class ClassicMembership:
         return await self._in_default_executor(protocol, threads.Job(compute))
 
     async def _in_default_executor(self, protocol: str, job: threads.Job[T]) -> T:
-        """Run the application's assignor in its own threads, within the rebalance timeout."""
+        """Run the application's assignor in the loop's default executor.
+
+        Raises AssignmentFailedError if it has not returned before the rebalance timeout.
+        """
         limit_s = self._rebalance_s - MARGIN_S
         loop = asyncio.get_running_loop()
         try:
@@ -333,7 +339,7 @@ class ClassicMembership:
         """Refresh the metadata of topics (None for all); if that fails, use the old metadata."""
         try:
             await self._parts.cluster.updater.refresh(topics, timeout=LOOK_S)
-        except Exception as error:  # Other members wait, even if the client has failed.
+        except Exception as error:  # The client may have failed, but other members still wait.
             text, extra = "A rebalance uses older metadata: %s", {"event": "metadata_outdated"}
             self._log.write(logging.INFO, "look", text, error, extra=extra)
 

@@ -165,7 +165,7 @@ class ConsumerCoordinator:
 
     def _report(self, error: Exception) -> None:
         self._report_error(error)
-        self._subscription.changed()  # A start that is waiting for the group raises the error.
+        self._subscription.changed()  # If `start()` waits for the group, it raises the error now.
 
     def start(self) -> None:
         """Start the background tasks. Synchronous."""
@@ -213,7 +213,7 @@ class ConsumerCoordinator:
         return not self._subscription.subscription or self.membership.settled
 
     def knows_its_part(self) -> bool:
-        """Return whether all or some of this consumer's partitions are assigned. Synchronous."""
+        """Return whether this consumer owns its assignment, or at least a part. Synchronous."""
         wanted = self._subscription.subscription
         if wanted is not self.topics.current:
             return False
@@ -242,7 +242,8 @@ class ConsumerCoordinator:
             raise IllegalStateError(
                 "Only a member of the group can call rewind_group(). Call subscribe() first."
             )
-        # Without `set_aside`, a task that calls this while it processes records waits for itself.
+        # Without `set_aside`, a task that calls this while it processes a record would wait for
+        # itself.
         aside = self._in_progress.set_aside() if self._read_lock.is_reader() else nullcontext()
         with aside:
             return await self._rewinder.request(offsets, timeout, self.membership.rejoin)
@@ -276,7 +277,8 @@ class ConsumerCoordinator:
         )
         self.membership.poll_overdue(text)
         if self._read_lock.is_asked():
-            # One of several handlers is late, but the program already waits for more records.
+            # One of several handlers is late, but the program already waits for more records. So
+            # the member joins again.
             self.requested()
 
     def _released(self, states: Sequence[PartitionState], lost: bool) -> None:

@@ -6,18 +6,19 @@
           │ no
     auto_offset_reset  ───────▶ there
 
-After an aborted transaction, partitions return to their committed offset. A partition without a
-committed offset continues at its `group.fallback`, whatever `auto_offset_reset` is.
+After an aborted transaction, partitions return to their committed offsets. A partition without a
+committed offset continues at the offset in `PartitionState.group.fallback`, whatever
+`auto_offset_reset` is.
 
 A partition appeared later if it did not exist when this consumer subscribed, or if the group has
 committed offsets for other partitions of its topic: then the group was reading the topic before the
-partition existed. For members that join later, a position that a reset gave is committed before
-the first record is delivered (not with `enable_auto_commit=False`).
+partition existed. A position that a reset gave is committed before the first record is delivered,
+so that members that join later find it (not with `enable_auto_commit=False`).
 
-When members start at the same time, their first commits must not make other partitions of the
-topic look as if they had appeared later. Otherwise some members would read the topic from its first
-record and others from its end. Therefore such a commit has the number of partitions of the topic in
-its metadata, and shows only for partitions with higher numbers that they appeared later.
+When members start at the same time, the first commit of one must not make the other partitions of
+the topic look as if they had appeared later: some members would then read from the first record,
+and others from the end. So the metadata of such a commit contains the topic's partition count at
+that time. Only a partition whose index is at least this count then appeared later.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 __all__ = ["InitialOffsets", "first_commit", "speaks_for"]
 
 FIRST: Final = f"{OWN}first of "
-"""The prefix of the metadata of a first commit; the number of partitions follows."""
+"""The prefix of the metadata of a first commit; the topic's partition count follows."""
 
 
 class InitialOffsets:
@@ -144,7 +145,7 @@ class InitialOffsets:
     async def _ask_for_siblings(
         self, states: Sequence[PartitionState]
     ) -> tuple[dict[TopicPartition, OffsetAndMetadata], dict[str, KafkaError]]:
-        """Return committed offsets of the other partitions of these topics, and errors by topic."""
+        """Return committed offsets of other partitions of the same topics, and errors by topic."""
         metadata = self._cluster.metadata
         asked = dict.fromkeys(state.tp for state in states)
         others = [
@@ -206,12 +207,12 @@ class InitialOffsets:
 
 
 def first_commit(to: OffsetAndMetadata, partitions: int) -> OffsetAndMetadata:
-    """Return the commit of a position that a reset gave, with the number of partitions."""
+    """Return the commit of a position that a reset gave, with the topic's partition count."""
     return to._replace(metadata=f"{FIRST}{partitions}")
 
 
 def speaks_for(partition: int, stored: OffsetAndMetadata) -> bool:
-    """Return whether a commit of another partition shows that this one appeared later."""
+    """Return whether a commit of another partition shows that `partition` appeared later."""
     count = stored.metadata.removeprefix(FIRST)
     if count == stored.metadata or not count.isdecimal():
         return True

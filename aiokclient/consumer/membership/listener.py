@@ -2,8 +2,8 @@
 
 During a call of the listener, reading is refused, and commits do not wait for the group, because
 the group waits for the listener. The same applies to tasks that the listener starts
-(`asyncio.gather`, a TaskGroup), so a context variable marks the call instead of the identity of the
-task. A task that outlives the listener call that started it is an ordinary task from then on.
+(`asyncio.gather`, a TaskGroup). So the mark of a call is a context variable, which these tasks
+inherit. A task that outlives the listener call that started it is an ordinary task from then on.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ListenerCalls:
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """Mark the current context, and the tasks started in it, as a call of the listener."""
+        """Mark the current context, and the tasks started in it, as inside a listener call."""
         call = _ListenerCall(self)
         token = _calls.set((*_calls.get(), call))
         try:

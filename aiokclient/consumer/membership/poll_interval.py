@@ -50,7 +50,8 @@ class PollIntervalWatch:
             now = loop.time()
             due = math.inf if since is None or since == self._told else since + self._interval_s
             if now < due:
-                # A record that is delivered during the sleep is not due before its end.
+                # Sleep for at most one interval: a record that is delivered meanwhile cannot be
+                # overdue before that.
                 await asyncio.sleep(min(due, now + self._interval_s) - now)
                 continue
             assert since is not None

@@ -4,9 +4,11 @@ In a group of the newer protocol, ConsumerGroupDescribe shows them: members with
 the assignment have not yet released the partitions that this member is to be assigned.
 
 The coordinator of a classic group returns the members' partitions only while the group is stable.
-So the watch describes the group once in each generation, and when the consumer starts. A long
-rebalance then waits for one or more of the other members that are still in the group. If the
-coordinator refuses the description or does not respond, the watch tries again later.
+So the watch requests a description of the group once in each generation, and when the consumer
+starts, and remembers the members' partitions. During a long rebalance, it requests another one. The
+rebalance waits for one or more of the other members that this description still lists, and the text
+names them with the remembered partitions. If the coordinator refuses a description or does not
+respond, the watch tries again later.
 """
 
 from __future__ import annotations

@@ -4,15 +4,15 @@
     owned ──revoke─┤                                                            ├──▶ released
                    └─ time is up, or this is no longer a member: calls on_lost ─┘
 
-Theory of operation. When a partition is to be revoked, no more of its records are delivered. The
-reconciler waits for records that the application is processing, because it may still be writing to
-other systems. When the application has requested the next record (with `tracked`: when no record is
+When a partition is to be revoked, no more of its records are delivered. The reconciler waits for
+records that the application is processing, because the application may still be writing to other
+systems. When the application has requested the next record (with `tracked`: when no record is
 outstanding), the processed records are committed, the listener is called, and the partition is
-released. For a lost partition there is no wait and no commit: another member may already own it,
-and a commit would undo its work.
+released. For a lost partition there is no wait and no commit: another member may already own the
+partition, and a commit would undo the commits of that member.
 
-One such operation runs at a time. Closing the consumer waits for the one in progress, which then
-ends by the deadline of the close. Later operations find nothing to do.
+One such operation runs at a time. If one is in progress, `close` ends its wait for records, and
+then waits for the operation to end. Later operations find nothing to do.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ class PartitionReconciler:
 
     `calls` marks the calls of the listener. `released(states, lost)` is called before partitions
     are removed. `overdue(text)` is called when the application does not finish the records that it
-    is processing in time. `rebalanced(assigned=...)`, with the names of the metrics, is called
-    before partitions are added or removed.
+    is processing in time. `rebalanced(assigned=tps)` is called before partitions are added, and
+    `rebalanced(revoked=tps)` or `rebalanced(lost=tps)` before they are removed.
     """
 
     _told_idle = Weakly()
-    """The listener that was told that no partitions are owned; this object if none was told."""
+    """The listener that was told that no partitions are owned; `self` if no listener was told."""
 
     def __init__(
         self,
@@ -219,7 +219,7 @@ class PartitionReconciler:
         return True
 
     async def _commit(self, states: Sequence[PartitionState], deadline: float) -> bool:
-        """Commit processed records of these partitions; return whether this is still a member."""
+        """Commit processed records; return whether this consumer is still a member."""
         timeout = deadline - asyncio.get_running_loop().time()
         try:
             refused = await self._auto_commit.commit(states, timeout)
@@ -232,7 +232,7 @@ class PartitionReconciler:
         return all(verdicts)
 
     def _is_member(self, tp: TopicPartition, error: KafkaError) -> bool:
-        """Return whether this may still be a member, although a commit was refused."""
+        """Return whether this consumer may still be a member, although a commit was refused."""
         text = "Processed records of %s could not be committed: %s"
         key, extra = ("commit", tp, type(error)), {"event": "commit_failed", "topic": tp.topic}
         self._log.write(logging.WARNING, key, text, tp, error, extra=extra)

@@ -1,9 +1,9 @@
 """The detection of changes to a group's topics since they were assigned.
 
-Each member watches its subscription, because a pattern may match new topics. The leader watches the
-numbers of partitions, because only the leader knows all topics that the group reads. Several
-changes cause one rebalance: it begins when nothing has changed for QUIET_S, and at most LONGEST_S
-after the first change.
+Each member watches its subscription, because a pattern may match new topics. The leader also
+watches the partition counts of all topics that the group reads, because no other member knows them
+all. Several changes cause one rebalance: it begins when nothing has changed for QUIET_S, and at
+most LONGEST_S after the first change.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class TopicWatch:
 
 
 def layout(metadata: ClusterMetadata, topics: Iterable[str]) -> Layout:
-    """Return id and number of partitions of each topic; None if it does not exist."""
+    """Return the id and the partition count of each topic, or None if the topic does not exist."""
     found: Layout = {}
     for name in topics:
         info = metadata.topic(name)

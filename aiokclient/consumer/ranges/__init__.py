@@ -1,8 +1,8 @@
 """Reading a range of offsets of one partition as Arrow record batches, without a consumer.
 
 `reader` has the iterator, which converts what `fetches` has fetched. `leader_requests` sends the
-requests, and `outcomes` reads the responses. `log_bounds` looks up where a log starts and ends, and
-`connections` keeps the connections of ranges that have ended for the next ones.
+requests, and `outcomes` reads the responses. `log_bounds` looks up where a log starts and ends.
+When a range ends, `connections` keeps its connections open, so that later ranges can use them.
 """
 
 from aiokclient.consumer.ranges.connections import RangeConnections

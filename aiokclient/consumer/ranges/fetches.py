@@ -9,11 +9,12 @@ The position never passes an offset without an answer of the broker:
 
     event of a response     what follows
     DATA                    the part is delivered, and the position moves after its last batch
-    DAMAGED                 the same position is fetched once more, then an error
-    NOTHING                 after several of these below the last readable offset, the position
-                            moves to that offset, because compaction has left no record. At the
-                            high watermark, the bounds of the log decide. Otherwise a transaction
-                            is open, and the position is fetched again, until the timeout
+    DAMAGED                 the same position is fetched once more, then an error is raised
+    NOTHING                 after several of these events below the last readable offset, the
+                            position moves to that offset, because compaction has left no record.
+                            At the high watermark, the bounds of the log decide. Otherwise a
+                            transaction is open, and the position is fetched again, until the
+                            timeout
     OUT_OF_RANGE            the bounds of the log decide: an error, or another fetch
     UNREAD                  the position is fetched again
 """
@@ -46,7 +47,8 @@ __all__ = ["RangeFetches"]
 AHEAD: Final = 2
 """The largest number of responses that wait for the reader."""
 CONFIRMED: Final = 3
-"""Consecutive empty responses that show that there is no record before the last readable offset."""
+"""The number of consecutive empty responses after which the position moves to the last readable
+offset."""
 PROMPT_S: Final = 0.25
 """Seconds below which a response time shows that the broker did not wait for records."""
 SHORTEST_S: Final = 0.05
@@ -100,7 +102,7 @@ class RangeFetches:
     async def next(self) -> FetchedPart | None:
         """Return the next part with batches; None at the end of the range.
 
-        A wait without progress takes at most the timeout of the request. Raises
+        A wait without progress takes at most `timeout_s` of the range request. Raises
         OffsetOutOfRangeError, CorruptBatchError, ApiTimeoutError, UnknownTopicOrPartitionError,
         UnknownTopicIdError, ClusterChangedError, and all other errors of requests that are not
         retried.
@@ -205,7 +207,7 @@ class RangeFetches:
             self._arrived.set_result(None)
 
     def _take(self, response: Any) -> None:
-        """Queue a response without an error, and send the next fetch."""
+        """Queue a response that has no error, and send the next fetch if possible."""
         data = partition_data(response, self._request.tp.partition)
         part = fetched(data, self.position, self._request.end)
         self._ready.append(part)
@@ -289,7 +291,7 @@ class RangeFetches:
         )
 
     async def _check_bounds(self) -> None:
-        """Raise OffsetOutOfRangeError if the log does not contain the rest of the range."""
+        """Raise OffsetOutOfRangeError if the log does not contain the position."""
         tp, position, end = self._request.tp, self.position, self._request.end
         start, log_end = await log_bounds(self._cluster, tp, self._remaining_s)
         if position < start:

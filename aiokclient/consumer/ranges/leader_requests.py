@@ -111,7 +111,7 @@ class LeaderRequests:
     ) -> FetchResponse:
         """Fetch, with retries, from the present leader. See `ClusterClient.request`."""
         # Each retry may go to another leader, so the request names no epoch. The broker waits for
-        # less than the timeout, because its response says why there is no record.
+        # less than the timeout, so that its response, which says why there is no record, arrives.
         wait_ms = min(MAX_WAIT_MS, int(timeout * 500))
         message = self._message(offset, size, -1, wait_ms)
         return await self._cluster.request(
@@ -145,7 +145,11 @@ class LeaderRequests:
         )
 
     def _highest(self) -> int | None:
-        """Return the highest version of a request that is about to be sent, or None for any."""
+        """Return the highest version in which to send the request, or None for any.
+
+        Called before each attempt. Raises ClusterChangedError if the client has moved to another
+        cluster.
+        """
         self._require_cluster()
         return BY_ID - 1 if self._topic_id == NO_TOPIC_ID else None
 
@@ -174,13 +178,17 @@ class LeaderRequests:
             )
 
     async def _before_retry(self, error: KafkaError) -> None:
-        """Raise an error if the metadata shows that the topic does not exist any more."""
+        """Raise an error if the topic does not exist any more, or the client has moved.
+
+        A client has moved if it is now connected to another cluster.
+        """
         self._require_cluster()
         metadata = self._cluster.metadata
         info = metadata.topic(self._tp.topic)
         if info is None:
             return
-        # Just after its creation, some brokers do not know a topic yet.
+        # Some brokers do not know a new topic yet. So a missing topic counts as deleted only after
+        # its leader has answered.
         if self._answered and not metadata.exists(self._tp.topic):
             raise UnknownTopicOrPartitionError(
                 "The topic was deleted while it was read.", api="Fetch", topic_partition=self._tp

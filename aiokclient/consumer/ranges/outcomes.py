@@ -1,6 +1,6 @@
 """The meaning of a response to the fetch of a range. Sans-IO.
 
-`EVENTS` has the error codes that concern the position. The policy decides about all others.
+`EVENTS` has the error codes that concern the position. The policy decides about all other codes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class PartEvent(Enum):
     DAMAGED = auto()
     """No batch can be recognized at the position."""
     NOTHING = auto()
-    """There is no batch from the position on, below the offset up to which the broker has read."""
+    """The response has no batches."""
     OUT_OF_RANGE = auto()
     """The broker does not have the position."""
     UNREAD = auto()

@@ -1,8 +1,8 @@
 """The delays of requests after errors of single partitions.
 
-A consumer requests positions, initial offsets, and records for as long as it runs, of any number of
-partitions, which fail and recover independently of each other. So each partition counts its own
-failures, in `PartitionState.retry`, and the policy only classifies their errors.
+A consumer requests positions, initial offsets, and records for as long as it runs. Its partitions
+fail and recover independently of each other. So each partition counts its own failures, in
+`PartitionState.retry`, and the policy only classifies the errors.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The state of one assigned partition: its position, and the parts for fetching and for the group.
 
-Theory of operation. The *position* is the offset of the next record to deliver. Before records can
-be fetched there, the position must be known, and it must be on the same history of the log as the
-records that were read before it. `Phase` has the steps until both are known, and
-`TRANSITIONS` has the possible transitions:
+The *position* is the offset of the next record to deliver. Before records can be fetched from it,
+the position must be known, and it must be on the same history of the log as the records that were
+read before it. `Phase` has the steps until both conditions are met, and `TRANSITIONS` has the
+possible transitions:
 
     phase       while                                    SEEK      RESET      NEW_LEADER  CONFIRMED
     AWAITING    the committed offset is looked up        FETCHING  RESETTING  -           -
@@ -153,14 +153,15 @@ class PartitionState:
         self.origin = -1  # The offset after the last jump.
         self.processed = -1
         self.processed_epoch = NO_EPOCH  # The epoch of the record before `processed`.
-        # Delivered by `tracked` and not done: from offset to (record, time of delivery).
+        # Records that `tracked` has delivered and that are not done: offset to (record, time of
+        # delivery).
         self.outstanding: OrderedDict[int, tuple[Any, float]] = OrderedDict()
         self.leader_epoch = NO_EPOCH  # The highest known epoch of a leader.
         self.reset: Reset | None = None  # The way to find an offset in RESETTING.
         self.error: KafkaError | None = None  # The reason in the phase FAILED.
         self.paused = False  # Whether the application has paused it.
         self.withheld = NOTHING
-        # Position, its epoch and `processed`, by the earlier ids of the topic's name.
+        # The position, its epoch, and `processed`, for each topic id that the name had before.
         self._former: dict[UUID, tuple[int, int, int]] = {}
 
     def __repr__(self) -> str:
@@ -202,8 +203,8 @@ class PartitionState:
     def to_commit(self, offset: int) -> OffsetAndMetadata:
         """Return the offset for a commit, with the leader epoch of the record before it.
 
-        For an offset in `outstanding`, it has the epoch of the record at that offset instead, which
-        is never older: a log with that record also has the one before it.
+        For an offset in `outstanding`, the result has the epoch of the record at that offset
+        instead. That is as good, because a log with that record also has the one before it.
         """
         epoch: int | None = self.position_epoch
         if offset != self.position:
@@ -278,7 +279,7 @@ class PartitionState:
     def processed_to(self, offset: int, *, epoch_known: bool) -> None:
         """Count delivered records before `offset` as processed.
 
-        `epoch_known` says whether the record before it has the epoch of the position.
+        `epoch_known` says whether `position_epoch` is also the epoch of the record before `offset`.
         """
         self.processed = min(offset, self.consumed)
         if epoch_known:

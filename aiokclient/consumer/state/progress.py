@@ -1,6 +1,6 @@
 """The steps of a record: delivered, in progress, processed, and committed.
 
-Theory of operation. A record takes these steps; the offsets are those of `PartitionState`.
+A record takes these steps. The offsets below are attributes of `PartitionState`.
 
     buffered     It was fetched. The application has not received it.
     delivered    The application has received it, and the *position* has moved past it. Both happen
@@ -11,8 +11,8 @@ Theory of operation. A record takes these steps; the offsets are those of `Parti
                  application may still be writing to other systems, so a revocation, a rewind, and
                  `close()` wait for it.
     processed    The application has requested the next record, called `mark_processed()`, or, for a
-                 record of `tracked`, called `done()`. Leaving a loop by break, exception or
-                 cancellation processes nothing.
+                 record of `tracked`, called `done()`. When a loop ends by a break, an exception, or
+                 a cancellation, its last records do not become processed.
     committed    The group has stored an offset after it.
 
 The offsets that are committed:
@@ -24,10 +24,11 @@ The offsets that are committed:
 
 A seek, a reset, and a truncation move position, processed, and consumed to the same offset.
 
-An iteration takes records from a list iterator without calling the reader. Its progress is read
-from that iterator when it is needed, so `settle` must be called before positions are read or moved.
-The reader is the only `Progress`. `InProgress` records what is in progress, and `ReadLock` knows
-which task reads. These objects are passed to the constructors of the classes that need them.
+An iteration takes records from a list iterator without calling `Reader`. The progress of the
+iteration is read from that iterator when it is needed, so `settle` must be called before positions
+are read or moved. `Reader` is the only implementation of `Progress`. `InProgress` knows which
+records are in progress, and `ReadLock` knows which task reads. These objects are passed to the
+constructors of the classes that need them.
 """
 
 from __future__ import annotations
@@ -42,10 +43,10 @@ __all__ = ["Progress"]
 
 
 class Progress(Protocol):
-    """The interface of the reader for the subscription, which does not depend on the reader."""
+    """The interface of `Reader` for the subscription state, which does not depend on `Reader`."""
 
     def settle(self) -> None:
-        """Move the position after the records that the iteration has taken."""
+        """Move positions to the offsets after the records that the iteration has taken."""
         ...
 
     def revalidate(self) -> None:

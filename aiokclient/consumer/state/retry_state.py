@@ -42,7 +42,8 @@ class RetryState:
     def back_off(self, until: float, trouble: KafkaError | None = None) -> bool:
         """Request nothing for this partition until that time; return whether to log the trouble.
 
-        The result is true once in a series of failed attempts.
+        The result is true at most once in a series of failed attempts, and at most once in
+        WARNED_EVERY_S.
         """
         self.attempts += 1
         self.at = until

@@ -99,7 +99,7 @@ class SubscribedTopics:
                 self._report(error)
 
     async def _read(self, subscription: Subscription) -> ClusterMetadata:
-        """Read metadata after the subscription; retry without a time limit."""
+        """Return the metadata of the topics of a new subscription; retry without a time limit."""
         config = self._config
         backoff = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
         topics = None if subscription.pattern is not None else subscription.topics

@@ -1,8 +1,8 @@
 """The subscription of a consumer, and the state of each assigned partition.
 
-Several parts change it: the application (subscribe, assign, seek, pause), the follower of whole
-topics or the membership in a group, which determine the partitions of a subscription, and the
-lookup of positions. The fetchers and the reader use it. These parts do not call each other. They
+Several parts change this state: the application (subscribe, assign, seek, pause), the part that
+determines the partitions of a subscription (the topic follower, or the membership in a group), and
+the lookup of positions. The fetchers and `Reader` use it. These parts do not call each other. They
 listen to changes of this state instead.
 """
 
@@ -54,7 +54,7 @@ class Subscription:
         self.listener = listener
 
     def is_like(self, other: Subscription) -> bool:
-        """Return whether both subscriptions have the same topics or pattern, with any listeners."""
+        """Return whether both have the same topics or pattern. Their listeners may differ."""
         return self.pattern == other.pattern and set(self.topics) == set(other.topics)
 
     def matches(self, topic: str, *, internal: bool) -> bool:
@@ -78,7 +78,7 @@ class PartitionSource(Protocol):
         ...
 
     def knows_its_part(self) -> bool:
-        """Return whether all or some of the partitions to read are known."""
+        """Return whether the partitions to read are known, or at least some of them."""
         ...
 
 
@@ -101,15 +101,17 @@ class SubscriptionState:
         self.log = LimitedLog(self.client_log, time.monotonic)
         self.subscription = Subscription()
         self._dropped: dict[TopicPartition, PartitionState] = {}
-        """Partitions that `unsubscribe` dropped in this iteration of the loop, without a group."""
+        """Partitions that `unsubscribe` dropped in this iteration of the event loop.
+
+        Always empty if there is a group."""
         self.partitions: dict[TopicPartition, PartitionState] = {}
         self._by_hand: dict[TopicPartition, None] = {}
         self._subscribed: dict[TopicPartition, None] = {}
         self._absent: dict[TopicPartition, PartitionState] = {}
-        """Partitions of subscribed topics that the latest metadata lacks, read without a group.
+        """Partitions of subscribed topics that the latest metadata lacks.
 
-        One response of a lagging broker may omit a topic: when it is back, with the same id,
-        reading continues where it was."""
+        One response of a lagging broker may omit a topic. When the topic is back, with the same id,
+        reading continues at the same position. Always empty if there is a group."""
         self._listeners: list[Callable[[], None]] = []
         self._soon: Callable[[Callable[[], None]], None] = lambda call: call()
         self._pending = False
@@ -180,7 +182,7 @@ class SubscriptionState:
                 callback()
 
     def revive(self, listener: Any) -> None:
-        """Restore the listener of a consumer that was dropped without close, for its close."""
+        """Restore the listener, so that the close of a consumer without references can call it."""
         self.listener = listener
         if self.subscription:
             self.subscription.replace_listener(listener)
@@ -218,7 +220,11 @@ class SubscriptionState:
         self.changed()
 
     def _drop_or_revive(self, subscription: Subscription) -> None:
-        """Drop all partitions by `unsubscribe`; restore them if `subscribe` follows immediately."""
+        """Drop all partitions if the new subscription is empty; otherwise restore dropped ones.
+
+        Only partitions that were dropped in the same iteration of the event loop, and whose topics
+        are subscribed again, are restored.
+        """
         dropped, self._dropped = self._dropped, {}
         if not subscription:
             self._dropped = dropped | {tp: self.partitions[tp] for tp in self._subscribed}
@@ -269,7 +275,10 @@ class SubscriptionState:
         self.changed()
 
     def _may_return(self, tp: TopicPartition) -> bool:
-        """Return whether a partition's topic is still subscribed, so that its position is kept."""
+        """Return whether to keep the position of a removed partition.
+
+        It is kept if the topic is still subscribed and there is no group.
+        """
         wanted = self.subscription
         return not self.grouped and wanted.matches(tp.topic, internal=False)
 
@@ -321,7 +330,7 @@ class SubscriptionState:
         self.changed()
 
     def look_up(self, states: Iterable[PartitionState], reset: Reset | None = None) -> None:
-        """Look up positions by `reset`, or by the consumer's `auto_offset_reset` if it is None."""
+        """Look up positions by `reset`. If that is None, use the consumer's `auto_offset_reset`."""
         self.settle()
         for state in states:
             self._begin(state, self.reset if reset is None else reset)
@@ -389,9 +398,10 @@ class SubscriptionState:
             )
 
     def concerns_all(self, error: KafkaError) -> bool:
-        """Return whether a lasting error must be raised at a request; call it after `back_off`.
+        """Return whether the next request for records must raise a lasting error.
 
-        An error of a whole broker is not raised while other partitions can be read.
+        Call it after `back_off`. An error of a whole broker is not raised while other partitions
+        can be read.
         """
         if error.topic_partition is not None:
             return True
@@ -416,7 +426,11 @@ class SubscriptionState:
         self.changed()
 
     def bind(self, state: PartitionState, topic_id: UUID, fresh: Reset) -> None:
-        """Store the topic's id. If it has changed, the offsets of the former topic are invalid."""
+        """Store the topic's id.
+
+        If the id has changed, offsets of the former topic are invalid. Then the position that
+        belongs to the new id is restored, or a position is looked up by `fresh`.
+        """
         if state.topic_id is None:
             state.bind(topic_id)
         elif state.topic_id != topic_id:

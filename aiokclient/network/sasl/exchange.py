@@ -45,7 +45,7 @@ class Compute(NamedTuple):
 
 
 Step: TypeAlias = "bytes | Compute | None"
-"""The next message to the broker, work to do before, or None at the end."""
+"""The next message to the broker, or the work that the next message needs, or None at the end."""
 
 
 class Mechanism(Protocol):

@@ -34,10 +34,10 @@ TRANSIENT: Final = frozenset(
 )
 """Errors of Kerberos after which another attempt may succeed."""
 EXPIRED: Final = 11 << 16
-"""The error of GSSAPI for a ticket that has expired. A ticket cache may be renewed."""
+"""The error of GSSAPI for a ticket that has expired. Another program may renew a ticket cache."""
 
 _locks: dict[str, threading.Lock] = {}
-"""One lock for each cache, so that several connections do not get the same ticket at a time."""
+"""One lock for each cache, so that connections do not request the same ticket concurrently."""
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_locks.clear)
 

@@ -38,7 +38,8 @@ HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 
 MIN_ITERATIONS: Final = 4096
 MAX_ITERATIONS: Final = 1_000_000
-"""The largest accepted number. With more, a server could occupy the client's threads."""
+"""The largest accepted number of iterations. With more, a server could occupy the client's threads.
+"""
 
 NONCE_BYTES = 24
 SHOWN = 200

@@ -6,9 +6,10 @@
 
 The task begins when a connection needs the first token. From then on, it fetches the next token
 before the current one expires, at the time that the options `sasl_login_refresh_` determine. The
-provider is called once at a time. If it fails or does not return in time, it is called again, with
-backoff, and the current token remains in use until it expires. A provider that is refused
-(TokenRefusedError) is called again, too, but connections fail with this error.
+provider has at most one call at a time. If it fails or does not return in time, it is called again,
+with backoff, and the current token remains in use until it expires. The provider is also called
+again if the token endpoint refuses the client (TokenRefusedError), but until it returns a token,
+connections fail with this error.
 """
 
 from __future__ import annotations
@@ -91,13 +92,13 @@ class TokenSource:
         self._waiters: list[asyncio.Future[OAuthToken]] = []
         self._error: KafkaError | None = None
         self._began: float | None = None
-        """The time at which the provider was called first without a result, or None."""
+        """The time of the first call of the provider since it last returned a token, or None."""
 
     async def get(self, timeout_s: float) -> OAuthToken:
         """Return a token that has not expired. If there is none, wait for the provider.
 
         Raises TokenProviderError if the next call of the provider fails, or if there is no token
-        within `timeout_s` seconds, and TokenRefusedError if the provider is refused.
+        within `timeout_s` seconds, and TokenRefusedError if the token endpoint refuses the client.
         """
         token = self._usable()
         if token is not None:

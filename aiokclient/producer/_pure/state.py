@@ -69,14 +69,14 @@ class BatchState(DeliveryBatch):
         return index
 
     def partition_of(self, index: int) -> int | None:
-        """Return the batch's partition, or the one that the application chose for the record."""
+        """Return the partition that was chosen for the record or the batch, or None if none was."""
         if self.explicit is None or index >= len(self.explicit):
             return self.partition
         chosen = self.explicit[index]
         return chosen if chosen >= 0 else None
 
     def note(self, index: int, timestamp: int) -> None:
-        """Store that the timestamp changes at this record."""
+        """Store the timestamp of the records from this index on."""
         self.stamp = timestamp
         self.stamps.append((index, timestamp))
 

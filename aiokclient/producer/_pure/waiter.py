@@ -192,7 +192,7 @@ class Owner:
         return self.calls > 0
 
     async def changed(self) -> None:
-        """Wait for a change. A cancellation leaves no waiter."""
+        """Wait for a change. If the wait is cancelled, its waiter is removed."""
         if self.done:
             await asyncio.sleep(0)  # Callbacks that were added earlier run first.
             return

@@ -156,7 +156,7 @@ class RecordBatch:
         return self.check_crc()
 
     def check_crc(self) -> bool:
-        """Return whether the checksum in the header matches the bytes. It is computed once."""
+        """Return whether the checksum in the header matches the bytes. The result is kept."""
         if self._intact is None:
             self._intact = self._compute_crc() == self.crc
         return self._intact

@@ -222,8 +222,8 @@ class RecordBatchBuilder:
     ) -> memoryview:
         """Close the batch and return its bytes as a read-only view, with base offset 0.
 
-        Another call with the same values returns the same bytes. A call with other values writes
-        them into a copy, because a transport may still be sending the earlier bytes.
+        A call with the same arguments returns the same bytes. A call with other arguments returns a
+        copy, because a transport may still be sending the earlier bytes.
         """
         if not self.count:
             raise ValueError("An empty batch cannot be sealed.")

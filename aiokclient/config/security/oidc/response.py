@@ -165,7 +165,7 @@ def _token(token: Secret | None, expires_at: float | None, names: Claims) -> OAu
 
 
 def _claims(token: Secret) -> Mapping[str, Any]:
-    """Return the claims of a JWT, or none if the token is not one. This does not raise."""
+    """Return the claims of a JWT; empty if the token is not a JWT. This does not raise."""
     parts = token.reveal().split(".")
     if len(parts) != 3:
         return {}

@@ -23,13 +23,13 @@ __all__ = ["PartitionAssignment"]
 
 
 class PartitionAssignment:
-    """The target that the coordinator has set for a member, and the partitions that it owns."""
+    """The target that the coordinator has set for a member, and the partitions that are owned."""
 
     def __init__(self, cluster: ClusterClient, topics: SubscribedTopics, *, hide: bool) -> None:
         self._target: TopicIdPartitions = frozenset()
         self._owned: dict[TopicIdPartition, TopicPartition] = {}
         self.assigned_at = -math.inf
-        """The time at which the heartbeat was sent whose response contained the target."""
+        """The send time of the heartbeat whose response contained the target."""
         self._cluster = cluster
         self._topics = topics
         self._hide = hide
@@ -94,8 +94,8 @@ class PartitionAssignment:
         """Return the target by name, and the partitions in it whose topics have no known name.
 
         Brokers match a pattern against internal topics as well. Unless the application wants
-        internal topics, they are left out here, as when the client matches the pattern. In the
-        group, they remain assigned to this member.
+        internal topics, this method omits their partitions, as the client does when it matches the
+        pattern itself. For the coordinator, they remain assigned to this member.
         """
         metadata, pattern = self._cluster.metadata, self._topics.current.pattern
         basis = (self._target, metadata.version, pattern, len(self._owned))

@@ -97,7 +97,10 @@ class HeartbeatConnection:
         self._retry.succeeded()
 
     def pause_s(self, attempt: int) -> float:
-        """Return the seconds to wait before another heartbeat, after too many without a pause."""
+        """Return the delay in seconds of the `attempt`-th heartbeat after the first FREE ones.
+
+        `schedule` defines FREE.
+        """
         return self._retry.backoff.delay(attempt, self._cluster.clock.rng)
 
     def failed(self, error: KafkaError) -> Action:

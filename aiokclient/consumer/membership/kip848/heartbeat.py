@@ -1,6 +1,6 @@
 """The contents of heartbeats of the newer consumer protocol (KIP-848). Without IO.
 
-A heartbeat contains only the fields that have changed since the one before. A full heartbeat
+A heartbeat contains only the fields that have changed since the previous one. A full heartbeat
 contains all fields. It is sent to join the group, and after any failure, because it is then
 unknown which heartbeats the coordinator has received.
 """
@@ -89,7 +89,7 @@ class HeartbeatBuilder:
     def build(
         self, member: GroupMetadata, wanted: HeartbeatSubscription, owned: TopicIdPartitions
     ) -> ConsumerGroupHeartbeatRequest:
-        """Return the next heartbeat of a member with this epoch. With epoch 0 it joins."""
+        """Return the next heartbeat. If `member.generation_id` is 0, it joins the group."""
         settings = self._settings
         request = self._bare(member.member_id, member.generation_id)
         if member.generation_id == JOIN_EPOCH:

@@ -26,7 +26,10 @@ ABSENT = (Kip848State.STALE, Kip848State.FAILED, Kip848State.CLOSED)
 
 
 class Kip848Member:
-    """The state, epoch and membership number of a member. Only `apply` and `answered` change it."""
+    """The state and the epoch of one member, and the number of its memberships that have ended.
+
+    Only the methods of this class change its attributes.
+    """
 
     def __init__(self, group_id: str, member_id: str, instance_id: str | None) -> None:
         self.state = Kip848State.OUT
@@ -45,8 +48,8 @@ class Kip848Member:
     def apply(self, event: Kip848Event, now: float, reason: str = "") -> tuple[Kip848Effect, ...]:
         """Make the transition for an event, if the table has one, and return its effects.
 
-        The effects on this object are executed here. The caller executes the others: for END, it
-        updates other objects; for LEAVE, it sends the request.
+        The effects on this object are executed here. The caller does the rest: after END it updates
+        other objects, and after LEAVE it sends the request.
         """
         row = TABLE.get((self.state, event))
         if row is None:
@@ -78,7 +81,7 @@ class Kip848Member:
 
     @property
     def has_epoch(self) -> bool:
-        """Whether the coordinator has answered this membership."""
+        """Whether the coordinator has assigned an epoch to this membership."""
         return self.epoch > JOIN_EPOCH
 
     @property

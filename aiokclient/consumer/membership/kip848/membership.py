@@ -5,9 +5,9 @@
 tasks: `run` sends heartbeats, `Reconciliation` revokes and takes partitions, and
 `SessionTimeoutWatch` looks up the session timeout.
 
-The brokers evaluate a pattern with RE2, against the whole name as Python's `fullmatch`. Brokers
-that accept only names (the early access before Kafka 4.0) and patterns with re.VERBOSE are
-exceptions: then the client matches the pattern against the topics in the metadata.
+The brokers evaluate a pattern with RE2, against the whole name, as Python's `fullmatch` does. In
+two cases the client itself matches the pattern against the topics in the metadata: if the brokers
+accept only names (the early access before Kafka 4.0), and if the pattern has re.VERBOSE.
 """
 
 from __future__ import annotations
@@ -92,8 +92,7 @@ class Kip848Membership:
         self._schedule = HeartbeatSchedule(usual_s, session_s, self._connection.pause_s)
         self._version = REGEX_FROM
         self._subscription = Subscription()
-        """The subscription that heartbeats send. A member that is about to leave keeps its old one.
-        """
+        """The subscription in heartbeats. A member that is about to leave keeps its old one."""
         self._leaving = asyncio.Lock()
         self._heartbeat_due = Wakeup()
         self._partitions_due = Wakeup()
@@ -239,7 +238,10 @@ class Kip848Membership:
             await self._heartbeat()
 
     def _must_not_join(self) -> bool:
-        """Return whether an earlier membership still owns partitions, or nothing is subscribed."""
+        """Return whether the member must wait before it joins.
+
+        It waits while partitions of an earlier membership are owned, or nothing is subscribed.
+        """
         if self._member.state is not Kip848State.JOINING:
             return False
         return bool(self._assignment.owned) or self._wanted() == HeartbeatSubscription()

@@ -1,9 +1,9 @@
-"""The times of heartbeats, and until when the coordinator keeps the member. Without IO.
+"""The times of heartbeats, and the session timeout of the member. Without IO.
 
 Heartbeats are sent at the interval that the coordinator requests, and immediately when the member
-has news for it. Of consecutive heartbeats with news the first FREE are not delayed. Later ones wait
-for increasing times, so that a coordinator that keeps changing the assignment does not keep the
-member busy.
+has news for it. Of consecutive heartbeats with news, the first FREE are not delayed. Later ones are
+delayed by increasing times, so that a coordinator that keeps changing the assignment does not keep
+the member busy.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ class HeartbeatSchedule:
     """The times of one member's heartbeats, on the monotonic clock.
 
     `usual_s` is the interval if the coordinator requests none. `session_s` is the session timeout
-    until `set_session` is called. `pause_s(n)` returns the delay of the nth heartbeat after FREE.
+    until `set_session` is called. `pause_s(n)` returns the delay in seconds of the nth heartbeat
+    with news after the first FREE ones.
     """
 
     def __init__(self, usual_s: float, session_s: float, pause_s: Callable[[int], float]) -> None:
@@ -42,7 +43,7 @@ class HeartbeatSchedule:
         self._early = 0
 
     def set_session(self, session_s: float | None) -> None:
-        """Store the session timeout of the group; None if it is not known."""
+        """Store the session timeout of the group. None keeps the previous value."""
         self.knows_session = True
         if session_s is not None:
             self.session_s = session_s

@@ -1,11 +1,12 @@
 """A member of a group of the newer consumer protocol, as a table of states and events (KIP-848).
 
-Theory of operation. The member sends one kind of request, the heartbeat. It carries the member's
-epoch, which is 0 to join, and -1 or, for a static member that may come back, -2 to leave. The
-response carries the epoch that the member has now and, when it changed, the target: all partitions
-that the member should own. The member revokes the partitions that are not in the target, then
-takes those that are new in it, and then acknowledges with a heartbeat which partitions it owns.
-Until then the coordinator does not assign the revoked partitions to another member.
+The member sends one kind of request, the heartbeat. It contains the member's epoch. The epoch is 0
+in a heartbeat that joins the group, and -1 in one that leaves it (-2 if the member is static and
+may come back). The response contains the member's present epoch. If the target has changed, the
+response also contains the target: all partitions that the member should own. First the member
+revokes the partitions that are not in the target. Then it takes those that it does not own yet.
+Finally it acknowledges the target by a heartbeat with the partitions that it owns. The coordinator
+does not assign the revoked partitions to another member before that heartbeat.
 
     OUT             nothing is subscribed
     JOINING         sends heartbeats of epoch 0, once no partition of an earlier membership is owned
@@ -13,19 +14,19 @@ Until then the coordinator does not assign the revoked partitions to another mem
     RECONCILING     revokes or takes partitions, or waits for the names of topics
     ACKNOWLEDGING   a heartbeat with the partitions that it owns is sent immediately
     FENCED          no longer a member: its partitions are lost, then it joins again
-    STALE           has left because the application requests no records; joins when it does
+    STALE           has left because no records were requested; joins when the next are requested
     LEAVING         revokes all that it owns, then sends its last heartbeat
     FAILED          the coordinator refuses the member for a reason that only a person can fix
     CLOSED          has left for good
 
 Heartbeats are sent in all states from JOINING to ACKNOWLEDGING, and in LEAVING until the last one.
-A transition from one of these states to any other ends the membership (END): the epoch is 0 again,
-and responses to heartbeats of that membership are ignored. If the coordinator may still consider
-the member part of the group, a heartbeat tells it that the member leaves (LEAVE).
+A transition from one of these states to a state without heartbeats ends the membership (END): the
+epoch is 0 again, and responses to heartbeats of that membership are ignored. If the coordinator may
+still consider the member part of the group, a last heartbeat says that the member leaves (LEAVE).
 
 An event is one of these:
 
-- what the application wants: SUBSCRIBED, UNSUBSCRIBED, OVERDUE and its opposite RETURNED, CLOSED;
+- an action of the application: SUBSCRIBED, UNSUBSCRIBED, OVERDUE, RETURNED, CLOSED;
 - the response to a heartbeat: ASSIGNED, CONFIRMED, or an error code with a special meaning for
   members (`CODES`). For all other codes the policy decides: the heartbeat is sent again, the member
   joins again (FENCED), or it fails (REFUSED);

@@ -6,8 +6,8 @@
       └── again           a retriable error, or an error of an earlier identity: it stays in
                           `left`, and the next attempt sends it
 
-Each partition ends in one of these states. The commit is done when no offset is left. `PerItem`
-keeps the partitions that are left, and decides by the policy. Without IO.
+Each partition ends as stored, superseded, or refused. The commit is done when no offset is left.
+`PerItem` keeps the partitions that are left, and decides by the policy. Without IO.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class CommitOrder:
 class CommitAttempt:
     """The offsets of one commit. Only its methods change it.
 
-    `ticket` is the number of the commit in `CommitOrder`. `held` has the state of each partition at
-    the time of the call; a partition that was lost and assigned again has another state.
+    `ticket` is the number of the commit in `CommitOrder`. `held` has the state of each partition
+    when the commit began; a partition that was lost and assigned again has another state.
     `cluster_id` is the id of the cluster to which the offsets belong. `refresh` and `final` are
     arguments for `PerItem`. With `rising`, only offsets that are higher than the committed ones are
     stored.
@@ -110,7 +110,7 @@ class CommitAttempt:
         return not self._items.left
 
     def held(self, tp: TopicPartition) -> PartitionState | None:
-        """Return the state of a partition at the time of the call, or None if it was not owned."""
+        """Return the state of a partition when the commit began, or None if it was not owned."""
         return self._held[tp]
 
     def supersede(self, tps: Collection[TopicPartition]) -> None:

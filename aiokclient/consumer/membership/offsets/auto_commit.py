@@ -97,7 +97,7 @@ def _gravity(error: KafkaError) -> int:
     """Return the level at which a commit's error is logged.
 
     A rebalance during a commit is normal: the offsets are committed when the partition is revoked,
-    or in the next round. An error that no further attempt resolves is a warning.
+    or at the next interval. An error that no further attempt resolves is a warning.
     """
     fails = classify(error, Scope.OFFSET_COMMIT) is Decision.FAIL
     return logging.WARNING if fails else logging.INFO

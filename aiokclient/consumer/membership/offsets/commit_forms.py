@@ -35,7 +35,7 @@ def to_commit(what: Any, consumed: Offsets) -> tuple[Offsets, list[TopicPartitio
 
 
 def covered(what: Any) -> Callable[[TopicPartition], bool]:
-    """Return a predicate for partitions of which `commit(what)` covers all delivered records.
+    """Return a predicate: whether `commit(what)` covers all delivered records of a partition.
 
     It is true for every partition if `what` is None, for the given ones if it has topics or
     partitions, and for none if it has records or offsets.

@@ -1,14 +1,14 @@
 """The committed offsets of a group: OffsetCommit and OffsetFetch.
 
-Theory of operation. A commit is sent with the present member id and generation, called the identity
-of the member here. The policy decides about the error of each partition, and partitions with a
-retriable error are sent again until the timeout. If the identity has changed when a commit is
-refused, because the group has rebalanced, the commit is sent again with the new identity.
+A commit is sent with the present member id and generation, called the identity of the member here.
+The policy decides about the error of each partition, and partitions with a retriable error are sent
+again until the timeout. A commit may be refused because the group has rebalanced meanwhile. Then
+the identity has changed, and the commit is sent again with the new identity.
 
 Partitions that this member no longer owns are not sent: the group has assigned them to another
-member, whose commit would be undone. Commits are sent one after the other, in order. A commit that
-waits for an identity lets later ones proceed, and skips the partitions that these have stored.
-`CommitAttempt` has the state of one commit.
+member, whose commit would be undone. One commit is sent at a time, in the order of the calls. While
+a commit waits for an identity, later ones proceed. Afterwards it skips the partitions that they
+have stored. `CommitAttempt` has the state of one commit.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ NOT_OWNED = frozenset(
         UnknownMemberIdError.code,
     }
 )
-"""Error codes that show that the committing consumer is not a member, or not with this identity, so
-that it does not own its partitions."""
+"""Error codes that show that the consumer is not a member with the identity in the commit, so that
+it does not own its partitions."""
 
 NOT_A_MEMBER = (
     "The commit failed: the coordinator does not have this consumer as a member of the group.",
@@ -177,8 +177,9 @@ class Commits:
     def committed(self, committed: Iterable[tuple[PartitionState, int, int]]) -> None:
         """Record offsets that a transaction has committed.
 
-        Each item has the state of a partition, the number of its jumps when its offset was read,
-        and that offset. Earlier commits that still wait must not undo them.
+        Each item has the state of a partition, the value of `state.jumps` when the offset was
+        read, and the offset. Earlier commits that still wait will skip these partitions, so that
+        they do not undo the transaction's offsets.
         """
         ticket = self._order.ticket()
         for state, jumps, offset in committed:
@@ -205,7 +206,10 @@ class Commits:
             self._is_awaited = False
 
     async def until_member(self) -> None:
-        """Wait until this is a member. Raises the error with which the consumer has failed."""
+        """Wait until this consumer is a member of its group.
+
+        Raises the error with which the consumer has failed.
+        """
         while not self._member().member_id:
             self._check()
             await self._renamed.wait()
@@ -220,7 +224,7 @@ class Commits:
     ) -> None:
         """Store these offsets within `timeout` seconds, or raise the error of one of them.
 
-        After an error or a cancellation, the other offsets may have been stored. Raises
+        After an error or a cancellation, some of the offsets may have been stored. Raises
         CommitFailedError for partitions that are no longer owned, for offsets of another cluster,
         and for partitions for which `covers(tp)` is true and delivered records were lost.
         """
@@ -334,7 +338,10 @@ class Commits:
             await self._renamed.wait(asyncio.get_running_loop().time() + delay_s)
 
     def _awaits_name(self) -> bool:
-        """Return whether this consumer becomes a member without waiting for the caller."""
+        """Return whether a commit must wait until this consumer is a member again.
+
+        In a call of the listener it must not wait, because the group waits for the listener.
+        """
         if self._is_over or self._member().member_id or not self._subscription.subscription:
             return False
         return self._joins() and not self._in_listener()
@@ -342,8 +349,8 @@ class Commits:
     def _refuse_lost(self, attempt: CommitAttempt, *, is_member: bool = True) -> None:
         """Refuse partitions that are not owned.
 
-        If this is not a member, these include all partitions that the group assigned. If the commit
-        began in another cluster, these are all partitions.
+        If this consumer is not a member, it owns none of the partitions that the group assigned.
+        If the commit began in another cluster, all partitions are refused.
         """
         is_shared = self._subscription.is_shared
         elsewhere = differ(attempt.cluster_id, self._cluster.metadata.cluster_id)
@@ -358,7 +365,10 @@ class Commits:
         )
 
     def _leave_out_superseded(self, attempt: CommitAttempt) -> None:
-        """Skip partitions that a later commit has stored, because this one would undo it."""
+        """Skip partitions that a later commit has stored, because this commit would undo that one.
+
+        A commit with `rising` also skips partitions whose committed offset it would not increase.
+        """
         superseded = set()
         for tp, to in attempt.left.items():
             state = self._state(tp)
@@ -412,8 +422,8 @@ class Commits:
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """Return the committed offsets, or None for partitions without one.
 
-        It waits for offsets of transactions that have not ended (KIP-447). Raises ApiTimeoutError
-        after `timeout` seconds, and errors that are not retriable.
+        It waits while an open transaction has offsets of these partitions (KIP-447). Raises
+        ApiTimeoutError after `timeout` seconds, and errors that are not retriable.
         """
         found: dict[TopicPartition, OffsetAndMetadata | None] = {}
 
@@ -464,7 +474,7 @@ class Commits:
         node_id = await self._cluster.coordinators.locate("group", self.group_id)
         connection = await self._cluster.connect(node_id, Purpose.GROUP, self._owner())
         if differ(metadata.cluster_id, self._cluster.metadata.cluster_id):
-            # The request has ids and offsets of another cluster.
+            # The request would have ids and offsets of the former cluster.
             raise DisconnectedError(
                 "The client is now connected to another cluster.", broker=node_id
             )
@@ -513,7 +523,10 @@ class Commits:
         return _commit_failed(tps, [], None if lost else NOT_ASSIGNED)
 
     def _is_lost(self, tp: TopicPartition, held: PartitionState | None) -> bool:
-        """Return whether a partition is not owned, or was lost and then assigned again."""
+        """Return whether a partition of the group is not owned, or was lost and assigned again.
+
+        Partitions that are assigned by hand, or whose topics are not subscribed, are never lost.
+        """
         subscription = self._subscription
         state = self._state(tp)
         if state is not None and (state is held or not subscription.is_shared(tp)):

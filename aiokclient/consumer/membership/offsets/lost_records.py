@@ -3,10 +3,10 @@
 A `commit()` after the loss has nothing left to store for these partitions. It must not report
 success, because the records will be delivered again, to this consumer or to another member.
 
-The same holds for all partitions after a change to another cluster. There, an offset of the former
-cluster would skip records that were never read. So until the consumer has committed the records
-that it has read in the present cluster, it accepts only offsets of records that were delivered
-after the change.
+The same holds for all partitions after a change to another cluster. In the new cluster, an offset
+of the former cluster would skip records that were never read. So at first, a commit is accepted
+only for offsets of records that were delivered after the change. This ends for a partition when
+such a record is committed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class LostRecords:
     def release(self, states: Iterable[PartitionState], *, lost: bool) -> None:
         """Record that the group takes these partitions from the consumer.
 
-        Call it before they are removed, with settled positions.
+        Call it before they are removed, and after `SubscriptionState.settle()`.
         """
         for state in states:
             self._released[state.tp] = None
@@ -47,7 +47,7 @@ class LostRecords:
     def cluster_replaced(self) -> None:
         """Record that the client has moved to another cluster.
 
-        Call it before positions are discarded, and with settled positions.
+        Call it before positions are discarded, and after `SubscriptionState.settle()`.
         """
         for state in self._partitions.values():
             if state.located:
@@ -57,12 +57,12 @@ class LostRecords:
                     self._raised.discard(state.tp)
 
     def former(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> list[TopicPartition]:
-        """Return the partitions whose offsets may be those of records of a former cluster."""
+        """Return the partitions whose given offsets may be offsets of a former cluster."""
         self._settle_former()
         return [tp for tp, to in offsets.items() if self._is_former(tp, to.offset)]
 
     def has_former(self, tps: Iterable[TopicPartition]) -> bool:
-        """Return whether the application may still have records of a former cluster."""
+        """Return whether the application may have records of `tps` from a former cluster."""
         return any(tp in self._former for tp in tps)
 
     def _is_former(self, tp: TopicPartition, offset: int) -> bool:
@@ -86,8 +86,8 @@ class LostRecords:
     def uncommitted(self, covered: Callable[[TopicPartition], bool]) -> list[TopicPartition]:
         """Return the `covered` partitions of which delivered records were lost uncommitted.
 
-        Each partition is returned until the application requests records after it was told about
-        the loss, because a repeated commit would store nothing either. A partition that was
+        A repeated commit would store nothing either. So each call returns a partition again, until
+        the application was told about the loss and then requests records. A partition that was
         assigned again, and committed up to the same offset, is not returned.
         """
         self._settle_former()

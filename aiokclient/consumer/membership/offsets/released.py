@@ -2,8 +2,8 @@
 
 A transaction must not commit them: the next owner of the partition reads them again, and would
 produce the same results in a transaction of its own. `TransactionalReads` looks here for partitions
-that were released since its transaction began, and for records that the application was still
-processing then.
+that were released since its transaction began. It also looks for partitions that were released
+earlier, if the application was still processing their records when the transaction began.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["ReleasedOffset", "ReleasedOffsets"]
 
 
 class ReleasedOffset(NamedTuple):
-    """The offset after the last delivered record of a released partition, and who had it."""
+    """The offset after the last delivered record of a released partition, and its former owner."""
 
     offset: OffsetAndMetadata
     member: GroupMetadata
@@ -56,7 +56,7 @@ class ReleasedOffsets:
     def release(self, states: Iterable[PartitionState]) -> None:
         """Record that the group takes these partitions.
 
-        Call it before they are removed, with settled positions.
+        Call it before they are removed, and after `SubscriptionState.settle()`.
         """
         for state in states:
             if state.uncommitted:

@@ -1,9 +1,10 @@
 """Rewind requests, as the members of a group pass them to each other. Without IO.
 
 A rewind request is an id and the offsets to which some partitions go back. A member appends the
-requests that it has made to the subscription with which it joins. The leader appends those for a
-member's partitions to its assignment. Clients that do not know these requests ignore
-bytes after a subscription or an assignment, because newer versions only append.
+requests that it has made to the subscription with which it joins. The leader appends to each
+assignment the requests for the partitions in it. Clients that do not know these requests ignore
+bytes after a subscription or an assignment, because newer versions of both formats only append
+fields.
 
 The appended part begins with MARK. Every subscription has it, so that members know which other
 members support rewind requests. An owner that has executed a request commits with a note in the
@@ -67,7 +68,10 @@ def is_ours(data: bytes) -> bool:
 
 
 def read(data: bytes) -> RewindRequests:
-    """Return the requests after a subscription or an assignment. Raises ProtocolError."""
+    """Return the requests after a subscription or an assignment.
+
+    Raises ProtocolError if they are not valid.
+    """
     _, mark, appended = data.rpartition(MARK)
     if not mark or not appended:
         return {}

@@ -1,14 +1,15 @@
 """Rewinding a whole group while it runs: `rewind_group`.
 
-Any member may request it. The request goes to the leader with the member's next join, and from
-there to the owners with the assignments (see `requests`). It stays in the member's subscription
-until it is carried out, so that it reaches later leaders and owners, too.
+Any member may request it. The request goes to the leader in the member's next JoinGroup, and from
+the leader to the owners in the assignments (see `requests`). The request stays in the member's
+subscription until it is executed, so that it reaches later leaders and owners, too.
 
 An owner stops the delivery of the partition, waits for records that are being processed, looks up
-the ends of the log, seeks, and commits with a note. An offset outside the log is moved to its
-nearest end. All later commits of this partition keep the note: it tells the requesting member where
-the partition continues, and a later owner that the request was executed. No record is delivered
-before the note is stored: without the note, a later owner would deliver the same records again.
+the start and the end of the log, seeks, and commits with a note. For an offset outside the log, it
+seeks to the nearest end of the log. All later commits of this partition keep the note: it tells the
+requesting member where the partition continues, and a later owner that the request was executed. No
+record is delivered before the note is stored: without the note, a later owner would deliver the
+same records again.
 
 Requests that are due at the same time are executed together: the offset of the latest one applies,
 and the note contains all of them with that offset.
@@ -47,11 +48,12 @@ if TYPE_CHECKING:
 __all__ = ["Bounds", "GroupRewinder"]
 
 LOOK: Final = Backoff(0.05, 1.0)
-"""Delays between the checks whether a request has been carried out."""
+"""Delays between the checks whether a request has been executed."""
 
 STABLE: Final = "Stable"
 NOT_CLASSIC: Final = frozenset({GroupIdNotFoundError.code})
-"""Codes of DescribeGroups for a group of the newer protocol; old versions say "Dead"."""
+"""Error codes of DescribeGroups for a group of the newer protocol. Older versions of the API return
+the state DEAD instead."""
 DEAD: Final = "Dead"
 
 Bounds: TypeAlias = Callable[[TopicPartition, float], Awaitable[tuple[int, int]]]
