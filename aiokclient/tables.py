@@ -33,7 +33,7 @@ class Table(NamedTuple):
 
     def html(self) -> str:
         """Return the table as escaped HTML. It has at most `ROWS` rows, and long cells are cut."""
-        from html import escape  # This import loads a large table of entities.
+        from html import escape  # This import loads a large table of HTML entities.
 
         parts = ["<table>"]
         if self.caption:

@@ -131,7 +131,7 @@ _blocking = _Pool("aiokclient-blocking", BLOCKING_THREADS)
 
 
 def work() -> dict[str, tuple[int, int]]:
-    """Return the number of calls, and of those that wait, for each pool of the process."""
+    """Return, for each pool, the number of all calls, and of those that wait for a thread."""
     pools = {"compute": _computing, "blocking": _blocking}
     return {name: (pool.calls, pool.waiting) for name, pool in pools.items()}
 

@@ -93,7 +93,7 @@ def is_offset(value: Any) -> bool:
 
 
 def seconds(given: Any, name: str = "timeout") -> float:
-    """Return the caller's timeout in seconds. Raises TypeError for NaN, and if it is no number."""
+    """Return the caller's timeout in seconds. Raises TypeError if it is NaN or not a number."""
     if isinstance(given, int | float) and not isinstance(given, bool) and given == given:
         return given
     raise TypeError(

@@ -14,14 +14,14 @@ from aiokclient._native import twin
 __all__ = ["MANY", "free_slowly", "structs_are", "untrack", "untrack_whole"]
 
 MANY = 1_000
-"""The structs of arrays with at least this many are hidden from the garbage collector."""
+"""The structs of an array are hidden from the garbage collector if there are at least this many."""
 
 PART = 256
 
 
 @twin("ground")
 def structs_are(kind: type) -> None:
-    """Set the base class of all structs in messages. Its instances are treated as data."""
+    """Set the base class of all structs in messages. `untrack_whole` also hides its instances."""
 
 
 @twin("ground")

@@ -27,7 +27,7 @@ BROKER_ERRORS = {
 """The classes of the error codes, and the categories from which they derive."""
 CODE_NAMES = {"code", "error_code", "errorcode"}
 FREE = {PACKAGE / "errors", PACKAGE / "testing", PACKAGE / "policy.py"}
-"""The modules without this rule: the error classes, the embedded cluster, and the policy."""
+"""The modules that need not follow the rule: error classes, embedded cluster, and policy."""
 
 RAISED_HERE = {"CorruptRecordError", "UnsupportedVersionError"}
 """Errors that the decoder of records and the negotiation of versions raise.

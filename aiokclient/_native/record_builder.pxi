@@ -173,7 +173,7 @@ cdef class RecordBatchBuilder:
         return taken
 
     def close(self):
-        """End the batch and compress it. Nothing can be appended afterwards. Idempotent.
+        """End the batch and compress it. Nothing can be appended afterwards. May be called again.
 
         This may run in a thread, because the codecs release the GIL. If compression does not make
         the records smaller, they stay uncompressed, so that `encoded_size` never exceeds `size`.
@@ -196,7 +196,7 @@ cdef class RecordBatchBuilder:
 
     @property
     def compressed(self):
-        """Whether the records are compressed: after `close`, if that made them smaller."""
+        """Whether the batch is closed, and its records were compressed because that saved bytes."""
         return self.closed and self.compression is not UNCOMPRESSED
 
     @property

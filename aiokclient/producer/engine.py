@@ -52,7 +52,7 @@ class Engine:
         failure_hooks: FailureHooks,
         accept: Callable[[bool], object],
     ) -> None:
-        """`accept(True)` begins to accept records, and `accept(False)` stops it."""
+        """`accept(True)` makes the producer accept records, and `accept(False)` refuse them."""
         loop = asyncio.get_running_loop()
         self.cluster = cluster
         self.measures = measures = Measures("producer", partial(_resource, config))
@@ -124,7 +124,7 @@ class Engine:
     def _make_transactions(
         self, status: TransactionStatus, accept: Callable[[bool], object]
     ) -> TransactionManager:
-        # Most producers have no transactions, so this module is imported only when it is needed.
+        # Most producers have no transactions, so `transaction.manager` is imported only if needed.
         from aiokclient.producer.transaction.manager import TransactionManager
 
         return TransactionManager(
@@ -155,7 +155,10 @@ class Engine:
             self._ids.get()
 
     def stop(self) -> None:
-        """Send nothing more. The caller decides what happens to pending batches. Idempotent."""
+        """Send nothing more. The caller decides what happens to pending batches.
+
+        It may be called again.
+        """
         for end in self._ends:
             end()
         self._ends.clear()

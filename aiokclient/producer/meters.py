@@ -69,7 +69,7 @@ class ProducerMeters:
         own.at_forgetting(self._topics.clear)
         own.before_reading(self._count)
         self.end = metrics.before_reading(self._count)
-        """A function that counts the collected batches, and ends the collection."""
+        """The function that counts the collected batches and then stops collecting them."""
 
     def written(self, batch: QueuedBatch) -> None:
         """Record a batch that was acknowledged, or that needs no acknowledgement."""
@@ -163,7 +163,7 @@ class ProducerMeters:
 
 
 def _by_topic(topics: Sequence[str], *columns: Sequence[int]) -> dict[str, list[int]]:
-    """Return the sums of the columns for each topic. Each row belongs to the topic in `topics`."""
+    """Return the sums of the columns for each topic. Row i belongs to the topic `topics[i]`."""
     if len(set(topics)) == 1:
         return {topics[0]: list(map(sum, columns))}
     sums: dict[str, list[int]] = {}

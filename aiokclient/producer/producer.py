@@ -282,7 +282,7 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         `transactional_id`.
         """
         self._check()
-        # Most programs have no transactions, so this module is imported only when it is needed.
+        # Most programs have no transactions, so this class is imported only when it is needed.
         from aiokclient.producer.transaction.transaction import Transaction
 
         return Transaction(self, self._transactions("transaction()"))

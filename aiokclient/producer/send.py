@@ -85,9 +85,10 @@ class Sends(SendPath[K, V], Generic[K, V]):
     # -- one record
 
     def _topic(self, name: str) -> Topic:
-        """Return a topic that records may be sent to now.
+        """Return the topic with this name. Raise an error if nothing can be sent to it now.
 
-        `_topics` is empty while a transactional producer has no open transaction.
+        While a transactional producer has no open transaction, `_topics` is empty, so that this
+        check finds no topic there.
         """
         try:
             topic = self._topics.get(name) if isinstance(name, str) else None
@@ -330,7 +331,7 @@ class Sends(SendPath[K, V], Generic[K, V]):
         index: int,
         row: ArrowRow | None = None,
     ) -> int:
-        """Return an upper bound of the size of a row. Raise its error, if it has one."""
+        """Return an upper bound of the size of a row. Raise an error if the row cannot be sent."""
         _, number, key, value, partition, _, headers = row or records.row(index)
         target = targets[number]
         size = record_size(key, value, headers)

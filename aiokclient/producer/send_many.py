@@ -1,8 +1,8 @@
 """The implementation of `send_many`, which sends all records of a sequence or none.
 
-Values without keys are appended to a batch by one call for as many as fit. All other records are
-first serialized, partitioned, and measured one by one, so that every error is found before the
-first record is appended.
+One call appends as many values without keys as fit into a batch. All other records are first
+serialized, partitioned, and measured one by one, so that every error is found before the first
+record is appended.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def require_encodable(key: Any, value: Any, headers: Headers, timestamp: Any) ->
 def exact_size(limit: int, key: bytes | None, value: bytes | None, headers: Headers) -> int:
     """Return the size in bytes of a batch with only this record.
 
-    Beyond `limit`, it may be a lower bound, which costs less to compute.
+    If the size exceeds `limit`, the result may be a lower bound of it, which costs less to compute.
     """
     size = len(key or b"") + len(value or b"") + BATCH_OVERHEAD
     if size <= limit:

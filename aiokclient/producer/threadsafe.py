@@ -24,9 +24,9 @@ __all__ = ["ThreadsafeSend"]
 PERIOD_S = 0.1
 """Seconds between two checks of the event loops."""
 UNSENT_S = 1.0
-"""Seconds for which the loop must not run before the future of an unsent record fails."""
+"""The future of an unsent record fails when the loop has not run for this many seconds."""
 UNKNOWN_S = 5.0
-"""Seconds for which the loop must not run before the future of a sent record fails."""
+"""The future of a sent record fails when the loop has not run for this many seconds."""
 
 
 class ThreadsafeSend:
@@ -67,8 +67,8 @@ class ThreadsafeSend:
             self._end(error)
             return
         finally:
-            # The function refers to the producer. An error's traceback refers to this object, and
-            # must not keep the producer alive.
+            # `_send` refers to the producer. The traceback of an error refers to this object, and
+            # through `_send` it would keep the producer alive.
             del self._send
         delivery.add_done_callback(self._done)
 
@@ -112,7 +112,10 @@ class _Watch:
         self.forget()
 
     def forget(self) -> None:
-        """Discard the thread in a forked process, where it does not exist but may hold the lock."""
+        """Discard the thread and the lock in a forked process.
+
+        The thread does not exist there, but the copy of the lock may still be locked by it.
+        """
         self._lock = threading.Lock()
         self._open: dict[ThreadsafeSend, None] = {}
         self._thread: threading.Thread | None = None

@@ -51,7 +51,10 @@ def smallest_size(element: Any, version: int, flexible: bool) -> int:
 
 class DecoderSource(Source):
     sifted: Field | None = None
-    """An array of structs, filtered by a function `keep`."""
+    """The array field whose elements are dropped unless the decoder's argument `keep` accepts them.
+
+    It is None for a decoder without that argument, which keeps all elements.
+    """
 
     def __init__(self, cls: Any, version: int) -> None:
         super().__init__(cls, version)
@@ -254,7 +257,10 @@ class DecoderSource(Source):
             self.line(f"{target} = {items}")
 
     def many(self, items: str, count: str) -> str:
-        """Write the code that stores whether an array is hidden from the garbage collector."""
+        """Write the code that hides an array from the garbage collector if the array is long.
+
+        Return the name of the variable that stores whether it is long.
+        """
         many = self.fresh("many")
         self.line(f"{many} = {count} >= MANY")
         with self.block(f"if {many}:"):
@@ -262,7 +268,10 @@ class DecoderSource(Source):
         return many
 
     def hide(self, item: str, many: str) -> None:
-        """Write the code that hides a struct from the garbage collector if there are many."""
+        """Write the code that hides a struct from the garbage collector if its array is long.
+
+        `many` is the name of the variable that stores whether it is long.
+        """
         with self.block(f"if {many}:"):
             self.line(f"untrack_whole({item})")
 

@@ -15,7 +15,7 @@ INTEGER_SIZES: Final = {"b": 1, "h": 2, "i": 4, "q": 8}
 
 
 def is_struct(element: Any) -> bool:
-    """Return whether the elements of an array or a field are structs, not scalars."""
+    """Return whether `element`, the type of a field or of an array's elements, is a struct."""
     return not isinstance(element, Scalar)
 
 

@@ -47,13 +47,13 @@ class FrameReader:
     It fits asyncio's BufferedProtocol: ``get_buffer()`` returns memory for the
     next bytes, and ``received(n)`` returns the frames that are complete with the
     n bytes that were written there. Each frame has its own memory, which does
-    not change while anything refers to it. Small frames are copied from a shared
+    not change while anything refers to it. Small frames are copied from a scratch
     buffer. The bytes of a large frame are received directly into its memory,
     which may be reused from an earlier frame that is no longer referenced.
 
     Between two reads a reader usually has no scratch buffer, so that an idle connection takes
-    almost no memory: all readers of the process share a few buffers. A reader keeps one only while
-    it contains a large part of an incomplete frame.
+    almost no memory: all readers of the process share a few scratch buffers. A reader keeps a
+    scratch buffer only while the buffer contains a large part of an incomplete frame.
 
     max_frame: the size limit of a frame in bytes; a change applies to the next frame
     kept: bytes of memory of large frames that are kept for reuse
@@ -314,7 +314,7 @@ class ServerFraming:
         """Read header and request. Raises ProtocolError if they are malformed.
 
         If the API or its version is not known, only the header fields that all
-        versions have are read. Kafka's brokers ignore bytes after the request, and so does this.
+        versions have are read. Like Kafka's brokers, this method ignores bytes after the request.
         """
         if len(frame) < _HEADER_START.size:
             raise ProtocolError(f"A request has only {len(frame)} bytes, too few for a header.")

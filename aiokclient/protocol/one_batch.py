@@ -31,9 +31,9 @@ __all__ = ["OneBatchRequest", "Template", "Written"]
 COPIED = 16 * 1024
 """Batches with fewer bytes than this are copied into the frame."""
 NULL_AND_TAGS = 4
-"""The size of the end of a request without records. It is an int32 for null records. In flexible
-versions, it is one byte for null records and one byte each for the tags of partition, topic, and
-request."""
+"""The size, in bytes, of the end of a request whose records are null. The end is the length of the
+null records, an int32. In flexible versions, it is one byte for that length, and one byte each for
+the tags of partition, topic, and request."""
 NUMBERS = Layout(">qq")
 LENGTH = Layout(">i")
 

@@ -19,7 +19,7 @@ from aiokclient.protocol._misfit import misfit
 if TYPE_CHECKING:
     from aiokclient.protocol.fields import Buffer
 
-MAX_STRING = 0x7FFF  # In bytes. Kafka also refuses longer strings whose length is a varint.
+MAX_STRING = 0x7FFF  # In bytes. Kafka has this limit even where the length is a varint.
 _SMALL = 17
 
 
@@ -86,7 +86,10 @@ def read_tags(buffer: Buffer, position: int, count: int) -> tuple[dict[int, byte
 
 
 def tag_count(buffer: Buffer, position: int, first: int) -> tuple[int, int]:
-    """Read the rest of the number of tagged fields, each of which takes at least two bytes."""
+    """Read the rest of the number of tagged fields.
+
+    Raises ProtocolError if too few bytes remain: each tagged field takes at least two.
+    """
     if first > 0x7F:
         first, position = continue_uvarint(buffer, position, first)
     if first * 2 > len(buffer) - position:

@@ -68,7 +68,7 @@ class LegacyBatch(RecordBatch):
         self.count = -1 if self._attributes & CODEC_MASK else 1
 
     def validate(self) -> None:
-        """Check the checksum and that every record can be read."""
+        """Raise CorruptRecordError if the checksum is wrong or a record cannot be read."""
         self._read(lambda *_: None)
 
     def _compute_crc(self) -> int:

@@ -180,7 +180,7 @@ class TableBuilder:
         return made if kept == count else made.slice(0, kept)
 
     def _rows_kept(self) -> int:
-        """Return the number of rows before the end offset."""
+        """Return the number of rows whose offsets are lower than the end offset."""
         end = self._end_offset
         if end is None:
             return self.count

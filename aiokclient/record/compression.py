@@ -125,7 +125,11 @@ def measure(codec: int, data: Buffer, limit: int) -> None:
 
 
 def has_many_blocks(codec: int, data: Buffer) -> bool:
-    """Return whether the time to decompress depends on the number of blocks, not on the size."""
+    """Return whether `data` has more than `MANY_BLOCKS` blocks that each cost time.
+
+    The number of the blocks then determines the time to decompress them, more than their size. The
+    result is False for a codec whose blocks cost no time of their own.
+    """
     if codec == Compression.NONE or len(data) < MANY_BLOCKS:
         return False
     find = getattr(_module(codec), "has_many_blocks", None)

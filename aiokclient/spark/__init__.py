@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["KafkaDataSource"]
 
 
-if not TYPE_CHECKING:  # Type checkers would accept any name.
+if not TYPE_CHECKING:  # If type checkers saw the function, they would accept any name.
 
     def __getattr__(name: str) -> Any:
         if name != "KafkaDataSource":

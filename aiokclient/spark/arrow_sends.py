@@ -26,7 +26,8 @@ SLICE_BYTES = 2_097_152
 MISSING: dict[type[KafkaError], str] = {
     UnknownTopicOrPartitionError: "which was not found within kafka.default.api.timeout.ms."
 }
-"""The last errors of a request for a topic that explain more than the timeout of the request."""
+"""Errors that explain a timeout: the class of the last error before the timeout, and the text with
+which this error is then raised instead of the timeout."""
 
 
 class ArrowSends:
@@ -84,7 +85,10 @@ class ArrowSends:
             await self.prepare(producer, topic)
 
     async def prepare(self, producer: Producer[Any, Any], topic: str) -> None:
-        """Fetch the metadata of a topic. Errors name the topic, and say where it is from."""
+        """Fetch the metadata of a topic. Errors name the topic.
+
+        If the topic does not exist, the error also says whether the option or the column names it.
+        """
         if self._topic is None:
             check_topic(topic)
         try:

@@ -55,7 +55,7 @@ class FilteringReader(BatchReader):
     """A reader to which Spark pushes filters."""
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:
-        """Yield the filters that Spark must check again."""
+        """Apply the filters. Yield those that Spark must check again."""
         for each in filters:
             if not self._pushed.push(each):
                 yield each
@@ -178,6 +178,9 @@ def _check_order(options: SourceOptions, partitions: Iterable[TopicPartition]) -
 async def _not_before(
     client: Client, timestamp: int, ranges: list[RangePartition]
 ) -> list[RangePartition]:
-    """Leave out the records before the first one with this timestamp or a later one."""
+    """Let each range start at its first record whose timestamp is not below `timestamp`.
+
+    Ranges without such a record are left out.
+    """
     found = await topics.at_times(client, {one.tp: timestamp for one in ranges})
     return [replace(one, start=max(one.start, found[one.tp])) for one in ranges if one.tp in found]

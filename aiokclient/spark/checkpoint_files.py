@@ -206,7 +206,7 @@ def _session(root: str) -> Any:
 
 @contextmanager
 def _failures() -> Iterator[None]:
-    """Raise OSError if a Java method fails in this context."""
+    """Raise OSError if a Java method fails in the body of the `with` statement."""
     from py4j.protocol import Py4JJavaError
 
     try:

@@ -36,7 +36,7 @@ IDLE_S = 30.0
 EXIT_S = 1.0
 """Seconds that an exiting process has for closing its clients."""
 AHEAD = 4
-"""The number of items that `stream` has ready for its reader."""
+"""The largest number of items that `stream` has ready for its caller, by default."""
 UNUSABLE = (State.FAILED, State.CLOSED)
 
 
@@ -223,7 +223,7 @@ class _ClientThread:
 
     @contextlib.asynccontextmanager
     async def lease(self, properties: Properties) -> AsyncIterator[Client]:
-        """Return a client that stays open while the context lasts."""
+        """Yield a client that stays open until the body of the `async with` statement ends."""
         pooled = self._pool.get(properties)
         if pooled is None or not pooled.usable:
             pooled = self._pool[properties] = _PooledClient(properties)

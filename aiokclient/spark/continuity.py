@@ -68,7 +68,7 @@ class Logs:
 
 @dataclass(slots=True)
 class Comparison:
-    """The partitions of the cluster, divided by where the query continues to read them."""
+    """The partitions of the cluster, grouped by where the query continues to read them."""
 
     continuing: dict[TopicPartition, int] = field(default_factory=dict)
     """The offset at which each continuing partition is read next."""
@@ -106,7 +106,7 @@ def compare(start: StreamOffsets, logs: Logs) -> Comparison:
 
 
 def differ(old: str | None, new: str | None) -> bool:
-    """Return whether two topic ids are of different topics. False if one of them is unknown."""
+    """Return whether both topic ids are known, and belong to different topics."""
     return old is not None and new is not None and old != new
 
 

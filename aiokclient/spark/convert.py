@@ -13,8 +13,9 @@ was interrupted; the next run removes it or completes the conversion. A checkpoi
 unknown is refused and not changed. Stop the query first.
 
 CHECKPOINT is a local folder, or one that Spark can open, such as hdfs://host/path. A file system
-that cannot rename folders at once, such as that of s3a://bucket/path, may have a part of the log in
-each of two folders after an interruption. The next run then says what to do, and changes nothing.
+that cannot rename a folder in one step, such as that of s3a://bucket/path, may have a part of the
+log in each of two folders after an interruption. The next run then says what to do, and changes
+nothing.
 
 The connector stores no topic ids. The query takes them from the cluster in its first batch, so a
 topic that was created again before that is not recognized by its id.
@@ -50,7 +51,7 @@ class Converted:
     """The result of a conversion."""
 
     batches: tuple[int, ...]
-    """The numbers of the batches in the offset log; none if the log was converted before."""
+    """The numbers of the batches in the offset log; empty if the log was converted before."""
     sources: tuple[int, ...]
     """The positions of the connector's sources in the query."""
     backup: str
@@ -167,7 +168,10 @@ class _Log:
         return _Batch(number, lines)
 
     def starts(self, source: int) -> dict[TopicPartition, int] | None:
-        """Return the offsets at which a source of the connector started; None if not stored."""
+        """Return the offsets at which a source of the connector started, or None.
+
+        None means that the checkpoint does not have these offsets.
+        """
         path = f"sources/{source}/0"
         if not self._files.is_file(path):
             return None

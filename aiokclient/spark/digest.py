@@ -19,7 +19,7 @@ __all__ = ["RowDigest"]
 MASK = (1 << 64) - 1
 SEEDS = {"topic": 1, "partition": 2, "timestamp": 3, "headers": 4, "key": 5, "value": 6}
 ABSENT = 0x9E3779B9
-"""The number that a null adds to the checksum of its row."""
+"""The number with which each null changes the checksum of its row (by XOR)."""
 
 
 class RowDigest:
@@ -53,7 +53,8 @@ class RowDigest:
                 column = column.cast(pa.int64())
             texts = (repr(value).encode() for value in column.to_pylist())
             return map(crc32, texts, sums or repeat(seed))
-        # The checksum of a row does not depend on where its key ends and its value begins.
+        # The checksum of a row does not depend on where its key ends and its value begins, so the
+        # digest also contains the total lengths.
         self._lengths += seed * (pc.sum(pc.binary_length(column)).as_py() or 0)
         values = column.to_pylist()
         if not column.null_count:

@@ -1,11 +1,11 @@
 """Writing the rows of a Spark task exactly once, in a transaction that carries a marker.
 
-Theory of operation. A task writes its rows and a marker, which is an offset of a group, in one
-transaction. Spark repeats a batch that is not in its commit log, because a task, an executor, or
-the driver has died. The repeated task first starts a producer with the same transactional id, which
-fences older attempts and aborts their open transactions. Then it reads the marker. If there is
-none, or only that of an earlier batch, the task writes the rows. If the marker is that of this
-batch, the rows are already committed, and the task only compares them with the digest. The marker
+A task writes its rows and a marker, which is an offset of a group, in one transaction. Spark
+repeats a batch that is not in its commit log, because a task, an executor, or the driver has died.
+The repeated task first starts a producer with the same transactional id, which fences older
+attempts and aborts their open transactions. Then it reads the marker. If there is none, or only
+that of an earlier batch, the task writes the rows. If the marker is that of this batch, the rows
+are already committed, and the task only compares its own rows with the marker's digest. The marker
 of a later batch is an error.
 
 With `commitScope=batch`, tasks leave their transactions open, and the driver ends them once all
@@ -87,7 +87,8 @@ class ExactlyOnce:
         """Write the rows, or compare them with the marker if they are committed already.
 
         Return None if there are no rows, or if the rows were committed already. Raises KafkaError
-        if other rows of this batch are committed, or a later batch is.
+        if the rows that were committed for this batch are not the same, or if a later batch is
+        committed.
         """
         await self._reach("after-log")
         batches = feed.batches()
@@ -119,7 +120,11 @@ class ExactlyOnce:
     async def _compared(
         self, marker: Marker | None, batches: AsyncIterator[pa.RecordBatch]
     ) -> bool:
-        """Return whether the rows are committed. Raise KafkaError if other rows are committed."""
+        """Return whether the rows are already committed.
+
+        Raises KafkaError if the committed rows of this batch are not the same, or if a later batch
+        is committed.
+        """
         step = next_step(marker, self._position)
         if marker is None or step is Step.WRITE:
             return False

@@ -33,7 +33,8 @@ HOLDS: dict[str, Callable[[Any, Any], bool]] = {
     "StringEndsWith": str.endswith,
     "StringContains": str.__contains__,
 }
-"""The test whether a value of the column passes a filter, by Spark's class of the filter."""
+"""For each class of Spark's filters, by its name: a function of the value of a column and the value
+of the filter, which returns whether the first passes the filter."""
 
 
 @dataclass(slots=True)

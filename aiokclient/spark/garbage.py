@@ -27,7 +27,7 @@ class Exclusion:
         self._done = False
 
     def begin_task(self) -> None:
-        """Exclude the objects if the garbage of the first task has been collected. Synchronous."""
+        """Exclude all existing objects, once the garbage of the first task has been collected."""
         if self._done:
             return
         collections = gc.get_stats()[-1]["collections"]

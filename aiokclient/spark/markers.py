@@ -152,7 +152,7 @@ def decoded(
 
 
 def newest(markers: dict[TopicPartition, Marker]) -> Marker | None:
-    """Return the marker of the latest batch.
+    """Return the marker of the latest batch, or None if there is no marker.
 
     A Spark partition has a marker for each topic to which its first rows went, if the topics are
     in a column.

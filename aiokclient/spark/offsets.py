@@ -33,7 +33,7 @@ VERSION = 1
 SHOWN = 60
 """Number of characters of a wrong value that an error text shows."""
 INDEX = re.compile("0|[1-9][0-9]{0,9}")
-"""The number of a partition in JSON."""
+"""The pattern of a partition's number in JSON."""
 CONVERT = "python -m aiokclient.spark.convert CHECKPOINT"
 
 Positions = Mapping[TopicPartition, int]

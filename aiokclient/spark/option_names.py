@@ -20,11 +20,11 @@ ADVICE = re.compile(
     r"(?:For tokens from elsewhere, pass security=|Pass security=|Pass a function as partitioner=|"
     r"Call metrics\(\)|Wrap send\(\)).*"
 )
-"""A sentence about an object or a call in Python."""
+"""The pattern of advice about an object or a call in Python."""
 SENTENCES = re.compile(r"(?<=[.!?]) (?=[A-Z])")
 OR_USE = re.compile(r"Pass security=.*, or (use .*)")
 SECURITY = re.compile(r"(?<![\w.'\"-])(?:ssl|sasl)_[a-z_]*[a-z]\b")
-"""The name of an option of security, as an argument in Python."""
+"""The pattern of a security option's name as an argument in Python, such as ssl_cafile."""
 
 
 @functools.cache
@@ -37,7 +37,10 @@ def option_names(kind: type[Client] | type[Consumer] | type[Producer]) -> frozen
 
 
 def text_options(names: frozenset[str], refused: Collection[str]) -> frozenset[str]:
-    """Return the names of options that a program can give to Spark, without those refused."""
+    """Return those of the options `names` that a program can give to Spark.
+
+    These are all but the ones in `refused`, and those whose values are objects or functions.
+    """
     return names - {*OBJECTS, *FUNCTIONS, *refused}
 
 

@@ -26,7 +26,8 @@ SHOWN = 120
 CLOSE = 0.6
 """The similarity of two names, from 0 to 1, at which one is suggested for the other."""
 CLOSE_KAFKA = 0.8
-"""The same for an option of Kafka. There are many, so that a lower limit would suggest any."""
+"""The same limit for the options of Kafka. There are so many of these that a lower limit would
+suggest unrelated ones."""
 INTEGER = re.compile("[+-]?[0-9]{1,19}")
 NUMBER = re.compile("[0-9]{1,10}")
 DURATION = re.compile("([0-9]{1,12})\\s*(us|ms|s|m|min|h|d)?")
@@ -41,7 +42,10 @@ def bad_value(name: str, value: str, reason: str) -> str:
 
 
 def number_of(text: str, default: int) -> int:
-    """Return a number of Kafka's options, or the default for a text that `properties` refuses."""
+    """Return the integer in the text of a Kafka option, or the default if there is none.
+
+    An invalid text raises no error here, because `properties` refuses it.
+    """
     return int(text) if NUMBER.fullmatch(text.strip()) else default
 
 
@@ -191,7 +195,7 @@ class OptionReader:
 
 
 class _TwiceError(Exception):
-    """An error about a name that is twice in a JSON object. `json` would keep the last value."""
+    """An error about a name that occurs twice in a JSON object. `json` keeps the last value."""
 
 
 def _object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -233,5 +237,8 @@ def _unknown(
 
 
 def _letters(name: str) -> str:
-    """Return a name without what separates its words, which programs may write in other ways."""
+    """Return a name in lower case without the separators of its words.
+
+    So two spellings of one name become equal, such as `group.id` and `groupId`.
+    """
     return re.sub("[._-]", "", name.lower())

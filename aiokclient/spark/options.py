@@ -94,10 +94,10 @@ ASSIGN_EXAMPLE = '{"topic": [0, 1]}'
 FETCH_MAX_BYTES = 52_428_800
 MAX_TRIGGER_DELAY_MS = 900_000
 NUMBER = re.compile("[0-9]|[1-9][0-9]{1,9}")
-"""The number of a partition in JSON."""
+"""The pattern of a partition's number in JSON."""
 TOPIC = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
 TOPIC_NAME = "the name of a topic: 1 to 249 letters, digits, '.', '_', and '-', not '.' or '..'."
-"""What an error says about a name that is none."""
+"""The text of errors that say what a topic must be."""
 SHOWN = 60
 """The number of characters of a topic that an error shows."""
 
@@ -130,7 +130,10 @@ class SourceOptions:
     starting: Bound
     ending: Bound
     starting_strategy: str = "error"
-    """The effect of a starting timestamp without a record: `error` or `latest`."""
+    """What happens if no record has the starting timestamp or a later one.
+
+    With `error`, the query fails. With `latest`, it starts at the end of the partition.
+    """
     min_partitions: int | None = None
     max_records_per_partition: int | None = None
     max_offsets_per_trigger: int | None = None

@@ -46,7 +46,7 @@ class Division:
 async def check_partition_count(
     client: Client, position: Position, topic: str, count: int, *, is_written: bool
 ) -> Position | None:
-    """Return a committed position that the batch, now with `count` partitions, lacks, or None.
+    """Return the position of a committed partition beyond the batch's `count` partitions, or None.
 
     `position` is any position of the batch. `count` is stored as an offset of `topic`, which must
     exist. `is_written` is whether the tasks have committed the batch. Such a batch may be repeated

@@ -30,7 +30,9 @@ COLUMNS = {
 HEADERS = "array<struct<key:string,value:binary>>"
 """The type of the column `headers`, which the option includeHeaders adds."""
 LAST_TIME_MS = ((1 << 63) - 1) // 1_000
-"""The last timestamp in Spark, which has microseconds."""
+"""The latest timestamp that Spark can store, in milliseconds.
+
+Spark stores microseconds in 64 bits."""
 NULLABLE = ("key", "value", "headers")
 """The columns that may be null. Spark skips its checks for null in all other columns."""
 RANGE_COLUMNS = {"timestampType": "timestamp_type"}
@@ -128,7 +130,7 @@ class _Converter:
 
 
 def converter(schema: StructType) -> _Converter:
-    """Return a function that changes batches of `Client.read_range` to Spark's, for a schema."""
+    """Return a function that converts batches of `Client.read_range` to Spark's for this schema."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     return _Converter(to_arrow_schema(schema, timezone="UTC"))

@@ -71,7 +71,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return StreamOffsets.beginning().as_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Return the limit of a batch that the options define."""
+        """Return the limit for each batch, as the options define it."""
         if self._options.max_offsets_per_trigger is not None:
             return ReadMaxRows(self._options.max_offsets_per_trigger)
         if self._options.min_offsets_per_trigger is not None:
@@ -101,7 +101,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._batches.stop_at_present_end()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """Return the parts of a planned batch. It may be repeated after a crash."""
+        """Return the parts of a planned batch. Spark may request them again after a crash."""
         ranges = self._batches.ranges(parse(start), parse(end))
         return [
             Split(part)
@@ -113,7 +113,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Return the records of a part. Runs in a task."""
+        """Return the records of one part of a batch. Spark calls this in a task on an executor."""
         return read(self._options, self._schema, partition.value)
 
     def commit(self, end: dict[str, Any]) -> None:

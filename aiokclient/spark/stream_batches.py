@@ -41,8 +41,8 @@ __all__ = ["Cluster", "StreamBatches"]
 log = logging.getLogger("aiokclient.spark")
 
 CONFIRM_S = 1.0
-"""Minimum number of seconds for which an end offset below the stream's position is checked again.
-Only then does the log count as truncated.
+"""Minimum number of seconds for which an end offset below the stream's position is checked
+repeatedly. If it is still too low after that time, the log counts as truncated.
 
 A new leader returns an end offset that is too low until its followers have reported theirs."""
 
@@ -317,7 +317,10 @@ class StreamBatches:
 
 
 def _raised(target: Logs, now: Logs, offsets: Positions) -> Logs:
-    """Return the target. Ends are raised to the query's offsets, as far as the logs reach now."""
+    """Return `target` with ends that are not below the query's `offsets`.
+
+    An end is raised at most to the present end of its log in `now`.
+    """
     ends = {
         tp: max(end, min(now.ends.get(tp, 0), offsets.get(tp, 0)))
         for tp, end in target.ends.items()

@@ -76,7 +76,7 @@ async def _ask(
 async def resolve(
     client: Client, options: SourceOptions, bound: Bound, partitions: Iterable[TopicPartition]
 ) -> Offsets:
-    """Return the offset of a start or an end in each partition.
+    """Return the offset in each partition that a start or end option stands for.
 
     Offsets that the program has named are returned as they are, even if the log does not have them.
     Raises ConfigError if the program has not named exactly these partitions. Also raises it if no

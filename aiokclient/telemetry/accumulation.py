@@ -65,7 +65,7 @@ class Accumulation:
         self._begin = _Base(None, began_ms)
         self._accepted: dict[SeriesKey, _Base] = {}
         self._origins: dict[SeriesKey, _Base] = {}
-        """The bases of cumulative values."""
+        """The bases of cumulative values: their differences are taken from here."""
         self._delta: bool | None = None
 
     @property
@@ -76,7 +76,7 @@ class Accumulation:
     def follow(self, delta: bool) -> None:
         """Measure from the last accepted push if `delta`, otherwise from the beginning.
 
-        If `delta` has become false, the beginning is the last push that was accepted before this.
+        If `delta` has just become false, the beginning is the last push that was accepted before.
         """
         if self._delta is not None and self._delta is not delta:
             self._origins = dict(self._accepted)

@@ -9,8 +9,8 @@ samples in the thread that encodes them.
 
 Sums are cumulative since the object began. Rates, averages, and largest values concern the time
 since the last push that a broker has accepted. The collector therefore keeps the samples that it
-has taken last, and `restart` makes them the beginning of the next time span. Observations
-between the two calls belong to the next time span.
+has taken last, and `restart` makes them the beginning of the next time span. Observations between
+the calls of `take` and `restart` belong to the next time span.
 """
 
 from __future__ import annotations

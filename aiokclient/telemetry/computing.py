@@ -30,7 +30,7 @@ def _quotient(dividend: float, divisor: float) -> float:
 
 
 def _bounded(value: float) -> float:
-    """Return a largest or smallest value, or NaN if it is infinite: there were no observations."""
+    """Return an extreme value, or NaN if it is infinite because there were no observations."""
     return value if math.isfinite(value) else math.nan
 
 
@@ -71,5 +71,5 @@ def changes(sample: Sample, before: Sample | None, key: str) -> list[tuple[Label
 
 def _change(now: Reading, before: Reading) -> Change:
     if before.number > now.number:
-        before = EMPTY  # A topic was forgotten, and has returned.
+        before = EMPTY  # The count began again, because a forgotten topic has returned.
     return Change(now, now.number - before.number, now.total - before.total)

@@ -11,7 +11,7 @@ __all__ = ["LoopLag"]
 
 TICK_S = 0.25
 HELD_S = 0.05
-"""Seconds. A lag of this length or more counts as caused by the program, not by the library."""
+"""A lag of at least this many seconds counts as caused by the program, not by the library."""
 UNREAD = 14_400
 """Number of ticks without a collection after which the timer ends."""
 

@@ -77,7 +77,7 @@ class Pushes:
         self._accumulation.follow(subscription.delta)
 
     def take(self, subscription: Subscription) -> Encoding:
-        """Take all metrics now, and return the encoding, which is not done yet.
+        """Take all metrics now. Return the object that the caller must call to encode them.
 
         Call `follow` first.
         """

@@ -1,9 +1,9 @@
 """The reporter: pushes the metrics of one client to the brokers that have subscribed to them.
 
 `states.py` has the table of states. This module has the coroutine around the table. It runs in a
-task that does not belong to the client's supervisor, and that is created when a connected broker
-announces the requests, or when the application wants the client instance id. If the task dies, the
-client logs one warning, and continues without it.
+task that does not belong to the client's supervisor. The task is created when a connected broker
+announces the telemetry requests, or when the application wants the client instance id. If the task
+dies, the client logs one warning, and continues without it.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ __all__ = ["LAST_PUSH_S", "ReportConnections", "Reporter"]
 R = TypeVar("R", bound=Response)
 
 DELAY_S: Final = 1.0
-"""Maximum number of seconds of the random time before the first request."""
+"""The longest random delay before the first request, in seconds."""
 SPREAD: Final = (0.5, 1.5)
-"""The range of the random time before the first push of a subscription, in intervals."""
+"""The range of the random delay before a subscription's first push, in push intervals (KIP-714)."""
 FORBIDDEN_S: Final = 1_800.0
 """Seconds until the next request after an authorization error."""
 LAST_PUSH_S: Final = 0.5
@@ -88,7 +88,7 @@ class ReportConnections(Protocol):
         """Return whether a connected broker announces the telemetry requests. Synchronous."""
 
     async def connect(self, preferred: int | None, avoided: int | None) -> BrokerConnection | None:
-        """Return the control connection to a connected broker that announces the requests.
+        """Return the control connection to a connected broker that announces telemetry requests.
 
         It is the broker `preferred`, if possible. `avoided` is used only if there is no other one.
         Returns None if no such broker is connected.
@@ -290,7 +290,7 @@ class Reporter:
         self._fail_waiters(self._refusal())
 
     async def _apply(self, event: ReporterEvent) -> ReporterEvent | None:
-        """Apply an event to the table, and return the event that follows from it, if any."""
+        """Make the transition of an event. Return the event that follows from it, or None."""
         row = TABLE.get((self._state, event))
         if row is None:
             return None
@@ -460,8 +460,8 @@ class Reporter:
     async def _exchange(self, message: Request[R], at_least_s: float) -> R | ReporterEvent | None:
         """Send a request. Return the response, or the event that says why there is none.
 
-        When the client is closed, wait for the response for at most `at_least_s` more seconds, and
-        then return None.
+        After the client is closed, continue to wait for the response for `at_least_s` seconds. If
+        there is none by then, return None.
         """
         try:
             connection = await self._connection()
@@ -521,16 +521,16 @@ class Reporter:
     ) -> BrokerConnection | None:
         """Return a connection, or None if there is none.
 
-        When the client is closed, connecting may take at most `LAST_PUSH_S` more seconds.
+        After the client is closed, connecting may take at most `LAST_PUSH_S` more seconds.
         """
         task = new_task(asyncio.get_running_loop(), connecting, name="client: connect to push")
         task.add_done_callback(retrieved)
         return task.result() if await self._settled(task, LAST_PUSH_S) else None
 
     async def _settled(self, future: asyncio.Future[Any], at_least_s: float) -> bool:
-        """Wait for a future, and return whether it is done. If not, it is cancelled.
+        """Wait for a future, and return whether it is done. If it is not, cancel it.
 
-        When the client is closed, wait for at most `at_least_s` more seconds.
+        After the client is closed, continue to wait for `at_least_s` seconds.
         """
         try:
             while not future.done():

@@ -124,13 +124,13 @@ class ClientSeries:
 
     @property
     def last(self) -> list[Series]:
-        """The series that were taken last, without the label `client_id`."""
+        """The series that `take` has taken last, without the label `client_id`."""
         return self._last
 
     def take(self) -> threading.Event | None:
-        """Take the series, and return None. Or let the event loop's thread take them.
+        """Take the series. If the event loop runs in another thread, let that thread take them.
 
-        In that case, return an event that is set when they are taken.
+        In the latter case, return an event that is set when they are taken. Otherwise, return None.
         """
         client = self._client()
         loop = None if client is None else client._loop
@@ -248,7 +248,10 @@ def _of(collector: ClientCollector, measures: Measures) -> Iterable[Series]:
 
 
 def _merged(one: Series, other: Series) -> Series:
-    """Return one series for two objects with the same labels: their sum or their largest value."""
+    """Return one series for two objects with the same labels: their sum or their largest value.
+
+    Of histograms, return the second one.
+    """
     if isinstance(one.value, HistogramValue) or isinstance(other.value, HistogramValue):
         return other
     largest = largest_counts(one.name)

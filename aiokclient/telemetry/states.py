@@ -1,12 +1,12 @@
 """The reporter of client metrics, as a table of states and events (KIP-714).
 
 The reporter asks one of the connected brokers for the subscription, which says which metrics to
-push, how, and at which interval. Then it pushes them at that interval. The first push of a
-subscription comes after a random time, so that the pushes of many clients that start together are
-spread over the interval. A push refers to the subscription by its id. When the
+push, how, and at which interval. Then the reporter pushes the metrics at that interval. The first
+push of a subscription comes after a random time, so that the pushes of many clients that start
+together are spread over the interval. A push refers to the subscription by its id. When the
 subscription has changed, the broker refuses the push, and the reporter asks again.
 
-    SEARCHING     no connected broker announces the requests; waits for a connection
+    SEARCHING     no connected broker announces the telemetry requests; waits for one
     DELAYED       waits for a short random time before it asks
     ASKING        requests the subscription
     ASKING_AGAIN  requests the subscription immediately after a refused push
@@ -17,11 +17,11 @@ subscription has changed, the broker refuses the push, and the reporter asks aga
     ENDED         a broker has refused the metrics for good; nothing more is sent
     CLOSED        the reporter has ended
 
-No request follows another one immediately, with two exceptions: a request for the subscription
-after a refused push, and a push after the response that the subscription is unchanged, if the
-reporter waited before it asked. So the reporter sends at most two requests per interval, whatever
-the brokers respond. If a push fails, the subscription stays in use, and the next push contains the
-values of the failed one.
+No request follows another one immediately, with two exceptions. After a refused push, the reporter
+may request the subscription immediately. After the response that the subscription is unchanged, it
+may push immediately if it waited before it asked. So the reporter sends at most two requests per
+interval, whatever the brokers respond. If a push fails, the subscription stays in use, and the next
+push contains the values of the failed one.
 
 An event without a row for the present state is ignored. `CODES` has the events of error codes. All
 codes that are not listed there end the pushes, as in Kafka's own client.
@@ -76,9 +76,9 @@ class ReporterEvent(Enum):
     """An event in the life of the reporter."""
 
     FOUND = "found"
-    """A broker that announces the requests is connected."""
+    """A broker that announces the telemetry requests is connected."""
     MISSING = "missing"
-    """No broker that announces the requests is connected."""
+    """No broker that announces the telemetry requests is connected."""
     DUE = "due"
     """The time of the present state has passed."""
     WANTED = "wanted"
@@ -100,7 +100,7 @@ class ReporterEvent(Enum):
     TOO_LARGE = "too large"
     """The push has more bytes than the broker accepts."""
     POSTPONED = "postponed"
-    """The broker has refused this request, but may accept another one after an interval."""
+    """The broker has refused this request, but may accept a request after a push interval."""
     FORBIDDEN = "forbidden"
     """The client is not authorized."""
     REFUSED = "refused"

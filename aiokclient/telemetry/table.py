@@ -62,7 +62,7 @@ class Way(Enum):
 
 
 class Row(NamedTuple):
-    """One metric. `divisor` is the other key of RATIO and EACH."""
+    """One metric. `divisor` is the other key that RATIO and EACH need."""
 
     name: str
     way: Way

@@ -77,7 +77,7 @@ _MODULES = {
 }
 
 
-if not TYPE_CHECKING:  # Type checkers would accept any name.
+if not TYPE_CHECKING:  # If type checkers saw the function, they would accept any name.
 
     def __getattr__(name: str) -> Any:
         module = _MODULES.get(name)

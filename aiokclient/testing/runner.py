@@ -87,7 +87,7 @@ class Runner:
             raise
 
     def _give_up(self, teardown: Callable[[], None]) -> None:
-        """Let the thread end as soon as its setup has ended."""
+        """Let the thread run `teardown` and end, as soon as its setup has ended."""
         self._given_up = True
         loop, stop = self._loop, self._stop
         if loop is None or stop is None:
@@ -176,7 +176,7 @@ class Runner:
         return _result(result)
 
     def post(self, function: Callable[[], None]) -> None:
-        """Schedule `function` in the loop. Does nothing if the cluster is not running."""
+        """Run `function` in the loop, and wait for it. Do nothing if the cluster is not running."""
         if self._loop is not None:
             self.call(function)
 
@@ -195,7 +195,7 @@ class Runner:
         task.add_done_callback(self._done)
 
     def catch_up(self) -> None:
-        """Wait until the loop has processed what it has received so far.
+        """Wait until the cluster's loop has processed all data that it has received so far.
 
         In the loop's own thread, this does nothing.
         """
@@ -215,7 +215,7 @@ class Runner:
     # -- waiting ---------------------------------------------------------------------------
 
     def wait_for(self, predicate: Callable[[], T], timeout: float, watch: Watch) -> T:
-        """Block until `predicate()` is true."""
+        """Block until `predicate()` returns a true value, and return that value."""
         try:
             asyncio.get_running_loop()
         except RuntimeError:
@@ -240,7 +240,7 @@ class Runner:
             self.post(lambda: watch.unwatch(event.set))
 
     async def until(self, predicate: Callable[[], T], timeout: float, watch: Watch) -> T:
-        """Wait in any loop until `predicate()` is true."""
+        """Wait in any event loop until `predicate()` returns a true value, and return the value."""
         here, event = asyncio.get_running_loop(), asyncio.Event()
 
         def changed() -> None:

@@ -85,7 +85,10 @@ class Pushed:
 
 
 class FakeCollector:
-    """A source of metrics: `1 + sums` sums that increase at each collection, and `more` gauges."""
+    """A source of metrics: one sum and `sums` more, and `more` gauges.
+
+    The sums increase at each collection.
+    """
 
     def __init__(self, more: int = 0) -> None:
         self.value = 0
@@ -115,7 +118,10 @@ class FakeCollector:
 
 
 class Reports:
-    """The telemetry requests and pushes of the client under test, whose metrics are from `fake`."""
+    """The telemetry requests and pushes of the client under test.
+
+    The metrics that this client pushes come from `fake`.
+    """
 
     def __init__(self, world: World, pushed: Pushed, fake: FakeCollector) -> None:
         self.world, self.pushed, self.fake = world, pushed, fake
@@ -136,7 +142,7 @@ class Reports:
         return [message for _, each, _, message in self.requests if each is api]
 
     async def until(self, count: int, api: ApiKey | None = None, timeout_s: float = 4_000) -> None:
-        """Wait until the client has sent `count` telemetry requests, or `count` of the API."""
+        """Wait until the client has sent `count` telemetry requests, of any API or of `api`."""
         until = self.world.now + timeout_s
         while sum(api in (None, each) for _, each, _, _ in self.requests) < count:
             assert self.world.now < until, self.requests

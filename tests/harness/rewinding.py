@@ -44,7 +44,10 @@ class Order:
 
 @dataclass
 class RewindHistory(Ownership):
-    """The history of a group in which each consumer reads in a single loop."""
+    """The history of a group that is rewound: its rewind requests, jumps, and reads.
+
+    One `async for` loop reads each consumer, so its records arrive in order.
+    """
 
     world: World = field(kw_only=True)
     calls: list[Order] = field(default_factory=list)

@@ -4,7 +4,7 @@ The tests are sorted by what they need: three brokers, an old broker, one broker
 Slow tests that need nothing come last. Workers with an even number take files from the start of
 this order, and workers with an odd number take them from its end, until they meet. So all workers
 end at about the same time, and usually only the first one starts three brokers. The files that run
-last are short. All tests of a file with the same need form one unit, except that slow ones form
+last are short. The tests of a file form one unit for each need. Slow tests that need nothing form
 a unit of their own.
 """
 

@@ -163,7 +163,7 @@ class Collector:
             self.add("error", found, vars(found))
             self._frames(frame for frame, _ in traceback.walk_tb(found.__traceback__))
             found = found.__cause__ or found.__context__
-        # Before Python 3.13, this fails if a repr fails, as that of an incomplete copy does.
+        # Before Python 3.13, this fails if a repr fails. The repr of an incomplete copy does.
         with contextlib.suppress(AttributeError):
             captured = traceback.TracebackException.from_exception(error, capture_locals=True)
             self._captured(captured)

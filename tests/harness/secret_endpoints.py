@@ -33,7 +33,10 @@ ASSERTING: dict[str, Any] = {
 
 
 def granting(tour: Tour) -> Callable[[Asked], tuple[int, bytes]]:
-    """Return a function that grants tokens, and searches for them and for assertions."""
+    """Return a function that grants tokens.
+
+    The tour then searches for these tokens, and for the assertions in the requests.
+    """
 
     def respond(asked: Asked) -> tuple[int, bytes]:
         for name in ("assertion", "client_assertion"):

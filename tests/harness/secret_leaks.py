@@ -76,7 +76,7 @@ def _reduce(self: Secret, protocol: Any) -> Any:
 
 
 def _with_password(name: str) -> Callable[[Any], Any]:
-    """Return a method of that name whose result also contains the password."""
+    """Return a replacement for `Client`'s method `name`. It adds the password to the result."""
     original = getattr(Client, name)
 
     def method(self: Any) -> Any:
@@ -102,7 +102,7 @@ def _html(self: Any) -> str:
 
 @contextlib.contextmanager
 def _kept(content: Secret) -> Iterator[str]:
-    """Write a secret to a file, and do not delete it."""
+    """Write a secret to a file, yield its path, and do not delete the file."""
     descriptor, path = tempfile.mkstemp(suffix=".pem")
     with os.fdopen(descriptor, "wb") as file:
         file.write(content.encode())

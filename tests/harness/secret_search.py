@@ -113,9 +113,10 @@ def forms(secret: bytes) -> Iterator[tuple[str, bytes]]:
 
 
 def _base64(secret: bytes) -> Iterator[tuple[str, bytes]]:
-    """Yield the base64 that the secret has at each position in a longer text.
+    """Yield the base64 of the secret inside longer data, for each position modulo 3.
 
-    The edges are omitted, because they also depend on the bytes before and after the secret.
+    The characters at its edges are omitted, because they also depend on the bytes before and after
+    the secret.
     """
     for shift, start in enumerate((0, 2, 3)):
         whole = b64encode(bytes(shift) + secret)

@@ -195,7 +195,7 @@ class SecuredKafka:
         everywhere = ["plain", "scram-sha-256", "scram-sha-512", "oauthbearer"]
         again = everywhere + (["gssapi"] if self.kdc else [])
         properties: dict[str, object] = {
-            # One is enough, because it is the number for each listener.
+            # One thread is enough, because each listener has this number of threads.
             "num.network.threads": 1,
             "ssl.keystore.type": "PEM",
             "ssl.keystore.location": self.certificates.broker,

@@ -1,7 +1,7 @@
 """A workload with seeded faults in a simulation: two producers, two consumers, three brokers.
 
 A seed determines the options of the clients, the faults, and their times. Faults occur for twelve
-virtual seconds. Then they end, each send must get its outcome, and what was acknowledged must be
+virtual seconds. After that, each send must get its outcome, and what was acknowledged must be
 read. The invariants, with their letters in tests/faults.md:
 
     A B C   checked by the ledger, from the records themselves

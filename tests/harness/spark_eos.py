@@ -42,14 +42,14 @@ __all__ = [
 ROOT = Path(__file__).resolve().parents[2]
 SCOPES = ("batch", "task")
 VICTIMS = ("worker", "executor", "driver", "broker")
-# The runs that must be quick kill no executor, because Spark starts separate executors slowly.
+# Quick runs do not kill executors, because Spark starts separate executors slowly.
 QUICK = ("worker", "worker", "driver", "broker", "worker")
 POINTS = {
     "before-flush": 0,
     "before-handoff": 1,
     "between-commits": 2,
     "after-commit": 3,
-    # It is reached when batch 5 begins: then Spark has written the log of batch 4.
+    # This point is reached when batch 5 begins. Spark has then written the log of batch 4.
     "after-log": 5,
 }
 """The batch in which each point is armed."""
@@ -72,7 +72,7 @@ class Kill:
     victim: str
     batch: int
     partition: int | None = None
-    """The Spark partition that reaches the point. None is the driver."""
+    """The Spark partition that reaches the point. If it is None, the driver reaches the point."""
 
     @property
     def name(self) -> str:
@@ -93,7 +93,7 @@ class Plan:
 
     kills: tuple[Kill, ...]
     scope: str | None = "batch"
-    """The option `commitScope`. None copies at least once."""
+    """The option `commitScope`. If it is None, the query copies at least once."""
     is_real: bool = False
     """Whether the brokers are those of a real Kafka."""
     partitions: int = 2

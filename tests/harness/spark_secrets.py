@@ -1,4 +1,6 @@
-"""A Spark application that logs in with a password. `python spark_secrets.py FOLDER SERVERS`.
+"""A Spark application that logs in with a password.
+
+    python spark_secrets.py FOLDER SERVERS
 
 The password is in the environment variable `SPARK_SECRET`. The application runs queries that
 succeed and queries that fail, and it explains plans. Everything is logged. The files of the

@@ -1,4 +1,4 @@
-"""Queries of each kind with the pyspark on the path: a batch, a write, and an exactly-once stream.
+"""Queries with the pyspark that is imported: a batch, a write, and an exactly-once stream.
 
     spark_smoke.py FOLDER SERVERS TOPIC WRITTEN COPIED
 

@@ -24,7 +24,7 @@ def _stolen_s() -> float:
 
 
 class StolenTime:
-    """The stolen time since the last call of `begin`, or since a fifth of a second before it."""
+    """A measurement of stolen time, which begins at `begin` or at most FRESH_S before it."""
 
     def __init__(self) -> None:
         self._at, self._total = time.monotonic(), _stolen_s()

@@ -77,7 +77,7 @@ def run(spark: SparkSession, source: Path, out: Path) -> None:
 
 
 def after_tables(count: int, action: Callable[[], Any]) -> Callable[..., None]:
-    """Return a replacement of `query._write` that calls `action` after its call number `count`."""
+    """Return a replacement of `query._write` that calls `action` after its `count`-th write."""
     original = query._write
     written = 0
 

@@ -63,7 +63,7 @@ class RecordProxy:
         return [r for r in later if not r.of_client and r.kind == DATA and r.size > REFUSAL_BYTES]
 
     async def serve(self, listening: socket.socket) -> None:
-        """Accept connections until this is cancelled."""
+        """Accept connections until the task is cancelled."""
         loop = asyncio.get_running_loop()
         async with asyncio.TaskGroup() as group:
             while True:

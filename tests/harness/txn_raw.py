@@ -30,9 +30,9 @@ def fresh(prefix):
 class Txn:
     """One transactional producer.
 
-    Producer ids differ from run to run, so the results contain their indexes in `ids` instead. It
-    has the ids in the order in which they appeared. `level` decides the versions
-    of the requests that a client of that level of transaction.version sends.
+    Producer ids differ from run to run, so the results contain their indexes in `ids` instead.
+    `ids` has the producer ids in the order in which they appeared. The requests have the versions
+    that a client sends if the level of transaction.version is `level`.
     """
 
     def __init__(self, broker, level, transactional_id=None):

@@ -3,8 +3,9 @@
 The first argument is a JSON object, and the others are those of the example:
 
     producer, consumer: Options of the two clients.
-    hold: A point and a number. When the process reaches this point of this transaction, it prints
-        "holding". It waits there forever, to be killed, except at the point "committing".
+    hold: A point, and the number of a transaction. When the process reaches this point of this
+        transaction, it prints "holding". It waits there forever, to be killed, except at the point
+        "committing".
     outside: If true, the consumer commits the offsets, and the transaction does not. This is a
         defect that a test of exactly-once processing must find.
 

@@ -31,7 +31,7 @@ def test_workers_exclude_long_lived_objects_from_garbage_collections(
 
     # Spark serializes local classes with their code, so that its workers need not import this file.
     class CountingReader(DataSourceReader):
-        """A reader whose offsets are the numbers of excluded objects in the worker."""
+        """A reader whose offsets are all the number of objects that the worker has excluded."""
 
         def __init__(self, reader: DataSourceReader) -> None:
             self._reader = reader

@@ -233,7 +233,7 @@ def test_records_of_any_content_are_rows_or_rejected_and_all_views_work(
         push(histogram(now, now, "lag", [], [1 << 63]), "i"),
         push(payload(now, now, {"": 1}), "i"),
         push(payload(now, now, {"a": 1}), "i", 253_402_300_800_000),
-        # Its time is later than that of all others. It must not make them late.
+        # The time of this push is later than all others. The push must not make the others late.
         push(b"\xff", "i", 4_102_444_800_000),
     ]
     # The clients push several times in a millisecond, and the usual latency is 0.

@@ -48,7 +48,7 @@ def refusal(spark: SparkSession, options: Options, schema: str | None = None) ->
 
 @pytest.fixture(scope="module")
 def topic(spark_kafka: KafkaCluster) -> str:
-    """A topic with ten records in each of two partitions, of which the first three are deleted."""
+    """A topic of two partitions. Each had ten records, and its first three are deleted."""
     name = spark_kafka.create_topic(None, 2)
     fill(spark_kafka.bootstrap, name, [Step(tuple(Sent(n % 2, value=b"v") for n in range(20)))])
     for partition in (0, 1):

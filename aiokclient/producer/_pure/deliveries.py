@@ -111,11 +111,11 @@ def _joined(deliveries: Iterable[Delivery]) -> Iterator[Run]:
 
 
 class Gathering:
-    """The two passes of `gather`: `demand` has all batches sent, and `collect` takes the outcomes.
+    """The two passes of `gather`: `demand` sends all batches, and `collect` takes the outcomes.
 
-    Each call is a step, which handles about `limit` deliveries. It returns None when all are
-    handled, True if there are more, and a batch if the next step must wait for a change of that
-    batch.
+    Each call of these methods is one step, which handles about `limit` deliveries. The call returns
+    None when all deliveries are handled, True if there are more, or a batch if the next step must
+    wait for a change of that batch.
     """
 
     def __init__(self, deliveries: Iterable[Delivery]) -> None:
@@ -157,7 +157,7 @@ class Gathering:
                 self._next.append(run)
                 return batch
             if batch.calling and batch is not self._called:
-                self._called = batch  # Callbacks that were added earlier run first.
+                self._called = batch  # Callbacks that were added earlier must run first.
                 self._next.append(run)
                 return batch
             if index < batch.moved:

@@ -1,9 +1,9 @@
 """Deliveries: light handles on the outcome that all records of a batch share.
 
-Theory of operation. The response to a produce request decides a whole batch at a time, so the
-outcome is stored once, in a `DeliveryBatch`, and a `Delivery` is only a batch and an index. It
-creates a waiter only if it is awaited before the outcome is known. The cost of completing a batch
-does not depend on its number of records.
+The response to a produce request decides a whole batch at a time, so the outcome is stored once, in
+a `DeliveryBatch`, and a `Delivery` is only a batch and an index. It creates a waiter only if it is
+awaited before the outcome is known. The cost of completing a batch does not depend on its number of
+records.
 
 Records may move to another batch before they have an outcome. This happens when the partitions of
 their topic become known, and when the broker refuses their batch as too large, so that it is split.
@@ -341,7 +341,7 @@ class Delivery:
         batch, index = self.located()
         if batch.done and batch.calls:
             batch.check_caller()
-            yield  # Callbacks that were added earlier run first.
+            yield  # Callbacks that were added earlier must run first.
         while not batch.done:
             waiter = batch.wait(self)
             batch.demand()

@@ -19,8 +19,8 @@ from aiokclient.producer.delivery.delivery import Delivery
 from aiokclient.types import Headers
 
 if TYPE_CHECKING:
-    # Because its type variables have defaults, `Producer(...)` without serializers is a
-    # Producer[bytes, bytes] for a type checker.
+    # These type variables have defaults, so that a type checker infers Producer[bytes, bytes] for
+    # `Producer(...)` without serializers.
     from typing_extensions import TypeVar as DefaultTypeVar
 
     from aiokclient.producer.batching.topic import Topic

@@ -1,11 +1,11 @@
 """Waiters of a batch: the tasks and callbacks that its outcome wakes, in order.
 
-Theory of operation. Each batch has one list of the tasks that await its records and of the
-callbacks, in the order in which they were added. When the batch has its outcome, the event loop
-runs all of them, in order, in its next iteration. A callback that is added later is scheduled in
-the same way. An await or a flush ends after all callbacks that were added before it, even if it
-begins when the batch has its outcome and these callbacks have not run yet. If records move to
-another batch, their waiters and callbacks move with them.
+Each batch has one list of the tasks that await its records and of the callbacks, in the order in
+which they were added. When the batch has its outcome, the event loop runs all of them, in order, in
+its next iteration. A callback that is added later is scheduled in the same way. An await or a flush
+ends after all callbacks that were added before it, even if it begins when the batch has its outcome
+and these callbacks have not run yet. If records move to another batch, their waiters and callbacks
+move with them.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class Awaited(Protocol):
 def refuse_caller(hooks: OwnerHooks, no_loop: bool = False) -> None:
     """Raise WrongThreadError or WrongLoopError unless the caller is in the producer's event loop.
 
-    `no_loop` says that no event loop runs in the calling thread, which is permitted in the
-    producer's thread.
+    `no_loop` says that no event loop runs in the calling thread. Such a call is permitted, too, if
+    it comes from the producer's thread.
     """
     if not no_loop:
         raise WrongLoopError(WRONG_LOOP)
@@ -107,7 +107,7 @@ class Owner:
     def __init__(self) -> None:
         self.done = False
         self.calls = 0
-        """Callbacks that have not run yet."""
+        """Number of callbacks that have not run yet."""
         self._line: dict[Waiter | DeliveryCallback, None] = {}
         """Waiters and callbacks, in the order in which they were added."""
         self._callbacks: dict[int, list[DeliveryCallback]] = {}
@@ -194,7 +194,7 @@ class Owner:
     async def changed(self) -> None:
         """Wait for a change. If the wait is cancelled, its waiter is removed."""
         if self.done:
-            await asyncio.sleep(0)  # Callbacks that were added earlier run first.
+            await asyncio.sleep(0)  # Callbacks that were added earlier must run first.
             return
         waiter = self.wait()
         try:

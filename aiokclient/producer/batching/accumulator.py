@@ -1,11 +1,11 @@
 """All queues of a producer and the memory that they use.
 
-Theory of operation. A record is appended to the open batch of its queue. A batch reserves memory
-in steps as it grows, so that most sends only compare the record's size with the reserve. If the
-buffer has no room (see `Memory`), the batch is closed and the next one is opened in the overflow
-queue. As memory becomes free, batches move from there into the buffer: the oldest batch of a queue
-first, and one batch of each queue in turn. The memory of a batch is released when the batch has its
-outcome and no request uses its bytes.
+A record is appended to the open batch of its queue. A batch reserves memory in steps as it grows,
+so that most sends only compare the record's size with the reserve. If the buffer has no room (see
+`Memory`), the batch is closed and the next one is opened in the overflow queue. As memory becomes
+free, batches move from there into the buffer: the oldest batch of a queue first, and one batch of
+each queue in turn. The memory of a batch is released when the batch has its outcome and no request
+uses its bytes.
 
 A batch is *due* when its linger time has passed. A batch is closed when it is full. Batches whose
 compression would block the event loop for more than about a millisecond are compressed in a thread
@@ -101,7 +101,7 @@ class Accumulator:
         self._room: list[asyncio.Future[None]] = []
         self.meters = ProducerMeters(metrics, measures)
         self._measure(self.meters.measures, config.buffer_memory)
-        # A client's producers share its metrics.
+        # All producers of a client share the client's metrics, so each producer adds its bytes.
         self._gauges = [
             metrics.gauge("producer.buffer.bytes", unit="By").include(lambda: memory.buffer.total),
             metrics.gauge("producer.overflow.bytes", unit="By").include(
@@ -147,7 +147,7 @@ class Accumulator:
         return None in [batch.partition for batch in self.pending]
 
     def demand_all(self) -> None:
-        """Send all batches without lingering. If there is only one, try to send it in this call."""
+        """Send all batches without lingering. A single batch is sent in this call, if possible."""
         if self._linger_timer is not None:  # No batch lingers after this call.
             self._linger_timer.cancel()
             self._linger_timer = None
@@ -248,9 +248,10 @@ class Accumulator:
         forced: bool = False,
         limit: int | None = None,
     ) -> QueuedBatch:
-        """Open a batch for at least `need` bytes. Call `opened` once it has a record.
+        """Open a batch for at least `need` bytes.
 
-        It accepts at most `limit` bytes of records, by default the limit of the topic.
+        The caller must call `opened` once the batch has a record. The batch accepts at most `limit`
+        bytes of records, by default the limit of the topic.
         """
         need += BATCH_OVERHEAD
         size = need

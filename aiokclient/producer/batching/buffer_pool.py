@@ -95,19 +95,19 @@ class Memory:
             account.unsendable, account.buffered
         ):
             return Room.BUFFER
-        # The bytes by which batches in the buffer exceed its limit reduce the room here, so that
-        # both pools together do not exceed their limits.
+        # Batches may exceed the limit of the buffer (see `may_move_in`). The excess bytes reduce
+        # the room in the overflow queue, so that both pools together do not exceed their limits.
         excess = min(0, self.buffer.free)
         if size <= self.overflow.room(account.unsendable, account.overflowed) + excess:
             return Room.OVERFLOW
         return Room.NOWHERE
 
     def fits(self, account: Account, size: int) -> bool:
-        """Return whether a record too large for one pool's share fits into both pools together.
+        """Return whether a record that is too large for one pool fits into both pools together.
 
-        The limits for unsendable partitions do not apply if none of them holds memory yet: the
-        topic of the record may simply not be known so far. The record then fits if the overflow
-        queue has room for it.
+        The limits for unsendable partitions do not apply if no unsendable partition holds memory
+        yet: the topic of the record may simply not be known so far. The record then fits if the
+        overflow queue has room for it.
         """
         if not account.unsendable:
             return size > self.buffer.half and size <= min(self.room(account), self.sendable_room())
@@ -164,10 +164,12 @@ class Memory:
         """Return whether a batch in the overflow queue may move into the buffer.
 
         A batch of a sendable partition may move if it fits and less than three quarters of the
-        buffer are in use. With `beyond`, it need not fit. Otherwise a large batch might never find
-        room, because unsendable partitions may hold half of the buffer. A batch of an unsendable
-        partition may move if it fits and less than three quarters are in use of the partition's
-        quarter, and of the half that all unsendable partitions share.
+        buffer are in use. With `beyond`, the batch need not fit: a large batch might never find
+        room, because unsendable partitions may hold half of the buffer.
+
+        One unsendable partition may hold a quarter of the buffer, and all of them together may hold
+        half. A batch of an unsendable partition may move if it fits, and if less than three
+        quarters of that quarter and less than three quarters of that half are in use.
         """
         buffer = self.buffer
         if not account.unsendable:

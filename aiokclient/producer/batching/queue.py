@@ -286,7 +286,8 @@ class PartitionQueue(Account):
                 self.in_flight -= 1
             self.sent.remove(batch)
             if written and batch.identity is not None:
-                # If the request had the topic's id, the log is known to be the same.
+                # With the topic's id in the request, the log cannot be that of another topic, so
+                # the offset need not be checked.
                 at = base_offset if batch.by_name else -1
                 self.sequences.written(batch.identity, batch.count, at)
             self.sequences.step(SequenceEvent.WRITTEN if written else SequenceEvent.LOST)

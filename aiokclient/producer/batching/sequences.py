@@ -1,10 +1,10 @@
 """The sequences by which a partition's records stay in order and unique (KIP-98, KIP-360).
 
-Theory of operation. Every batch carries its identity: producer id, epoch, and first sequence. The
-leader of a partition appends a batch only if its sequence directly follows the sequence of the
-previous batch. If a batch is one of the last five that it appended, the leader acknowledges it
-again without writing it again. It refuses any other batch. So up to five batches may be in flight,
-and a batch whose outcome is unknown may be sent again with the same identity: it is written once.
+Every batch carries its identity: producer id, epoch, and first sequence. The leader of a partition
+appends a batch only if its sequence directly follows the sequence of the previous batch. If a batch
+is one of the last five that it appended, the leader acknowledges it again without writing it again.
+It refuses any other batch. So up to five batches may be in flight, and a batch whose outcome is
+unknown may be sent again with the same identity: it is written once.
 
 A batch must never get *another* identity while a request with its former identity may still be
 written. So a batch gets its identity when it is first sent, and keeps it. Identities are taken back
@@ -16,10 +16,10 @@ neither this batch nor any later one was written. It happens when
 - the broker lost its state of this producer.
 
 Then the partition restarts with the next epoch of the same producer id, and with sequences from 0
-(KIP-360). A broker accepts that in any state, and fences late requests of the old epoch that are
-still in a socket. Each partition has its own epoch: brokers store epochs by partition, so the
-partitions of an idempotent producer may have different ones. After the last possible epoch, a
-partition takes a new producer id.
+(KIP-360). A broker accepts such a restart whatever it has stored about the producer, and fences
+late requests of the old epoch that are still in a socket. Each partition has its own epoch: brokers
+store epochs by partition, so the partitions of an idempotent producer may have different ones.
+After the last possible epoch, a partition takes a new producer id.
 
 The next epoch is safe only while no other producer uses the producer id. A cluster that was wiped
 gives the same ids to other producers, and two producers with the same id and epoch would get each
@@ -259,7 +259,7 @@ class PartitionSequences:
         return (self.trusted or not by_name) and identity.sequence != 0
 
     def drained(self, *, left: bool, head_refused: bool) -> SequenceState:
-        """Return the next state, when nothing is in flight any more.
+        """Return the state to enter now that nothing is in flight any more.
 
         `left` says that batches with a sequence wait to be sent again. `head_refused` says that the
         leader refused the first of them.

@@ -1,6 +1,6 @@
 """The stages of a batch, as a table. Sans-IO.
 
-Theory of operation. A batch is in one of six stages:
+A batch is in one of six stages:
 
                  closed             sent
         OPEN ──────────▶ QUEUED ──────────▶ IN_FLIGHT ◀──┐
@@ -14,8 +14,8 @@ Theory of operation. A batch is in one of six stages:
 - An open batch accepts records. It is closed when it is full, when it has lingered, or when a task
   awaits it while its broker is idle.
 - A queued batch accepts no more records. It has no sequence: it receives one when it is sent.
-- A batch in flight waits for the response to its request. The response completes it, or the policy
-  has it sent again, or it was too large and is split.
+- A batch in flight waits for the response to its request. After the response, the batch is done, or
+  it is sent again if the policy says so, or it is split because it was too large.
 - A batch that backs off was sent and will be sent again, with the same producer id, epoch, and
   sequence, so that it is written once. It is sent only when nothing of its partition is in flight.
   If the partition restarts (see `sequences`), the batch is queued again and receives a new

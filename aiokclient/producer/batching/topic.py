@@ -49,7 +49,7 @@ class Topic(TopicState[PartitionQueue]):
         return dropped
 
     def become_unknown(self) -> None:
-        """Keep new records until a metadata response lists the partitions."""
+        """Put new records into `undesignated` until a metadata response lists the partitions."""
         self.known = False
 
     def become_known(self) -> None:

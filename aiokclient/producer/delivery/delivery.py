@@ -14,6 +14,6 @@ async def settled(batch: DeliveryBatch) -> None:
         batch.demand()
         await batch.changed()
     if batch.calling:
-        await batch.changed()  # Callbacks that were added earlier run first.
+        await batch.changed()  # Callbacks that were added earlier must run first.
     for target in batch.targets:
         await settled(target)

@@ -161,7 +161,7 @@ class Failures:
         failed: FailedBatch = batch.report.failed
         if failed.final:
             self.on_final_seen()
-        count = min(count, failed.unretrieved)  # `take` may have raised some of the failures.
+        count = min(count, failed.unretrieved)  # `take` may have counted some of them already.
         self.unretrieved -= count
         failed.unretrieved -= count
         if not failed.unretrieved:

@@ -102,7 +102,7 @@ class Leaders:
         self._stopped = False
 
     def stop(self) -> None:
-        """Stop all searches. Idempotent."""
+        """Stop all searches. May be called again."""
         self._stopped = True
         if self._search is not None:
             self._search.cancel()

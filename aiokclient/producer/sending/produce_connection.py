@@ -1,7 +1,7 @@
 """The connection for the produce requests to one broker, and whether the broker can be reached.
 
-Theory of operation. While there is a connection, no task runs. Only connecting needs a task, which
-`open` starts, and which tries again until it has a connection or no partition needs one.
+While there is a connection, no task runs. Only connecting needs a task, which `open` starts, and
+which tries again until it has a connection or no partition needs one.
 
 A broker is *unreachable* while its connection is lost and the producer tries to reconnect. It is
 *silent* when a request has had no response for a second. If no batch waits to be sent, the producer

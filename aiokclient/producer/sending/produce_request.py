@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 IDS_FROM = 13
-"""The first version that names topics by their ids."""
+"""The first version of Produce that names topics by their ids."""
 
 
 class Sent(NamedTuple):

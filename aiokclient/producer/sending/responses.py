@@ -152,10 +152,10 @@ class Responses:
             sent_before = batch.in_log is not InLog.NO or batch.whole is not None
             if identity is not None and sent_before:
                 return event
-            event = SequenceEvent.FOREIGN  # A batch that was never sent cannot be in the log.
+            event = SequenceEvent.FOREIGN  # A batch that was not sent before cannot be in the log.
         first = batch.queue.sent[0] is batch
         if identity is None or self._scope is not Scope.PRODUCE:
-            # A transaction cannot take another identity. It must be aborted, unless the leader
+            # A transaction cannot take another identity. So it must be aborted, unless the leader
             # refused the batch only because an earlier batch of this producer is missing.
             waits = event is SequenceEvent.REFUSED and (not first or batch.whole is not None)
             return event if waits and self._may_retry() else None

@@ -1,8 +1,8 @@
 """The produce requests to one broker, with the ready batches of the partitions that it leads.
 
-Theory of operation. While the broker is connected, no task runs. Whenever a queue may have
-something to send, `ready` is called, which schedules `pump`. `pump` takes the first batch of each
-ready queue in turn until a request is full, and continues with the next request while fewer than
+While the broker is connected, no task runs. Whenever a queue may have something to send, `ready` is
+called, which schedules `pump`. `pump` takes the first batch of each ready queue in turn until a
+request is full, and continues with the next request while fewer than
 `max_in_flight_requests_per_connection` requests are in flight. A response completes its batches or
 returns them to their queues, and then calls `pump` again. Only connecting needs a task (see
 `produce_connection`).
@@ -141,7 +141,7 @@ class Sender:
     # -- sending
 
     def pump(self) -> None:
-        """Send ready batches until too many requests are in flight."""
+        """Send ready batches until the permitted number of requests is in flight."""
         self._scheduled = False
         if self._closed:
             return

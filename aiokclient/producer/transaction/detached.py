@@ -1,8 +1,8 @@
 """A transaction that one process has written, and that another process ends.
 
-Theory of operation. The coordinator identifies a transaction by its transactional id, producer id,
-and epoch, so that any client that knows these can send EndTxn. Nobody else writes in that epoch
-once the producer is detached. An EndTxn that is sent again therefore has one of these answers:
+The coordinator identifies a transaction by its transactional id, producer id, and epoch, so that
+any client that knows these can send EndTxn. Nobody else writes in that epoch once the producer is
+detached. An EndTxn that is sent again therefore has one of these answers:
 
 - success: the transaction has the requested outcome, from this request or from an earlier one.
 - INVALID_TXN_STATE: the transaction has the other outcome. To confirm that, EndTxn for the other
@@ -72,7 +72,7 @@ class DetachedTransaction:
     level: int | None = None
     """The level of transaction.version that its requests use; None for the coordinator's level."""
     is_empty: bool = False
-    """Whether the transaction has no records and offsets, so that the brokers do not know it."""
+    """Whether the transaction has neither records nor offsets, so that no broker knows it."""
 
 
 async def detach(

@@ -1,9 +1,9 @@
 """Commits that need no task.
 
-Theory of operation. Most commits only wait for two responses: to the last records, and to EndTxn. A
-task for that, with its timeouts and cancel scopes, costs more than the two requests. Therefore the
-callback of the first response sends EndTxn, and the callback of the second one ends the operation.
-In the following cases, `go_on` starts a task for the remaining work:
+Most commits only wait for two responses: to the last records, and to EndTxn. A task for that, with
+its timeouts and cancel scopes, costs more than the two requests. Therefore the callback of the
+first response sends EndTxn, and the callback of the second one ends the operation. In the following
+cases, `go_on` starts a task for the remaining work:
 
 - before EndTxn was sent: a record failed, callbacks of deliveries are still to be called, offsets
   are to be committed, the coordinator is not connected, or the deadline has passed. The task does
@@ -81,7 +81,7 @@ class CommitEnds(Protocol):
         """Continue in a task. `earlier` is the error of the first EndTxn, if that was sent."""
 
     def late(self, commit: Commit) -> None:
-        """Handle an EndTxn request without a response at the deadline."""
+        """Handle the deadline of a commit whose EndTxn request has no response yet."""
 
 
 class DirectCommit:

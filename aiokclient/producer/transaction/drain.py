@@ -66,7 +66,10 @@ class Drain:
             self._accumulator.fail(batch, batch.with_partition(raised))
 
     def _drop(self, error: KafkaError, *, in_flight: bool = False) -> QueuedBatch | None:
-        """Fail the batches without an outcome. Return one that is still in flight, if any."""
+        """Fail the batches without an outcome. `in_flight` includes those that are in flight.
+
+        Return one that was not failed because it is in flight, or None.
+        """
         waits: QueuedBatch | None = None
         for batch in list(self._accumulator.pending):
             if batch.stage is BatchStage.IN_FLIGHT and not in_flight:

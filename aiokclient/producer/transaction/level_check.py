@@ -4,10 +4,11 @@ A downgraded cluster refuses Produce requests of level 2, because their partitio
 to the transaction. The batches wait until the client has read the level again. If the level is
 lower, they are sent again with the requests of the lower level.
 
-Such a coordinator refuses InitProducerId, too, for a transactional id that it has stored at level
-2. It then refuses every other request, until the coordinator of that id is another broker. But it
-accepts requests of a lower level with the current producer id and epoch, and stores the id at that
-level. So a restart first aborts an empty transaction of the lower level.
+A downgraded coordinator also refuses InitProducerId for a transactional id that it has stored at
+level 2. After it has refused one request for an id, it refuses all others, until another broker
+becomes the coordinator of the id. Before its first refusal, it accepts requests of a lower level
+with the current producer id and epoch, and then stores the id at that level. So a restart first
+begins and aborts an empty transaction of the lower level, and then sends InitProducerId.
 """
 
 from __future__ import annotations
@@ -78,10 +79,10 @@ class LevelCheck:
             batch.queue.unblock()
 
     async def prepare_restart(self, timeout: float) -> None:
-        """Have the coordinator store the lower level, if it refused a request since a downgrade.
+        """Make the coordinator store the lower level, if it refused a request since a downgrade.
 
-        Raises ApiTimeoutError after `timeout` seconds, and the coordinator's error if a new epoch
-        does not correct it.
+        Raises ApiTimeoutError after `timeout` seconds, and the error with which the coordinator
+        refuses the transaction of the lower level, unless a new epoch corrects the error.
         """
         transaction = self._status.current
         if transaction.part is None:

@@ -81,7 +81,8 @@ class TransactionManager:
     """The transactions of one producer.
 
     `flush` waits until all batches have their outcome. `retrieve` marks all failures of deliveries
-    as retrieved. `accept(True)` begins to accept records, and `accept(False)` stops it.
+    as retrieved. `accept(True)` makes the producer accept records, and `accept(False)` refuse
+    them.
     """
 
     def __init__(
@@ -137,7 +138,7 @@ class TransactionManager:
         self._cluster_id: str | None = None
         """The cluster whose coordinator has returned the producer id."""
         self._started = asyncio.Event()
-        """Set unless a start in the background is in progress."""
+        """An event that is cleared while a start in the background is in progress."""
         self._started.set()
         status.listen(self._changed)
 
@@ -151,7 +152,9 @@ class TransactionManager:
                 await self._initialize(timeout)
         except KafkaError as error:
             if classify(error, Scope.INIT_PRODUCER_ID).again:
-                raise  # As for any client, this error says that no broker answered in time.
+                # The request was retried until the deadline. As in any other client, the error
+                # says that no broker answered in time.
+                raise
             raised = as_transaction_error(error, Scope.INIT_PRODUCER_ID)
             raise raised from raised.__cause__
 

@@ -1,4 +1,4 @@
-"""The pause before the first produce request of a transaction that follows another one at once.
+"""The pause before the first produce request of a transaction right after another transaction.
 
 At level 2 of `transaction.version` (KIP-890), the response to EndTxn comes before the markers of
 the transaction are written. A produce request that arrives in between waits in the leader, which
@@ -30,7 +30,8 @@ With this ratio to `LONGER_S`, about one response in 40 is late.
 LONGEST_S = 0.005
 """The longest pause, in seconds."""
 SOON_S = 0.02
-"""Seconds after the previous transaction. Requests that are sent later do not change the pause."""
+"""A request that is sent more than this many seconds after the end of the previous transaction does
+not change the pause."""
 FORGET = 1.02
 """The factor by which the fastest time grows with each response, so that old ones are forgotten."""
 

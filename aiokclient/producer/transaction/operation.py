@@ -68,7 +68,7 @@ class Operation:
             self._done.set_result(None)
         else:
             self._done.set_exception(error)
-            self._done.exception()  # Mark it as retrieved: the caller may have stopped waiting.
+            self._done.exception()  # Marks the error as retrieved: maybe no caller waits any more.
         for waiter in self._waiters:
             if not waiter.done():
                 waiter.set_result(None)

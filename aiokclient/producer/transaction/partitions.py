@@ -138,7 +138,7 @@ class TransactionPartitions:
                 refuse(tp, error)
 
     async def _ask(self, tps: list[TopicPartition]) -> Errors:
-        """Send the request, and again without the partitions that the coordinator refuses."""
+        """Send the request. If the coordinator refuses partitions, send it again without them."""
         errors: Errors = {}
         left: Iterable[TopicPartition] = tps
         while left:

@@ -2,7 +2,7 @@
 
 Each coroutine sends one request until it succeeds, or until the policy or the deadline ends it. The
 requests of a producer to its transaction coordinator have a connection of their own, because the
-coordinator processes the requests of a connection one after the other.
+coordinator processes the requests of one connection one at a time.
 
 The level of the feature `transaction.version` is that of the coordinator's connection. Level 2
 (KIP-890) has other requests than levels 0 and 1, so each transaction stores its level. A cluster
@@ -121,7 +121,10 @@ class Patience:
         self._limit_s = limit_s
         self._now = now
         self._since: float | None = None
-        """The time since which each error had a code of `UNENDED`, or None."""
+        """The time of the first of the latest errors that all had codes of `UNENDED`.
+
+        It is None if the last error had another code, or if there was no error yet.
+        """
 
     def met(self, error: KafkaError) -> None:
         """Handle an error before a retry. Raise TransactionFailedError once the time is over.
@@ -223,7 +226,7 @@ class TransactionRequests:
         request = identifying_request()
         with contextlib.suppress(KafkaError):
             if connection is None:
-                # The levels are read when a connection is opened.
+                # This opens a connection, and the levels are read when a connection is opened.
                 await self._send(request, Scope.TRANSACTION, self._request_s)
                 return
             response = await connection.send(request, timeout_s=self._request_s)
@@ -281,7 +284,7 @@ class TransactionRequests:
         return ProducerIdentity(answer.producer_id, answer.producer_epoch)
 
     def _checks_epochs(self) -> bool:
-        """Return whether InitProducerId may have the current producer id and epoch."""
+        """Return whether InitProducerId may be sent with the current producer id and epoch."""
         connection = self._connection()
         if connection is None:
             return True
@@ -482,7 +485,10 @@ class TransactionRequests:
 
 
 def _following(answer: EndTxnResponse, identity: ProducerIdentity) -> ProducerIdentity:
-    """Return the producer id and epoch of the next transaction: from level 2 on, new ones."""
+    """Return the producer id and epoch of the next transaction.
+
+    These are the ones in the response if it has any (from level 2 on), and otherwise `identity`.
+    """
     if answer.producer_id >= 0:
         return ProducerIdentity(answer.producer_id, answer.producer_epoch)
     return identity

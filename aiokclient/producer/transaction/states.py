@@ -1,7 +1,6 @@
 """The states of a transactional producer, as a table. Sans-IO (KIP-98, KIP-360, KIP-890, KIP-1050).
 
-Theory of operation. A transactional producer is in one of ten states, of which these are the usual
-ones:
+A transactional producer is in one of ten states, of which these are the usual ones:
 
     UNINITIALIZED ──▶ INITIALIZING ──▶ READY ──begin──▶ IN_TRANSACTION ──commit──▶ COMMITTING
          ▲                 │             ▲                  │      │                 │    │

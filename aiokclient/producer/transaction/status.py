@@ -97,7 +97,7 @@ class CurrentTransaction:
         self.part: TopicPartition | str | None = None
         """The partition or the group that the refused request would have added."""
         self.begun = begun
-        """The monotonic time at which the transaction began; None before the first one."""
+        """The monotonic time at which the transaction began; None before the first transaction."""
         self.outcome: TransactionOutcome | None = None
         self.error: KafkaError | None = None
         """The first of the transaction's most severe errors, as the application sees it."""
@@ -107,8 +107,8 @@ class CurrentTransaction:
         self.added = False
         """Whether the coordinator is known to have a part of the transaction (levels 0 and 1)."""
         self.undecided = False
-        """Whether a commit was sent, or may be sent by another process, and neither confirmed nor
-        refused."""
+        """Whether a commit was sent, or may be sent by another process, and was neither confirmed
+        nor refused."""
 
     @property
     def is_open(self) -> bool:
@@ -191,7 +191,7 @@ class TransactionStatus:
     def close(self) -> bool:
         """Ignore errors from now on, because the producer is being closed.
 
-        Return whether it has left a transaction open that is not detached.
+        Return whether a transaction that is not detached is left open.
         """
         self.closed = True
         return self.state is not TransactionState.DETACHED and self.current.give_up()

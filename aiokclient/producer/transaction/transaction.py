@@ -268,7 +268,7 @@ class Transaction:
 
     @property
     def _last_offsets(self) -> LastOffsets | None:
-        """A function that returns what the added consumers have read, or None without consumers."""
+        """The function that returns what the added consumers have read; None if none was added."""
         return self.last_offsets if self._consumers else None
 
     def last_offsets(self) -> list[tuple[Offsets, GroupMetadata]]:

@@ -56,7 +56,7 @@ _MODULES = {
 }
 
 
-if not TYPE_CHECKING:  # Type checkers would accept any name.
+if not TYPE_CHECKING:  # If type checkers saw the function, they would accept any name.
 
     def __getattr__(name: str) -> Any:
         if name not in __all__:

@@ -41,7 +41,7 @@ __all__ = [
 ROWS: Final = 10_000
 """The number of rows at which a batch of points is complete."""
 BYTES: Final = 64 << 20
-"""The size of the rows at which it is complete, too."""
+"""The number of bytes at which a batch of points is complete, even with fewer than `ROWS` rows."""
 DAY_US: Final = 86_400_000_000
 TIME: Final = pa.timestamp("us", tz="UTC")
 MAP: Final = pa.map_(pa.string(), pa.string())

@@ -129,12 +129,12 @@ def make_dashboard(tables: Tables, now: str | None = None) -> Dashboard:
 
 
 def _drawable(value: float) -> float:
-    """Return a number that matplotlib can draw: it fails for infinite and for huge ones."""
+    """Return a number that matplotlib can draw: 0 for NaN, and at most `LARGEST_DRAWN` in size."""
     return 0.0 if math.isnan(value) else float(max(-LARGEST_DRAWN, min(value, LARGEST_DRAWN)))
 
 
 def _label(name: object) -> str:
-    """Return a name as matplotlib shows it as it is, and not as a formula."""
+    """Shorten a long name. Escape "$", so that matplotlib does not show the name as a formula."""
     text = str(name)
     shown = text if len(text) <= LONGEST_LABEL else f"{text[:LONGEST_LABEL]}..."
     return shown.replace("$", r"\$")

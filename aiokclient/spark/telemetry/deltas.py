@@ -19,11 +19,11 @@ from typing import Final, NamedTuple, TypeAlias
 __all__ = ["Amounts", "SeriesTotal", "SeriesValue", "add_cumulative", "add_deltas"]
 
 Amounts: TypeAlias = tuple[float, ...]
-"""The numbers of a point: the value, and for histograms the count and the count of each bucket."""
+"""The numbers of a point: the value, and for histograms also the total count and each bucket's."""
 
 
 UNKNOWN: Final = 0
-"""The start of a point that has none."""
+"""The value of `start` for a point whose start is unknown."""
 
 
 class SeriesValue(NamedTuple):
@@ -39,7 +39,7 @@ class SeriesTotal(NamedTuple):
 
     amounts: Amounts
     start: int
-    """0 if it is unknown."""
+    """The earliest start of a point, or 0 if it is unknown."""
     time: int
     """The end of the last point."""
     points: int
@@ -55,9 +55,9 @@ class SeriesTotal(NamedTuple):
 def add_deltas(values: Iterable[SeriesValue], continued: Collection[int]) -> SeriesTotal:
     """Add up the deltas of a series, which has at least one.
 
-    A start of 0 is unknown. Such a delta begins where the previous one ends, so lost pushes are not
-    recognized. `continued` has the starts of all deltas of the client instance. Each start is the
-    time of a push that the client knows to be accepted.
+    A start of 0 means that the start is unknown. Such a delta counts as beginning where the
+    previous one ends, so lost pushes are not recognized. `continued` has the starts of all deltas
+    of the client instance. Each start is the time of a push that the client knows to be accepted.
     """
     given = list(values)
     merged, points = _merge(_with_starts(given))
@@ -105,7 +105,7 @@ def add_cumulative(values: Iterable[SeriesValue], *, monotonic: bool) -> SeriesT
 
 
 def _with_starts(values: Sequence[SeriesValue]) -> Iterator[SeriesValue]:
-    """Yield the deltas, with the time of the one before as the start of those without a start."""
+    """Yield the deltas. A delta without a start gets the previous delta's time as its start."""
     times = sorted({value.time for value in values})
     before = dict(zip(times, (times[0] - 1, *times), strict=False))
     for value in values:
@@ -115,7 +115,7 @@ def _with_starts(values: Sequence[SeriesValue]) -> Iterator[SeriesValue]:
 def _merge(
     values: Iterable[SeriesValue],
 ) -> tuple[dict[tuple[int, int], Amounts], dict[tuple[int, int], int]]:
-    """Return the sums of the amounts, and the numbers of points, both by start and time.
+    """Return two mappings from start and time: to the summed amounts, and to the number of points.
 
     Several points can have the same times, because objects that share a client push series of the
     same name at the same time.

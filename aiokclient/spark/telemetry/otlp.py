@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 Labels: TypeAlias = tuple[tuple[str, str], ...]
-"""Names and values, sorted by the names."""
+"""Names of labels with their values, sorted by the names."""
 COUNTING: Final = ("histogram", "exponential_histogram", "summary")
 """The kinds of metrics whose points have a count."""
 KINDS: Final = ("gauge", "sum", *COUNTING)
@@ -38,12 +38,15 @@ SHOWN: Final = 80
 
 
 class BrokenPayloadError(ValueError):
-    """A payload that is not OTLP, or that cannot be rows of the table."""
+    """The error for a payload that is not OTLP, or whose points cannot be rows of the table."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """The number of observations up to a bound, and above the bound of the bucket before it."""
+    """One bucket of a histogram.
+
+    `count` is the number of observations above the bound of the previous bucket, up to `bound`.
+    """
 
     bound: float
     count: int
@@ -65,7 +68,7 @@ class PayloadPoint:
     """Whether the value of a sum, or the counts of a histogram, can only increase."""
     labels: Labels
     value: float | None
-    """The number, or the sum of the observations of a histogram or summary."""
+    """The value of a gauge or sum, or the sum of the observations of a histogram or summary."""
     count: int | None
     """The number of observations of histograms and summaries."""
     buckets: tuple[Bucket, ...]

@@ -31,7 +31,7 @@ CLIENT: Final = (
 NO_TIMESTAMP_US: Final = -1_000
 """The time by which Spark represents a record without a timestamp."""
 INTERVAL: Final = re.compile("[0-9]{1,10}")
-"""An interval in milliseconds, of which the protocol allows 31 bits."""
+"""The form of an accepted interval in milliseconds, which has at most 31 bits in the protocol."""
 
 
 class Push(NamedTuple):
@@ -40,7 +40,7 @@ class Push(NamedTuple):
     received_us: int | None
     """The time of the record, by the clock of the receiver."""
     time_us: int | None
-    """The newest time of its points, by the clock of the client."""
+    """The newest time of the push's points, by the clock of the client."""
     event_us: int | None
     """The earlier of `received_us` and `time_us`.
 
@@ -111,7 +111,7 @@ def read_push(
 
 
 def _time(payload: bytes | None, client_size: int) -> tuple[int | None, str | None]:
-    """Return the time of a payload, or what is wrong with it."""
+    """Return the time of a payload and None, or None and what is wrong with the payload."""
     if not payload:
         return None, "The record has no payload."
     try:

@@ -76,10 +76,13 @@ def write_tables(
 
 
 def decide(key: tuple[int], frames: Iterable[Any], state: Any) -> Iterator[Any]:
-    """Yield the pushes of one micro-batch and one bucket with the decision about each."""
+    """Decide about the pushes of one micro-batch and one bucket. Yield one frame with the results.
+
+    `key` is the bucket of client instances, and `state` keeps its admission between micro-batches.
+    """
     import pandas as pd
 
-    # Spark itself concatenates the result with an empty frame.
+    # Spark concatenates the result with an empty frame, and pandas warns about that.
     warnings.filterwarnings("ignore", "The behavior of DataFrame concatenation", FutureWarning)
     frame = pd.concat(list(frames), ignore_index=True)
     frame = frame.sort_values(["partition", "offset"], ignore_index=True)
@@ -118,7 +121,7 @@ def write_batch(batch: DataFrame, batch_id: int, path: str) -> None:
 
 
 def _write(rows: DataFrame, path: str, label: str, order: tuple[str, ...]) -> None:
-    # One file for each date, and rows that compress well next to each other.
+    # Write one file for each date. In the file, rows that compress well together are adjacent.
     ordered = rows.repartition("date").sortWithinPartitions(*order)
     named = ordered.selectExpr("*", f"'{label}' AS batch")
     writer = named.write.mode("overwrite").option("partitionOverwriteMode", "dynamic")

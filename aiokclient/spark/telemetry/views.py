@@ -105,10 +105,11 @@ def latency_by_client(points: DataFrame, metrics: tuple[str, ...] = LATENCIES) -
 
 
 def slow_clients(points: DataFrame, *, ratio: float = 4, least_ms: float = 200) -> DataFrame:
-    """Return the clients whose latency is at least `ratio` times the usual one, and `least_ms`.
+    """Return the clients whose latency is at least `ratio` times the usual latency.
 
-    The 90th percentiles of the latencies of produce requests and of commits are compared. The usual
-    latency is their median over all clients.
+    The latency must also be at least `least_ms`. The 90th percentiles of the latencies of produce
+    requests and of commits are compared. The usual latency is the median of the 90th percentiles of
+    all clients.
     """
     return _sql(
         f"""
@@ -124,7 +125,7 @@ def slow_clients(points: DataFrame, *, ratio: float = 4, least_ms: float = 200) 
 
 
 def top_errors(points: DataFrame, count: int = 10) -> DataFrame:
-    """Return the clients with the most errors: refused records, failed logins and rebalances."""
+    """Return the clients with the most errors: refused records, failed logins, and so on."""
     # The series without labels already contains those with labels, such as the one of a topic.
     errors = totals(points.where(f"metric RLIKE '{ERRORS}' AND size(labels) = 0 AND {COUNTED}"))
     return _sql(

@@ -29,7 +29,7 @@ class ArrowHeaders:
         self.topics: set[str] = set()
         """The names in the column `topic`."""
         self.rows: list[Headers] = []
-        """The headers of each row. It is empty if no row has any."""
+        """The headers of each row. It is an empty list without a usable column of headers."""
         self._usable = isinstance(batch, pyarrow.RecordBatch)
         if self._usable:
             self._read(batch.schema.names)

@@ -53,7 +53,10 @@ class Carried:
         self._processed = get_value(PROCESSED, context) or frozenset()
 
     def added_to(self, headers: Headers) -> Headers:
-        """Return the headers with the context added, or as they are if the application set one."""
+        """Return the headers with the context added.
+
+        If the application has put a context of its own into the headers, return them as they are.
+        """
         if not self._own:
             return headers
         kept: Sequence[Pair] = headers
@@ -103,7 +106,7 @@ def links_to(creations: Iterable[SpanContext | None]) -> list[Link]:
 
 
 def with_processed(context: Context, links: Iterable[Link]) -> Context:
-    """Return the context, in which the records of these links are marked as being processed."""
+    """Return a copy of the context, with the records of these links marked as being processed."""
     return set_value(PROCESSED, frozenset(_key(link.context) for link in links), context)
 
 

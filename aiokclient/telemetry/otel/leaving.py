@@ -6,10 +6,10 @@ the frame of the loop. The instruction that the frame then executes shows how th
 `break` and `return` pop the iterator by an instruction of their own, and an exception leaves the
 frame at the instruction that has raised it.
 
-The exception itself is not passed to `__del__`. Since Python 3.12, it is the one among the newest
-objects whose traceback begins in this frame. In Python 3.11 it has no traceback yet, so that only
-its occurrence is known. It counts as a failure, unless the task is being cancelled, or the loop is
-in a generator, which may be being closed.
+The exception itself is not passed to `__del__`. Since Python 3.12, it can be found: it is one of
+the newest objects, and its traceback begins in this frame. In Python 3.11, it has no traceback yet,
+so only its occurrence is known. An exception that is not found counts as a failure, unless the task
+is being cancelled, or the loop is in an asynchronous generator, which may be being closed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MOST_OBJECTS: Final = 20_000
 
 
 class Left:
-    """Whether a body was left by an exception, and the exception, or None if it is not known."""
+    """Whether an exception has left a body. `error` is the exception, or None if it is unknown."""
 
     __slots__ = ("error", "failed")
 
@@ -57,7 +57,7 @@ def left_by(frame: FrameType) -> Left:
 def _newest_from(frame: FrameType) -> BaseException | None:
     """Return the exception that is leaving this frame, or None if it is not found."""
     if gc.get_count()[0] > MOST_OBJECTS:
-        return None  # The program has disabled garbage collection: too many objects to search.
+        return None  # The program has disabled garbage collection, so a search would take too long.
     for found in gc.get_objects(generation=0):
         if issubclass(type(found), BaseException):
             traceback = found.__traceback__

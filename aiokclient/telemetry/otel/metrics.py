@@ -31,7 +31,7 @@ __all__ = ["MetricBridge", "bridge_to"]
 
 SCOPE: Final = "aiokclient"
 ATTRIBUTES: Final = {CLIENT_ID: "messaging.client.id"}
-"""The names of attributes that differ from the names of their labels, by the label."""
+"""The names of the attributes that have another name than their label, by the label's name."""
 
 Part = Callable[[Series], Iterator[Observation]]
 
@@ -62,7 +62,7 @@ class MetricBridge:
         return partial(self._series.remove, series)
 
     def _registered(self, log: ClientLog, metric: ApplicationMetric) -> None:
-        """Make the instruments of a metric of the application. Log a warning if the SDK refuses."""
+        """Make the instruments of an application's metric. Log a warning if the SDK refuses it."""
         try:
             self._make(metric.name, _described(metric))
         except Exception as error:

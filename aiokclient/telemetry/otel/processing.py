@@ -8,9 +8,9 @@ iterator when its body is left in any other way (see `leaving`). Each loop there
 of its own.
 
 The context is restored in the task that makes the next request, and only if the span's context is
-the current one there. A task may also request from several iterators in turn: the processing that
-ends last restores the context from before all of them. Tasks that were started in the body of a
-loop keep their context after the body has ended.
+the current one there. A task may also request from several iterators in turn. Then the processing
+that ends last restores the context that was current before all of them. Tasks that were started in
+the body of a loop keep their context after the body has ended.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Processing:
         self._before = self._without_ended(self._before)
 
     def _without_ended(self, context: Context) -> Context:
-        """Return the newest context, from this one back, whose processing has not ended.
+        """Go back from this context to the newest one whose processing has not ended. Return it.
 
         Only the processing of this task can count as ended.
         """

@@ -271,7 +271,10 @@ def _with_context(carried: Carried, record: ProducerRecord) -> ProducerRecord:
 
 
 def _addresses(producer: TracedProducer) -> Callable[[SentRecord], Any]:
-    """Return a function from a delivery to the present leader of its partition, or to None."""
+    """Return a function that takes a delivery, and returns the present leader of its partition.
+
+    The function returns None if there is no leader.
+    """
     cluster = producer._own_cluster if producer._client is None else producer._client.cluster
 
     def address(delivery: SentRecord) -> Any:

@@ -128,7 +128,7 @@ def fail(span: Span, error: BaseException | None) -> None:
 
 
 def _name(error: Exception) -> str:
-    """Return Kafka's name of an error, or that of its class."""
+    """Return Kafka's name of an error, or the name of its class if Kafka has no name for it."""
     name = getattr(type(error), "name", None)
     return name if isinstance(name, str) else _qualified(error)
 

@@ -158,7 +158,7 @@ class Call:
         self.owner = owner
         """The connection on which the request arrived.
 
-        It is the owner of objects that are removed when it closes.
+        Some objects, such as client instances, have it as their owner, and end when it closes.
         """
         self._authorizer = cluster.security.authorizer
         self._refusals = [each for each in faults if isinstance(each, Refusal)]
@@ -202,7 +202,7 @@ class Call:
         return self._authorizer.allows(str(self.principal), host, operation, resource_type, name)
 
     def allows_any(self, operation: AclOperation, resource_type: AclResource) -> bool:
-        """Return whether the client may perform an operation on any resource of a type."""
+        """Return whether the client may perform an operation on at least one resource of a type."""
         if self._authorizer is None:
             return True
         host = self.owner.client_host.removeprefix("/")

@@ -56,7 +56,7 @@ class BrokerOption(NamedTuple):
 
 
 class ConfigSynonym(NamedTuple):
-    """One source of a value, with its value. The first source determines the option's value."""
+    """The value of an option at one source. The value at the first source applies."""
 
     name: str
     value: str
@@ -129,8 +129,9 @@ def _gzip_level(value: str) -> bool:
 _CODECS = ("producer", "uncompressed", *CODEC_NAMES[1:])
 _THROTTLED = BrokerOption("", BrokerConfigType.LIST, _replicas)
 
-# These have an effect here: cleanup.policy (a compacted topic refuses records without a key),
-# max.message.bytes, message.timestamp.*, min.insync.replicas, retention.bytes, segment.bytes.
+# Most of these options have no effect here. These have one: cleanup.policy (a compacted topic
+# refuses records without a key), compression.*, max.message.bytes, message.timestamp.*,
+# min.insync.replicas, retention.bytes, segment.bytes, and unclean.leader.election.enable.
 TOPIC_OPTIONS: Mapping[str, BrokerOption] = {
     "cleanup.policy": BrokerOption("delete", BrokerConfigType.LIST, _list_of("delete", "compact")),
     "compression.gzip.level": BrokerOption("-1", BrokerConfigType.INT, _gzip_level),
@@ -172,8 +173,8 @@ TOPIC_OPTIONS: Mapping[str, BrokerOption] = {
     "unclean.leader.election.enable": _boolean(False),
 }
 
-# The broker options that apply to a topic that has no value of its own. Kafka's documentation calls
-# each of them the server default property.
+# For each option of topics, the broker option that applies to a topic without a value of its own.
+# Kafka's documentation calls it the server default property.
 _TOPIC_SERVER_DEFAULTS: Mapping[str, str] = {
     "cleanup.policy": "log.cleanup.policy",
     "compression.gzip.level": "compression.gzip.level",
@@ -226,7 +227,7 @@ BROKER_OPTIONS: Mapping[str, BrokerOption] = {
         )
     ),
     "group.consumer.session.timeout.ms": _fixed(_int(45_000, 1)),
-    # Kafka waits for 3 s for more members before the first rebalance of a group.
+    # The default in Kafka is 3000: the first rebalance of a group waits 3 s for more members.
     "group.initial.rebalance.delay.ms": _fixed(_int(0, 0)),
     "group.max.session.timeout.ms": _fixed(_int(1_800_000, 1)),
     "group.max.size": _fixed(_int((1 << 31) - 1, 1)),
@@ -259,7 +260,7 @@ GROUP_OPTIONS: Mapping[str, BrokerOption] = {
     )
 }
 
-# The broker option that applies to a topic or group that has no value of its own.
+# For each option of topics and groups, the broker option that applies if no own value is set.
 SERVER_DEFAULTS: Mapping[str, str] = {
     **{name: f"group.{name}" for name in GROUP_OPTIONS},
     **_TOPIC_SERVER_DEFAULTS,
@@ -274,7 +275,7 @@ _RUNNING = (BrokerConfigSource.DYNAMIC_BROKER, BrokerConfigSource.DYNAMIC_DEFAUL
 class Configs:
     """Configured values, which take precedence over those of `parent` and over the defaults.
 
-    If the options of `parent` have other names, `SERVER_DEFAULTS` has its name for each option.
+    If `parent` has other names for the options, `SERVER_DEFAULTS` maps each name to the parent's.
     """
 
     def __init__(

@@ -341,7 +341,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         received: DecodedRequest,
         faults: list[Fault],
     ) -> None:
-        """Run a handler until it yields, waits or ends."""
+        """Continue a handler until it yields, waits, or ends."""
         try:
             awaited = handling.send(None)
         except StopIteration as done:

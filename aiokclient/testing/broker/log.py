@@ -74,9 +74,10 @@ class EpochCache:
             self._starts[0] = start
 
     def end_of(self, epoch: int, log_end: int) -> tuple[int, int]:
-        """Return the largest known epoch up to `epoch`, and its end offset.
+        """Return the largest known epoch that is not larger than `epoch`, and its end offset.
 
-        Returns (-1, -1) if there is no such epoch.
+        If `epoch` is older than all known epochs, return `epoch` and the start of the oldest one.
+        Return (-1, -1) if `epoch` is -1 or newer than all known epochs, or if none is known.
         """
         if epoch == UNDEFINED or not self._epochs or epoch > self._epochs[-1]:
             return UNDEFINED, UNDEFINED

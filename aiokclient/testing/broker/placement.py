@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def string_hash(key: str) -> int:
-    """Return a hash that is the same in every process (Java's for strings, made positive)."""
+    """Return Java's hash code of a string, made positive. It is the same in every process."""
     value = 0
     for unit in key:
         value = (31 * value + ord(unit)) & 0xFFFFFFFF

@@ -163,7 +163,8 @@ class ProducerStates:
     ) -> Verification | Code:
         """Return the verification that the coordinator must confirm before an append.
 
-        NONE means that the transaction is already open in this partition and needs no confirmation.
+        Return NONE if the transaction is already open in this partition and needs no confirmation,
+        or INVALID_PRODUCER_EPOCH if the epoch is older than that of the producer.
         """
         if epoch < self.epoch_of(producer_id):
             return Code.INVALID_PRODUCER_EPOCH

@@ -29,7 +29,7 @@ _WORTH_STRIPPING = 1_000
 
 
 class ReceivedRequest:
-    """A request that a broker received. `at` is the brokers' monotonic clock in seconds."""
+    """A request that a broker received. `at` is the time, in seconds of a monotonic clock."""
 
     __slots__ = ("_frame", "_messages", "api", "at", "broker", "client_id", "version")
 
@@ -75,7 +75,7 @@ class ReceivedRequest:
             self._frame = _stripped(self._frame)
 
     def drop(self) -> None:
-        """Forget the message."""
+        """Forget the frame. `message` is None from now on."""
         self._messages.forget(self)
         self._frame = None
 
@@ -188,7 +188,7 @@ class RequestLog:
 
 
 def _can_be_stripped(message: ProduceRequest) -> bool:
-    """Return whether decoding the request once more is cheap."""
+    """Return whether the request has few enough partitions to be decoded again by `strip`."""
     topics = message.topic_data
     if len(topics) > _STRIPPED_PARTITIONS:
         return False

@@ -165,7 +165,7 @@ class FetchSessions:
         self._sessions.pop(session.id, None)
 
     async def context(self, call: FetchCall) -> FetchContext:
-        """Return the session of a request, updated by the request."""
+        """Return how to answer a request: its session, updated by the request, or a refusal."""
         request: FetchRequest = call.request
         now = self._time()
         by_id = call.version >= 13

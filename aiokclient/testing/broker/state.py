@@ -66,7 +66,10 @@ class Groups(Protocol):
         """Remove the offsets of a topic."""
 
     def configs_of(self, group_id: str, *, keep: bool) -> Configs:
-        """Return the configs of a group, or new ones if it has none. `keep` stores the new ones."""
+        """Return the configs of a group, or new ones if it has none.
+
+        If `keep` is true, the new ones are stored as those of the group.
+        """
         ...
 
     @property
@@ -112,7 +115,7 @@ class ClusterState:
         telemetry: ClientTelemetryReceiver | None,
         hidden: Collection[ApiKey],
     ) -> None:
-        """`post` schedules a function in the cluster's loop, from any thread.
+        """`post` runs a function in the cluster's loop. Any thread may call `post`.
 
         The APIs in `hidden` are answered although they are not announced.
         """

@@ -57,7 +57,7 @@ def the_batch(records: bytes | memoryview | None) -> RecordBatch | Appended:
 
 
 def check_batch(batch: RecordBatch, topic: BrokerTopic, version: int, now_ms: int) -> Appended:
-    """Return the error with which a broker refuses a client's batch, or one with the code NONE."""
+    """Check a client's batch. Return a result with the code of the refusal, or with NONE."""
     configs = topic.configs
     try:
         codec = batch.compression
@@ -124,7 +124,10 @@ def _check_records(batch: RecordBatch, topic: BrokerTopic, now_ms: int) -> Appen
 
 
 def _times_and_keys(batch: RecordBatch) -> Iterator[tuple[int, bytes | None]]:
-    """Read the records in pieces, because a small batch may decompress to a very large one."""
+    """Yield the timestamp and the key of each record.
+
+    The records are read in pieces, because a small batch may decompress to a very large one.
+    """
     stream = RecordStream(batch, check_crcs=False, limit=DEFAULT_LIMIT)
     while (piece := stream.take(_PIECE)) is not None:
         rows = batch.part_rows(piece.content, piece.count, piece.expected, 0)

@@ -93,7 +93,7 @@ class TransactionControls(Controls):
     def forget_transactional_id(self, transactional_id: str) -> None:
         """Forget a transactional id, as Kafka does after `transactional.id.expiration.ms`.
 
-        Raises ValueError while a transaction is open or ends.
+        Raises ValueError while a transaction is open or ending.
         """
 
         def forget(transaction: TransactionMetadata) -> None:

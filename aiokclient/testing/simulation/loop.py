@@ -1,10 +1,9 @@
 """An asyncio event loop with virtual time.
 
 While a callback is ready, the clock stands still. When no callback is ready, the clock jumps to the
-next timer.
-So an hour of timeouts takes a moment. The order of events depends on the program alone, because
-there are no sockets, threads, or operating system calls. ``run_in_executor`` calls the function in
-the loop itself, in its next iteration, and names are resolved by ``resolver``.
+next timer. So an hour of timeouts takes a moment. The order of events depends on the program alone,
+because there are no sockets, threads, or operating system calls. ``run_in_executor`` calls the
+function in the loop itself, in the next iteration. ``resolver`` resolves names.
 
 A deadlocked program ends: when nothing is ready and no timer is set, ``SimulationError`` lists the
 tasks and the lines at which they wait. The same happens to a program that keeps iterating without

@@ -87,7 +87,7 @@ class Simulation:
         if asyncio._get_running_loop() is not None:
             text = "a simulation has a loop of its own: run it where no event loop runs"
             raise IllegalStateError(text)
-        import_anyio()  # A client's start would otherwise import it in a thread.
+        import_anyio()  # Otherwise, the start of a client would import anyio in a thread.
         try:
             with asyncio.Runner(loop_factory=self._make_loop) as runner:
                 return runner.run(self._main(main))

@@ -24,7 +24,7 @@ PLAIN, COPIES, ATOMIC = "soak-plain", "soak-copies", "soak-atomic"
 """The topics of plain producers, of transactional copies of their records, and of transactions."""
 PARTITIONS = 3
 READING_GROUPS = ("classic", "kip848")
-"""The groups whose members process the plain topic. A third one copies it in transactions."""
+"""The groups whose members process the plain topic. Another group copies it in transactions."""
 SLACK_S = 5.0
 """Seconds that a call may take beyond its deadline, because other processes need the processor."""
 LONGEST_HOLD_S = 0.050

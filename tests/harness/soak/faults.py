@@ -14,7 +14,10 @@ from .site import Site
 
 
 class ClientConnector:
-    """The connector of one client. It uses one side of the network, and counts the attempts."""
+    """The connector of one client.
+
+    It uses one side of the network, and counts its attempts to connect.
+    """
 
     def __init__(self, side: ProxyConnector) -> None:
         self._side = side
@@ -55,7 +58,11 @@ class Network:
 
 
 class Breaker:
-    """The performer of faults. A fault is performed from its beginning to its end."""
+    """The part of a soak that causes faults.
+
+    `perform` causes one fault, and returns when the fault is over: when the broker is in sync
+    again, the proxies are clear, or the group has its members again.
+    """
 
     def __init__(self, site: Site, network: Network, members: Members) -> None:
         self._site, self._network, self._members = site, network, members

@@ -1,4 +1,4 @@
-"""The members of one group: who owns which partition (G), and what is processed and committed (F).
+"""Checks of a group: the owners of partitions (promise G), processing, and commits (promise F).
 
 Two members may own a partition at the same time only if the group has removed one of the members,
 and this member does not know it yet. It must then lose the partition. If the partition is revoked
@@ -13,7 +13,7 @@ from .record_checks import Breach
 
 
 class _Done:
-    """Which offsets of a partition are processed: all below `upto`, and some others."""
+    """The processed offsets of a partition: all below `upto`, and some others."""
 
     def __init__(self) -> None:
         self.upto = 0
@@ -96,7 +96,7 @@ class GroupChecks:
         owned.in_progress.add(offset)
 
     def finished(self, member: str, tp: TopicPartition, offset: int) -> None:
-        """Record that a member has processed a record, even if it has lost the partition."""
+        """Note that a member has processed a record, even if it has lost the partition."""
         self.processed += 1
         owned = self._owned.get(tp, {}).get(member)
         if owned is not None:

@@ -27,7 +27,7 @@ from .entries import Entry, Held, Logged, Trouble
 
 TOLERANCE = 0.05
 SEEN_S = 0.010
-"""The time, in seconds, for which a callback must hold the loop to be noted."""
+"""A callback is noted if it holds the loop for more than this number of seconds."""
 DESCRIPTORS, STATISTICS = Path("/dev/fd"), Path("/proc/self/statm")
 
 
@@ -114,7 +114,7 @@ class Watch:
         collector, stolen = _Collector(), StolenTime()
 
         def measured(handle: Any) -> None:
-            callback = handle._callback  # A handle that is cancelled while it runs forgets it.
+            callback = handle._callback  # A handle cancelled while it runs drops its callback.
             stolen.begin()
             began, collecting = time.thread_time(), collector.took_s
             try:
@@ -129,7 +129,7 @@ class Watch:
         gc.callbacks.append(collector)
         logger.addHandler(logs)
         logger.setLevel(logging.DEBUG)
-        logging.getLogger("aiokclient.wire").setLevel(logging.INFO)  # DEBUG is for each request.
+        logging.getLogger("aiokclient.wire").setLevel(logging.INFO)  # DEBUG logs each request.
         loop.set_exception_handler(lambda _, context: self._unseen("the event loop", context))
         sys.unraisablehook = lambda found: self._unseen("an object", found)
         handles._run = measured

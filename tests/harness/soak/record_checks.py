@@ -1,4 +1,4 @@
-"""The records of idempotent producers in the log (A, B, C), checked as they are read.
+"""Checks of the records of idempotent producers, as they are read (promises A, B, and C).
 
 The checks keep only what is not settled yet: records that were acknowledged and not read, or read
 and not acknowledged. So their memory does not grow with the length of a run.
@@ -34,7 +34,7 @@ class _Progress:
         self.unsettled: dict[int, int] = {}
         """Offsets of the records that were read and have no outcome yet, by sequence."""
         self.skipped: set[int] = set()
-        """Sequences without an outcome, whose records were missing when a later one was read."""
+        """Sequences without an outcome, whose records were missing when a later record was read."""
         self.failed: set[int] = set()
         """Sequences of the records that failed. Such a record may be read once or never."""
 
@@ -75,7 +75,7 @@ class RecordChecks:
         self._breach("E", f"{tp}, producer {producer}: record {sequence} failed: {error}")
 
     def consume(self, tp: TopicPartition, offset: int, value: bytes) -> Payload | None:
-        """Record that a reader has received a record. Return its payload if it is not corrupt."""
+        """Note that a reader has received a record. Return its payload, or None if corrupt."""
         self.read += 1
         payload = payload_of(tp, offset, value, self._breach)
         if payload is None:
@@ -144,7 +144,7 @@ class RecordChecks:
 
 
 class CopyChecks:
-    """Checks of the copies of a topic's records by transactions: each record once, in order (K)."""
+    """Checks that transactions copied each record of a topic once and in order (promise K)."""
 
     def __init__(self, breach: Breach) -> None:
         self._breach = breach
@@ -153,11 +153,11 @@ class CopyChecks:
         self.read = 0
 
     def original(self, payload: Payload) -> None:
-        """Record that a reader has received a record of the original topic."""
+        """Note that a reader has received a record of the original topic."""
         self._match(payload, self._originals, self._copies)
 
     def copy(self, tp: TopicPartition, offset: int, value: bytes) -> None:
-        """Record that a reader has received a copy."""
+        """Note that a reader has received a copy."""
         self.read += 1
         try:
             payload = unpack(value)
@@ -203,7 +203,10 @@ class CopyChecks:
 
 
 def payload_of(tp: TopicPartition, offset: int, value: bytes, breach: Breach) -> Payload | None:
-    """Return the payload of a record, or None if it is corrupt or in the wrong partition (C)."""
+    """Return the payload of a record.
+
+    If the record is corrupt or in the wrong partition, report it (promise C) and return None.
+    """
     try:
         payload = unpack(value)
     except BrokenInvariantError as error:

@@ -44,7 +44,7 @@ run would use more memory than after its first minute, although not more after t
 after five.
 """
 IDLE_MS = 4_000
-"""Connections without requests are closed after this time, so that their number is comparable."""
+"""Milliseconds after which an idle connection is closed, so that usage can be compared."""
 MEMBERS = {"classic": 2, "kip848": 2, "transform": 1}
 LIMITS = {"attempts to connect": 60.0, "requests without records": 200.0}
 """How often one client may do these things in a second. After a lost connection, a client tries
@@ -73,7 +73,7 @@ class Settings:
     sabotage: str = ""
 
     def faults(self) -> list[list[Fault]]:
-        """Return the faults of the first minute, and those of the rest."""
+        """Return the faults of the first minute, and those of the rest of the run."""
         first = schedule(self.seed, WARM_UP_S, MINUTE - QUIET_S)
         end = MINUTE * self.minutes
         return [first, schedule(self.seed, MINUTE, end - QUIET_S) if self.minutes > 1 else []]
@@ -185,7 +185,7 @@ class Soak:
         await task
 
     def _leave_open(self) -> None:
-        """Leave ten sockets open, so that the comparison must fail (H)."""
+        """Leave ten sockets open, so that the comparison must fail (promise H)."""
         self._forgotten = [socket.socket() for _ in range(10)]
 
     # -- quiet moments
@@ -240,7 +240,7 @@ class Soak:
         await self.members.leave_all()
 
     async def _check_left(self, before: Usage) -> None:
-        """Check that closed clients have left nothing open (H)."""
+        """Check that closed clients have left nothing open (promise H)."""
         deadline = time.monotonic() + 10
         while True:
             now = await resting_usage()

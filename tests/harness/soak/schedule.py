@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 NODES = (1, 2, 3)
 SIDES = (0, 1)
-"""The sides of the network. Each client connects through one, so a fault affects half of them."""
+"""The sides of the network. Each client uses one, so a fault affects half of the clients."""
 GROUPS = ("classic", "kip848", "transform")
 
 

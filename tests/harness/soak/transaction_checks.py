@@ -1,4 +1,7 @@
-"""Transactions that write one record to each partition of a topic (K), read with read_committed."""
+"""Checks of transactions that write one record to each partition of a topic (promise K).
+
+The records are read with read_committed.
+"""
 
 from collections.abc import Iterator
 
@@ -17,7 +20,7 @@ class _Transaction:
         self.broken = False
         self.seen: set[int] = set()
         self.absent: set[int] = set()
-        """Partitions without its record: a record of a later transaction was read there."""
+        """Partitions that lack its record: a record of a later transaction was read there."""
 
 
 class TransactionChecks:
@@ -31,7 +34,7 @@ class TransactionChecks:
         self.read = 0
 
     def sent(self, producer: int, sequence: int) -> None:
-        """Record that a transaction has begun. This is called for each of its records."""
+        """Note that a transaction has begun. This is called for each of its records."""
         self._open.setdefault((producer, sequence), _Transaction())
 
     def ended(self, producer: int, sequence: int, outcome: str) -> None:
@@ -41,7 +44,7 @@ class TransactionChecks:
         self._judge(producer, sequence, found)
 
     def consume(self, tp: TopicPartition, offset: int, value: bytes) -> None:
-        """Record that a reader has received a record."""
+        """Note that a reader has received a record."""
         self.read += 1
         payload = payload_of(tp, offset, value, self._breach)
         if payload is None:

@@ -70,7 +70,7 @@ class Pace(Protocol):
 
 
 class Workload:
-    """The clients of a run, from `running` on.
+    """The clients of a run, which `running` starts and closes.
 
     `options(number, name)` returns the options of a client: its servers, its security, and the
     connector of its side.
@@ -117,7 +117,7 @@ class Workload:
             await self.bounded(f"close of {name}", CLOSE_S, made.close(CLOSE_S))
 
     async def bounded(self, what: str, limit_s: float, call: Awaitable[T]) -> T:
-        """Return the result of a call, and note how long it took (D)."""
+        """Return the result of a call, and note how long it took (promise D)."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         try:
@@ -143,7 +143,7 @@ class Workload:
         self.counts[what] = self.counts.get(what, 0) + 1
 
     def sample(self) -> None:
-        """Note the bytes that each client holds (I), and each client that has failed."""
+        """Note the bytes that each client holds (promise I), and each client that has failed."""
         for name, client in list(self.clients.items()):
             if client.state.name == "FAILED":
                 self.note(Trouble("E", f"{name} is FAILED: {client.health().reasons}"))

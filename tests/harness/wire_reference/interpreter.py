@@ -26,7 +26,7 @@ def uvarint(value: int) -> bytes:
 
 
 def _element(field: Json) -> Json:
-    """Return the field for an array's elements, which are never null."""
+    """Return an array field's definition for one element of the array. Elements are never null."""
     return {key: value for key, value in field.items() if key != "nullableVersions"}
 
 

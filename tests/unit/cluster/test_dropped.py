@@ -44,7 +44,7 @@ def names(recorded: list[warnings.WarningMessage]) -> list[str]:
 
 
 async def closed(world: World, connections: int = 0) -> None:
-    """Wait, and check how many connections are left. If none is expected, check for tasks, too."""
+    """Wait, and check that this number of connections is left. If it is 0, no task may be left."""
     await asyncio.sleep(CLOSED_S)
     left = [task.get_name() for task in asyncio.all_tasks() if task is not asyncio.current_task()]
     assert len(world.network.connections) == connections

@@ -94,7 +94,7 @@ async def test_updates_during_a_merge_are_kept(
 
     def merged(old: ClusterMetadata, answer: Any, **options: Any) -> ClusterMetadata:
         epoch = next(hints, None)
-        if epoch is not None:  # This call runs in the thread.
+        if epoch is not None:  # `merged` runs in a thread, and `hint` on the loop.
             loop.call_soon_threadsafe(hint, epoch)
         return real(old, answer, **options)
 

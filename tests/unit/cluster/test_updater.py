@@ -75,7 +75,7 @@ def cluster() -> Cluster:
 
 @pytest.fixture
 async def make(cluster: Cluster) -> AsyncIterator[Callable[..., Awaitable[MetadataUpdater]]]:
-    """Return a function that makes an updater, which runs after it has its first snapshot."""
+    """Return a function that makes an updater, gives it a first snapshot, and starts it."""
     tasks: list[asyncio.Task[None]] = []
 
     async def made(**options: Any) -> MetadataUpdater:

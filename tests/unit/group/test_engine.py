@@ -27,7 +27,7 @@ async def at_once() -> None:
 class Handler:
     """A handler that records its calls.
 
-    `slow` has functions for which some of the calls wait.
+    `slow` has a function for each call that must wait. The call awaits this function.
     """
 
     protocol_type = "test"

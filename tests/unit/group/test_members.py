@@ -89,7 +89,7 @@ async def test_a_new_generation_is_asked_for(make: Make, leader: bool) -> None:
 
 
 async def test_assign_may_be_a_coroutine_and_slow(make: Make) -> None:
-    """Heartbeats continue while the leader computes for longer than the session timeout."""
+    """Heartbeats continue if the leader needs more than the session timeout for the assignment."""
     thought = asyncio.Event()
 
     async def think(members: Mapping[str, bytes]) -> Mapping[str, bytes]:
@@ -221,7 +221,7 @@ async def test_a_rolling_upgrade_of_protocols(make: Make) -> None:
 
 
 async def test_a_static_member_comes_back_without_a_rebalance(make: Make) -> None:
-    """Closing sends no LeaveGroup, and the next member with the instance id gets its assignment.
+    """Closing sends no LeaveGroup. The next member with the instance id gets the old assignment.
 
     This is KIP-345.
     """

@@ -41,7 +41,7 @@ async def test_a_closing_transport_gets_no_data(
     transport = connection._transport
     assert transport is not None
     descriptor = transport.get_extra_info("socket").fileno()
-    transport.abort()  # As after a reset by the peer.
+    transport.abort()  # This has the same effect as a reset by the peer.
     assert not connection.closed
     answer = connection.send(
         messages.ProduceRequest(), timeout_s=10, expect_response=expect_response

@@ -22,8 +22,8 @@ from aiokclient.protocol.messages.leave_group import MemberIdentity
 
 # A session timeout that never ends in a test, so that a silent member stays in the group.
 QUICK: Any = {"session_timeout_ms": 120_000, "heartbeat_interval_ms": 100}
-# If the writer joined again just before it was closed, the group keeps its membership for a
-# session.
+# If the writer joined again just before it was closed, the group keeps its membership until the
+# session timeout.
 STATIC: Any = {**QUICK, "session_timeout_ms": 6_000, "group_instance_id": "i"}
 
 

@@ -11,7 +11,7 @@ from aiokclient.producer.batching.buffer_pool import Memory
 
 @pytest.fixture
 def memory_totals(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Return a list to which each change by a producer adds the total bytes in both pools."""
+    """Return a list of the total bytes in both pools, one item for each change by a producer."""
     totals: list[int] = []
     take = Memory.take
 

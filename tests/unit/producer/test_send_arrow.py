@@ -1,4 +1,7 @@
-"""`send_arrow`: native code and Python send and refuse the same rows, all or none of a batch."""
+"""Tests that `send_arrow` has the same results in native code and in Python.
+
+A batch is sent with all its rows, or refused.
+"""
 
 from __future__ import annotations
 

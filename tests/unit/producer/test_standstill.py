@@ -143,8 +143,8 @@ def test_a_closed_producer_stays_with_nobody() -> None:
 def test_producer_with_acks_0_recovers_when_a_shared_connection_seemed_silent() -> None:
     """A producer with acks=0 recovers when another producer's requests made the broker seem silent.
 
-    They share a connection. The producer with acks=0 gets no responses that would show that the
-    broker is alive.
+    The two producers share a connection. The producer with acks=0 gets no responses
+    that would show that the broker is alive.
     """
 
     async def scenario(world: World) -> None:

@@ -1,6 +1,6 @@
 """Tests of topics that are unknown, missing, recreated, or get more partitions.
 
-Some have a small limit for batches. They run on a simulated cluster.
+One topic accepts only small batches. The tests run on a simulated cluster.
 """
 
 from __future__ import annotations

@@ -221,7 +221,7 @@ DELTAS = [0, 63, 64, -64, -65, 8191, 8192, -8193, 1 << 40]
 @pytest.mark.parametrize("delta", DELTAS)
 @pytest.mark.parametrize("before", [1, 63, 64, 65, 8191, 8192])
 def test_native_and_pure_agree_where_varints_get_longer(before: int, delta: int) -> None:
-    """Each varint is tested with unlimited room, with exactly enough room, and with a byte less."""
+    """Each varint is tested with unlimited room, exactly enough room, and one byte less."""
     for size in EDGES if before < 100 else EDGES[:3]:
         value = bytes(size)
         free = None

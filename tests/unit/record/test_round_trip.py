@@ -118,7 +118,8 @@ def test_the_limit_and_the_size_are_exact(records: list[Any], limit: int) -> Non
         else:
             assert taken, "the first record always fits"
             assert (builder.size, builder.count, builder.max_timestamp) == before
-            # No record that fits is refused. Its deltas take at most 12 bytes more than alone.
+            # No record that fits is refused. In a batch with others, the deltas of a record take
+            # at most 12 bytes more than in a batch of its own.
             assert builder.size + alone + 12 > limit
     assert len(builder.seal()) == builder.size
     assert list(builder.records()) == plain(taken)

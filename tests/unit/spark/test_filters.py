@@ -91,7 +91,7 @@ def test_timestamp_narrows_from_below_and_is_checked_again() -> None:
 
 
 def test_records_without_a_timestamp_are_kept_by_a_bound_before_1970() -> None:
-    # Spark shows them with a time of -1 ms, and brokers do not find them by a time.
+    # Spark shows such records with a time of -1 ms. Brokers do not find these records by a time.
     pushed = Pushed()
     moment = datetime(1969, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC)
     assert not pushed.push(condition("GreaterThanOrEqual", "timestamp", moment))

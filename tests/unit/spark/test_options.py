@@ -371,7 +371,7 @@ def test_all_mistakes_are_in_one_error() -> None:
 
 
 def test_consumers_read_the_properties_as_the_options_do() -> None:
-    # `parse` checks them with a consumer, which is never started.
+    # `parse` checks the properties with a consumer, which is never started.
     assert Consumer.from_properties({"bootstrap.servers": "h:9092"}) is not None
 
 

@@ -24,7 +24,7 @@ LEFT_OUT = (
     "*.unsent.requests*",
     "*.time.between.network.thread.*",
 )
-"""Metrics of threads, selectors, and queues between threads, which these clients do not have."""
+"""Metrics of threads, selectors, and queues between threads, which aiokclient does not have."""
 
 CLIENTS = {
     "producer": ("producer", ""),

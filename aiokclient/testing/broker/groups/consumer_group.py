@@ -6,7 +6,8 @@ comes one step closer to its target (`consumer_member.py`): a partition is assig
 member only after the previous one has revoked it. `consumer_heartbeat.py` is the protocol,
 `consumer_classic.py` is for members that use the classic one, and `migration.py` converts groups.
 
-All of this is persistent, in Kafka and here. A coordinator that takes over restarts the timers.
+Epochs, members, targets, and the owners of partitions are persistent, in Kafka and here. A
+coordinator that takes over a group restarts its timers.
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@
   member leaves temporarily with -2. Any other epoch must be the current one of the member. The
   previous one is also accepted if the member owns only partitions that it was assigned, because the
   response with the current epoch may have been lost.
-* The response has the assignment if it changed, or if the request was a full one.
+* The response has the assignment if it changed, or if the request is full: it has epoch 0, or it
+  names the topics, the owned partitions, and the rebalance timeout.
 * A regular expression is evaluated immediately, and again whenever a topic is created or deleted.
   Internal topics match like any others.
 """

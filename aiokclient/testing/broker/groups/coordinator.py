@@ -91,7 +91,10 @@ class GroupCoordinator:
         return [name for name, configs in self._configs.items() if configs.values]
 
     def configs_of(self, group_id: str, *, keep: bool) -> Configs:
-        """Return the configs of a group, or new ones if it has none. `keep` stores the new ones."""
+        """Return the configs of a group, or new ones if it has none.
+
+        If `keep` is true, the new ones are stored as those of the group.
+        """
         configs = self._configs.get(group_id)
         if configs is None:
             configs = Configs(GROUP_OPTIONS, BrokerConfigSource.GROUP, self._cluster.configs)
@@ -114,8 +117,8 @@ class GroupCoordinator:
     def consumer(self, group_id: str) -> ConsumerGroup:
         """Return the consumer group with this id.
 
-        If no group has this id, or only a classic one without members, the result is a new group. A
-        group of classic consumers is converted. Raises Refused.
+        If no group has this id, or if a classic group without members has it, the result is a new
+        group. A group of classic consumers is converted. Raises Refused.
         """
         known = self._groups.get(group_id)
         if isinstance(known, ConsumerGroup):
@@ -178,7 +181,7 @@ class GroupCoordinator:
             self.classic(group.group_id).offsets = group.offsets
 
     def hold(self, group_id: str) -> None:
-        """Keep the coordinator of a group in the loading state until each `hold` is released."""
+        """Keep a group's coordinator in the loading state until each `hold` has its `release`."""
         self._held[group_id] = self._held.get(group_id, 0) + 1
         self.settle()
 

@@ -5,8 +5,8 @@ over, or loads the group again, the group is first unloaded: waiting requests ar
 NOT_COORDINATOR, and timers are cancelled. Then it is loaded from what was persisted.
 
 Every kind of group has methods for the requests of the classic protocol. A kind that does not
-support this protocol inherits methods from here that refuse the requests. Only the kinds of other
-protocols have methods for the requests of these protocols.
+support this protocol inherits methods from here that refuse the requests. The methods for the
+requests of another protocol exist only in the kind of group that supports that protocol.
 """
 
 from __future__ import annotations

@@ -129,7 +129,8 @@ class _Program:
 
     def repeat(self, least: int, most: Any, part: Any) -> None:
         for _ in range(least):
-            self.add("jump", [len(self.steps) + 1])  # This ends the repetition of an empty match.
+            # An empty part has no steps. With this one, too many repetitions of it reach `LONGEST`.
+            self.add("jump", [len(self.steps) + 1])
             self.sequence(part)
         if most is kinds.MAXREPEAT:
             again, targets = self.jump()

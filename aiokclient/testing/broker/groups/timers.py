@@ -1,4 +1,4 @@
-"""The timers of a group's members, in the cluster's event loop."""
+"""The timers of groups and of transactional ids, in the cluster's event loop."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from aiokclient.testing.broker.state import ClusterState
 
 Key: TypeAlias = tuple[str, str]
-"""The purpose of the timer, and the member's id."""
+"""The purpose of the timer, and the id that it is for: a member id, or a transactional id."""
 
 
 class Timers:

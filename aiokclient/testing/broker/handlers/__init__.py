@@ -75,7 +75,7 @@ _MODULES: Mapping[ApiKey, str] = {
 }
 
 TELEMETRY_APIS = (ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY)
-"""APIs that brokers answer and, like Kafka, announce only if they have a receiver of metrics."""
+"""APIs that brokers always answer, but like Kafka announce only if they have a metrics receiver."""
 
 
 def _module(api: ApiKey) -> ModuleType:

@@ -84,7 +84,10 @@ async def _add(call: Call, wanted: AddPartitionsToTxnTransaction) -> AddPartitio
 
 
 def _refused(call: Call, partitions: list[TopicPartition]) -> Mapping[TopicPartition, int]:
-    """Return the error code of each partition if any is refused. Otherwise, all codes are NONE."""
+    """Return an error code for each partition. All are NONE unless a partition is refused.
+
+    If a partition is refused, the code of those that are not refused is OPERATION_NOT_ATTEMPTED.
+    """
     offsets = transactions_of(call.cluster).offsets
     results: dict[TopicPartition, int] = {}
     for tp in partitions:

@@ -1,8 +1,9 @@
 """AlterConfigs 0 to 2: replace all configured values of a topic or a broker.
 
 Options that the request does not name return to their defaults. Each resource changes as a whole or
-not at all: an unknown name or a value that is not allowed is INVALID_CONFIG; a null value and a
-read-only config of a broker are INVALID_REQUEST.
+not at all. The result is INVALID_CONFIG for an unknown name or a value that is not allowed, and
+INVALID_REQUEST for a null value. For brokers, it is INVALID_REQUEST also for a value that is not
+allowed or a read-only config, and any name is accepted while they run.
 """
 
 from __future__ import annotations

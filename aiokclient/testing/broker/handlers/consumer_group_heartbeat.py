@@ -6,9 +6,9 @@
   `groups/consumer_group.py` describes epochs and targets. The first member creates the group. A
   member that joins a group of classic consumers converts it: see `groups/migration.py`.
 * The default heartbeat interval is 500 ms. In Kafka, it is 5 s
-  (`group.consumer.heartbeat.interval.ms`). Assignments are computed immediately. Kafka waits for a
-  second between two of them (`group.consumer.assignment.interval.ms`). Both options can be set for
-  the cluster and, as `consumer.*`, for a group.
+  (`group.consumer.heartbeat.interval.ms`). Assignments are computed immediately. In Kafka, one
+  second passes between two computations (`group.consumer.assignment.interval.ms`). Both options can
+  be set for the cluster and, as `consumer.*`, for a group.
 """
 
 from __future__ import annotations

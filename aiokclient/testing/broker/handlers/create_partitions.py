@@ -1,10 +1,10 @@
 """CreatePartitions 0 to 3: add partitions to topics.
 
 The requested number is the new total. It is INVALID_PARTITIONS unless it is larger than the current
-one. New partitions have as many replicas as the topic's first one, spread over the brokers, or the
-replicas that the request assigns. A topic that is named twice is INVALID_REQUEST. With a
-`timeout_ms` of 0 or less, no partitions are added, and each topic is REQUEST_TIMED_OUT, unless all
-of them are named twice.
+one. New partitions have as many replicas as the topic's first partition, spread over the brokers,
+or the replicas that the request assigns. A topic that is named twice is INVALID_REQUEST. With a
+`timeout_ms` of 0 or less, no partitions are added. The result of each topic is then
+REQUEST_TIMED_OUT, or INVALID_REQUEST if all topics are named twice.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@
   and -1 stands for `num.partitions` and `default.replication.factor`.
 * Each topic has its own result. A topic that is named twice is INVALID_REQUEST. More than 10,000
   partitions in one request are POLICY_VIOLATION for all its topics.
-* With a `timeout_ms` of 0 or less, nothing is created, and each topic is REQUEST_TIMED_OUT, unless
-  all of them are named more than once.
+* With a `timeout_ms` of 0 or less, nothing is created. The result of each topic is then
+  REQUEST_TIMED_OUT, or INVALID_REQUEST if all topics are named more than once.
 * From version 5 on, the response describes the new topics with their configs; from version 7 on,
   also with their ids.
 """

@@ -2,10 +2,10 @@
 
 A name that does not exist is UNKNOWN_TOPIC_OR_PARTITION. An id that does not exist is
 UNKNOWN_TOPIC_ID. A topic that the request contains twice, even once by name and once by id, is
-INVALID_REQUEST. Other requests that wait for partitions of a deleted topic are answered
-immediately. With a `timeout_ms` of 0 or less, nothing
-is deleted, and each topic is REQUEST_TIMED_OUT, unless all of them are repeated or have both a name
-and an id.
+INVALID_REQUEST, and so is an entry that has both a name and an id. Other requests that wait for
+partitions of a deleted topic are answered immediately. With a `timeout_ms` of 0 or less, nothing is
+deleted. The result of each topic is then REQUEST_TIMED_OUT, or INVALID_REQUEST if all entries are
+repeated or have both a name and an id.
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ def _delete(
 ) -> DeletableTopicResult | None:
     """Delete a topic, and return the result.
 
-    Return None for an id if the request also has the topic's name. The name then has the result.
+    If the topic is named by its id, and the request also has its name, delete nothing and return
+    None. The entry with the name then gets the result.
     """
     cluster, name = call.cluster, wanted.name
     topic = cluster.topics_by_id.get(wanted.topic_id) if name is None else cluster.topics.get(name)

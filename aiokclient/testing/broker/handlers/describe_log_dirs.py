@@ -1,7 +1,8 @@
 """DescribeLogDirs 1 to 5: the log directory of a broker, with the sizes of its replicas.
 
 * Each broker has one directory, on a volume of 1 TiB. The free space is what the logs do not use.
-* Without topics, all replicas are described. Those that the broker does not have are left out.
+* If the request has no list of topics (null), all replicas of this broker are described. Requested
+  partitions that have no replica on this broker are omitted.
 * A follower's size is that of its part of the log. Its lag is the distance from the end of this
   part to the high watermark. Partitions of `__consumer_offsets` have no log here.
 * Without the permission to describe the cluster, the response has CLUSTER_AUTHORIZATION_FAILED.

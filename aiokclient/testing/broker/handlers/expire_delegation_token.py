@@ -1,7 +1,7 @@
 """ExpireDelegationToken 1 to 2: let a token expire, immediately or after a time (KIP-48).
 
-If the time is negative, the token is removed, and the response has this time as the expiry. The
-refusals are those of RenewDelegationToken.
+If the requested time is negative, the token is removed immediately, and the response repeats the
+negative time as the token's expiry. The refusals are those of RenewDelegationToken.
 """
 
 from __future__ import annotations

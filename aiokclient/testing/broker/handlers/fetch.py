@@ -294,7 +294,10 @@ class _Fetch:
         return response
 
     async def _response(self) -> FetchResponse:
-        """Return the result of the last read. An incremental one has only partitions with news."""
+        """Return the response with the results of the last read.
+
+        The response to an incremental fetch has only partitions with news (see `sessions.py`).
+        """
         topics: _Topics = {}
         async for part in self.call.slices(zip(self._wanted, self._answers, strict=True)):
             for wanted, answer in part:

@@ -2,9 +2,9 @@
 
 Each resource changes as a whole or not at all. The result is INVALID_CONFIG for an unknown name, a
 value that is not allowed, or a list operation on an option that is not a list. It is
-INVALID_REQUEST for a null value to set, a repeated name or resource, and for brokers also for a
-value that is not allowed or a read-only config. Deleting an unknown name has no effect. Running
-brokers accept any name.
+INVALID_REQUEST for a null value (except to delete), or a name or resource that is repeated. For
+brokers, it is INVALID_REQUEST also for a value that is not allowed or a read-only config. Deleting
+an unknown name has no effect. Running brokers accept any name.
 """
 
 from __future__ import annotations

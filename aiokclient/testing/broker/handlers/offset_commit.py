@@ -44,7 +44,7 @@ async def handle(call: Call) -> Answer:
 
 
 def _group(call: Call, request: OffsetCommitRequest) -> tuple[int, Group | None]:
-    """Return the group that accepts the commit, or the error code if none does."""
+    """Return NONE and the group that accepts the commit, or an error code and None."""
     groups = groups_of(call.cluster)
     epoch = request.generation_id_or_member_epoch
     code = groups.reachable(call, request.group_id, named=False)

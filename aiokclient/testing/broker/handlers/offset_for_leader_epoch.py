@@ -1,8 +1,10 @@
 """OffsetForLeaderEpoch 2 to 4: the end offset of a leader epoch (KIP-101, KIP-320).
 
 The result is the largest epoch in the log that is not larger than the requested one, and its end
-offset. For the current epoch, this is the end of the log. If there is no such epoch, both are -1.
-Only the leader answers. The current leader epoch in the request must be correct, unless it is -1.
+offset. For the newest epoch, the end offset is the end of the log. If the requested epoch is older
+than all epochs in the log, the result is the requested epoch and the start of the oldest one. If it
+is -1 or newer than all of them, both values are -1. Only the leader answers. The current leader
+epoch in the request must be correct, unless it is -1.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Produce 3 to 13: append record batches.
 
-* Versions 0 to 2 are announced, as Kafka does for old clients that check for them, but a request
-  in such a version closes the connection.
-* Each partition has one batch of magic 2. Its header and checksum are checked, and its records if
-  their keys or timestamps may be refused (`validation.py`). From version 8 on, the response names
-  the records that were refused. The log checks sequences.
+* Versions 0 to 2 are announced, as in Kafka, because some old clients check for them. But a request
+  in one of these versions closes the connection.
+* Each partition has one batch of magic 2. Its header and checksum are checked. Its records are
+  checked only if their keys or timestamps may be refused (`validation.py`). From version 8 on, the
+  response names the records that were refused. The log checks sequences.
 * For a partition that is repeated, only the last batch is appended.
 * A batch that is one of its producer's last five is answered with the offset that it already has.
 * With acks=0 there is no response (an error closes the connection). With acks=1 the response comes

@@ -2,7 +2,7 @@
 
 * A request waits until the leader has sent its request. Later requests, also those of the leader,
   are answered immediately with the stored assignments. With `EmbeddedCluster(resync=True)`, a
-  leader that sends different assignments starts a new distribution: see `groups/rebalancing.py`.
+  leader that sends different assignments begins a resync: see `groups/rebalancing.py`.
 * From version 5 on, the protocol type and name must be those of the group; otherwise the result is
   INCONSISTENT_GROUP_PROTOCOL (KIP-559).
 * While other members have not joined yet, the result is REBALANCE_IN_PROGRESS. If the request names

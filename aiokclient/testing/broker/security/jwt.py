@@ -19,7 +19,7 @@ SKEW_S: Final = 30
 
 
 class TokenRules(NamedTuple):
-    """The requirements of a listener for tokens. Without keys, it takes unsecured tokens."""
+    """The requirements of a listener for tokens. A listener without keys takes unsecured tokens."""
 
     keys: tuple[Mapping[str, Any], ...] | None = None
     issuer: str | None = None

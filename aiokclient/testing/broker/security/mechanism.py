@@ -65,7 +65,7 @@ class ScramAccounts(Protocol):
     def credential_of(self, mechanism: str, user: str) -> ScramCredential | None: ...
 
     def token_login(self, mechanism: str, token_id: str) -> tuple[ScramCredential, Login] | None:
-        """Return the credential and the owner of a delegation token that is valid now."""
+        """Return the credential and the owner of a delegation token, or None if it is not valid."""
         ...
 
 

@@ -131,7 +131,7 @@ class ClientQuotas:
         self._buckets.clear()
 
     def _find(self, key: str, user: str, client_id: str) -> tuple[QuotaEntity, float] | None:
-        """Return the entity whose usage counts, and the quota that applies to it, or None."""
+        """Return the entity whose usage counts and its quota, or None if no quota applies."""
         for entity in _candidates(user, client_id):
             value = self._quotas.get(entity, {}).get(key)
             if value is not None:

@@ -109,7 +109,7 @@ class DelegationTokens:
         return token
 
     def login(self, mechanism: str, token_id: str) -> tuple[ScramCredential, Login] | None:
-        """Return the credential and the owner of a token that is valid now."""
+        """Return the credential and the owner of a token, or None if it is not valid now."""
         token = self._tokens.get(token_id)
         if token is None or token.expiry_ms < self._time_ms():
             return None

@@ -1,14 +1,14 @@
 """The client instances that a broker knows, and what each of them may send.
 
-A client instance exists from its first request on. It ends with the connection on which it was
-created, and when it has sent nothing for three push intervals, at least a minute. If there are too
-many, the one that was used least recently is removed. A client whose instance has ended continues
-with its id: the next request creates the instance again.
+A client instance exists from its first request on. It ends when the connection on which it was
+created is closed, or when it has sent nothing for three push intervals, and for a minute at least.
+If there are too many instances, the one that was used least recently is removed. A client whose
+instance has ended keeps the instance id, and its next request creates the instance again.
 
 * A client may ask for its subscription once in a push interval, and additionally after a push that
   was refused with UNKNOWN_SUBSCRIPTION_ID or UNSUPPORTED_COMPRESSION_TYPE.
-* It may push once in a push interval, and additionally after it asked for the subscription. A
-  terminating push is always allowed, and the push after it is refused.
+* A client may push once in a push interval, and additionally after it asked for the subscription. A
+  terminating push is also allowed at any other time, and the next push after it is refused.
 * When the subscriptions change, an instance forgets its earlier requests and pushes.
 """
 
@@ -156,7 +156,7 @@ class ClientInstances:
     ) -> ClientInstance:
         """Return an instance for a request, with its current subscription.
 
-        `client` returns the client's properties, for an instance that does not exist yet.
+        If the instance does not exist yet, `client` is called for the client's properties.
         """
         now = self._time()
         found = self._instances.get(instance_id)

@@ -297,7 +297,7 @@ class TransactionCoordinator:
         coordinator_epoch: int,
         level: int,
     ) -> Code:
-        """Write a marker to a partition, or return the code of the refusal."""
+        """Write a marker to a partition. Return NONE, or the code of the refusal."""
         producers = partition.log.producers
         least = partition.topic.configs.number("min.insync.replicas")
         if len(partition.isr) < min(least, len(partition.replicas)):
@@ -315,7 +315,10 @@ class TransactionCoordinator:
             self._mark_soon(transaction)
 
     def hold_markers(self, transactional_id: str | None) -> None:
-        """Write no markers, of one transactional id or of all, until each hold is released."""
+        """Write no markers until each call of this has its call of `release_markers`.
+
+        This applies to one transactional id, or to all if it is None.
+        """
         self._held[transactional_id] = self._held.get(transactional_id, 0) + 1
 
     def release_markers(self, transactional_id: str | None) -> None:
@@ -338,7 +341,10 @@ class TransactionCoordinator:
             self._changed(transaction)
 
     def hold_loading(self, transactional_id: str) -> None:
-        """Keep the coordinator of an id in the loading state until each hold is released."""
+        """Keep the coordinator of a transactional id in the loading state.
+
+        The state ends when each call of this has its call of `release_loading`.
+        """
         self._loading[transactional_id] = self._loading.get(transactional_id, 0) + 1
         self.settle()
 

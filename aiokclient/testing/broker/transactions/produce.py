@@ -58,7 +58,10 @@ class ProduceVerification:
         return self._verifications.get(partition)
 
     async def verify(self, topics: Iterable[_Data]) -> Code:
-        """Verify the transactional batches, and return a code that refuses the whole request."""
+        """Verify the transactional batches. Return a code that refuses the whole request, or NONE.
+
+        The results for single partitions are those of `code_of` and `verification_of`.
+        """
         batches = [each async for each in self._batches(topics)]
         producers = {each.producer for each in batches}
         if len(producers) > 1:

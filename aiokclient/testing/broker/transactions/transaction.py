@@ -59,7 +59,7 @@ class TransactionMetadata:
         self.epoch = NO_EPOCH
         self.timeout_ms = timeout_ms
         self.partitions: dict[TopicPartition, None] = {}
-        """The partitions of the transaction. While it is ending, those that have no marker yet."""
+        """The transaction's partitions. While it is ending, only those that have no marker yet."""
         self.started_ms = -1
         self.updated_ms = -1
         self.client_level = 0

@@ -251,7 +251,7 @@ def unpacked(data: bytes) -> Chunk:
 
 
 def part(state: PartitionState, first: int) -> PartitionFetch:
-    """Return a part with two records from this offset on."""
+    """Return a part of a response with two records, the first of them at the offset `first`."""
     found = walk(memoryview(with_offset(batches(2), first, 0)))
     return PartitionFetch(state, first, found, [True], None)
 

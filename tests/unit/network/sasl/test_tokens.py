@@ -97,7 +97,7 @@ def test_a_token_is_refreshed_before_it_expires() -> None:
         await source.get(10)
         await asyncio.sleep(640)
         assert len(provided.times) == 1
-        await asyncio.sleep(61)  # The refresh is 300 s before the expiry; 80% would be later.
+        await asyncio.sleep(61)  # Refreshed 300 s before the expiry. 80% of the life is later.
         assert name_of(await source.get(0)) == "t2"
         await asyncio.sleep(7_000)
         assert len(provided.times) == 11

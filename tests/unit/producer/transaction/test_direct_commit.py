@@ -1,4 +1,4 @@
-"""Commits without a task, and when they continue in one."""
+"""Tests of commits that need no task, and of when a task continues a commit."""
 
 from __future__ import annotations
 

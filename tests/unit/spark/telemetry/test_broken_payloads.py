@@ -1,4 +1,4 @@
-"""No payload makes the pipeline fail: each push becomes rows, or is broken with a reason."""
+"""Tests that no payload makes the pipeline fail: a push becomes rows, or is marked as broken."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def tables(value: bytes | None, **changes: Any) -> tuple[str | None, int]:
     if problem is not None or event is None:
         return problem or "no time", 0
     table = pa.Table.from_batches(points_of_pushes([pushes]), POINTS)
-    table.to_pylist()  # Python can represent all times.
+    table.to_pylist()  # This fails if Python cannot represent a time.
     sums = table.filter(pa.compute.is_valid(table.column("temporality")))
     if sums.num_rows:
         totals_of_points(pa.concat_tables([sums] * 3)).to_pylist()

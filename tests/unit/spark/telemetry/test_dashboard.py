@@ -1,4 +1,4 @@
-"""The picture of the dashboard, which any name and any number can be in."""
+"""Tests of the picture of the dashboard, which may contain any name and any number."""
 
 from __future__ import annotations
 

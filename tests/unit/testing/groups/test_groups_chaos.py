@@ -88,7 +88,7 @@ class Chaos:
             assert member.member_id in member.told
 
     def synced(self, member):
-        """Check that assignments of a generation differ, and that a member's does not change."""
+        """Check that no other member has received this assignment in the generation."""
         if self.resync or not member.given:
             return
         known = self.given.setdefault(member.generation, {})

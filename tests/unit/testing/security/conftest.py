@@ -87,7 +87,7 @@ def scram(
 
 @pytest.fixture
 def raw_login() -> type[Raw]:
-    """`raw_login(connection)`, a connection that logs in by hand."""
+    """Return `raw_login(connection)`, which makes a connection that logs in by hand."""
     return Raw
 
 

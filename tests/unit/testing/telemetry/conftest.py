@@ -90,7 +90,7 @@ class TelemetryBroker:
         return TelemetryClient(self.wire.at(self.address), client_id, software)
 
     def alter(self, name: str, changes: Sequence[tuple[str, int, str | None]]) -> Any:
-        """Change the options of a subscription: (name, operation, value) each."""
+        """Change the options of a subscription. A change is a tuple (name, operation, value)."""
         resource = incremental.AlterConfigsResource(
             resource_type=CLIENT_METRICS,
             resource_name=name,

@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900)]
 
 SETS = 200
 GROWING = 30
-"""How many of the sets, the last ones, may have so many subscriptions that hash tables grow."""
+"""The last GROWING sets may have so many subscriptions that hash tables grow."""
 TOPIC = "client-metrics"
 LIMIT = 1 << 20
 CLIENT_METRICS = 16

@@ -252,7 +252,9 @@ class Reader:
 
 @pytest.fixture
 async def read(cluster_servers: Any) -> AsyncIterator[Callable[..., Any]]:
-    """A function that starts a reader of a group, with the topic and a list for its records.
+    """A function that starts a reader of a group.
+
+    Its arguments are the topic and the list to which the reader appends what it reads.
 
     All readers are stopped at the end of the test.
     """

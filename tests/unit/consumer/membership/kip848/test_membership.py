@@ -322,7 +322,7 @@ def test_a_member_follows_changes_of_its_subscription() -> None:
 
 
 def test_a_member_that_still_processes_records_stays_a_member() -> None:
-    """A member that still processes records when it is to leave keeps its partitions until then.
+    """A member that must leave keeps its partitions until it has processed its current records.
 
     This holds even if the processing takes longer than the session timeout.
     """
