@@ -21,8 +21,8 @@ from setuptools.command.build_ext import build_ext
 
 NATIVE = Path("aiokclient", "_native")
 OURS = set(NATIVE.glob("*.h"))
-# Macros for the C code that Cython generates. The types must be static, because our C code sets
-# their slots. No module supports interpreters without a GIL.
+# Macros for the C code that Cython generates. Its extension types must be static, because our C
+# code sets their slots. No module supports interpreters without a GIL.
 MACROS = [("CYTHON_USE_TYPE_SPECS", "0"), ("CYTHON_USE_MODULE_STATE", "0")]
 OPTIMIZE = ["/O2"] if sys.platform == "win32" else ["-O3"]
 PURE = """\

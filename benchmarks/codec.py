@@ -26,7 +26,8 @@ CASES = (
 )
 MODES = ("encode", "encode list", "decode")
 LISTS = ("100 B",)
-"""The cases of "encode list". Only aiokclient has such a call. All others run "encode" again."""
+"""The cases that are also measured with "encode list". Only aiokclient has a call that encodes a
+list. The other libraries run "encode" instead."""
 PEERS = ("aiokafka", "aiokafka without extensions", "kafka-python")
 
 

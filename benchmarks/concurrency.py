@@ -1,4 +1,4 @@
-"""How much CPU time do a thousand tasks take that each await their own sends?
+"""How much CPU time do a thousand tasks take if each one awaits its own sends?
 
 As in the handlers of a web service, each of 1,000 tasks sends 100 bytes, awaits the outcome, and
 then sends the next message. All tasks share one producer. The settings are acks=all, idempotent,

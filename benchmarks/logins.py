@@ -1,4 +1,4 @@
-"""How long does the first login by each SASL mechanism take and block the event loop?
+"""How long does the first login by each SASL mechanism take, and how long is the loop blocked?
 
 A new interpreter imports the library, makes a client, and starts it. "First" is the time from the
 start of this client to its first metadata response, in a process that has not connected before.
@@ -65,7 +65,7 @@ def measure(given: Options, _: Brokers) -> Report:
         for job in jobs:
             if job.subject is CONNECTING[0]:
                 with contextlib.suppress(NotMeasuredError):
-                    # Not measured: the broker's first one is slow.
+                    # Not measured, because the first login at a broker is slow.
                     run_child(job.subject, job.spec)
         found = rounds(jobs, given.runs, lambda job: run_child(job.subject, job.spec, brokers))
         table = table_of(found, logins)

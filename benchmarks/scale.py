@@ -27,8 +27,8 @@ SIZES = (10, 100, 1_000, 10_000, 100_000, 1_000_000)
 BYTES = 100_000_000
 """Largest number of bytes in a run with large values."""
 BY_PARTITIONS = (own.Gather(), own.SendMany(), confluent.Callbacks())
-"""The producers of this benchmark. aiokafka is not among them, because it sends each record without
-a key to another partition, which would make ten thousand batches."""
+"""The producers of this benchmark. aiokafka is not among them, because it chooses a new partition
+for each record without a key, which would make ten thousand batches."""
 PRODUCERS = (own.Gather(), own.SendMany(), confluent.Callbacks(), aio_kafka.Send())
 CONSUMERS = (own.Lists(), confluent.Consume(), aio_kafka.Getmany())
 SMALL_INDEXES = {"segment.index.bytes": 4_096, "segment.bytes": 104_857_600}
@@ -42,7 +42,8 @@ def send_to(job: Job, brokers: Brokers) -> Run:
     before = read_back.count(spec.bootstrap, spec.topic, spec.partitions)
     run = run_child(job.subject, spec, brokers)
     came = read_back.count(spec.bootstrap, spec.topic, spec.partitions) - before
-    if came != spec.count + spec.warm_count + 2:  # Warm-up and run each send one more first.
+    # The warm-up and the measured run each send one message more, before all others.
+    if came != spec.count + spec.warm_count + 2:
         raise RunFailedError(f"{spec.topic} has {came} messages of {job.subject.name}.")
     return run
 

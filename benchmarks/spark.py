@@ -7,9 +7,10 @@ compiles. The figures are medians: seconds, thousands of rows per second, and CP
 million rows. The CPU seconds are those of the Java virtual machine and all Python processes
 together, those of each of the two, and those of the broker.
 
-The stream from topic to topic reads the same topic in one batch. A micro-batch has 100 rows, which
-are sent when the previous batch has ended, or wait in the topic from the start. Its time is the one
-that Spark reports. The connector waits for the end of a fetch if no rows are there yet.
+The stream from topic to topic reads, in one batch, the topic of the queries. A micro-batch has 100
+rows, which are sent when the previous batch has ended, or wait in the topic from the start. Its
+time is the one that Spark reports. The connector waits for the end of a fetch if no rows are there
+yet.
 
     python benchmarks/spark.py [--runs N] [--rows N] [--batches N] [--only TEXT]
 
@@ -171,7 +172,7 @@ def session() -> Iterator[World]:
         configs = {
             "spark.driver.memory": "2g",
             "spark.driver.maxResultSize": "2g",
-            # Otherwise, the sink refuses to write exactly once.
+            # If this were true, the sink would refuse to write exactly once.
             "spark.sql.adaptive.streaming.stateless.enabled": "false",
         }
         spark = create(folder, **configs)

@@ -1,4 +1,4 @@
-"""How long does it take from the import to the first message, and how much memory?
+"""How much time and memory does a program take from the import to the first message?
 
 A new interpreter imports the library, starts a producer, sends one message and waits for its
 outcome. The import of asyncio is included if the library needs it. The start of the interpreter

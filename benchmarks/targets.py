@@ -15,15 +15,16 @@ AIOKAFKA = "aiokafka send, await each"
 
 
 class Target(NamedTuple):
-    """A target: `ours` divided by `theirs` must be at least `least`.
+    """A target: the figure of `ours`, divided by that of `theirs`, must be at least `least`.
 
-    For CPU time and latency, where less is better, the ratio is `theirs` divided by `ours`.
+    For CPU time and latency, where less is better, the figure of `theirs` is divided by that of
+    `ours`.
     """
 
     what: str
     work: str
     ours: Sequence[str]
-    """The subjects of this library that count. The best one is used."""
+    """The subjects of this library to compare. If there are several, the best one is used."""
     theirs: str | tuple[str, ...]
     """The subject to compare with. If there are several, the best one is used."""
     least: float

@@ -6,12 +6,12 @@ subscription to all metrics at an interval of one second. The broker is a real o
 that receives the metrics. "CPU s/M" is the CPU time of the client's process (user and system, of
 all threads) per million messages. The runs are short and interleaved, and each round starts with
 another subject. "More" compares the CPU time with that of the same round with the push disabled. It
-is the median of these differences over all rounds. The interval contains the true median with a
-probability of 95%.
+is the median of these differences over all rounds, followed by its confidence interval, which
+contains the true median with a probability of 95%.
 
 Bytecodes are counted in runs of their own, in all threads. Unlike the CPU time, they depend on the
-load of the machine only by the sizes of batches and responses. "Share" is the bytecodes of a push
-per second, divided by all other bytecodes of a second at the measured rate.
+load of the machine only through the sizes of batches and responses. "Share" is the bytecodes of a
+push per second, divided by all other bytecodes of a second at the measured rate.
 
 The last table shows for how long pushes block an event loop: that of a producer with 100 topics of
 100 partitions, which pushes everything ten times per second, and that of the embedded cluster, to
@@ -145,7 +145,10 @@ def tabulated(case: str, found: Found, counted: Found) -> Table:
 
 
 def bytecodes(row: Measurement | None, base: Measurement, rate: float | None) -> list[str]:
-    """Return the bytecodes per thousand messages, those of a push, and the share of pushes."""
+    """Return the cells: bytecodes per thousand messages, bytecodes of a push, and share of pushes.
+
+    A row with pushes has no value in the first cell, and a row without pushes only there.
+    """
     if row is None or not row.runs or not base.runs or not rate:
         return ["-", "-", "-"]
     others = base.median(per_message) or 0.0

@@ -1,4 +1,4 @@
-"""How many transactions per second, and how much CPU time does one take?
+"""How many transactions per second does a client commit, and how much CPU time does each take?
 
 Each client commits transactions one after the other, with 1, 10, and 1,000 records of 100 bytes
 each, to one partition. The transform reads committed records of one topic, and writes them to

@@ -7,9 +7,9 @@ operator changes the subscription, so that the clients push more, and more often
     python examples/fleet.py            a live table, and at the end fleet.png, in some 10 seconds
 
 Besides the producers, consumers, and admins of this library, there are some of librdkafka
-(confluent-kafka) and of Java (Kafka's console tools, if they are on the PATH). Where these are
-missing, the example says so, and runs more of its own. It needs rich, and for the picture
-matplotlib: `pip install rich matplotlib confluent-kafka`.
+(confluent-kafka) and of Java (Kafka's console tools, if they are on the PATH). If these are
+missing, the example says so, and runs more clients of this library instead. It needs rich, and for
+the picture matplotlib: `pip install rich matplotlib confluent-kafka`.
 """
 
 import argparse
@@ -154,7 +154,7 @@ async def console_tool(path: str, servers: str) -> None:
 
 @asynccontextmanager
 async def process(*command: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    """Run a process, which ends with the context."""
+    """Run a process, and kill it at the end of the `async with` block."""
     pipe, null = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
     child = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=null, stderr=null)
     try:
@@ -166,7 +166,7 @@ async def process(*command: str) -> AsyncIterator[asyncio.subprocess.Process]:
 
 
 def other_clients(servers: str, console: Console) -> list[Coroutine[Any, Any, None]]:
-    """Return the clients of librdkafka and Java that are present; name the others."""
+    """Return the clients of librdkafka and Java that are installed; print which are left out."""
     found: list[Coroutine[Any, Any, None]] = []
     if find_spec("confluent_kafka"):
         found.append(in_thread(produce_by_librdkafka, servers))

@@ -68,7 +68,8 @@ class PushedClient:
             points = metric.sum.data_points or metric.gauge.data_points
             series += len(points)
             for point in points:
-                # A point without labels includes those with labels, such as a topic.
+                # A point without labels is about the whole client. Labels limit a point to a
+                # part of it, such as a topic.
                 if not point.attributes:
                     values[name] = float(getattr(point, point.WhichOneof("value")))
         self.totals.update({name: values[name] for name in (*RECORDS, ERRORS) if name in values})

@@ -53,7 +53,8 @@ console = Console(highlight=False, width=None if sys.stdout.isatty() else 150)
 
 def session() -> SparkSession:
     """Start Spark, or use the session that spark-submit has started."""
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # Not the Python on the PATH.
+    # Otherwise, Spark would run the Python on the PATH.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName("client metrics").config("spark.ui.enabled", "false")
     for name, value in {
         "spark.sql.shuffle.partitions": 2,

@@ -1,7 +1,7 @@
 """Fixtures for all tests: real Kafka clusters, and one interface to real and embedded ones.
 
-Each cluster starts once in a session, when the first test requests it. The environment variable
-``KAFKA_BOOTSTRAP`` runs the tests of ``kafka`` against another cluster.
+Each cluster starts once in a session, when the first test requests it. If the environment
+variable ``KAFKA_BOOTSTRAP`` names a cluster, the tests that request ``kafka`` run against it.
 """
 
 import asyncio

@@ -21,7 +21,7 @@ from kafka_harness import KAFKA, ExternalKafka, KafkaCluster
 JVM = ("-XX:TieredStopAtLevel=4", "-Xmx1g")
 """JVM options that replace those of the tests, whose heap is small and whose JIT is limited."""
 PROPERTIES = {"log.initial.task.delay.ms": 1000}
-"""Let the broker remove the files of deleted topics early. Otherwise, they would fill the disk."""
+"""Options that remove the files of deleted topics early, because they would fill the disk."""
 STEP = 2_000
 """Number of partitions per CreateTopics request. A controller refuses requests for many more."""
 WAIT_S = 300

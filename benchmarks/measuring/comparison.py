@@ -22,8 +22,8 @@ class Case:
     compression: str = "none"
     keyed: bool = False
     part: float = 1.0
-    """Fraction of the usual number of messages. Large or compressed ones need fewer for a stable
-    result."""
+    """Fraction of the usual number of messages. Fewer large or compressed messages are enough for a
+    stable result."""
     whole: bool = False
     """Whether all subjects run this case, or only the most important ones."""
     defaults: bool = False
@@ -47,7 +47,7 @@ def cores_busy(found: Measurement) -> float | None:
 def side_by_side(title: str, found: Found, peers: Sequence[str], notes: Sequence[str]) -> Table:
     """Return a table with a row for each subject.
 
-    `peers` are the names of the subjects to which the ratio columns compare.
+    `peers` are the names of the subjects with which the ratio columns compare each row.
     """
     with_same = [m for (_, label), m in found.items() if label == SAME]
     with_own = {m.name: m for (_, label), m in found.items() if label == DEFAULTS}

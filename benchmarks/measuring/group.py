@@ -33,7 +33,7 @@ STEP_S = 0.05
 
 
 class NotSettledError(Exception):
-    """The group did not reach a state in time. The message has the output of a member."""
+    """The group did not reach the expected state in time. The message has a member's output."""
 
 
 class Arrival(NamedTuple):
@@ -47,9 +47,10 @@ class Arrival(NamedTuple):
 
 
 class Ticker:
-    """A context manager that sends the current time to each partition every TICK_S, from a thread.
+    """A context manager that sends the current time to each partition, in a thread.
 
-    It uses aiokclient, which sends to all partitions in one request.
+    It does this every TICK_S seconds. It uses aiokclient, which sends to all partitions in one
+    request.
     """
 
     def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
@@ -105,7 +106,10 @@ class Trail:
         return dict.fromkeys(members, len(self._latest) // len(members)) == shares
 
     def taken_over(self, partition: int, start: int, by: Callable[[int], bool]) -> int:
-        """Return when a member that `by` selects first received a record of the partition."""
+        """Return when, since `start`, a member first received a record of the partition.
+
+        Only the members that `by` accepts count.
+        """
         came = (a for a in self.arrivals if a.partition == partition and a.at >= start)
         return min(arrival.at for arrival in came if by(arrival.member))
 

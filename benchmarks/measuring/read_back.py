@@ -50,7 +50,7 @@ def _aiokafka_committed(spec: Spec) -> Iterable[list[bytes]]:
 
 
 async def _read_aiokafka_committed(spec: Spec) -> list[bytes]:
-    """Return all committed records. Stop after WAIT_S without a record, if some are missing."""
+    """Return all committed records, or those that arrived until none came for WAIT_S seconds."""
     from aiokafka import AIOKafkaConsumer, TopicPartition
 
     places = [TopicPartition(spec.topic, partition) for partition in range(spec.partitions)]
@@ -130,7 +130,7 @@ async def _read_aiokafka(spec: Spec) -> list[bytes]:
 def count(bootstrap: str, topic: str, partitions: int) -> int:
     """Return the sum of the end offsets.
 
-    For a topic with very many partitions, reading takes too long.
+    This replaces a count of the messages, because it takes too long to read very many partitions.
     """
     return asyncio.run(_count(bootstrap, topic, partitions))
 

@@ -106,7 +106,7 @@ Execute = Callable[[Job], Run]
 def rounds(jobs: Sequence[Job], runs: int, execute: Execute) -> dict[tuple[str, str], Measurement]:
     """Run each job `runs` times, in interleaved rounds.
 
-    The keys of the result are the subject's name and the job's label.
+    Each key of the result is a pair: the subject's name, and the job's label.
     """
     found = {
         (job.subject.name, job.label): Measurement(job.subject.name, job.subject.family)

@@ -21,7 +21,7 @@ Processes: TypeAlias = dict[int, tuple[int, float, float]]
 """For each process id: the parent's id, the CPU seconds of the process, and those of its ended
 children."""
 READER = "python_streaming_source_runner"
-"""A text in the command line of the driver's process that runs the reader of a stream."""
+"""Part of the command line of one process: the one on the driver that runs a stream's reader."""
 
 
 @dataclass(frozen=True)

@@ -115,7 +115,7 @@ def _text(value: object) -> str:
 
 @dataclass
 class Counts:
-    """The results of a child process: its CPU seconds (user and system) and wall clock seconds."""
+    """The results of a child process. `cpu_s` is user and system time, `wall_s` is elapsed time."""
 
     messages: int = 0
     bytes: int = 0

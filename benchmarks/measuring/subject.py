@@ -24,7 +24,8 @@ class NotMeasuredError(Exception):
 class Subject(Protocol):
     name: str
     family: str
-    """The library. Ratios compare families, and another family verifies the messages of a run."""
+    """The client library. The report shows ratios between libraries. After a run, a consumer of
+    another library reads the messages back to verify them."""
     share: float
     """The fraction of the messages that this subject gets. Slow subjects get fewer."""
     warming: float

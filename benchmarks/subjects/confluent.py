@@ -37,7 +37,7 @@ def connection_settings(spec: Spec) -> dict[str, Any]:
 def producer_settings(spec: Spec) -> dict[str, Any]:
     settings = connection_settings(spec)
     settings |= {"compression.type": spec.compression, "partitioner": "murmur2_random"}
-    settings["message.max.bytes"] = 1_048_588  # The default of the broker.
+    settings["message.max.bytes"] = 1_048_588  # The broker's default limit.
     if spec.tuned:
         settings |= {"enable.idempotence": True, "acks": "all", "linger.ms": spec.linger_ms}
         settings |= {"batch.size": spec.batch_bytes, "max.in.flight": spec.in_flight}

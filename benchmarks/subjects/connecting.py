@@ -66,14 +66,15 @@ class Connecting(PythonSubject):
             figures["later_held_ms"] = max(held_s or 0.0 for _, held_s in later) * 1e3
 
     def bring_in(self) -> None:
-        """Import the modules that a program has imported before it connects."""
+        """Import the modules that a program would usually import before it connects."""
 
     @abstractmethod
     def connect(self, spec: Spec) -> tuple[float, float | None]:
         """Connect a new client, and close it.
 
         Returns the seconds until the first metadata response, and the CPU seconds of the longest
-        iteration of the event loop until then, or None without an event loop.
+        iteration of the event loop until then. For a client without an event loop, the second value
+        is None.
         """
 
 

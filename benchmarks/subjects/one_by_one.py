@@ -131,8 +131,8 @@ class AioProducer(PythonSubject):
     async def produce(self, spec: Spec, meter: Meter) -> None:
         from confluent_kafka.aio import AIOProducer
 
-        # `batch_size` is the number of messages that it buffers before it sends. One is the
-        # fastest.
+        # `batch_size` is the number of messages that an AIOProducer buffers before it sends them.
+        # One is the fastest value here.
         producer = AIOProducer(confluent.producer_settings(spec), batch_size=1)
 
         async def send(value: bytes) -> None:

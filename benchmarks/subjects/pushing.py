@@ -120,7 +120,7 @@ class Consuming(Pushing):
             consumer.assign(tps)
 
             async def turn(count: int = 0) -> int:
-                """Read `count` records from the beginning of the topic, or only the first batch."""
+                """Read `count` records from the topic's start, or one batch if `count` is 0."""
                 consumer.seek_to_beginning()
                 seen = size = 0
                 async for records in consumer.batches(LIST):

@@ -60,7 +60,7 @@ class World:
             raise RunFailedError(f"{found} rows were written instead of {rows}.")
 
     async def _count(self, topic: str) -> int:
-        """Return the number of rows of a topic that are committed, and delete it."""
+        """Return the number of committed rows in a topic, and delete the topic."""
         count, servers = 0, self.kafka.bootstrap
         async with Client(bootstrap_servers=servers) as client, Admin(client=client) as admin:
             partitions = [TopicPartition(topic, number) for number in range(PARTITIONS)]

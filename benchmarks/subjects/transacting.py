@@ -97,7 +97,10 @@ class Raw(PythonSubject):
         return ProduceRequest(transactional_id=topic, acks=-1, timeout_ms=30_000, topic_data=topics)
 
     def must_repeat(self, response: Any) -> bool:
-        """Return whether to repeat the request, because the previous transaction has not ended."""
+        """Return whether the request was refused because the previous transaction has not ended.
+
+        Raises any other error of the response.
+        """
         from aiokclient.errors import ConcurrentTransactionsError, error_for
 
         error = error_for(response.responses[0].partition_responses[0].error_code)

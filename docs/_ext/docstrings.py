@@ -35,7 +35,7 @@ def to_rst(lines: list[str]) -> list[str]:
 
 
 def _with_bullets(lines: list[str]) -> list[str]:
-    """Make a list of each paragraph in which every line begins with a name, as in `name: text`."""
+    """Turn each paragraph into a list if all its lines begin with a name, as in `name: text`."""
     result: list[str] = []
     for paragraph in "\n".join(lines).split("\n\n"):
         own = [line for line in paragraph.split("\n") if line[:1] not in ("", " ")]

@@ -30,7 +30,8 @@ CATEGORIES = (
     "UsageError",
     "KafkaError",
 )
-"""The sections of the catalog. A class belongs to the first one that it derives from."""
+"""The base classes that name the sections of the catalog. A class belongs to the section of the
+first one that it derives from."""
 
 
 class Generated(Directive):

@@ -26,7 +26,7 @@ EVERYTHING = ConfigResource.client_metrics("everything")
 
 @pytest.fixture(params=["embedded", "kafka"])
 async def servers(request: pytest.FixtureRequest) -> AsyncIterator[str]:
-    """Run the test on both clusters, with a subscription to all metrics at one second."""
+    """Run the test on both clusters, with a subscription to all metrics every second."""
     if request.param == "kafka":
         kafka: KafkaCluster = request.getfixturevalue("kafka_telemetry")
         async with subscribed(kafka.bootstrap) as found:

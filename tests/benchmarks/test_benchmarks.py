@@ -27,7 +27,7 @@ SMALL = {
     "members": ["--count", "4", "--cases", "eager"],
     "transactions": ["--count", "10"],
 }
-if os.environ.get("AIOKCLIENT_EXPLORE"):  # These take too long for each run.
+if os.environ.get("AIOKCLIENT_EXPLORE"):  # These take too long for every test run.
     SMALL |= {
         "scale": ["--count", "20", "--only", "send_many,lists"],
         "tls": [

@@ -42,7 +42,7 @@ def run_fleet(png: Path, *python: str, **env: str) -> tuple[str, dict[str, list[
 
 
 def check_fleet(table: dict[str, list[str]], png: Path) -> None:
-    """Check that the table has twenty clients, and that its findings name the three."""
+    """Check that the table has twenty clients, and names the three faulty ones."""
     assert len(table) == 20
     assert {client: cells[-1].split()[0] for client, cells in table.items() if cells[-1]} == WRONG
     kinds = {cells[2] for cells in table.values()}

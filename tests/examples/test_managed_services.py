@@ -167,7 +167,7 @@ async def test_aiven_with_a_password(
 
 @pytest.fixture
 def aws(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Credentials of AWS that no account has, and no other source of credentials."""
+    """An environment with made-up credentials of AWS, and without any other credentials."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY")
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")

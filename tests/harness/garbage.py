@@ -1,4 +1,4 @@
-"""Exclusion of the objects that live as long as the tests from garbage collections.
+"""Garbage collections that leave out the objects which live as long as the tests.
 
 The modules and the tests that pytest has collected are millions of objects. Without the exclusion,
 tests that collect garbage would spend most of their time on them.

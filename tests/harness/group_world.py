@@ -69,7 +69,7 @@ class Diary:
 async def until(right: Callable[[], object], timeout: float = 300.0) -> None:
     """Poll until a condition is true.
 
-    It is for conditions of which no single listener is notified.
+    Use this for a condition that depends on more than the calls of one listener.
     """
     for _ in range(int(timeout * 10)):
         if right():

@@ -34,7 +34,7 @@ def module_name(path: Path, root: Path) -> str:
 
 
 def owner(name: str, files: Mapping[str, Path]) -> str | None:
-    """Return the name if it is a module of the package, or the module that defines it, or None."""
+    """Return the module that has this name or this attribute, or None if there is none."""
     if name in files:
         return name
     parent = name.rpartition(".")[0]

@@ -132,7 +132,7 @@ class Workload(seeded.Workload):
     async def write_once_more(self, producers: list[Producer[Any, Any]]) -> None:
         failed = len(self.ledger.failed)
         for number, producer in enumerate(producers):
-            # After this update of the metadata, the producer knows the partitions that exist again.
+            # After this update of the metadata, the producer knows which partitions exist now.
             await producer._cluster.updater.refresh(list(TOPICS), timeout=RECOVERY_S, at_once=True)
             await self.writer(producer, number).run(2 * len(partitions_of(TOPICS)))
             await self.flush([producer])

@@ -1,4 +1,4 @@
-"""One object of each kind that is started and closed, on topic "t" and group "g"."""
+"""Unstarted objects of each kind. Consumers read topic "t", and the group id is "g"."""
 
 from typing import Any
 

@@ -30,8 +30,8 @@ GROUP = 32
 class Owners:
     """The owner of each partition, over all members of a group.
 
-    A member may take a partition from an owner only if that owner delivers no records at the
-    moment, because the coordinator has not responded to it.
+    A member may take a partition from an owner only while that owner delivers no records. An
+    owner stops delivering when the coordinator has not confirmed its membership for too long.
     """
 
     def __init__(self) -> None:
@@ -138,7 +138,7 @@ class Member:
         await self.close()
 
     async def close(self) -> None:
-        """Revoke all partitions and leave, as a consumer does that is closed."""
+        """Revoke all partitions and leave the group, as `Consumer.close` does."""
         has = list(self.reading.has)
         if has:
             self.reading.hold.set()

@@ -28,7 +28,7 @@ async def round_trip(**options: Any) -> None:
 
 
 async def refusal(servers: str, **options: Any) -> KafkaError:
-    """Return the error that the start of a client raises, which must not wait for its deadline."""
+    """Return the error that the start of a client raises well before its deadline."""
     client = Client(bootstrap_servers=servers, **{"default_api_timeout_ms": 120_000, **options})
     began = time.monotonic()
     with pytest.raises(KafkaError) as caught:

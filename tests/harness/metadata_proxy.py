@@ -58,7 +58,7 @@ class ProxiedConnection:
 
 
 class MetadataProxy:
-    """The proxy. `connections` are all that clients have opened, in this order."""
+    """The proxy. `connections` has all connections of clients, the oldest first."""
 
     altered: Mapping[int, Any] = ALTERED
     """The responses that are decoded and altered, by API."""

@@ -94,7 +94,7 @@ async def try_all(clients: list[Any]) -> None:
 
 
 async def use_in_child(clients: list[Any], servers: str) -> None:
-    """Try to use the clients. Then let background tasks run that belong to this event loop."""
+    """Try to use the clients. Then let the background tasks of this event loop run."""
     say("child: connected", connected_to(servers))
     await try_all(clients)
     await asyncio.sleep(1)  # Longer than several heartbeat and metadata intervals.

@@ -146,7 +146,7 @@ class RawTransaction:
 
 
 def _is_refused_shortly(code: int) -> bool:
-    """Return whether the request is to be sent again. Raises any other error."""
+    """Return whether the code is that of an error in SHORTLY_REFUSED. Raises any other error."""
     error = error_for(code)
     if error is None or isinstance(error, SHORTLY_REFUSED):
         return error is not None

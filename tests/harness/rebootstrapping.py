@@ -72,7 +72,7 @@ def bootstrap_servers(world: World) -> str:
 
 
 def move_endpoints(cluster: EmbeddedCluster, host: str) -> None:
-    """Let all brokers listen at another address when they start. They must be stopped."""
+    """Let all brokers listen at another address from their next start on. None may be running."""
     for broker in cluster.brokers:
         endpoints = cluster._brokers[broker].endpoints
         endpoints |= {name: each._replace(host=host) for name, each in endpoints.items()}
@@ -80,7 +80,7 @@ def move_endpoints(cluster: EmbeddedCluster, host: str) -> None:
 
 
 def move_brokers(world: World, host: str) -> None:
-    """Start all brokers at another address. They must be stopped."""
+    """Start all brokers at another address. None may be running."""
     move_endpoints(world.cluster, host)
     for broker in world.cluster.brokers:
         world.cluster.start(broker)

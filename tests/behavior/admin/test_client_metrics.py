@@ -34,7 +34,7 @@ def new_name() -> str:
 async def until(predicate: Callable[[], Awaitable[bool]]) -> None:
     """Wait until the predicate is true.
 
-    A broker learns of a change a moment after the controller.
+    A broker learns of a change a moment after the controller does.
     """
     deadline = time.monotonic() + PATIENCE_S
     while not await predicate():

@@ -138,7 +138,7 @@ async def alice(secured: Secured, admin: Admin, name: str) -> AsyncIterator[tupl
 
 
 async def becomes(expected: object, call: Callable[[], Awaitable[object]]) -> None:
-    """Wait until a call returns this. A broker may learn of changes with a short delay."""
+    """Wait until a call returns `expected`. A broker may learn of changes with a short delay."""
     found: object = None
     try:
         async with asyncio.timeout(WAIT_S):

@@ -70,7 +70,7 @@ class Site:
         return results.raise_for_errors()[self.id(name)]
 
     async def is_in(self, name: str, state: str) -> TransactionDescription:
-        """Wait until a transaction is in a state, which its coordinator reaches soon."""
+        """Wait until a transaction is in the given state, and return its description."""
         async with asyncio.timeout(30):
             while True:
                 described = await self.state(name)

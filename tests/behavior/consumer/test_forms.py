@@ -52,7 +52,7 @@ class TestOneByOne:
                 assert record.timestamp > 1_600_000_000_000
 
     async def test_bytes_of_a_record_do_not_change_when_more_is_read(self, stage: Any) -> None:
-        """The bytes of a record do not change, because records are no views of reused buffers."""
+        """The bytes of a record do not change, because records do not refer to reused buffers."""
         async with stage.consumer(max_partition_fetch_bytes=2_000) as consumer:
             kept: list[Any] = []
             for first in range(0, 5_000, 500):

@@ -1,4 +1,4 @@
-"""`until_end` and `batches(until_end=True)`, which read to the end offsets at the call."""
+"""`until_end` and `batches(until_end=True)` read to the end offsets of the moment of the call."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable

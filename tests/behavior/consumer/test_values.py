@@ -197,7 +197,10 @@ class TestOnRecordError:
             assert record.value == 8
 
     async def test_an_on_record_error_that_raises_fails_its_record(self, stage: Any) -> None:
-        """If `on_record_error` itself raises, its record fails. Earlier records are delivered."""
+        """If `on_record_error` raises, the record that it was called for fails.
+
+        Earlier records are delivered.
+        """
 
         def decide(error: RecordError) -> Any:
             raise ZeroDivisionError

@@ -114,9 +114,9 @@ async def test_rewind_group_moves_all_owners_back_once(site: Site, strategy: str
 async def test_rewind_group_returns_where_each_partition_continues(
     site: Site, strategy: str
 ) -> None:
-    """An offset outside the log is replaced by the nearest end of the log.
+    """An offset outside the log is replaced by the log start offset or the end offset.
 
-    The group continues there.
+    The nearer one is used, and the group continues there.
     """
     async with Admin(bootstrap_servers=site.bootstrap) as admin:
         (await admin.delete_records({site.tp(1): 4})).raise_for_errors()

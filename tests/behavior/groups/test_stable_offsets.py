@@ -16,7 +16,7 @@ BEFORE, IN_TRANSACTION = 1, 4
 
 
 class Site:
-    """A topic with ten records, a group that has committed, and a transaction with its offsets."""
+    """A topic with ten records, a group that has committed, and a transaction for its offsets."""
 
     def __init__(self, client: Client, admin: Admin, topic: str) -> None:
         self.client, self.admin = client, admin

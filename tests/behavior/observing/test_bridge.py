@@ -53,7 +53,7 @@ def pushed_sums(client: Any) -> dict[str, float]:
         if point.kind is not PointKind.SUM or any(part in point.name for part in TIMES):
             continue
         if point.name.endswith("consumed.total") and not point.labels:
-            continue  # It repeats the sums by topic.
+            continue  # It is the total of the sums by topic.
         sums.setdefault(bridged_name(point.name), Counter())[point.name] += point.value
     for name, by_pushed in sums.items():
         assert len(set(by_pushed.values())) == 1, name

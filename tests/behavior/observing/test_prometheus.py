@@ -40,7 +40,7 @@ def shop(cluster: EmbeddedCluster, **options: object) -> Producer[bytes, bytes]:
 
 
 def value(text: str, series: str) -> float | None:
-    """Return the value of a series in a text, or None."""
+    """Return the value of a series in a text, or None if the text does not have it."""
     found = re.search(rf"^{re.escape(series)} (\S+)", text, re.M)
     return float(found[1]) if found else None
 

@@ -26,7 +26,7 @@ def produced(cluster: EmbeddedCluster) -> int:
 
 @contextlib.contextmanager
 def answers_held(cluster: EmbeddedCluster) -> Iterator[None]:
-    """Hold the response to the next produce request, and later requests, until the block ends."""
+    """Pause the broker at the next produce request, before it responds, until the block ends."""
 
     def hold(request: Any, response: Any) -> Any:
         cluster.pause(1)

@@ -324,9 +324,10 @@ class TestWhatCannotBeSent:
     async def test_unsendable_partitions_hold_at_most_a_quarter_each_and_half_together(
         self, make: Make, cluster: EmbeddedCluster
     ) -> None:
-        """Each unsendable partition may use a quarter of each pool, and all of them together half.
+        """Each unsendable partition may use a quarter of the buffer, and all of them together half.
 
-        A partition is unsendable if its topic does not exist or if it has no leader.
+        The same limits apply to the overflow queue. A partition is unsendable if its topic does not
+        exist or if it has no leader.
         """
         async with make(buffer_memory=MEMORY, close_timeout_ms=0) as producer:
             taken, overflowing = fill(producer, "not-there-1")

@@ -196,7 +196,7 @@ class TestSendThreadsafe:
 
 
 async def outcome_now(future: Any) -> BaseException | None:
-    """Return the error of a future that has failed by now, or None."""
+    """Return the error of a future if it has failed by now, and None otherwise."""
     for _ in range(3):
         await asyncio.sleep(0)
     return future.exception(0) if future.done() else None

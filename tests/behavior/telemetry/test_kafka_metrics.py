@@ -1,8 +1,8 @@
 """On a real Kafka, clients push what they have done, as Kafka's own clients do (KIP-714).
 
 Clients of each kind, of this library and of Java, do the same work through a proxy that counts
-their requests. Each does it twice: with differences (delta), and with sums since the beginning
-(cumulative), which the proxy requests in place of the broker. `-s` prints the tables.
+their requests. Each client does this twice: with differences (delta), and with sums since the
+beginning (cumulative), which the proxy requests in place of the broker. `-s` prints the tables.
 """
 
 from __future__ import annotations
@@ -114,8 +114,8 @@ class Exchanged(NamedTuple):
     by_node: dict[str, int]
     connections: int
     last: list[int]
-    """The size of the last response on each connection. A client that closes may not wait for this
-    response, for example to the request that ends a fetch session."""
+    """The size of the last response on each connection. A client that closes may not wait for it,
+    for example if it is the response to the request that ends a fetch session."""
 
 
 def exchanged(connections: list[ProxiedConnection]) -> Exchanged:
@@ -558,9 +558,9 @@ INCOMPARABLE = (
     *(".select.", "incoming", "outgoing", "requests.in.flight", "waiting", ".fetch.total"),
     *("kafka.count", "start.time", "event", "unsent", ".aiokclient."),
 )
-"""Parts of names whose values depend on times, or on how a client uses its connections."""
+"""Parts of the names of metrics whose values depend on times, or on the use of connections."""
 RETRIED_PARTS = ("record.send", "record.retry")
-"""Parts of names whose values depend on whether the broker refuses first attempts."""
+"""Parts of the names of metrics whose values depend on whether brokers refuse first attempts."""
 SIZES = "producer.topic.byte"
 """Part of the name of metrics whose values depend on times, because a timestamp 64 ms after the
 first one of its batch takes one more byte. `check_sent` compares these values with the requests."""

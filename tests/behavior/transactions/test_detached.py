@@ -230,7 +230,7 @@ async def test_detach_raises_the_failure_of_a_delivery_and_the_exit_aborts(site:
             tx.send(site.topic, b"x" * 2_000_000, partition=1)
             await tx.detach()
 
-    async with site.producer(max_request_size=4_000_000) as producer:  # Brokers have a lower limit.
+    async with site.producer(max_request_size=4_000_000) as producer:  # More than brokers accept.
         with pytest.raises(TransactionAbortableError):
             await work(producer)
         assert producer.last_transaction is not None

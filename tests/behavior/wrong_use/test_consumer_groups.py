@@ -247,7 +247,7 @@ class TooMany(Mine):
 
 
 class ToAll(Mine):
-    """An assignor that assigns each partition to every member without declaring this property."""
+    """An assignor that assigns each partition to every member, but does not declare that."""
 
     def give(self, cluster: AssignmentCluster, topic: str, names: list[str]) -> Any:
         return {name: MemberAssignment(tuple(cluster.partitions(topic))) for name in names}

@@ -123,7 +123,7 @@ class Site:
                 say(counting.printed())
 
     async def until_done(self, counting: Counting, share: float = 1.0) -> None:
-        """Wait until this share of the input is processed, by the group's committed offsets."""
+        """Wait until the group's committed offsets cover this share of the input."""
         tps = [TopicPartition(self.source, index) for index in range(PARTITIONS)]
         async with (
             Consumer(bootstrap_servers=self.bootstrap, group_id=self.group) as consumer,

@@ -55,8 +55,8 @@ async def test_a_token_provider_that_computes_in_the_event_loop_is_measured(
     secured: SecuredKafka, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     # The provider computes until its thread has used a certain CPU time. The clock of the thread
-    # also counts pauses of the machine. So the measurement must not subtract pauses: without the
-    # file of the counters, it cannot.
+    # also counts pauses of the machine, so the measurement must not subtract them. Without the file
+    # of the counters, it cannot do so.
     monkeypatch.setattr(stolen_time, "STAT", tmp_path / "no counters")
 
     async def computes() -> OAuthToken:

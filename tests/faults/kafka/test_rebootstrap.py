@@ -23,7 +23,7 @@ from aiokclient.events import ClusterChanged, Rebootstrapped
 from aiokclient.protocol import messages
 
 pytestmark = pytest.mark.timeout(600)
-"""Brokers are killed and started again, which takes over a minute on a busy machine."""
+"""The timeout is long: to kill and start all brokers takes over a minute on a busy machine."""
 
 IN_SYNC = {"min.insync.replicas": 2}
 OTHER = 9

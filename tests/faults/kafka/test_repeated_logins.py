@@ -33,8 +33,8 @@ from aiokclient.protocol import messages
 
 SECONDS = 60
 RATE = 5_000
-"""Records per second that the first login in LOGINS sends. All others together send a tenth of
-it."""
+"""Records per second from the client with the first login in LOGINS. All other clients together
+send a tenth of that."""
 PAUSE_S = 0.02
 LOGINS = [
     "SCRAM-SHA-512",

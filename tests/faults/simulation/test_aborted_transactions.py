@@ -133,7 +133,7 @@ def test_only_committed_records_are_read_whatever_the_order_of_aborted_transacti
                         if reading == "Arrow" and offset == expected[-1]:
                             break
                     assert found == expected
-        if size > 100:  # A response with only one batch lists too few.
+        if size > 100:  # One batch per response has too few aborted transactions.
             assert disorder.unsorted > 0
         async with world.consumer("t") as consumer:
             everything = [record.offset async for record in consumer.until_end()]

@@ -23,7 +23,7 @@ MOST_LINES = 20
 
 
 async def watch(world: World, consumer: Any) -> None:
-    """Run a consumer that the coordinator refuses for `WATCH_S` seconds."""
+    """Run a consumer for `WATCH_S` seconds. The coordinator refuses it all the time."""
     starting = asyncio.create_task(consumer.start())
     await asyncio.sleep(WATCH_S)
     starting.cancel()

@@ -1,4 +1,4 @@
-"""Clients push their metrics when they are closed, and go on if the reporter fails."""
+"""A client pushes its metrics when it is closed. If the reporter fails, the client goes on."""
 
 import asyncio
 from collections import Counter

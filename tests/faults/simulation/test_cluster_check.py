@@ -26,7 +26,7 @@ from aiokclient.protocol import ApiKey, messages
 
 
 def ids(world: World) -> list[tuple[int, str | None, int]]:
-    """Return the version and the ids of each request ApiVersions."""
+    """Return the version and the ids of each ApiVersions request."""
     requests = world.requests(ApiKey.API_VERSIONS)
     return [(each.version, each.message.cluster_id, each.message.node_id) for each in requests]
 

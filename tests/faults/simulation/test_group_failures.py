@@ -1,8 +1,9 @@
 """Members of a group when coordinators, leaders, and assignments fail, in simulated time.
 
-The names come from the specification of client-side assignment. The coordinator fails (1) before
-all members have joined or the generation is persisted, (2) before all have received the response to
-JoinGroup, (3) before the assignment is persisted, or (4) before all have fetched it.
+The tests of failures are named after the cases in the specification of client-side assignment. The
+coordinator fails (1) before all members have joined or the generation is persisted, (2) before all
+members have received the response to JoinGroup, (3) before the assignment is persisted, or (4)
+before all members have fetched it.
 """
 
 import asyncio

@@ -29,8 +29,8 @@ def requests(world: World, api: ApiKey, since: float = 0.0) -> list[Any]:
 def test_the_leader_assigns_again_when_topic_metadata_changes(resync: bool) -> None:
     """The leader assigns again when the inputs of its assignment have changed.
 
-    If the coordinator supports this, the generation id stays the same. Before that, the assignments
-    of all members are revoked.
+    If the coordinator supports this, the generation id stays the same. In any case, all members
+    lose their former assignments before they get the new ones.
     """
 
     async def scenario(world: World) -> None:

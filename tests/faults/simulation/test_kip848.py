@@ -245,9 +245,9 @@ def test_a_revoked_partition_waits_for_the_record_in_progress() -> None:
 @pytest.mark.fault(43)
 @pytest.mark.parametrize("new", ["earliest", "reset"])
 def test_a_matching_topic_created_later_is_read_from_its_beginning(new: str) -> None:
-    """Records written before members notice the topic are read, even with `latest`.
+    """Members read records from before they noticed the topic, even with `latest`.
 
-    With `new_partitions="reset"`, which is what Kafka does, they are skipped.
+    With `new_partitions="reset"`, which is what Kafka does, these records are skipped.
     """
 
     async def scenario(world: World) -> None:
@@ -269,7 +269,7 @@ def test_a_matching_topic_created_later_is_read_from_its_beginning(new: str) -> 
 
 @pytest.mark.fault(25)
 def test_partitions_that_are_added_are_read_from_their_beginning() -> None:
-    """Records written before members notice the partitions are read, even with `latest`."""
+    """Members read records from before they noticed the partitions, even with `latest`."""
 
     async def scenario(world: World) -> None:
         group = Group(world)

@@ -15,9 +15,9 @@ class Read:
 
 
 def account(*offsets: int) -> tuple[Ledger, list[Payload]]:
-    """Return a ledger with three acknowledged payloads.
+    """Return a ledger with three acknowledged payloads, and the payloads.
 
-    The first of them were read at ``offsets``.
+    One payload was read at each of ``offsets``, beginning with the first payload.
     """
     ledger = Ledger()
     payloads = [ledger.payload(1, "t", 0) for _ in range(3)]

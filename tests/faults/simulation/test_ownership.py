@@ -1,4 +1,4 @@
-"""The record of ownership detects members that violate it."""
+"""The record of ownership detects members that break the rules of ownership."""
 
 import asyncio
 from typing import Any

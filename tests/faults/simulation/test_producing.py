@@ -372,7 +372,7 @@ def test_records_are_written_once_when_a_throttle_outlasts_the_request_timeout(
 def test_records_reach_a_recreated_topic_when_brokers_have_no_topic_ids(
     partitions: int, idempotent: bool
 ) -> None:
-    """The new topic's leader epochs begin again, and the client requests no metadata in between."""
+    """The new topic's leader epochs begin again. No metadata is requested before the next send."""
 
     async def scenario(world: World) -> None:
         cluster = world.cluster

@@ -442,7 +442,7 @@ def test_a_range_of_a_closed_client_raises() -> None:
 
 
 def test_a_cancellation_at_any_moment_leaves_the_client_usable() -> None:
-    """Start and cancel reading tasks, each a little later, until one ends before that."""
+    """Cancel reading tasks after longer and longer times, until a task ends before that."""
 
     async def scenario(world: World) -> None:
         fill(world, 100)

@@ -194,7 +194,7 @@ def test_brokers_that_time_out_leave_the_rebootstrap_to_the_trigger_time(
                     for pool in pools
                 )
             watching.cancel()
-            # A single broker must have been in backoff after each attempt.
+            # If there is only one broker, it must have been in backoff after each attempt.
             assert everything_rests or brokers > 1
             when, trigger = watch.rebootstraps[0]
             assert trigger is Trigger.TIMEOUT

@@ -153,7 +153,7 @@ def test_a_rewind_ends_cleanly_when_its_caller_dies(strategy: str, when: str) ->
 def test_a_static_caller_that_returns_rewinds_its_own_partitions(strategy: str) -> None:
     """A caller that returns with its instance id gets its former assignment.
 
-    That contains the rewind request, so the caller rewinds its own partitions now.
+    This assignment contains the rewind request, so the caller rewinds its own partitions now.
     """
 
     async def scenario(world: World) -> None:
@@ -247,7 +247,7 @@ def test_two_concurrent_rewind_requests_both_return(strategy: str, between: floa
 
 @STRATEGIES
 def test_rewind_group_returns_the_ends_of_a_log_while_its_leader_is_unknown(strategy: str) -> None:
-    """An owner moves offsets outside the log to its ends, and repeats a lookup that fails."""
+    """An owner moves offsets outside the log to its start or end, and repeats a failed lookup."""
 
     async def scenario(world: World) -> None:
         group = await herd(world, strategy)

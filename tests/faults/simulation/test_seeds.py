@@ -1,4 +1,4 @@
-"""The workload of many seeds. AIOKCLIENT_SIM_SEED=n repeats one seed (`make sim SEED=n`)."""
+"""Simulated workloads with many seeds. AIOKCLIENT_SIM_SEED=n repeats one (`make sim SEED=n`)."""
 
 import json
 import os

@@ -178,7 +178,8 @@ def test_three_clauses_suffice_after_a_cancelled_call(
 ) -> None:
     cancelled = 0
     for n in range(1, 200):
-        # Alternate the levels. This is enough, because both have nearly the same suspensions.
+        # The call is cancelled at its n-th suspension, and each n is tested at only one level of
+        # transaction.version, because the call suspends at nearly the same points at both levels.
         level = 2 * (n % 2)
         if not run(lambda world, n=n: scenario(world, case, following, style, n), level):
             break

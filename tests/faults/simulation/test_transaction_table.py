@@ -62,7 +62,7 @@ CorrelationIdMismatchException."""
 RECORDS_ALONE = {10, 32, 44, 76}
 """The codes that only Produce can return, of all requests of a transaction."""
 OTHERS = {-1, 45, 59, 69, 88, 113, 9999}
-"""Codes that KIP-1050 leaves out. The last one is unknown."""
+"""Codes that KIP-1050 leaves out. Kafka does not define the last one."""
 FAULTS = {str(code) for code in KIP_1050 | RECORDS_ALONE | OTHERS}
 FAULTS |= {"lost connection", "no response"}
 

@@ -1,4 +1,4 @@
-"""Every lookup of committed offsets asks for stable offsets, and is repeated until they are."""
+"""Every lookup of committed offsets asks for stable offsets, and is repeated until it gets them."""
 
 from __future__ import annotations
 

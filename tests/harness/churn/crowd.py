@@ -150,7 +150,7 @@ class Crowd:
         make: Callable[..., OurMember] = OurMember,
         **options: Any,
     ) -> str:
-        """Add a member: of this library in a process or a "task", of `librdkafka`, or of "java"."""
+        """Add a member of a kind: "process" or "task" of this library, "librdkafka", or "java"."""
         self._made += 1
         name = f"m{self._made}"
         spec: dict[str, Any] = {
@@ -208,7 +208,7 @@ class Crowd:
         self.expect(self.log.of(name, "left"), f"{name} has not left")
 
     async def kill(self, name: str) -> None:
-        """Kill a member, which cannot leave; cancel it if it is a task."""
+        """Kill a member's process, so that it cannot leave. Cancel a member that is a task."""
         member, life = self.live.pop(name), self._lives.pop(name)
         self.suspended.discard(name)
         if not isinstance(member, Process):

@@ -210,7 +210,7 @@ class KafkaCluster(ExternalKafka):
         self.nodes[node].signal(signal.SIGCONT)
 
     def heal(self, timeout: float = 60) -> None:
-        """Resume or restart suspended and ended nodes, and wait until all brokers respond."""
+        """Resume suspended nodes, restart ended ones, and wait until all brokers respond."""
         for node in self.nodes.values():
             node.signal(signal.SIGCONT)
             if not node.alive:

@@ -8,7 +8,7 @@ from .files import CACHE, prepared
 __all__ = ["connector_jars"]
 
 VERSION = "4.2.0"
-"""The newest version that is published."""
+"""The newest published version of the connector."""
 TOKEN_PROVIDER = "4.0.0"
 POM = """<project><modelVersion>4.0.0</modelVersion>
 <groupId>x</groupId><artifactId>x</artifactId><version>1</version><dependencies>

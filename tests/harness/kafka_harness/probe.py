@@ -155,7 +155,10 @@ class Probe:
         return not any(errors)
 
     def coordinator_error(self, kind: int) -> int:
-        """Return the error code of FindCoordinator: 0 group, 1 transaction, 2 share group."""
+        """Return the error code of FindCoordinator.
+
+        `kind` is 0 for a group, 1 for a transactional id, and 2 for a share group.
+        """
         if kind < 2:
             reader = self.ask(FIND_COORDINATOR, 1, string("warm-up") + struct.pack(">b", kind))
             reader.number("i")

@@ -1,4 +1,4 @@
-"""The plugin with which real brokers write the metrics that clients push into a topic.
+"""The plugin of real brokers that receives the metrics of clients and writes them into a topic.
 
 It is tests/java/telemetry/TelemetryForwarder.java. ``pushed`` reads its records, and those of the
 embedded cluster's ``TopicTelemetryReceiver``, which have the same form.

@@ -1,9 +1,9 @@
 """A token server for OAUTHBEARER, which Maven downloads and which runs as a process on loopback.
 
 It is the mock-oauth2-server of navikt. It grants `client_credentials` and `jwt-bearer`, accepts any
-secret and any assertion, signs the tokens of each issuer with another key, and publishes the public
-keys. The subject of a token is the client id or the subject of the assertion, and the audience is
-the scope.
+secret and any assertion, signs the tokens of each issuer with a key of its own, and publishes the
+public keys. The subject of a token is the client id or the subject of the assertion, and the
+audience is the scope.
 """
 
 import contextlib
