@@ -2,7 +2,8 @@
 
 One hub serves a client and all objects that share its connections. An event that concerns only one
 of them, such as a rebalance, has that object as its source. The readers of the client itself get
-all events; the readers of a child get its own events and those of the shared connections.
+all events. The readers of any other object get the events of that object and of the shared
+connections.
 
 Without readers, `emit` returns at once. Code that has to compute the contents of an event checks
 `heard` first.
@@ -129,7 +130,7 @@ class EventHub:
                 reader._put(event)
 
     def end(self, source: Hashable = None) -> None:
-        """End the readers of a source that has closed, or without a source, all readers."""
+        """End the readers of a source that has closed; for None, end all readers."""
         for reader in list(self._readers):
             if source is None or reader._source == source:
                 self._readers.discard(reader)

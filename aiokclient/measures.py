@@ -46,7 +46,10 @@ ENDED = 100
 """Number of closed objects whose last measures are kept for the next push."""
 
 ENDED_TOPICS = 10_000
-"""Number of deleted topics above which all of them are forgotten, because nothing takes them."""
+"""The largest number of deleted topics to remember. If there are more, all are forgotten.
+
+There can be more only if nothing calls `take_ended_topics`.
+"""
 
 NUMBERS = count(1)
 """The source of ids for `Measures`."""
@@ -90,7 +93,7 @@ def observed(histogram: Histogram, *, again: bool | None) -> Reading:
 
 
 def merged(readings: Iterable[Reading]) -> Reading:
-    """Return one reading for several quantities."""
+    """Return one reading that combines these: their sums, and their extremes."""
     number = total = 0.0
     largest, smallest = -math.inf, math.inf
     for reading in readings:
@@ -280,7 +283,7 @@ class Measures:
         return _get(self._spreads.setdefault(key, {}), labels, Spread)
 
     def timed(self, key: str, time: Callable[[], float]) -> Timed:
-        """Return a context in which the seconds on this clock are added to a counter."""
+        """Return a context manager that adds the seconds spent in its body to a counter."""
         return Timed(self.quantity(key), time)
 
     def present(self, key: str, source: Callable[[], float | None]) -> None:
@@ -335,7 +338,7 @@ class Measures:
     def take(self, *, again: bool | None, partitions: bool = True) -> Sample:
         """Copy all values. Call `update` first. `again` has the same meaning as in `Spread.take`.
 
-        The series of partitions are left out unless `partitions`.
+        The series of partitions are left out unless `partitions` is true.
         """
         counts = {
             key: [(labels, each.value) for labels, each in counters.items()]

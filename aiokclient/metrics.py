@@ -6,7 +6,8 @@ computed by the collector of the numbers; nothing is averaged over time here.
 
 The number of series is bounded. Metrics with many labels are either computed when they are read
 (`collect`), so that they contain only objects that still exist, or their owner removes them
-(`remove`). A metric by topic has at most `SERIES` topics; all others are counted under `OTHER`.
+(`remove`). A metric by topic has at most `SERIES` topics. All other topics are counted together,
+under `OTHER`.
 """
 
 from __future__ import annotations
@@ -224,7 +225,7 @@ class Histogram:
 
 
 class MetricsSnapshot(dict[str, Any]):
-    """All values at one time, by `name` or `name{label=value,...}`. A dict that fits JSON."""
+    """All values at one time, by `name` or `name{label=value,...}`. A dict for use with JSON."""
 
     def _table(self) -> Table:
         rows = [(name, _shown(value)) for name, value in self.items()]
@@ -433,7 +434,7 @@ class TopicCounters:
         return counter
 
     def forget(self, topic: str) -> None:
-        """Remove the series of a deleted topic. If the topic returns, it begins at zero."""
+        """Remove the series of a deleted topic. A topic that returns begins at zero."""
         if self._counters.pop(topic, None) is not None:
             self._metrics.discard(self._name, topic=topic)
 

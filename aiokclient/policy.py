@@ -3,9 +3,9 @@
 - `classify(error, scope)` returns the decision for an error while time is left.
 - `Retry` counts the attempts of one operation, and has its deadline and its backoff. Every
   operation that may be repeated uses one.
-- `decide(error, scope, attempt, remaining_s, rng)` is a function that returns the decision and the
-  delay without such an object. Batches use it: each one counts its own attempts, because a `Retry`
-  for each of very many batches would cost too much.
+- The function `decide(error, scope, attempt, remaining_s, rng)` returns the decision and the delay
+  without a `Retry`. Batches use it: each batch counts its own attempts, because a `Retry` for each
+  of very many batches would cost too much.
 
 The decision follows from the category of the error's class (KIP-1050). A retriable error is retried
 until the deadline. An abortable error ends the transaction. A configuration error fails only the
@@ -156,7 +156,7 @@ class Scope(Enum):
     TELEMETRY = "telemetry"
     SASL = "sasl"
     CLIENT = "client"
-    """A request that the program made itself."""
+    """A request of `Client.request`, or of the library for APIs that have no scope of their own."""
 
 
 IN_TRANSACTION = frozenset({Scope.PRODUCE_TXN, Scope.TRANSACTION, Scope.TXN_OFFSET_COMMIT})
@@ -243,7 +243,8 @@ OVERRIDES: Mapping[Scope, Mapping[type[KafkaError], Decision]] = {
     Scope.SHARE: {
         UnknownServerError: RETRY,
         OffsetNotAvailableError: REFRESH,
-        # The record is delivered again, to this consumer or another.
+        # The acknowledgement is not repeated, because the record is delivered again, to this
+        # consumer or another one.
         InvalidRecordStateError: FAIL,
     },
     Scope.TELEMETRY: {
@@ -262,8 +263,9 @@ SHORT_DELAYS_S: Mapping[tuple[Scope, int | None], float] = {
 }
 """The initial delays, in seconds, of errors that usually last for a few milliseconds only.
 
-The end of a transaction is acknowledged before all its markers are written. Until then, the
-coordinator refuses the next transaction. Waiting for `retry_backoff_ms` would delay it needlessly.
+The end of a transaction is acknowledged before all its markers are written. Until they are written,
+the coordinator refuses the next transaction. A wait for `retry_backoff_ms` would delay that
+transaction needlessly.
 """
 
 _BY_CODE = {
@@ -456,7 +458,7 @@ def _of_local(error: KafkaError, scope: Scope) -> Decision:
     if isinstance(error, BufferExhaustedError | ConfigError | SerializationError | UsageError):
         return FAIL
     if type(error) is KafkaError and scope in IN_TRANSACTION:
-        return ABORT  # The records are in no log, or the abort hides them from committed reads.
+        return ABORT  # The records are in no log, or `read_committed` hides them after the abort.
     return _of_category(error)
 
 

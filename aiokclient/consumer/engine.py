@@ -37,10 +37,10 @@ from aiokclient.metrics import Labels
 __all__ = ["ConsumerEngine"]
 
 TROUBLES = 20
-"""The largest number of problems that are listed."""
+"""The largest number of problems that `troubles()` lists. Further problems are only counted."""
 
 FAREWELL_S = 0.5
-"""Seconds for which `stop` waits until brokers have ended the fetch sessions."""
+"""The longest time, in seconds, for which `stop` waits for brokers to end the fetch sessions."""
 
 
 class ConsumerEngine:
@@ -188,7 +188,7 @@ class ConsumerEngine:
         """
         subscription, callbacks = self._subscription, self._supervisor.callbacks
         for state in subscription.partitions.values():
-            state.begin_again()  # An earlier start may have been cancelled.
+            state.begin_again()  # A cancelled start may have changed the state.
         subscription.begin(self.reader, self._source, callbacks.soon)
         self._unsubscribe = self.cluster.updater.subscribe(callbacks.guard(self._observe))
         subscription.listen(self.positions.changed)
@@ -224,8 +224,9 @@ class ConsumerEngine:
     ) -> None:
         """End within `timeout` seconds; the supervisor ends the tasks.
 
-        Before the consumer leaves its group, it waits for records in progress while `may_ask()`
-        returns true. Without `farewell` the fetch sessions are not ended at the brokers.
+        Before the consumer leaves its group, it waits for records in progress, as long as
+        `may_ask()` returns true: the application may still request records. Without `farewell` the
+        fetch sessions are not ended at the brokers.
         """
         self.reader.stop()
         self._subscription.measures.note_resource()
@@ -236,7 +237,7 @@ class ConsumerEngine:
             await self._end(timeout if farewell else 0.0)
 
     def abandon(self, error: ClosedError) -> None:
-        """Make calls that still wait for a position raise this error. Synchronous."""
+        """Raise this error in the calls that still wait for a position. Synchronous."""
         self.positions.abandon(error)
 
     async def _end(self, timeout: float) -> None:

@@ -147,11 +147,12 @@ class FetchMeters:
 
 
 class ConsumerGauges:
-    """Gauges that are computed when they are read: the lag, and the time since the last poll.
+    """Gauges that are computed when they are read.
 
-    Only assigned partitions have a lag. `away_since` returns the time at which the application's
-    last request for records ended, or None during a request. `buffered` returns the bytes in the
-    buffer.
+    They are the lag, the time since the last poll, the number of assigned partitions, and the bytes
+    in the buffer. Only assigned partitions have a lag. `away_since` returns the time at which the
+    application's last request for records ended, or None during a request. `buffered` returns the
+    bytes in the buffer.
     """
 
     def __init__(

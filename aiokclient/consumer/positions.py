@@ -45,7 +45,7 @@ class PositionWaits:
         self._died = died
         self._over: ClosedError | None = None
         self._moved = Wakeup()
-        # This is well below the deadline of a start.
+        # This is at most half of `default_api_timeout_ms`, so that a start does not time out.
         self._settle_s = min(SETTLE_S, config.default_api_timeout_ms / 2000)
 
     def changed(self) -> None:
@@ -56,7 +56,7 @@ class PositionWaits:
         self._moved.set()
 
     def abandon(self, error: ClosedError) -> None:
-        """Make calls that still wait for a position raise this error. Synchronous."""
+        """Raise this error in the calls that still wait for a position. Synchronous."""
         self._over = error
         self._moved.set()
 

@@ -1,8 +1,8 @@
 """Reading all partitions of topics without a group, including those that appear later.
 
 A partition that did not exist when the consumer subscribed is read from its first offset,
-regardless of `auto_offset_reset` (unless `new_partitions="reset"`). So no record is missed that was
-written before the consumer noticed the partition.
+regardless of `auto_offset_reset` (unless `new_partitions="reset"`). So the records that were
+written before the consumer noticed the partition are not missed.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class TopicFollower:
             self._wake.set()
 
     async def run(self) -> None:
-        """Follow the topics until it is cancelled."""
+        """Follow the topics. Run until the task is cancelled."""
         while True:
             if self._subscription.subscription is not self.topics.current:
                 await self.topics.begin(self._subscription.subscription)

@@ -77,7 +77,7 @@ class TransactionalReads:
         if last_request is None:
             return state.origin
         if state is self._engine.reader.exposed_state():
-            # An iteration may take records for this long after its last request.
+            # An iteration may still take records for YIELD_INTERVAL_S after its last request.
             last_request += YIELD_INTERVAL_S
         return state.origin if last_request >= self._began else state.position
 

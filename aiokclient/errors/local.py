@@ -91,7 +91,7 @@ class BootstrapError(KafkaTimeoutError):
         attempts: Sequence[tuple[str, str]] = (),
         needed: str | None = None,
     ) -> None:
-        # An outcome that begins with the address would name it twice.
+        # Some outcomes already begin with the address, which must not be in the text twice.
         shown = [
             outcome if outcome.startswith(address) else f"{address}: {outcome}"
             for address, outcome in attempts[:NAMED]
@@ -348,7 +348,7 @@ class AssignmentFailedError(KafkaError):
 
 
 class NotWriterError(KafkaError):
-    """An error raised when the process is no longer the single writer."""
+    """An error raised when this process is no longer the writer of a `single_writer()`."""
 
     what = "This process is no longer the single writer, and its producer was closed."
     hint = "Enter single_writer() again to wait until this process is the writer again."
@@ -400,7 +400,7 @@ class ConcurrentReadError(UsageError):
 class DeliveryErrors(ExceptionGroup[Exception]):
     """A group of errors of failed deliveries whose errors were not retrieved.
 
-    It has only the first errors. `count` is the number of all errors.
+    It contains only the first of these errors. `count` is the number of all of them.
     """
 
     count: int

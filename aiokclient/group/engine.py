@@ -113,7 +113,7 @@ class GroupEngine:
         self._request = RejoinRequest()
         self._leaving_member = self._group_join.no_member
         self._cut_off: GroupMetadata | None = None
-        """The identity with which `leave` must still leave, or None.
+        """The identity with which `leave` must still leave the group; None if it need not.
 
         It is set if the end of the event loop has cancelled `run` before the member had left."""
         self._leave_is_over = False
@@ -148,7 +148,10 @@ class GroupEngine:
 
     @property
     def rebalancing_since(self) -> float | None:
-        """The time, on the loop's clock, at which the wait for a generation began, or None."""
+        """The time, on the loop's clock, at which the wait for a generation began.
+
+        None if the member does not wait.
+        """
         return self._times.since
 
     @property
@@ -365,7 +368,8 @@ class GroupEngine:
         await self._handler.lost(reason)
 
     async def _back_off(self, reason: str) -> None:
-        # The wait is part of the step of the next state, because events can end only steps early.
+        # The step of the next state waits for the backoff, because an event can end a step early,
+        # but not an effect.
         self._backoff.delay()
 
     async def _back_off_repeated(self, reason: str) -> None:

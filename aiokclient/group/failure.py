@@ -17,7 +17,7 @@ from aiokclient.protocol.messages.consumer_protocol import ConsumerProtocolAssig
 __all__ = ["CONSUMER", "MAGIC", "failure_in", "failure_payload"]
 
 MAGIC = b"\x00\xffaiokclient assignment failed\n"
-"""The first bytes of a payload. No assignment begins with them."""
+"""The first bytes of a payload that reports a failure. No assignment begins with these bytes."""
 
 CONSUMER = "consumer"
 """The protocol type of consumers."""

@@ -1,4 +1,7 @@
-"""A generation for the application: an `async with` body that is cancelled when it ends."""
+"""A generation, as the application sees it: an `async with` body.
+
+The body is cancelled when the generation ends.
+"""
 
 from __future__ import annotations
 

@@ -51,7 +51,8 @@ class GenerationMailbox:
         self.error: Exception | None = None
         """The last error, until `take` has raised it."""
         self.last_error: Exception | None = None
-        # Only the member has strong references to the protocols, because they may refer to it.
+        # Only the member has strong references to the protocols, because a protocol may refer to
+        # its member.
         self._protocols = {protocol.name: Anchor(protocol) for protocol in protocols}
         self._current: GroupGeneration | None = None
         self._taken: GroupGeneration | None = None

@@ -36,7 +36,10 @@ if TYPE_CHECKING:
 __all__ = ["Heartbeats"]
 
 PATIENCE = 0.5
-"""Share of the session timeout after which an unanswered heartbeat is sent on a new connection."""
+"""Fraction of the session timeout after which an unanswered heartbeat is sent again.
+
+It is then sent on a new connection.
+"""
 
 
 class Heartbeats:
@@ -119,7 +122,7 @@ class Heartbeats:
             self._changed()
 
     async def run(self) -> None:
-        """Send heartbeats until it is cancelled."""
+        """Send heartbeats. Run until the task is cancelled."""
         clock = self._cluster.clock
         while True:
             self._due.clear()

@@ -19,7 +19,7 @@ TICK_S = 0.5
 LATE_S = 1.0
 """Seconds of delay from which on the event loop counts as blocked."""
 told: WeakKeyDictionary[asyncio.AbstractEventLoop, float] = WeakKeyDictionary()
-"""The time of the last log line for each loop. Only one of several members in a loop warns."""
+"""The time of the last log line for each loop: only one of several members in a loop warns."""
 
 
 class LoopWatch:
@@ -30,7 +30,7 @@ class LoopWatch:
         self._log = ClientLog("aiokclient.group", client_id, group_id)
 
     async def run(self) -> None:
-        """Log each time that the loop was blocked, and how long at least."""
+        """Log each late tick, with its delay: the loop was blocked for at least that time."""
         loop = asyncio.get_running_loop()
         while True:
             due = loop.time() + TICK_S

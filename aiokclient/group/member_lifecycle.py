@@ -46,7 +46,7 @@ class MemberHandler(GroupHandler, Protocol):
         ...
 
     async def end(self) -> None:
-        """Release everything, after the application has finished with it."""
+        """End the application's present work, and wait until the application has left its body."""
         ...
 
 

@@ -32,7 +32,7 @@ class RebalanceTimes:
     def began_after(self, stable_at: float) -> None:
         """Set the deadline for a rebalance that began after `stable_at`.
 
-        An earlier deadline remains.
+        A deadline that is already set and earlier remains.
         """
         self.deadline = min(self.deadline, stable_at + self._timeout_s)
 

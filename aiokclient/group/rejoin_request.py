@@ -20,12 +20,12 @@ class RejoinRequest:
         self.reassigns = False
 
     def add(self, reason: str | None, *, new_generation: bool = False) -> None:
-        """Request to join again. The first reason counts."""
+        """Request to join again. A reason that is already set remains."""
         self.reason = self.reason or reason
         self.new_generation = self.new_generation or new_generation
 
     def add_assignment(self, reason: str) -> None:
-        """Request another assignment by the leader. The first reason counts."""
+        """Request another assignment by the leader. A reason that is already set remains."""
         self.reason = self.reason or reason
         self.reassigns = True
 

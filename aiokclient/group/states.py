@@ -31,12 +31,12 @@ dropped, for example a late response.
 
 If the coordinator accepts a second assignment in one generation (Kafka's does not), a leader that
 only needs to assign again goes from PREPARING directly to SYNCING. Followers cannot distinguish
-this from an ordinary rebalance and do the same. If it is an ordinary rebalance, the response to
-SyncGroup says that a rebalance is in progress, and the followers join.
+this from an ordinary rebalance, so they also send SyncGroup first. If the rebalance is an ordinary
+one, the response to SyncGroup says that a rebalance is in progress, and the followers join.
 
-An error that a coordinator repeats endlessly must not keep the member busy. So transitions with
-BACK_OFF_REPEATED wait when they are repeated, after a few times without a wait. When a generation
-has lasted for some time, they may again occur a few times without a wait.
+An error that a coordinator repeats endlessly must not keep the member busy. So a transition with
+BACK_OFF_REPEATED happens at once only the first few times, and waits for the backoff after that.
+When a generation has lasted for some time, the count begins again.
 
 A member that is *lost* (unknown to the coordinator, in an old generation, or fenced) owns nothing
 any more, and LOSE tells the handler. Then the member joins again, unless it is fenced. In a

@@ -127,7 +127,7 @@ async def authenticate_again(
 async def find_mechanisms(
     connection: BrokerConnection, pipeline: ClientPipeline, versions: Versions, timeout_s: float
 ) -> list[str]:
-    """Return the SASL mechanisms that a listener offers, or none if it does not use SASL.
+    """Return the SASL mechanisms that a listener offers: an empty list if it does not use SASL.
 
     Raises the errors of `authenticate`. If the result is empty, the connection can still be used.
     """
@@ -178,7 +178,7 @@ async def _converse(
 async def _next(
     mechanism: Mechanism, challenge: bytes, broker: ConnectedBroker
 ) -> SaslAuthenticateRequest | None:
-    """Return the request with the mechanism's next message, or None at the end."""
+    """Return the request with the mechanism's next message; None if there is no further message."""
     try:
         if len(challenge) > MAX_CHALLENGE:
             raise ChallengeError(

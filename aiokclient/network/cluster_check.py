@@ -54,7 +54,7 @@ class ClusterCheck(Protocol):
         """Return the ids that ApiVersions carries, or None if it carries no ids."""
 
     def doubts(self, node_id: int) -> bool:
-        """Return whether a broker that ApiVersions has not checked must name its cluster."""
+        """Return whether a broker that has not confirmed the ids must name its cluster."""
 
     def compare(self, node_id: int, address: str, found: MetadataResponse) -> KafkaError | None:
         """Return an error if the broker has named another cluster."""

@@ -287,14 +287,14 @@ class BrokerConnection(asyncio.BufferedProtocol):
             sent.written()
         size = sum(map(len, segments))
         self._meter.written(self.broker, sent, size)
-        if size <= JOINED:  # The same as `write_segments` does, without a function call.
+        if size <= JOINED:  # This does the same as `write_segments`, without a function call.
             transport.write(b"".join(segments))
         else:
             write_segments(transport, segments, size)
 
     def _write_held(self, now: float) -> None:
         while not self.closed and (sent := self._held.next(now)) is not None:
-            # The time for which the client held the request does not count.
+            # The time for which the client held the request does not count towards its timeout.
             sent.begin(now)
             self._write(sent)
         if self._draining and not self.in_flight:

@@ -42,7 +42,7 @@ class ConnectionEnd(Generic[C]):
             callback(connection, self.reason)
 
     def released(self) -> None:
-        """Note that the transport has released the socket and every buffer."""
+        """Record that the transport has released the socket and every buffer."""
         if not self._released.done():
             self._released.set_result(None)
 

@@ -33,7 +33,7 @@ class HeldRequests:
         self._paused_at = now
 
     def resume(self) -> None:
-        """Note that the transport takes requests again."""
+        """Continue to write, because the transport accepts requests again."""
         self._full = False
         self.paused = self.suspended
 

@@ -87,7 +87,7 @@ class Sasl:
 def token_source(
     config: ClientConfig, clock: Clock, spawn: Spawn, log: ClientLog, events: EventHub | None = None
 ) -> TokenSource | None:
-    """Return the source of tokens for the client with these options, or None without tokens."""
+    """Return the source of tokens for the client with these options; None if it needs no tokens."""
     security: Any = config.security
     if security.sasl_mechanism != "OAUTHBEARER":
         return None

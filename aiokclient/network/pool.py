@@ -49,8 +49,10 @@ SLOWEST_S = 4.0
 
 
 RENEWED = (0.85, 0.95)
-"""The limits of the part of a session's lifetime after which the client authenticates again
-(KIP-368). The part is random, so that connections do not authenticate at the same time."""
+"""The limits of the fraction of a session's lifetime after which the client authenticates again.
+
+The fraction is random, so that connections do not authenticate at the same time (KIP-368).
+"""
 
 
 class Purpose(Enum):
@@ -177,7 +179,7 @@ class ConnectionPool:
     # -- requesting connections --------------------------------------------------------------
 
     def ready(self, purpose: Purpose, owner: Hashable = None) -> BrokerConnection | None:
-        """Return the open connection of a slot, or None. Synchronous."""
+        """Return the open connection of a slot, or None if there is none. Synchronous."""
         slot = self._slots.get((purpose, owner))
         return None if slot is None else slot.connection
 
@@ -229,7 +231,7 @@ class ConnectionPool:
         return any(slot.connecting or slot.connection for slot in self._slots.values())
 
     def tried_since(self, since: float) -> bool:
-        """Return whether the last attempt to connect failed, after `since` on the loop's clock."""
+        """Return whether the last attempt to connect failed, and did so at or after `since`."""
         return self.refused and self.failed_at >= since
 
     def unavailable(self, since: float) -> bool:
@@ -265,7 +267,7 @@ class ConnectionPool:
         except KafkaError as error:
             # The error's tracebacks refer to the transport, whose buffer for TLS is large.
             outcome = bare(error)
-            # Without a token or a ticket, no broker was asked.
+            # Without a token or a ticket, the client has not asked the broker.
             self.refused = not isinstance(error, TokenProviderError | TicketError)
             self._hangs = isinstance(error, diagnosis.TimedOutError | diagnosis.SilentError)
             refused = isinstance(error, diagnosis.NotConnectedError)
@@ -425,7 +427,7 @@ class ConnectionPool:
             left_s = ends_at - loop.time()
             try:
                 login = await sasl.login(self.host, left_s if left_s > 0 else timeout_s)
-            except KafkaError:  # The token source has logged it, and tries again after a delay.
+            except KafkaError:  # The token source logs the error and tries again after a delay.
                 if loop.time() >= ends_at:
                     return
         if login is None or connection.closed:

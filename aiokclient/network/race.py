@@ -110,7 +110,8 @@ class AddressRace:
             for address in addresses:
                 self._ended = asyncio.get_running_loop().create_future()
                 group.start_soon(self._attempt, address, group.cancel_scope)
-                # A timeout that cancels this task might conceal a cancellation at the same moment.
+                # `asyncio.timeout` would cancel this task, and might conceal another cancellation
+                # of it at the same moment.
                 await asyncio.wait([self._ended], timeout=STAGGER_S)
                 if self._won is not None or self._fatal is not None:
                     break

@@ -61,7 +61,7 @@ class ReadThreshold:
         return None if sock is None else cls(sock, asyncio.get_running_loop())
 
     def expect(self, missing: int) -> None:
-        """Note after each read how many bytes of a large frame are missing, if any."""
+        """Adapt the threshold after a read. A large frame, if any, still lacks `missing` bytes."""
         self._missing = missing
         if missing >= THRESHOLD + MARGIN:
             if not (self._raised or self._slow or self._failures >= ATTEMPTS):

@@ -1,4 +1,4 @@
-"""The resolution of a name, with a deadline and with errors that name it."""
+"""The resolution of a host name, with a deadline. The errors contain the host name."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class PendingRequest:
 
     @property
     def api(self) -> str:
-        """The name of its API, such as "Fetch"."""
+        """The name of the request's API, such as "Fetch"."""
         return self.message.api_key.api_name
 
     @property

@@ -4,10 +4,12 @@ The first request on a connection is ApiVersions, which asks for the supported v
 The client sends it in a version that the broker may not support. Such a broker responds with
 UNSUPPORTED_VERSION in the format of version 0, and with the versions of ApiVersions that it
 supports (KIP-511). The next try on the connection uses the highest common version, and a further
-one uses version 0. A very old broker closes the connection instead.
-The next connection then begins with the next version in `RUNGS`. The setup timeout, which grows
-with failures to connect, limits connecting and the TLS handshake together, and the authentication.
-The request timeout limits every other request, and `RUNGS` limits the number of tries.
+try uses version 0. A very old broker closes the connection instead. The next connection then begins
+with the next version in `RUNGS`.
+
+The setup timeout, which grows with failures to connect, limits connecting and the TLS handshake
+together, and then limits the authentication separately. The request timeout limits every other
+request, and `RUNGS` limits the number of tries.
 """
 
 from __future__ import annotations
@@ -157,7 +159,8 @@ async def open_connection(
         else:
             return connection
     closed = race.closed_early()
-    # A bootstrap server may be misconfigured. A broker from the metadata is just unreachable.
+    # The address of a bootstrap server may be wrong, so the client checks which protocol the port
+    # speaks. A broker from the metadata is just unreachable.
     if closed is not None and node_id < 0:
         address, cause = closed
         from aiokclient.network.probe import find_mismatch
@@ -280,7 +283,7 @@ async def _connect(
         connection.traffic.authentication_failed(again=False)
         raise diagnosis.tls_failure(broker.address, error, contexts.has_certificate) from error
     except TimeoutError as error:
-        # The kernel's timeout may be shorter than the client's.
+        # If the kernel's timeout has passed, and not the client's, the text names no time.
         within = f" within {timeout_s:.1f} s" if patience.expired() else ""
         text = f"{where} did not accept a connection{within}."
         raise diagnosis.TimedOutError(text, broker=broker.node_id) from error

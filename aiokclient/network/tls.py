@@ -29,7 +29,7 @@ __all__ = ["TlsContexts", "server_name"]
 CHECK_S = 1.0
 """The least time between the starts of two checks of the files, in seconds."""
 WAIT_S = 1.0
-"""The longest time from the start of a check for which connections wait for it, in seconds."""
+"""The longest time, in seconds, that connections wait for a check, counted from its start."""
 
 State: TypeAlias = tuple[tuple[int, ...], ...]
 """The data of the file system that change when a file is replaced, for each file."""

@@ -105,7 +105,7 @@ class Meter:
         self._metrics = metrics
         self._latencies: dict[type, Histogram] = {}
         self._by_api: dict[str, Histogram] = {}
-        """The same histograms by API. The types of the requests of one API share a histogram."""
+        """The histograms of `_latencies` by API. All request types of one API share a histogram."""
         broker = _named(node_id)
         self._sent = metrics.counter("client.sent.bytes", unit="By", broker=broker)
         self._received = metrics.counter("client.received.bytes", unit="By", broker=broker)
@@ -288,7 +288,7 @@ class Traffic:
         return found
 
     def keep(self, brokers: set[int]) -> None:
-        """Drop the metrics of all other brokers."""
+        """Drop the metrics of all brokers except these."""
         for node_id in [node_id for node_id in self._meters if node_id not in brokers]:
             self._dropped.append(self._meters.pop(node_id))
             self._metrics.remove(broker=_named(node_id))

@@ -81,7 +81,7 @@ class TcpConnector:
     def _resolved(self, key: tuple[object, str, int], resolving: asyncio.Future[list[Any]]) -> None:
         del self._resolving[key], self._jobs[key]
         if not resolving.cancelled():
-            # The caller may have been cancelled.
+            # Mark the exception as retrieved: the caller may have been cancelled.
             resolving.exception()
 
     async def connect(

@@ -27,9 +27,11 @@ class Split(NamedTuple):
 
 
 def split(options: Mapping[str, Any], client: ClientLike | None) -> Split:
-    """Split options: those of connections go to a new client or, with `client`, to both children.
+    """Split options between a new client, a group member, and a producer.
 
-    Unknown options go to the producer, which raises ConfigError for them.
+    The options of connections go to the new client. If `client` is given, there is no new client,
+    and they go to the member and to the producer. Unknown options go to the producer, which raises
+    ConfigError for them.
     """
     shared, member = _names(ClientConfig), _names(GroupMemberConfig) - _names(ClientConfig)
     of_client = {name: value for name, value in options.items() if name in shared}

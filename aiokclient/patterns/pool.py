@@ -108,8 +108,8 @@ def work_pool(
     for the session timeout. Use `contextlib.aclosing` around the pool to leave immediately.
 
     The options are those of `GroupMember`. Raises the errors of iterating over generations, and
-    ConfigError for a weight that is not a positive number, which is also a TypeError if the type of
-    the items is wrong.
+    ConfigError for a weight that is not positive or for a wrong type. If the items, a name, or a
+    weight have the wrong type, the error is also a TypeError.
     """
     GroupMemberConfig.hide(options)
     spreading = Spreading(weighed(items))
@@ -128,7 +128,8 @@ async def _items(member: GroupMember, spreading: Spreading) -> AsyncGenerator[Wo
 def weighed(items: Mapping[str, float]) -> dict[str, float]:
     """Return a copy of the items.
 
-    Raises ConfigError for a weight that is not positive, and ConfigTypeError for a wrong type.
+    Raises ConfigError for a weight that is not positive and finite, and ConfigTypeError for items,
+    a name, or a weight of the wrong type.
     """
     if not isinstance(items, Mapping):
         raise ConfigTypeError(f"items: {items!r} is not a mapping from names to weights.")

@@ -51,7 +51,7 @@ class Step(Enum):
 
 
 STEPS: Mapping[Decision, Step] = {
-    # A retriable error is raised only after its timeout, so the transaction is aborted.
+    # A retriable error is raised only after the timeout of the call, so the transaction is aborted.
     Decision.RETRY: Step.ABORT,
     Decision.REFRESH_AND_RETRY: Step.ABORT,
     Decision.ABORT: Step.ABORT,
@@ -146,7 +146,7 @@ class TransformStream(Generic[K, V]):
         if transaction is None:
             return
         if transaction.outcome is TransactionOutcome.COMMITTED:
-            transaction.committed()  # The call that committed it was cancelled meanwhile.
+            transaction.committed()  # The call that committed the transaction was cancelled.
             return
         worse = await transaction.abandon()
         if worse is not None and error is None:
@@ -283,9 +283,9 @@ def transform(
                     batch.send("out", handle(record.value))
 
     The request for the next batch commits the results of the last one together with its offsets.
-    Consumers with `isolation_level="read_committed"` see both or none. A batch has up to
-    `max_records` records, and is delivered at most `max_wait` seconds after its first one was
-    available.
+    Consumers with `isolation_level="read_committed"` see all results of a batch or none. A batch
+    has up to `max_records` records, and is delivered at most `max_wait` seconds after its first
+    record was available.
 
     After an AbortableError the transaction is aborted; after an ApplicationRecoverableError the
     producer restarts. Then the stream continues at the group's committed offsets, so the batch is
@@ -300,7 +300,7 @@ def transform(
     `transactional_id`, or if the consumer has no group or commits automatically. Arguments of a
     wrong type raise TypeError.
     """
-    # A program that has these clients has imported their modules.
+    # These imports cost nothing, because a program that has these clients has imported the modules.
     from aiokclient.consumer import Consumer
     from aiokclient.producer import Producer
 

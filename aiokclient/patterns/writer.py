@@ -201,7 +201,7 @@ class Candidate(MemberLifecycle):
 
 
 async def stop_producer(candidacy: Candidacy, producer: Producer[Any, Any]) -> None:
-    """Close the producer as soon as it must not write anymore, before another one begins."""
+    """Close the producer as soon as it must not write anymore, before the next writer begins."""
     await candidacy.stopped.wait()
     await producer.close(0)
 
@@ -212,23 +212,23 @@ def single_writer(
     """Return a producer that is entered when this process is the only writer in the group.
 
         async with single_writer("ledger", bootstrap_servers=...) as producer:
-            ...  # cancelled when it is no longer the writer
+            ...  # cancelled when this process is no longer the writer
 
     Entering waits, without a deadline, until the previous writer has left. The writer stays the
     same while other members join and leave. If the group may have removed the writer (there was no
     response of the coordinator for `session_timeout_ms`, or the coordinator has removed it), its
-    body is cancelled with anyio semantics, and its producer is closed immediately. Records without
-    an outcome fail with ClosedError, and leaving raises NotWriterError. Once the coordinator has
-    removed a writer, the next one begins, even if the body of the former one has not ended. Enter
-    again to wait until this process is the writer again. A normal exit first writes all records,
-    and then lets another writer begin.
+    body is cancelled as by an anyio cancel scope, and its producer is closed immediately. Records
+    without an outcome fail with ClosedError, and leaving the body raises NotWriterError. Once the
+    coordinator has removed a writer, the next writer begins, even if the body of the former one has
+    not ended. Enter again to wait until this process is the writer again. A normal exit first
+    writes all records, and then lets another writer begin.
 
     Without a `transactional_id` the guarantee depends on clocks: requests that were in flight when
-    the group removed the writer may still be written. With one, all records are sent in
-    transactions, and the brokers refuse those of earlier writers: when the next writer enters, it
-    gets a new epoch, and the transaction that an earlier writer has open is aborted. All candidates
-    must use the same `transactional_id`, and no other producer may. `restart()` of this producer
-    raises NotWriterError instead of taking over from the next writer.
+    the group removed the writer may still be written. With a `transactional_id`, all records are
+    sent in transactions, and the brokers refuse those of earlier writers: when the next writer
+    enters, it gets a new epoch, and an open transaction of an earlier writer is aborted. All
+    candidates must use the same `transactional_id`, and no other producer may use it. `restart()`
+    of this producer raises NotWriterError instead of taking over from the next writer.
 
     The options are those of `Producer` and of `GroupMember`. Raises the errors of iterating over
     the generations of a member.

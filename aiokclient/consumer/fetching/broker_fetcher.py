@@ -76,7 +76,7 @@ class BrokerFetcher:
         """The contents of the request in flight, or of the last one."""
 
     async def run(self) -> None:
-        """Fetch until no partition is fetched from this broker any more."""
+        """Fetch repeatedly, as long as any partition is to be fetched from this broker."""
         while self._routes.reads_from(self.node_id):
             await self._turn()
         self.end_session()
@@ -130,7 +130,8 @@ class BrokerFetcher:
 
     def _note(self, connection: BrokerConnection) -> None:
         if connection is not self._connection:
-            # A session does not end with its connection, but its last response may be lost.
+            # The broker keeps the session, but its last response may be lost. So a new session
+            # begins on the new connection.
             self._session.lost()
             self._connection = connection
 

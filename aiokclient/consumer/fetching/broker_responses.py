@@ -141,7 +141,7 @@ class BrokerResponses:
 
 
 def useful(response: FetchResponse) -> bool:
-    """Return whether a response has records or errors, so that the next request differs."""
+    """Return whether a response has records or errors for any partition."""
     return any(p.records or p.error_code for topic in response.responses for p in topic.partitions)
 
 

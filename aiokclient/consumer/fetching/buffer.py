@@ -6,8 +6,9 @@ at most one of its responses is not fully read, so a consumer needs memory for t
 broker.
 
 A paused partition must not delay the other partitions of its broker, and must not keep the whole
-response in memory. So its part is copied and set aside, up to a limit for all parts that are set
-aside. Beyond the limit the part is dropped, and fetched again after the partition is resumed.
+response in memory. So the part of a paused partition is copied and set aside. All parts that are
+set aside have one size limit. A part that would exceed the limit is dropped, and fetched again
+after the partition is resumed.
 """
 
 from __future__ import annotations
@@ -88,10 +89,16 @@ class Decoded:
         self.epoch = epoch
         self.index = 0
         self.error: RecordError | None = None
-        """The error of the record at `index`, which is raised after the records before it."""
+        """The error of the record at `index`, or None.
+
+        It is raised after the records before `index` are delivered.
+        """
 
     def advance(self, index: int, error: RecordError | None = None) -> None:
-        """Record that the records before `index` are deserialized, and the error at `index`."""
+        """Mark the records before `index` as deserialized.
+
+        `error` is the error of the record at `index`, if it has one.
+        """
         self.index, self.error = index, error
 
     @property
@@ -155,7 +162,7 @@ class PartitionFetch:
 
     @property
     def alive(self) -> bool:
-        """Whether the part is still valid: the position has not jumped since the request."""
+        """Whether the part is valid, because the position has not jumped since the request."""
         return self.generation == self.state.generation
 
     @property
@@ -197,7 +204,7 @@ class PartitionFetch:
         self.offset = offset
 
     def advance(self, index: int, rest: RecordStream | None) -> None:
-        """Continue at the batch with this index, or at `rest` if a part of the batch was read."""
+        """Continue at the batch with this index, or at `rest` if some of its records were read."""
         self.index, self.stream = index, rest
 
     def decoded(self, records: Decoded | None) -> None:
@@ -205,7 +212,7 @@ class PartitionFetch:
         self.raw = records
 
     def started(self, job: asyncio.Future[Loaded]) -> None:
-        """Store the thread's job that reads the next batch, or the next part of it."""
+        """Store the thread's job that reads the next batch, or more records of it."""
         self.job = job
 
     def finish_job(self) -> Loaded:
@@ -325,7 +332,7 @@ class FetchBuffer:
         fetch.release()
 
     def clear(self) -> None:
-        """Remove everything."""
+        """Remove all parts."""
         for fetch in list(self):
             self.remove(fetch)
 

@@ -23,7 +23,7 @@ def following_batches(
     following = offset
     for batch in found:
         if batch.next_offset <= offset and not batches:
-            continue  # The broker began with a whole batch before the offset.
+            continue  # Skip a batch that ends before the offset. Brokers may begin with one.
         if batch.next_offset <= following or (batches and batch.base_offset < following):
             break
         batches.append(batch)

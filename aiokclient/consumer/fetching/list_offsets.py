@@ -80,7 +80,8 @@ class OffsetLookup:
     ) -> LookupResult[FoundOffset]:
         """Look up offsets by timestamp in ms, -1 for the end of the log, or -2 for its beginning.
 
-        With `read_committed` the end is the last stable offset, unless `to_high_watermark`.
+        With `read_committed` the end is the last stable offset, unless `to_high_watermark` is
+        true.
         """
         committed_only = self._committed_only and not to_high_watermark
         return await self._round(timestamps, partial(self._list, committed_only))

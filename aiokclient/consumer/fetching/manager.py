@@ -107,7 +107,7 @@ class FetchManager:
         for state in self._subscription.partitions.values():
             if state.fetch.leader < 0:
                 self._subscription.settle()
-                self._observe(state, metadata)  # The partition was assigned just now.
+                self._observe(state, metadata)  # A partition that was just assigned has no leader.
             if state.flowing:
                 node_id = self._routes.node(state, now)
                 if node_id >= 0 and node_id not in self._fetchers:

@@ -24,7 +24,7 @@ __all__ = ["MovedPositions"]
 EVERY_S: Final = 0.05
 """Seconds between two requests if the first one returned no records."""
 LONGEST_S: Final = 1.0
-"""Seconds for which the main connection waits for a response on the second connection."""
+"""The longest time, in seconds, that the main connection waits for the second connection."""
 
 
 class MovedPositions:

@@ -60,7 +60,7 @@ class PositionResolver:
         subscription.listen(self._wake.set)
 
     async def run(self) -> None:
-        """Look up and validate positions that are due, until it is cancelled."""
+        """Look up and validate positions that are due. Run until the task is cancelled."""
         while True:
             now = self._cluster.clock.monotonic()
             self._ask_due(Phase.RESETTING, self._locate, now)
@@ -118,7 +118,7 @@ class PositionResolver:
         try:
             metadata = await self._cluster.updater.refresh(topics, timeout=self._timeout_s)
         except KafkaError:
-            return  # The lookup that follows has the same error, and handles it.
+            return  # The lookup that follows fails with the same error, and handles it.
         for state in lost:
             if state.reset == LATEST and metadata.lacks(*state.tp):
                 state.replace_reset(self._fresh)

@@ -56,7 +56,8 @@ class PartitionResponses:
     def state(self, answer: Answer) -> PartitionState | None:
         """Return the state of a response's partition, or None if the response is to be ignored.
 
-        It is ignored if the position has jumped since the request, or if it is a repetition.
+        It is ignored if the position has jumped since the request, if the fetch offset is no longer
+        the requested one (the same records have already arrived), or if the consumer is ending.
         """
         state = self._subscription.partitions.get(answer.tp) if self._routes.is_open else None
         if state is None or state.generation != answer.wanted.generation:

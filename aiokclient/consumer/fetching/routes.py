@@ -1,7 +1,8 @@
 """The broker that each partition is fetched from, and the partitions to fetch from each broker.
 
 A partition is fetched from its leader, or from the replica that the leader prefers (KIP-392). The
-replica is used for a limited time, unless it returns no records for some time or does not respond.
+replica is used for a limited time, or until it returns no records for some time or does not
+respond.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class Routes:
             if fetch.prefers(now) and fetch.preferred in self._cluster.metadata.brokers:
                 return fetch.preferred
             fetch.use_leader()
-            # The leader's fetcher may be waiting, or may not exist.
+            # The leader's fetcher may have to be woken or created.
             self._callbacks.soon(self._changed)
         return fetch.leader
 

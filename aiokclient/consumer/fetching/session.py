@@ -14,7 +14,7 @@ broker then ends.
 
 A lost response, a refused request and a response with a partition that was not requested lead to
 BROKEN; a session that the broker does not know leads to NONE. A session names topics either by name
-or by id; to change that, a new session begins.
+or by id. To change from one to the other, the client begins a new session.
 """
 
 from __future__ import annotations
@@ -53,11 +53,14 @@ class Wanted(NamedTuple):
     offset: int
     leader_epoch: int
     generation: int = 0
-    """The generation of the position, which is not sent."""
+    """The `generation` of the `PartitionState` at the time of the request. It is not sent.
+
+    A response of an older generation is ignored.
+    """
 
 
 class Answer(NamedTuple):
-    """The response for a partition, with the values that were requested."""
+    """The response for one partition, with the values of the partition in the request."""
 
     tp: TopicPartition
     wanted: Wanted
@@ -123,7 +126,7 @@ class FetchSession:
         known, self._partitions = self._partitions, dict(wanted)
         if self.state is SessionState.OPEN:
             epoch = self.epoch
-            # Most of a thousand partitions have not changed, and cost little here.
+            # Usually most of the partitions have not changed. The check of these must be fast.
             named = {
                 tp: want
                 for tp, want in wanted.items()
@@ -250,7 +253,7 @@ def _forgotten(
     topics: dict[tuple[str, UUID], ForgottenTopic] = {}
     for tp, was in known.items():
         now = wanted.get(tp)
-        # If a topic was created again, the session at the broker still has the old topic.
+        # If a topic was created again, the old topic must be removed from the broker's session.
         if now is None or (by_id and now.topic_id != was.topic_id):
             topic = topics.setdefault(
                 (tp.topic, was.topic_id), ForgottenTopic(topic=tp.topic, topic_id=was.topic_id)

@@ -1,10 +1,10 @@
 """The interface between a consumer and its membership in a group, for both group protocols.
 
 A `Membership` keeps the consumer in its group: it joins, sends heartbeats, learns what the group
-assigns to this member, and leaves. It knows nothing of records. It calls the `Reconciler`, which
-stops and begins the reading of partitions by the rules of revocation, commits, and calls the
-listener. The reconciler does not depend on group protocols, and the subscription state, positions,
-and fetchers depend on neither.
+assigns to this member, and leaves. It knows nothing of records. The membership calls the
+`Reconciler`, which applies the rules of revocation: it begins and stops the reading of partitions,
+commits offsets, and calls the listener. The reconciler does not depend on group protocols, and the
+subscription state, positions, and fetchers depend on neither.
 
     program ──subscribe, asks──▶ Membership ──assign, revoke, lose──▶ Reconciler ──▶ partitions
                                      │                                    │
@@ -60,7 +60,10 @@ class Reconciler(Protocol):
         ...
 
     async def conclude(self) -> None:
-        """End a rebalance: call `on_assigned([])`, once, if nothing is owned."""
+        """End a rebalance: call `on_assigned([])` if nothing is owned.
+
+        It is called only once for each listener.
+        """
         ...
 
     async def lose(self, tps: Collection[TopicPartition]) -> None:
@@ -96,7 +99,10 @@ class Membership(Protocol):
 
     @property
     def rebalancing_since(self) -> float | None:
-        """The monotonic time at which the consumer began to wait for its group, or None."""
+        """The monotonic time at which the consumer began to wait for its group.
+
+        None if it does not wait.
+        """
         ...
 
     @property
@@ -167,7 +173,7 @@ class MembershipParts(NamedTuple):
     spawn: Callable[..., None]
     """`spawn(function, *args, name=...)` starts a background task of the consumer."""
     callbacks: Callbacks
-    """Callbacks in the event loop. If one raises, the consumer fails."""
+    """The runner of callbacks in the event loop. If a callback raises, the consumer fails."""
     owner: Hashable
     """The owner of the connection that heartbeats and commits share (Purpose.GROUP)."""
     rewinder: GroupRewinder | None = None

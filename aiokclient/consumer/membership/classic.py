@@ -58,7 +58,7 @@ AT_ONCE: Final = 10_000
 """The largest number of pairs of member and partition for which an assignor runs in the event loop.
 Above it the assignor runs in a thread, because it could block the loop for milliseconds."""
 MARGIN_S: Final = 0.25
-"""The seconds before the rebalance timeout: partitions that are not released by then are lost."""
+"""Seconds before the end of the rebalance timeout at which unreleased partitions are lost."""
 
 
 class ClassicMembership:
@@ -84,8 +84,8 @@ class ClassicMembership:
         assignors = make_assignors(given)
         self._assignors = {assignor.name: Anchor(assignor) for assignor in assignors}
         for assignor in assignors:
-            # Hold only assignors that were made here. The application keeps references to those
-            # that it has passed.
+            # Keep references only to assignors that were made here. The application keeps
+            # references to those that it has passed.
             if not any(assignor is each for each in given):
                 self._assignors[assignor.name].hold(assignor)
         self._protocol = rebalance_protocol(assignors)
@@ -138,7 +138,7 @@ class ClassicMembership:
 
     @property
     def rebalancing_since(self) -> float | None:
-        """The time at which the consumer began to wait for its group, or None."""
+        """The time at which the consumer began to wait for its group; None if it does not wait."""
         return self._engine.rebalancing_since
 
     @property
@@ -339,7 +339,7 @@ class ClassicMembership:
         """Refresh the metadata of topics (None for all); if that fails, use the old metadata."""
         try:
             await self._parts.cluster.updater.refresh(topics, timeout=LOOK_S)
-        except Exception as error:  # The client may have failed, but other members still wait.
+        except Exception as error:  # The other members wait, even if this client has failed.
             text, extra = "A rebalance uses older metadata: %s", {"event": "metadata_outdated"}
             self._log.write(logging.INFO, "look", text, error, extra=extra)
 

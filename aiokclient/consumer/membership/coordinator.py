@@ -49,7 +49,10 @@ MEMBERSHIPS: dict[str, Callable[[MembershipParts], Membership]] = {
 LEAVE_SHARE: Final = 0.2
 """The share of the timeout of `close` that is reserved for leaving the group."""
 COMMIT_SHARE: Final = 0.2
-"""The share that is reserved for the last commit. The rest is for records in progress."""
+"""The share of the timeout of `close` that is reserved for the last commit.
+
+The time that is left by both shares is for records in progress.
+"""
 
 
 class ConsumerCoordinator:
@@ -169,7 +172,7 @@ class ConsumerCoordinator:
 
     def start(self) -> None:
         """Start the background tasks. Synchronous."""
-        self._subscription.assign_subscribed({})  # An earlier start may have been cancelled.
+        self._subscription.assign_subscribed({})  # A cancelled start may have assigned some.
         self._subscription.confirm()
         self._subscription.listen(self._subscribed)
         for run, name in (
@@ -213,7 +216,7 @@ class ConsumerCoordinator:
         return not self._subscription.subscription or self.membership.settled
 
     def knows_its_part(self) -> bool:
-        """Return whether this consumer owns its assignment, or at least a part. Synchronous."""
+        """Return whether this consumer owns its assignment or a part of it. Synchronous."""
         wanted = self._subscription.subscription
         if wanted is not self.topics.current:
             return False
@@ -271,7 +274,8 @@ class ConsumerCoordinator:
         self._poll_is_overdue = True
         self.commits.wake()  # A commit must not wait for a membership that waits for the commit.
         self._subscription.client_log.error(
-            "%s: the consumer leaves its group until the application requests records",
+            "%s: the consumer leaves its group, and joins again when the application requests "
+            "records",
             text,
             extra={"event": "poll_interval_exceeded"},
         )
@@ -313,8 +317,8 @@ class ConsumerCoordinator:
     async def close(self, timeout: float, may_ask: Callable[[], bool]) -> None:
         """Commit processed records, release all partitions, and leave the group.
 
-        It waits for records in progress while `may_ask()` returns true, for at most a part of
-        `timeout` seconds.
+        It waits for records in progress as long as `may_ask()` returns true (the application may
+        still request records), for at most a part of `timeout` seconds.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout

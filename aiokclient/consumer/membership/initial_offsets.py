@@ -13,7 +13,7 @@ committed offset continues at the offset in `PartitionState.group.fallback`, wha
 A partition appeared later if it did not exist when this consumer subscribed, or if the group has
 committed offsets for other partitions of its topic: then the group was reading the topic before the
 partition existed. A position that a reset gave is committed before the first record is delivered,
-so that members that join later find it (not with `enable_auto_commit=False`).
+so that members that join later find it. With `enable_auto_commit=False` it is not committed.
 
 When members start at the same time, the first commit of one must not make the other partitions of
 the topic look as if they had appeared later: some members would then read from the first record,
@@ -76,7 +76,7 @@ class InitialOffsets:
         subscription.listen(self._wake.set)
 
     async def run(self) -> None:
-        """Find initial offsets, commit them, and wait for more, until it is cancelled."""
+        """Find initial offsets when they are needed, and commit them. Run until cancelled."""
         while True:
             now = self._cluster.clock.monotonic()
             waiting = [state for state in self._awaiting() if state.retry.at <= now]
@@ -90,7 +90,7 @@ class InitialOffsets:
 
     def _awaiting(self) -> list[PartitionState]:
         if not self._topics.read:
-            return []  # It is not known yet which partitions appeared after the subscription.
+            return []  # Wait until it is known which partitions appeared after the subscription.
         states = self._subscription.partitions.values()
         return [state for state in states if state.phase is Phase.AWAITING]
 

@@ -21,7 +21,7 @@ __all__ = ["ListenerCalls", "tell"]
 
 
 class _ListenerCall:
-    """One call of a listener; `running` until it has returned."""
+    """One call of a listener. `running` is true until the call has returned."""
 
     __slots__ = ("of", "running", "task")
 
@@ -31,7 +31,7 @@ class _ListenerCall:
         self.task = asyncio.current_task()
 
     def returned(self) -> None:
-        """Record that the call has returned, so that its tasks are ordinary ones."""
+        """Record that the call has returned, so that its tasks are ordinary tasks from now on."""
         self.running = False
 
 

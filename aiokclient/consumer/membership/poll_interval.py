@@ -43,7 +43,7 @@ class PollIntervalWatch:
         return self._said if self._since() == self._told else None
 
     async def run(self) -> None:
-        """Watch until it is cancelled."""
+        """Watch the poll interval. Run until the task is cancelled."""
         loop = asyncio.get_running_loop()
         while True:
             since = self._since()

@@ -98,11 +98,14 @@ class RebalanceWatch:
         self._owned: dict[str, Sequence[TopicPartition]] = {}
         self._waits = ""
         self._not_found: KafkaError | None = None
-        """The error of the last lookup of the coordinator, or None."""
+        """The error of the last lookup of the coordinator; None if the lookup found it."""
 
     @property
     def trouble(self) -> str | None:
-        """A description of a long rebalance: its duration and what the group waits for; or None."""
+        """The duration of a rebalance and what the group waits for, as text.
+
+        None if there is no rebalance, or if it has not lasted for SHOWN_S yet.
+        """
         since = self._since()
         lasted = -math.inf if since is None else self._cluster.clock.monotonic() - since
         if lasted < SHOWN_S:
@@ -122,7 +125,7 @@ class RebalanceWatch:
         return since
 
     async def run(self) -> None:
-        """Describe the group when it is due, until it is cancelled."""
+        """Request a description of the group whenever one is due. Run until cancelled."""
         while True:
             if self._is_due():
                 await self._look()

@@ -18,7 +18,7 @@ KEPT: Final = 8
 
 
 class RangeOwner:
-    """The owner of the connections of one range at a time. It has at most one to each broker."""
+    """The owner of the connections of one range at a time: at most one connection per broker."""
 
     __slots__ = ("__weakref__",)
 

@@ -46,7 +46,7 @@ __all__ = ["LeaderRequests"]
 MAX_WAIT_MS: Final = 500
 """Milliseconds that the broker may wait for records."""
 DOUBTED: Final = MappingProxyType({100: True, 103: True})
-"""The codes of a leader that does not know the topic id, or has another topic of that name."""
+"""The error codes of a leader that does not know the topic id, or has another id for the topic."""
 
 
 class LeaderRequests:
@@ -64,7 +64,7 @@ class LeaderRequests:
         """Whether the leader has sent a response without an error."""
 
     async def locate(self, timeout: float) -> None:
-        """Find the topic, and keep it in the metadata.
+        """Find the topic, and request it in all later updates of the metadata.
 
         Raises UnknownTopicOrPartitionError, UnknownTopicIdError if the topic has another id than
         expected, and the errors of `MetadataUpdater.refresh`.
@@ -74,7 +74,7 @@ class LeaderRequests:
         info = self._cluster.metadata.topic(topic)
         if info is None or info.error or not self._fits(info):
             if info is not None and not self._fits(info):
-                updater.doubt(info.topic_id)  # Then one response suffices to replace the topic.
+                updater.doubt(info.topic_id)  # So that a single response replaces the topic.
             info = (await updater.refresh((topic,), timeout=timeout, at_once=True)).topic(topic)
         refusal = error_for(
             0 if info is None else info.error, api="Metadata", topic_partition=self._tp
@@ -94,7 +94,7 @@ class LeaderRequests:
         return same and self._tp.partition < len(info.partitions)
 
     def connected(self) -> BrokerConnection | None:
-        """Return the open connection to the leader, or None."""
+        """Return the open connection to the leader, or None if there is none."""
         leader = self._cluster.metadata.leader(*self._tp)
         return self._cluster.connected(leader, Purpose.FETCH, self._owner)
 
@@ -145,7 +145,7 @@ class LeaderRequests:
         )
 
     def _highest(self) -> int | None:
-        """Return the highest version in which to send the request, or None for any.
+        """Return the highest version in which to send the request, or None if there is no limit.
 
         Called before each attempt. Raises ClusterChangedError if the client has moved to another
         cluster.

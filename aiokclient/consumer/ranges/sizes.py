@@ -18,7 +18,7 @@ One part is in flight, two wait for the reader, and one is being converted.
 FIRST: Final = 1024 * 1024
 """The size of the first fetch, when nothing is known about the records."""
 SPARE: Final = 64 * 1024
-"""Bytes that are added to an estimate."""
+"""Bytes that are added to an estimate, so that it is rarely too small."""
 
 
 class FetchSizes:
@@ -36,7 +36,10 @@ class FetchSizes:
         self._bytes += size
 
     def next(self, offsets: int) -> int:
-        """Return the size of a fetch that needs at most this number of offsets."""
+        """Return the bytes to request in the next fetch.
+
+        `offsets` is the number of offsets of the range that are left.
+        """
         if not self._offsets:
             return min(FIRST, self.largest)
         estimate = offsets * self._bytes // self._offsets

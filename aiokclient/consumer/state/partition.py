@@ -175,7 +175,7 @@ class PartitionState:
 
     @property
     def held(self) -> bool:
-        """Whether an iteration that ends at an offset has reached it."""
+        """Whether an iteration that ends at an offset has reached that offset."""
         return Withheld.END_OFFSET in self.withheld
 
     @property
@@ -197,14 +197,14 @@ class PartitionState:
 
     @property
     def uncommitted(self) -> bool:
-        """Whether records were delivered that the group is not known to have committed."""
+        """Whether records were delivered that may not be committed yet."""
         return self.located and self.position > max(self.group.committed, self.origin)
 
     def to_commit(self, offset: int) -> OffsetAndMetadata:
         """Return the offset for a commit, with the leader epoch of the record before it.
 
         For an offset in `outstanding`, the result has the epoch of the record at that offset
-        instead. That is as good, because a log with that record also has the one before it.
+        instead. It serves the same purpose: a log that has that record also has the one before it.
         """
         epoch: int | None = self.position_epoch
         if offset != self.position:
@@ -296,7 +296,7 @@ class PartitionState:
         self.outstanding[record.offset] = (record, time)
 
     def finish(self, record: Any) -> bool:
-        """Count a record as done; return False if this very object is not outstanding."""
+        """Count a record as done; return False if this record object is not outstanding."""
         entry = self.outstanding.get(record.offset)
         if entry is None or entry[0] is not record:
             return False
@@ -363,7 +363,7 @@ class PartitionState:
             return False
         self.leader_epoch = leader_epoch
         self.retry.due()
-        # A position without the epoch of a record cannot be compared.
+        # A position without a known epoch cannot be compared with the leader's epoch.
         is_older = self.position_epoch != NO_EPOCH and self.position_epoch < leader_epoch
         if not is_older or (self.phase, Event.NEW_LEADER) not in TRANSITIONS:
             return False

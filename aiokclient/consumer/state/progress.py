@@ -50,7 +50,7 @@ class Progress(Protocol):
         ...
 
     def revalidate(self) -> None:
-        """Take exposed records back from the iteration if they must not be delivered any more."""
+        """Take back the records that the iteration has not taken yet and must not take any more."""
         ...
 
     def seek_buffered(self, state: PartitionState, offset: int, epoch: int) -> bool:
@@ -61,8 +61,8 @@ class Progress(Protocol):
         ...
 
     def logs_replaced(self, tps: Iterable[TopicPartition] | None) -> None:
-        """Handle the replacement of the logs of these partitions, or of all.
+        """Handle the replacement of the logs of these partitions, or of all for None.
 
-        End offsets that were looked up before are those of the former logs.
+        Known end offsets are those of the former logs, so they must be looked up again.
         """
         ...

@@ -16,7 +16,7 @@ LASTING: Final = 4
 WARNED_EVERY_S: Final = 30.0
 """Seconds between two warnings about the same partition."""
 LOSSES_S: Final = 30.0
-"""Seconds without a loss of the position after which earlier losses no longer count."""
+"""After this many seconds without a lost position, earlier losses no longer count."""
 
 
 class RetryState:
@@ -30,13 +30,13 @@ class RetryState:
         self.attempts = 0
         """The number of consecutive failures."""
         self.trouble: KafkaError | None = None
-        """The last error of the brokers, until a response without an error."""
+        """The last error of the brokers; None after a response without an error."""
         self._warned_until = -math.inf
         self._losses = 0  # Losses of the position without a long pause between them.
         self._lost_at = -math.inf
 
     def requested(self) -> None:
-        """Request nothing more until the response to a lookup, or a jump."""
+        """Request nothing more until a lookup is answered, or the position jumps."""
         self.at = math.inf
 
     def back_off(self, until: float, trouble: KafkaError | None = None) -> bool:

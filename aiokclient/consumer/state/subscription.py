@@ -50,11 +50,14 @@ class Subscription:
         return self.pattern is not None or bool(self.topics)
 
     def replace_listener(self, listener: Any) -> None:
-        """Call this listener from now on, or none."""
+        """Call this listener from now on; None means no listener."""
         self.listener = listener
 
     def is_like(self, other: Subscription) -> bool:
-        """Return whether both have the same topics or pattern. Their listeners may differ."""
+        """Return whether both subscriptions have the same topics or pattern.
+
+        Their listeners may differ.
+        """
         return self.pattern == other.pattern and set(self.topics) == set(other.topics)
 
     def matches(self, topic: str, *, internal: bool) -> bool:
@@ -198,7 +201,7 @@ class SubscriptionState:
     def subscribe(self, subscription: Subscription) -> None:
         """Replace the subscription. Partitions that are assigned by hand stay.
 
-        No records are delivered of topics that are no longer subscribed. A group revokes their
+        No records of topics that are no longer subscribed are delivered. A group revokes their
         partitions; without a group they are removed when the metadata of the new topics is read. A
         subscription to the same topics changes only the listener, even after an `unsubscribe` if
         there was no await in between.

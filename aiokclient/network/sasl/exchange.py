@@ -45,7 +45,10 @@ class Compute(NamedTuple):
 
 
 Step: TypeAlias = "bytes | Compute | None"
-"""The next message to the broker, or the work that the next message needs, or None at the end."""
+"""The next message to the broker, or the work that must come before it.
+
+None if the authentication is complete.
+"""
 
 
 class Mechanism(Protocol):

@@ -52,7 +52,7 @@ class Gssapi:
         self._state = _State.CONTEXT
 
     def step(self, challenge: bytes) -> Step:
-        """Return the work that a challenge needs, or None at the end."""
+        """Return the work that a challenge needs; None if the authentication is complete."""
         state, self._state = self._state, _State.FAILED
         if state is _State.CONTEXT and bool(challenge) == self._begun:
             self._begun = True

@@ -34,7 +34,10 @@ TRANSIENT: Final = frozenset(
 )
 """Errors of Kerberos after which another attempt may succeed."""
 EXPIRED: Final = 11 << 16
-"""The error of GSSAPI for a ticket that has expired. Another program may renew a ticket cache."""
+"""The error of GSSAPI for a ticket that has expired.
+
+A later attempt may succeed, because another program may renew the ticket cache.
+"""
 
 _locks: dict[str, threading.Lock] = {}
 """One lock for each cache, so that connections do not request the same ticket concurrently."""

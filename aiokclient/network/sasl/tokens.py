@@ -8,8 +8,8 @@ The task begins when a connection needs the first token. From then on, it fetche
 before the current one expires, at the time that the options `sasl_login_refresh_` determine. The
 provider has at most one call at a time. If it fails or does not return in time, it is called again,
 with backoff, and the current token remains in use until it expires. The provider is also called
-again if the token endpoint refuses the client (TokenRefusedError), but until it returns a token,
-connections fail with this error.
+again if the token endpoint refuses the client (TokenRefusedError), but connections fail with this
+error until the provider returns a token.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Refreshing:
         """
         proposed_s = life_s * min(self.window_factor + self.window_jitter * random, 1.0)
         if self.min_period_s + self.buffer_s > life_s:
-            return proposed_s  # The token expires too soon for both limits.
+            return proposed_s  # The token expires so soon that both limits cannot be kept.
         return max(self.min_period_s, min(proposed_s, life_s - self.buffer_s))
 
 
@@ -92,7 +92,10 @@ class TokenSource:
         self._waiters: list[asyncio.Future[OAuthToken]] = []
         self._error: KafkaError | None = None
         self._began: float | None = None
-        """The time of the first call of the provider since it last returned a token, or None."""
+        """The time of the first call of the provider since it last returned a token.
+
+        None if there was no call since then.
+        """
 
     async def get(self, timeout_s: float) -> OAuthToken:
         """Return a token that has not expired. If there is none, wait for the provider.
@@ -158,7 +161,8 @@ class TokenSource:
     async def _pause(self, delay_s: float) -> None:
         """Wait until the next refresh, or until a connection needs a token that has not expired.
 
-        A connection needs one early if the machine was suspended, or its clock was corrected.
+        A connection needs a token before the refresh if the machine was suspended, or if its clock
+        was corrected.
         """
         try:
             async with asyncio.timeout(delay_s):
@@ -236,7 +240,7 @@ class TokenSource:
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_exception(error)
-                waiter.exception()  # Mark it as retrieved: the connection may no longer wait.
+                waiter.exception()  # Mark the error as retrieved: nothing may wait for it now.
 
 
 def _awaitable_or_type(returned: object) -> Awaitable[object] | str:

@@ -98,7 +98,7 @@ class Kip848Member:
 
     @property
     def rebalancing_since(self) -> float | None:
-        """The time, on the monotonic clock, at which the member began to wait, or None."""
+        """The monotonic time at which the member began to wait; None if it does not wait."""
         return self._waiting_since
 
     @property

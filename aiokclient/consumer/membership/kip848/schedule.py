@@ -20,7 +20,10 @@ SHORTEST_S = 0.1
 """The shortest interval between heartbeats in seconds, even if the coordinator requests less."""
 
 PATIENCE = 0.5
-"""Part of the session timeout after which an unanswered heartbeat is sent on a new connection."""
+"""Fraction of the session timeout after which an unanswered heartbeat is sent again.
+
+It is then sent on a new connection.
+"""
 
 
 class HeartbeatSchedule:

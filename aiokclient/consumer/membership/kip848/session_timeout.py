@@ -30,14 +30,14 @@ __all__ = ["SessionTimeoutWatch", "session_timeout_ms"]
 GROUP = 32
 NAME = "consumer.session.timeout.ms"
 PATIENCE_S = 5.0
-"""The longest time in seconds for a lookup. Nothing is delivered before the first one has ended."""
+"""The longest time in seconds for a lookup. No records are delivered during the first lookup."""
 
 
 class SessionTimeoutWatch:
     """A task that passes the group's session timeout to the schedule of heartbeats.
 
     It looks the timeout up at the start, each time that `ended` is set, and, if the brokers have
-    returned it, every `metadata_max_age_ms`, because it may change.
+    returned it, every `metadata_max_age_ms`, because the timeout may change.
     """
 
     def __init__(

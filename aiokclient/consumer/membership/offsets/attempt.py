@@ -1,10 +1,10 @@
 """The state of one commit: the offsets that are left to store, and the results so far.
 
-    left ──▶ stored       the coordinator has stored it
+    left ──▶ stored       the coordinator has stored the offset
       │ ├──▶ superseded   a later commit has been stored, which this one would undo
       │ └──▶ refused      not owned, refused with a final error, or out of attempts
-      └── again           a retriable error, or an error of an earlier identity: it stays in
-                          `left`, and the next attempt sends it
+      └── again           a retriable error, or an error of an earlier identity: the offset stays
+                          in `left`, and the next attempt sends it
 
 Each partition ends as stored, superseded, or refused. The commit is done when no offset is left.
 `PerItem` keeps the partitions that are left, and decides by the policy. Without IO.
@@ -28,7 +28,7 @@ __all__ = ["CommitAttempt", "CommitOrder"]
 
 
 class CommitOrder:
-    """The order of the commits of one consumer: the last one that was stored for each partition."""
+    """The order of the commits of one consumer, and the last stored commit of each partition."""
 
     def __init__(self) -> None:
         self._last = 0
@@ -97,7 +97,7 @@ class CommitAttempt:
 
     @property
     def last_error(self) -> KafkaError | None:
-        """An error of the last attempt that had one."""
+        """One of the errors of the last attempt that had any; None if no attempt had one."""
         return self._items.last_error
 
     @property

@@ -30,7 +30,7 @@ SHORTEST_S = 0.01
 
 
 class AutoCommit:
-    """The automatic commits of one consumer. Unless `enabled`, this object does nothing."""
+    """The automatic commits of one consumer. If `enabled` is false, this object does nothing."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class AutoCommit:
         self._interval_s = max(config.auto_commit_interval_ms / 1000, SHORTEST_S)
 
     async def run(self) -> None:
-        """Commit at the interval until it is cancelled."""
+        """Commit at each interval. Run until the task is cancelled."""
         while self.enabled:
             await asyncio.sleep(self._interval_s)
             states = self._subscription.partitions.values()
@@ -77,7 +77,7 @@ class AutoCommit:
         return await self._commits.store(offsets, timeout, attempts=attempts, rising=True)
 
     def without_waiting(self) -> AbstractContextManager[None]:
-        """Return a context in which commits do not wait for the group; see `Commits`."""
+        """Return a context manager, in whose body commits do not wait; see `Commits`."""
         return self._commits.without_waiting()
 
     def _due(self, states: Iterable[PartitionState]) -> dict[TopicPartition, OffsetAndMetadata]:

@@ -35,10 +35,10 @@ def to_commit(what: Any, consumed: Offsets) -> tuple[Offsets, list[TopicPartitio
 
 
 def covered(what: Any) -> Callable[[TopicPartition], bool]:
-    """Return a predicate: whether `commit(what)` covers all delivered records of a partition.
+    """Return a function that tells whether `commit(what)` covers all delivered records.
 
-    It is true for every partition if `what` is None, for the given ones if it has topics or
-    partitions, and for none if it has records or offsets.
+    The function takes a partition. It returns True for every partition if `what` is None, for the
+    given ones if `what` has topics or partitions, and for none if `what` has records or offsets.
     """
     if what is None:
         return lambda tp: True

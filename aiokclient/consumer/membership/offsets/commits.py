@@ -6,9 +6,9 @@ again until the timeout. A commit may be refused because the group has rebalance
 the identity has changed, and the commit is sent again with the new identity.
 
 Partitions that this member no longer owns are not sent: the group has assigned them to another
-member, whose commit would be undone. One commit is sent at a time, in the order of the calls. While
-a commit waits for an identity, later ones proceed. Afterwards it skips the partitions that they
-have stored. `CommitAttempt` has the state of one commit.
+member, and a commit would undo the commits of that member. One commit is sent at a time, in the
+order of the calls. While a commit waits for an identity, later commits proceed. When it continues,
+it skips the partitions that later commits have stored. `CommitAttempt` has the state of one commit.
 """
 
 from __future__ import annotations
@@ -80,19 +80,19 @@ NOT_A_MEMBER = (
     "only while the group has no members. Use a group_id that no subscribed consumer uses. If this "
     "consumer is subscribed as well, request records, and commit when it is a member again.",
 )
-"""The text for partitions that are assigned by hand, which a group never revokes."""
+"""The error text for partitions that are assigned by hand, which a group never revokes."""
 
 NOT_ASSIGNED = (
     "The commit failed: the partitions are not assigned to this consumer.",
     "Assign them and read, or commit offsets as {partition: offset}.",
 )
-"""The text for partitions that were given without offsets and are not assigned to the consumer."""
+"""The error text for partitions that are not assigned here and were given without offsets."""
 
 OTHER_CLUSTER = (
     "The commit failed: the client has moved to another cluster since the records were delivered.",
     "Their offsets mean nothing there. Request records, which come from the present cluster.",
 )
-"""The text for records that were delivered before the client moved to another cluster."""
+"""The error text for records that were delivered before the client moved to another cluster."""
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 Errors = dict[TopicPartition, KafkaError]
@@ -171,7 +171,7 @@ class Commits:
         self._renamed.set()
 
     def requested(self) -> None:
-        """Record that the application requests records, and has therefore handled lost ones."""
+        """Record that the application requests records; see `LostRecords.requested`."""
         self._lost.requested()
 
     def committed(self, committed: Iterable[tuple[PartitionState, int, int]]) -> None:
@@ -195,7 +195,7 @@ class Commits:
 
     @contextmanager
     def without_waiting(self) -> Iterator[None]:
-        """Return a context in which commits do not wait for the group.
+        """Return a context manager, in whose body commits do not wait for the group.
 
         The group waits for the caller. If a commit waited for the group, neither would continue.
         """
@@ -490,7 +490,7 @@ class Commits:
         if unknown:
             try:
                 await self._cluster.updater.refresh(unknown, timeout=self._request_s)
-            except Exception as error:  # This may also run in the close of a failed client.
+            except Exception as error:  # After a failure of the client, this may be any error.
                 text, names = "The topics %s are not known: %s", ", ".join(unknown)
                 extra = {"event": "metadata_outdated"}
                 self._log.write(logging.INFO, ("topics", names), text, names, error, extra=extra)
@@ -506,7 +506,10 @@ class Commits:
         return not self._cluster.metadata.lacks(*tp)
 
     def _is_final(self, tp: TopicPartition, error: KafkaError) -> bool:
-        """Return whether the coordinator waits for this member, which waits for the commit."""
+        """Return whether an error is final, because neither side would continue.
+
+        The coordinator waits for this member, which waits for the commit.
+        """
         return error.code in AWAITED and (self._is_awaited or self._in_listener())
 
     def _state(self, tp: TopicPartition) -> PartitionState | None:

@@ -43,7 +43,7 @@ __all__ = [
 
 MARK: Final = b"\x00aiokclient\x01"
 OWN: Final = "aiokclient: "
-"""The prefix of metadata of a commit that the library wrote for itself."""
+"""The prefix of the metadata that the library itself adds to commits."""
 NOTE: Final = f"{OWN}rewound by "
 NOTED: Final = 16
 """Number of requests in a note. Only the latest ones are kept."""

@@ -6,13 +6,13 @@ subscription until it is executed, so that it reaches later leaders and owners, 
 
 An owner stops the delivery of the partition, waits for records that are being processed, looks up
 the start and the end of the log, seeks, and commits with a note. For an offset outside the log, it
-seeks to the nearest end of the log. All later commits of this partition keep the note: it tells the
-requesting member where the partition continues, and a later owner that the request was executed. No
-record is delivered before the note is stored: without the note, a later owner would deliver the
-same records again.
+seeks to the start or the end of the log, whichever is nearer. All later commits of this partition
+keep the note. From the note, the requesting member learns where the partition continues, and a
+later owner learns that the request was executed. No record is delivered before the note is stored:
+without the note, a later owner would deliver the same records again.
 
-Requests that are due at the same time are executed together: the offset of the latest one applies,
-and the note contains all of them with that offset.
+Requests that are due at the same time are executed together: the offset of the latest request
+applies, and the note contains all of the requests with that offset.
 """
 
 from __future__ import annotations
