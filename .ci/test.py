@@ -1,10 +1,10 @@
-"""Run every check and every test, and end in one summary.
+"""Run every check and every test, and print one summary at the end.
 
 The steps run in two lanes at the same time, so that no processor is idle. The first lane runs the
 tests that need Kafka or Java, which mostly wait for other processes. The second lane runs all other
-tests, with a lower priority. The lane that finishes first runs the remaining steps, which repeat
-parts of the suite in other environments. The output of the first lane is shown immediately, and
-that of each other step when the step ends.
+tests, with a lower priority. A lane that has finished runs the remaining steps, which repeat parts
+of the suite in other environments. The output of the first lane is shown immediately, and that of
+each other step when the step ends.
 
 The tests of a step run in two worker processes. Those of `--quick` run in three, because the quick
 tests often wait. `--workers N` selects another number. `--only NAME` runs one step. `--quick` runs
@@ -56,8 +56,8 @@ LIVES = [
     "tests/unit/consumer/membership",
     "tests/unit/consumer/test_cancellation.py",
 ]
-# Long tests in the folders above, which run only on the newest Python: random and large groups, and
-# the times for which the event loop is blocked. `--all` runs them in each environment.
+# Tests in the folders above that take long: tests of random and large groups, and of the times for
+# which the event loop is blocked. They run only on the newest Python, except with `--all`.
 NEWEST_ONLY = [
     "tests/unit/consumer/assignors/test_confluent.py",
     "tests/unit/consumer/assignors/test_every.py",
@@ -87,12 +87,15 @@ class Step:
     failed: int = 0
     skipped: int = 0
     tests: list[tuple[float, str]] = field(default_factory=list)
-    """The seconds that each test took, including its fixtures, and its name."""
+    """For each test, the seconds that it took, including its fixtures, and its name."""
     reasons: Counter[str] = field(default_factory=Counter)
     """The number of skipped tests for each reason."""
 
     def run(self, live: bool, niceness: int) -> None:
-        """Run the commands until one fails. Show their output now if `live`, or at the end."""
+        """Run the commands until one fails.
+
+        With `live`, show their output immediately, otherwise at the end.
+        """
         began = time.monotonic()
         with tempfile.TemporaryDirectory() as folder, Path(folder, "output").open("w+b") as output:
             if live:
@@ -113,7 +116,7 @@ class Step:
     def _execute(self, command: list[str], output: IO[bytes] | None, niceness: int) -> bool:
         """Run the command, add its processor time, and return whether it succeeded."""
         environment = {**os.environ, **self.env}
-        # Without bytecode, every process would compile the project and its tests again.
+        # This variable would make every process compile the project and its tests again.
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
         process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=output, stderr=output)
         if niceness:
@@ -151,7 +154,10 @@ def lint() -> Step:
 
 
 Lanes = list[list[Step]]
-"""One list of steps for each lane. Lanes run at the same time, the steps of a lane in order."""
+"""One list of steps for each lane.
+
+The lanes run at the same time, and each lane runs its steps in order.
+"""
 
 BROKERS = "kafka or java"
 PYTEST = ["-m", "pytest", "-q"]
@@ -164,7 +170,7 @@ def quick_lanes(workers: int) -> Lanes:
 
 
 class Suites:
-    """The whole suite in several environments."""
+    """The steps that run the test suite, in several environments."""
 
     def __init__(self, workers: int) -> None:
         self._pytest = [*PYTEST, f"--numprocesses={workers}"]
@@ -173,7 +179,7 @@ class Suites:
         self.rest: list[Step] = []
 
     def add(self, name: str, python: str, env: dict[str, str]) -> None:
-        """Add the tests with and without brokers, each to its lane."""
+        """Add the tests with brokers to one lane, and the tests without brokers to the other."""
         command = [python, *self._pytest, "-m"]
         with_brokers = [*command, BROKERS, "tests"]
         self.brokers.append(Step(f"{name}, Kafka", [with_brokers], env, junit=True))
@@ -182,7 +188,7 @@ class Suites:
     def add_some(self, name: str, python: str, env: dict[str, str], paths: list[str]) -> None:
         """Add the tests in these paths that need no broker and are not in NEWEST_ONLY.
 
-        The lane that finishes first runs them.
+        A lane that has finished runs them.
         """
         command = [python, *self._pytest, *(f"--ignore={path}" for path in NEWEST_ONLY)]
         command += ["-m", f"not ({BROKERS})", *paths]
@@ -190,7 +196,7 @@ class Suites:
 
 
 def lanes(everything: bool, workers: int) -> tuple[Lanes, list[Step]]:
-    """Return the steps of each lane, and the steps for the lane that finishes first."""
+    """Return the steps of each lane, and the steps for lanes that have finished."""
     suites = Suites(workers)
     pure = {"AIOKCLIENT_PURE": "1"}
     suites.others.append(lint())
@@ -226,7 +232,7 @@ def show_title(name: str, output: bytes = b"") -> None:
 
 
 def run(chosen: Sequence[list[Step]], rest: Sequence[Step], niceness: int) -> None:
-    """Run the lanes at the same time; all but the first have the lower priority `niceness`."""
+    """Run the lanes at the same time. All lanes but the first run with this niceness."""
     interrupted = threading.Event()
     left = iter(rest)
 

@@ -208,7 +208,7 @@ _MODULES_BY_NAME = {
 _MODULES = ("errors", "protocol")
 
 
-if not TYPE_CHECKING:  # Type checkers would accept any name.
+if not TYPE_CHECKING:  # With it, type checkers would accept any name.
 
     def __getattr__(name: str) -> Any:
         if name not in __all__:

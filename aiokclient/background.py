@@ -40,7 +40,7 @@ def import_anyio() -> None:
     """Import the modules of anyio that it would import when they are first used. Synchronous."""
     for name in ("CancelScope", "create_task_group", "move_on_after", "sleep"):
         getattr(anyio, name)
-    with suppress(ImportError):  # This module has no public name.
+    with suppress(ImportError):  # The module is private: a newer anyio may lack it.
         import_module("anyio._backends._asyncio")
     _anyio_imported.set()
 
@@ -95,7 +95,7 @@ class Callbacks:
         try:
             function(*args)
         except Exception as error:
-            called = getattr(function, "func", function)  # A partial has no name.
+            called = getattr(function, "func", function)  # A partial has no `__qualname__`.
             self._failed(error, getattr(called, "__qualname__", repr(called)))
 
     def guard(self, function: Callable[P, object]) -> Callable[P, None]:

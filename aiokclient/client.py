@@ -42,9 +42,10 @@ class Client(Parent):
 
     A client can be created outside of an event loop. `async with`, `await client.start()` or
     `await client` starts it. Closing a client closes its consumers, then its producers, then its
-    admins, the newest first. That takes at most `close_timeout_ms`, or the timeout given to
-    `close`, plus the time that the producers need to deliver their last records. Options have the
-    names of Kafka's options, with `_` in place of `.`. An invalid option raises ConfigError.
+    admins. Of each kind, the newest is closed first. A close takes at most `close_timeout_ms`, or
+    the timeout given to `close`, plus the time that the producers need to deliver their last
+    records. Options have the names of Kafka's options, with `_` in place of `.`. An invalid option
+    raises ConfigError.
     """
 
     def __init__(self, *wrong: Never, **options: Unpack[ClientOptions]) -> None:
@@ -138,7 +139,7 @@ class Client(Parent):
         timeout: float | None = None,
         topic_id: UUID | None = None,
     ) -> AsyncGenerator[RecordBatch, None]:
-        """Return an iterator over the records of a partition from `start` up to before `end`.
+        """Return an iterator over the records of a partition from `start` to `end` - 1.
 
             async for batch in client.read_range(TopicPartition("orders", 0), 0, 1_000): ...
 
@@ -157,18 +158,18 @@ class Client(Parent):
         delivers the records before the transaction and waits for its end. After `timeout`, it
         raises ApiTimeoutError, which names the transaction's offset.
 
-        Arguments are checked immediately: ArgumentTypeError, and ImportError if pyarrow is not
-        installed. The iterator raises
+        The call itself raises ArgumentTypeError for a wrong argument, and ImportError if pyarrow is
+        not installed. The iterator raises
 
-        - OffsetOutOfRangeError if records before `end` do not exist any more, or not yet. It has
-          delivered all records before `missing_start`; `missing_end` is where the log continues, or
-          the end of the range.
+        - OffsetOutOfRangeError if records before `end` do not exist any more, or do not exist yet.
+          The iterator has delivered all records before the error's `missing_start`. Its
+          `missing_end` is the offset at which the log continues, or the end of the range.
         - UnknownTopicOrPartitionError; and UnknownTopicIdError if the topic was recreated in the
           meantime, or has another id than `topic_id`.
         - ClusterChangedError if the client has moved to another cluster in the meantime.
         - CorruptBatchError for a batch that is still damaged when it is fetched again.
-        - ApiTimeoutError, whose cause is the last error, ClosedError, and other errors that
-          waiting does not correct, such as those of authorization.
+        - ApiTimeoutError (its cause is the last error), ClosedError, and errors that waiting does
+          not correct, such as those of authorization.
 
         After an error, a cancellation, or `aclose()` the iterator has ended, and the client can
         still be used.

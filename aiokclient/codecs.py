@@ -1,4 +1,4 @@
-"""The codecs of record batches: a table with one row each.
+"""The codecs of record batches: a table with one row for each codec.
 
 To add a codec, add its row here and, in `record/codecs`, a module of the row's name in lower case
 (see `record.compression.CodecModule`). Options, limits and messages follow from the row.
@@ -18,12 +18,12 @@ SLOW_BYTES = 64 * KIB
 
 
 class CodecTraits(NamedTuple):
-    """The properties of a codec. Processing as many bytes as the limits takes about two ms."""
+    """The properties of a codec. Processing as many bytes as a limit permits takes about 2 ms."""
 
     encode_inline: int = SLOW_BYTES
     """Size up to which records are compressed in the event loop, not in a thread.
 
-    It applies to the default level and to faster levels.
+    This limit applies to the default level and to faster levels.
     """
     decode_inline: int = 256 * KIB
     """Size up to which compressed records are decompressed in the event loop, not in a thread."""

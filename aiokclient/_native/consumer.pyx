@@ -200,7 +200,7 @@ cdef PySendResult send(PyObject *awaitable, PyObject *value, PyObject **result) 
         _incref(<PyObject *>cursor)
         self.state.cursor = <PyObject *>cursor
         if cursor.state.spare == awaitable:
-            # The awaitable may be deleted while it waits, which closes the coroutine.
+            # Then a task that drops the waiting awaitable deletes it, which closes the coroutine.
             _clear(cursor.state.spare)
     return drive(self, <object>value, result)
 

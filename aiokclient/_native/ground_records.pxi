@@ -22,7 +22,7 @@ cdef extern from "record_types.h":
 @cython.no_gc
 @cython.final
 cdef class SharedFields:
-    """The fields that all records of a batch share. It never changes."""
+    """An immutable object with the fields that all records of a batch share."""
 
 
 cdef SharedFields _last = None

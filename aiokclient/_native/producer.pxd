@@ -154,7 +154,7 @@ cdef extern from "delivery_object.h":
 
 
 cdef class Delivery:
-    # The same layout as AiokDelivery in delivery_object.h.
+    # These fields must have the same layout as AiokDelivery in delivery_object.h.
     cdef DeliveryBatch _batch
     cdef Py_ssize_t _index
     cdef int64_t _timestamp

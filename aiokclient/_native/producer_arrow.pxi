@@ -1,7 +1,8 @@
 """Sending the rows of Arrow columns: the native twin of `producer.send_arrow.send_columns`.
 
-The columns are read from their buffers, which the record batch keeps alive. All offsets are checked
-against the sizes of the buffers whenever they are read, because another thread may change them.
+The columns are read from their buffers, which the record batch keeps alive. The buffers contain
+offsets, which another thread may change. So each offset is checked against the size of the buffer
+to which it refers, whenever it is read.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -64,7 +65,7 @@ cdef class ArrowColumn:
         PyBuffer_Release(&self._valid)
 
     cdef inline bint has(self, Py_ssize_t row) noexcept:
-        """Return whether a row is not null. It must exist."""
+        """Return whether a row is not null. The row must exist."""
         row += self._first
         return self._bits == NULL or self._bits[row >> 3] >> (row & 7) & 1
 
@@ -99,7 +100,10 @@ cdef class ArrowColumn:
 
 
 cdef ArrowColumn column_of(object buffers, Py_ssize_t rows):
-    """Return a column, or None. Raises ValueError if it has fewer than `rows` rows."""
+    """Return the column in these buffers, or None if `buffers` is None.
+
+    Raises ValueError if the column has fewer than `rows` rows.
+    """
     cdef ArrowColumn column
     if buffers is None:
         return None
@@ -305,7 +309,10 @@ cdef bint look_at_rows(SendPath self, list topics, ArrowRows rows, refuse) excep
 
 
 cdef dict settle_rows(SendPath self, list topics, ArrowRows rows):
-    """Choose the partition of each row. Return the bytes and records to add to each queue."""
+    """Choose the partition of each row, and thereby its queue.
+
+    Return, for each queue, the number of bytes and of records that the rows add to it.
+    """
     global send_serials
     cdef Part key
     cdef QueueState queue

@@ -114,9 +114,9 @@ cdef class Delivery:
         return owned(outcome(batch, index, self._timestamp))
 
     def exception(self):
-        """Return the failure of the record, or None. A returned failure counts as retrieved.
+        """Return the failure of the record, or None if the record was delivered.
 
-        Raises `asyncio.InvalidStateError` until done.
+        A returned failure counts as retrieved. Raises `asyncio.InvalidStateError` until done.
         """
         cdef Py_ssize_t index = self._index
         return finished(self, &index).retrieve(index)
@@ -253,7 +253,7 @@ cdef PyObject *ended_next(PyObject *awaited) except? NULL:
     """Implement the slot `tp_iternext`, which Python 3.12 and later call for an await."""
     cdef PyObject *result = NULL
     ended_send(awaited, <PyObject *>None, &result)
-    aiok_stop_iteration(&stop, result)  # The call takes over the reference.
+    aiok_stop_iteration(&stop, result)  # This takes over the reference to `result`.
     return NULL
 
 
@@ -302,7 +302,7 @@ cdef DeliveryBatch step(Waiting self, Py_ssize_t *index):
             self.result()
         index[0] = delivery._index
         batch = locate(delivery._batch, index)
-        # Callbacks that were added before an await run before it returns.
+        # An await returns only after the callbacks that were added before it have run.
         if batch.done and (self.stage != FRESH or not batch.calls):
             self.delivery = None
             return batch
@@ -333,7 +333,7 @@ cdef PyObject *waiting_next(PyObject *awaited) except? NULL:
     cdef PyObject *result = NULL
     if waiting_send(awaited, <PyObject *>None, &result) == PYGEN_NEXT:
         return result
-    aiok_stop_iteration(&stop, result)  # The call takes over the reference.
+    aiok_stop_iteration(&stop, result)  # This takes over the reference to `result`.
     return NULL
 
 

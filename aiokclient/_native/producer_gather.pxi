@@ -121,7 +121,7 @@ cdef class DeliveryRuns:
 
 
 cdef Py_ssize_t find(DeliveryRuns runs, Py_ssize_t at) noexcept:
-    """Return the index of the run that contains delivery number `at`, which must exist."""
+    """Return the index of the run that contains the delivery with index `at`, which must exist."""
     cdef Py_ssize_t low = 0, high = runs._count, middle
     while low < high:
         middle = (low + high) // 2
@@ -249,7 +249,7 @@ cdef class Gathering:
         return True if self._seen < len(runs) else None
 
     cdef DeliveryBatch _take(self, DeliveryBatch batch, Py_ssize_t index, int64_t timestamp):
-        """Append the outcome of one record, or return the batch to wait for if it has none."""
+        """Append the outcome of one record. If it has none yet, return the batch to wait for."""
         if index < batch.moved:
             batch = locate(batch, &index)
         if not batch.done:

@@ -374,7 +374,11 @@ cdef bint look(SendPath self, TopicState target, tuple items, Row *rows) except 
 
 
 cdef dict settle(SendPath self, TopicState target, Row *rows, Py_ssize_t count):
-    """Choose the partition of each record. Return the bytes and records to add to each queue."""
+    """Choose the partition of each record, and thereby its queue.
+
+    Return, for each queue, the number of bytes and of records that the records add to it. Return
+    None if Python must choose a partition.
+    """
     global send_serials
     cdef Part key
     cdef QueueState queue

@@ -233,7 +233,7 @@ cdef class DeliveryBatch(Owner):
         return len(found)
 
     def retrieve(self, Py_ssize_t index):
-        """Return the error of a record, or None, and mark it as seen by the application."""
+        """Return the error of a record, or None if it was written. The error is marked as seen."""
         if self.error is not None and self.unretrieved:
             if self._retrieved is None:
                 self._retrieved = bytearray(self.count)
@@ -244,7 +244,7 @@ cdef class DeliveryBatch(Owner):
         return self.error
 
     def retrieve_run(self, Py_ssize_t index, Py_ssize_t count):
-        """Return the first error of `count` records, or None. Mark all their errors as seen."""
+        """Return the error of `count` records, or None if they were written. Mark it as seen."""
         if self.error is not None and self.unretrieved:
             if self._retrieved is None:
                 self._retrieved = bytearray(self.count)

@@ -355,7 +355,7 @@ cdef class Columns:
         block = Block(self._pool, column.room)
         at = block.at
         if column.size:
-            with nogil:  # The copy may take long, and other threads can run meanwhile.
+            with nogil:  # The copy may take long. Without the GIL, other threads can run.
                 memcpy(at, column.content, column.size)
         column.content = at
         return block

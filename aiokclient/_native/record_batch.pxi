@@ -167,7 +167,7 @@ cdef class RecordBatch:
         return part(self, RECORDS if copy else VIEWS, content, &head, shared, topic, partition)
 
     def part_rows(self, content, int32_t count, int64_t expected, start_offset):
-        """Return the records that `part_records` would return, as tuples like those of `rows`."""
+        """Return the records of `part_records` as tuples, in the format of `rows`."""
         cdef Head head
         fill_part(&head, self, start_offset, count, expected)
         return part(self, ROWS, content, &head, None, "", 0)

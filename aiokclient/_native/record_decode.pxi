@@ -50,9 +50,9 @@ cdef int finish(AiokCursor *cursor) except -1:
 
 
 cdef inline list room(Py_ssize_t size, Head *head):
-    """Return an empty list with room for the records that the head states.
+    """Return an empty list with room for as many records as the head says.
 
-    Its room is limited to the number of records that `size` bytes can contain.
+    The room is limited to the number of records that `size` bytes can contain.
     """
     cdef Py_ssize_t count = size // SMALLEST_RECORD
     return aiok_list(head.count if head.count < count else count)

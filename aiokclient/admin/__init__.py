@@ -133,7 +133,7 @@ _LATE = {
 """The modules of the names that are imported on first use, because few programs need them."""
 
 
-if not TYPE_CHECKING:  # Type checkers would accept any name.
+if not TYPE_CHECKING:  # With it, type checkers would accept any name.
 
     def __getattr__(name: str) -> Any:
         if name not in _LATE:

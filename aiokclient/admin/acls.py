@@ -183,7 +183,7 @@ def _deletion(given: AclBindingFilter) -> DeleteAclsFilter:
 def _deleted(
     wanted: AclBindingFilter, result: DeleteAclsFilterResult, deleted: dict[AclBinding, None]
 ) -> tuple[AclBinding, ...] | KafkaError:
-    """Return the ACLs that were deleted, or the first error of the filter or an ACL."""
+    """Return the deleted ACLs. If the filter or an ACL has an error, return the first one."""
     error = failure(result.error_code, result.error_message, DELETE, str(wanted))
     for acl in result.matching_acls:
         binding = _binding(acl)

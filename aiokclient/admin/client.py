@@ -378,8 +378,8 @@ class Admin(Lifecycle):
     ) -> Results[str, None]:
         """Remove members from a classic group, by member id, or with `static` by instance id.
 
-        A member that still runs joins the group again. Removing a static member that does not
-        return spares the group the wait for its session timeout. `reason` appears in the brokers'
+        A member that still runs joins the group again. If a static member will not return, removing
+        it spares the group the wait for its session timeout. `reason` appears in the brokers'
         logs. Usual errors: UnknownMemberIdError (also when the session of the member has expired),
         FencedInstanceIdError, GroupAuthorizationError. If the response to one attempt was lost
         and the next attempt does not find the member, it counts as removed. After a cancellation,
@@ -399,8 +399,8 @@ class Admin(Lifecycle):
     ) -> Results[str, dict[TopicPartition, OffsetAndMetadata]]:
         """Return all committed offsets of groups.
 
-        A group that does not exist has no offsets. With `require_stable`, the call waits for open
-        transactions that are about to commit offsets of the group (KIP-447). Usual errors:
+        A group that does not exist has no offsets. With `require_stable`, the call waits until
+        all open transactions that contain offsets of the group have ended (KIP-447). Usual errors:
         GroupAuthorizationError, UnstableOffsetCommitError (transactions were open until the
         timeout).
         """
@@ -457,8 +457,8 @@ class Admin(Lifecycle):
           "PrepareAbort", "CompleteCommit", "CompleteAbort", "PrepareEpochFence");
         - `producer_ids`: those with one of these producer ids;
         - `older_than_ms`: those whose latest transaction began more than this many milliseconds
-          ago, and those that have had none. Add `states=["Ongoing"]` for open transactions. Needs
-          brokers of version 3.8 or later (KIP-994);
+          ago, and those that have had no transaction. Add `states=["Ongoing"]` for open
+          transactions. Needs brokers of version 3.8 or later (KIP-994);
         - `pattern`: those of which the whole id matches this regular expression, in the syntax of
           RE2/J. Needs brokers of version 4.1 or later (KIP-1152).
 
@@ -496,10 +496,11 @@ class Admin(Lifecycle):
     ) -> Results[int, tuple[LogDirDescription, ...]]:
         """Return the log directories of each broker, with the sizes of the replicas in them.
 
-        Without `brokers`, all brokers are described; with `topics`, only the replicas of these.
-        Each broker answers for itself. Usual errors: ClusterAuthorizationError (brokers before 3.2
-        describe no directories instead), and ApiTimeoutError for a broker that does not respond or
-        does not exist. A directory that is offline has an error of its own. Raises
+        Without `brokers`, the result has all brokers. With `topics`, it has only the replicas of
+        these topics. Each broker returns its own directories. Usual errors:
+        ClusterAuthorizationError (brokers older than 3.2 return an empty result instead), and
+        ApiTimeoutError for a broker that does not respond or does not exist. A directory that is
+        offline has an error of its own. Raises
         UnknownTopicOrPartitionError for a topic that does not exist.
         """
         return await self._log_dirs.describe_log_dirs(brokers, topics, timeout=timeout)
@@ -532,8 +533,8 @@ class Admin(Lifecycle):
         any more. A new producer with the same id works. A transactional id that does not exist is
         created. Usual errors: TransactionalIdAuthorizationError, ClusterAuthorizationError, and
         ApiTimeoutError with the cause ConcurrentTransactionsError (a partition of the transaction
-        has no leader to write the end of it). After a cancellation, it is unknown which producers
-        were fenced; repeating the call does no harm.
+        has no leader, which would have to write the transaction's end). After a cancellation, it is
+        unknown which producers were fenced; repeating the call does no harm.
         """
         return await self._producers.fence_producers(transactional_ids, timeout=timeout)
 
@@ -584,7 +585,7 @@ class Admin(Lifecycle):
         The leader of the partition writes a marker, without the coordinator. This ends the
         transaction in this partition only. Therefore use it only for a transaction that
         `find_hanging_transactions` returned. Use `force_terminate_transaction` for a transaction
-        that a coordinator knows, because the coordinator could still commit the transaction in its
+        that a coordinator knows, because the coordinator could still commit that transaction in its
         other partitions. Needs the permission CLUSTER_ACTION. Usual errors:
         ClusterAuthorizationError, InvalidProducerEpochError (the producer has a newer epoch),
         TransactionCoordinatorFencedError (the marker's coordinator epoch is too old),
@@ -659,10 +660,10 @@ class Admin(Lifecycle):
 
         The alterations of one user are made in the order of their mechanisms, SCRAM-SHA-256 first.
         If one fails, the earlier ones remain, and the later ones are not made. Passwords are
-        prepared as those of `SaslScram` are, salted in a thread, and not sent. Other brokers may
-        learn of the credentials a moment later. Needs brokers of version 2.7 or later. Usual
-        errors: ResourceNotFoundError (there is no credential to delete; this may also mean that an
-        earlier attempt of this call succeeded but its response was lost),
+        prepared in the same way as those of `SaslScram`, and are salted in a thread. They are never
+        sent. Other brokers may learn of the credentials a moment later. Needs brokers of version
+        2.7 or later. Usual errors: ResourceNotFoundError (there is no credential to delete; this
+        may also mean that an earlier attempt of this call succeeded but its response was lost),
         UnacceptableCredentialError (too many iterations), DuplicateResourceError (two alterations
         of a user have the same mechanism), ClusterAuthorizationError. After a cancellation, it is
         unknown which credentials were changed.
@@ -685,10 +686,10 @@ class Admin(Lifecycle):
         The owner is the user of this client, or with `owner` another user, which needs brokers of
         version 3.3 or later and the permission CREATE_TOKENS on that user. Only the owner and the
         renewers may renew the token and let it expire. The user that creates a token for another
-        owner may not, unless it is one of the renewers. Principals are written as in "User:alice".
-        The token can be renewed for `max_lifetime_ms`; -1 means the value of the brokers' option
-        `delegation.token.max.lifetime.ms`. The brokers may learn of the token a moment later; until
-        then they do not find it.
+        owner may do neither, unless it is one of the renewers. Principals are written as in
+        "User:alice". The token can be renewed for `max_lifetime_ms`; -1 means the value of the
+        brokers' option `delegation.token.max.lifetime.ms`. The brokers may learn of the token a
+        moment later; until then they do not find it.
 
         Raises DelegationTokenDisabledError, UnsupportedByAuthenticationError (the client has not
         logged in, or it has logged in with a token), DelegationTokenAuthorizationError, and
@@ -737,7 +738,8 @@ class Admin(Lifecycle):
         `token` is the token, or its HMAC in base64. The token expires in `expiry_time_period_ms`,
         or with -1 immediately. Raises the errors of `renew_delegation_token`.
         DelegationTokenNotFoundError may also mean that an earlier attempt of this call succeeded
-        but its response was lost. After a cancellation, it is unknown whether the token expires.
+        but its response was lost. After a cancellation, it is unknown whether the expiry was
+        changed.
         """
         return await self._tokens.expire_delegation_token(
             token, expiry_time_period_ms=expiry_time_period_ms, timeout=timeout
@@ -812,7 +814,8 @@ class Admin(Lifecycle):
         the time between two pushes of a client, from 100 to 3,600,000, by default 300,000. `match`
         lists conditions that a client must meet: a regular expression for each of
         `client_instance_id`, `client_id`, `client_software_name`, `client_software_version`,
-        `client_source_address`, and `client_source_port`. Without `match`, it is for all clients.
+        `client_source_address`, and `client_source_port`. Without `match`, the subscription is for
+        all clients.
 
         Needs brokers of version 3.7 or later. Raises UnsupportedVersionError with older ones, and
         ClusterAuthorizationError.

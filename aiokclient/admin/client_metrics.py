@@ -51,7 +51,7 @@ class ClientMetricsCalls:
         described = await self._configs.describe_configs(
             resources.values(), timeout=self._remaining(deadline)
         )
-        # A subscription exists as long as one of its options is set.
+        # A subscription exists as long as one of its options is set. So all of them are removed.
         changes = {
             resource: dict.fromkeys(
                 entry.name

@@ -122,8 +122,8 @@ class ClusterCalls:
 
     async def _from_metadata(self, authorized: bool, timeout: float | None) -> ClusterDescription:
         """Return the description from a Metadata response, for brokers older than 2.8."""
-        # In version 0 of Metadata, an empty list requests all topics, not none. In that case, their
-        # descriptions are not decoded.
+        # In version 0 of Metadata, an empty list requests all topics, not none. The response then
+        # has all topics, but WantedTopicsRequest does not decode their descriptions.
         request = WantedTopicsRequest([])
         request.include_cluster_authorized_operations = authorized
         response: MetadataResponse = await self._requests.send(request, AnyBroker(), timeout)

@@ -130,9 +130,9 @@ class ConfigType(IntEnum):
 
 
 class Synonym(NamedTuple):
-    """One level at which an option is set.
+    """The value of an option at one of the levels at which it is set.
 
-    The first synonym of an option has its effective value.
+    Of an option's synonyms, the first one has the effective value.
     """
 
     name: str

@@ -1,6 +1,6 @@
 """The admin calls that create, renew, expire, and describe delegation tokens (KIP-48).
 
-A token's HMAC is its password. Objects and calls hold it as a `Secret`.
+A token's HMAC is its password. The library keeps each HMAC in a `Secret`.
 """
 
 from __future__ import annotations

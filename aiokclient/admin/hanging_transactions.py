@@ -177,7 +177,7 @@ class HangingTransactionCalls:
     async def _known(
         self, transactional_ids: Iterable[str], left_s: float
     ) -> dict[str, TransactionDescription]:
-        """Return the transactions of these ids, without those that their coordinator forgot."""
+        """Return the transactions of these ids, except ids that no coordinator knows any more."""
         results = await self._transactions.describe_transactions(transactional_ids, timeout=left_s)
         for error in results.errors.values():
             if error.code not in NO_SUCH_ID:

@@ -25,8 +25,8 @@ def hides_hmac(method: F) -> F:
 
         token = token if isinstance(token, DelegationToken) else Secret(token)
         result = call(self, token, *args, **named)
-        # Otherwise, the traceback of an error would keep the client alive, because it refers to
-        # `self`.
+        # Otherwise, the traceback of an error would refer to `self`, and thereby keep the client
+        # alive.
         del self
         return await result
 

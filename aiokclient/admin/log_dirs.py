@@ -29,10 +29,9 @@ API = "DescribeLogDirs"
 class ReplicaLog:
     """The log of one replica in a log directory.
 
-    `size` is in bytes. `is_future` is whether the log is a copy that is being moved to this
-    directory, and that replaces the current log when it has caught up. `offset_lag` is the number
-    of offsets from the end of this log to the high watermark, or for a copy, to the end of the
-    current log.
+    `size` is in bytes. `is_future` is whether the log is a new copy, which replaces the current
+    log in another directory as soon as it has caught up. `offset_lag` is the number of offsets from
+    the end of this log to the high watermark, or for a new copy, to the end of the current log.
     """
 
     size: int
@@ -44,8 +43,9 @@ class ReplicaLog:
 class LogDirDescription:
     """A log directory of a broker.
 
-    `error` is the reason why the directory is offline, or None. The sizes of its volume are in
-    bytes; they are None before Kafka 3.3. A cordoned directory gets no new replicas (Kafka 4.3).
+    `error` is the reason why the directory is offline, or None if it is online. The sizes of its
+    volume are in bytes; they are None before Kafka 3.3. A cordoned directory gets no new replicas
+    (Kafka 4.3).
     """
 
     path: str

@@ -315,7 +315,7 @@ def leader_failure(
 def _without_leader(
     snapshot: ClusterMetadata, partition: TopicPartition, api: str
 ) -> KafkaError | None:
-    """Return the error for a partition that the metadata lacks or that has no leader, or None."""
+    """Return an error if the metadata lacks the partition or its leader, otherwise None."""
     topic = snapshot.topic(partition.topic)
     if topic is not None and (error := failure(topic.error, None, api, f"topic {topic.name}")):
         return error

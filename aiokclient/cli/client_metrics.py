@@ -165,7 +165,8 @@ async def _list(admin: Admin) -> Result:
 async def _describe(admin: Admin, name: str | None) -> Result:
     names = await admin.list_client_metrics()
     if name is not None and name not in names:
-        # For a subscription that does not exist, brokers would return the default values.
+        # For a subscription that does not exist, brokers would return the default values, as if it
+        # existed.
         return Result([Line(f"{name} does not exist.")], [])
     wanted = names if name is None else [name]
     resources = [ConfigResource.client_metrics(each) for each in wanted]

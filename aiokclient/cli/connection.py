@@ -44,7 +44,7 @@ def use_admin(
 
     Raises ConfigError for options that cannot be used, and the error of connecting or of the call.
     """
-    # A command ends too soon for metrics of its own.
+    # A command ends too soon to push metrics.
     options: dict[str, Any] = {"bootstrap_servers": bootstrap_server, "enable_metrics_push": False}
 
     async def connect() -> R:

@@ -41,8 +41,8 @@ def program(
 ) -> None:
     """Commands for Apache Kafka.
 
-    The exit code is 0 for success, 1 if the cluster refused or could not be reached, and 2 for
-    wrong arguments or a wrong properties file.
+    The exit code is 0 for success, 1 if the cluster refused the request or could not be
+    reached, and 2 for wrong arguments or a wrong properties file.
     """
     log = logging.getLogger(NAME)
     # On a terminal, the log shows what the command waits for. For a script, standard error must

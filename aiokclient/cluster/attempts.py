@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 __all__ = ["Attempts", "Check", "GivenUpError", "any_version", "nothing", "top_level_error"]
 
 Check = Callable[[Any], KafkaError | None]
-"""A function that returns the error in a response, or None."""
+"""A function that returns the error in a response, or None if there is no error."""
 
 
 class GivenUpError(Exception):
-    """A signal that no attempt follows: the last error becomes the error of the call."""
+    """A signal that no further attempt follows: the last error becomes the error of the call."""
 
 
 @dataclass(slots=True)

@@ -104,7 +104,8 @@ class Bootstrap:
                 async with anyio.create_task_group() as group:
                     for pool in self._pools:
                         group.start_soon(self._ask_until_answered, pool, group.cancel_scope)
-                        # A timeout that cancels this task might conceal another cancellation.
+                        # asyncio.timeout() would cancel this task, and might thereby conceal
+                        # another cancellation.
                         await asyncio.wait([self._moved], timeout=stagger_s)
             finally:
                 if limit is not None:
@@ -198,7 +199,8 @@ class Bootstrap:
 
     def _failed(self, pool: ConnectionPool, error: KafkaError, retry: Retry) -> float | None:
         address = pool.address
-        # The deadline cancels this task. An error at the same moment must not replace the timeout.
+        # The time that is left makes no difference here. The deadline cancels this task, and an
+        # error at that moment must not replace the timeout.
         again = classify(error, Scope.CONNECTION).again
         unresolved = isinstance(error, UnresolvedError)
         if unresolved:
@@ -248,7 +250,7 @@ async def connect_first(
                     if errors and not any(map(_may_pass, errors)):
                         raise
                 if not brokers().any_connected:
-                    # A connection to a bootstrap server is not enough.
+                    # Only a bootstrap server was connected, which is not enough.
                     await asyncio.sleep(retry.pause_s())
     except TimeoutError:
         found = (*attempts, *brokers().outcomes())

@@ -338,7 +338,7 @@ class Brokers:
     def _any_left(self, unfit: Container[int], promising: bool) -> bool:
         """Return whether a broker is left whose id is not in `unfit`.
 
-        With `promising`, only brokers count that may respond now. After an outage, a broker that
+        With `promising`, only brokers that may respond now count. After an outage, a broker that
         has only lost its connection may respond. A broker that has refused a connection since the
         outage, or whose connection attempt takes long, is tried later.
         """
@@ -416,7 +416,7 @@ class Brokers:
         return any(pool.connections() for node_id, pool in pools if node_id in self._named)
 
     def refusal(self) -> KafkaError | None:
-        """Return the error of a login if every broker refuses the client's login, or None."""
+        """Return the error of a login if every broker refuses the login, otherwise None."""
         pools = self.eligible()
         refused = all(pool.refused and refuses_login(pool.last_error) for pool in pools)
         if not (self._watching and pools and refused) or self._unused():

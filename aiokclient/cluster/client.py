@@ -201,8 +201,8 @@ class ClusterClient:
     async def wait_until_reached(self, timeout: float) -> None:
         """Wait until a broker has responded.
 
-        Raises BootstrapError after `timeout` seconds, or TokenProviderError if there was no token
-        with which to log in, and the failure of the client.
+        After `timeout` seconds, raises BootstrapError, or TokenProviderError if there was no token
+        with which to log in. If the client fails, raises its failure.
         """
         try:
             async with asyncio.timeout(timeout) as patience:
@@ -237,8 +237,8 @@ class ClusterClient:
     async def open_by(self, deadline: float, opening: Callable[[], Awaitable[None]]) -> None:
         """Await `opening`, which uses this client, until a deadline on the monotonic clock.
 
-        At the deadline, raises BootstrapError with the addresses of all brokers, because one that
-        is not connected may have been needed.
+        At the deadline, raises BootstrapError with the addresses of all brokers, because `opening`
+        may have needed one that is not connected.
         """
         began = self.clock.monotonic()
         try:
@@ -289,8 +289,8 @@ class ClusterClient:
     async def _close_at_end(self) -> AsyncGenerator[None, None]:
         """Close the connections when the event loop ends and the client was not closed before.
 
-        `asyncio.run` closes asynchronous generators after it has cancelled all tasks. Without
-        this one, a connection that is still open would keep its socket. With uvloop, closing the
+        `asyncio.run` closes asynchronous generators after it has cancelled all tasks. Without this
+        generator, a connection that is still open would keep its socket. With uvloop, closing the
         loop would even wait forever if ResourceWarning is an error.
         """
         try:
@@ -406,8 +406,8 @@ class ClusterClient:
         `check(response)` returns the error in a response, which by default is that of its
         top-level error code.
 
-        Raises ApiTimeoutError, whose cause is the last error, TokenProviderError instead if there
-        is no token with which to log in, and every error that is not retried, with its API and
+        Raises ApiTimeoutError, whose cause is the last error, or if there is no token with which to
+        log in, TokenProviderError. Also raises every error that is not retried, with its API and
         broker. A client that has failed raises its failure instead of retrying. `failed(error)` is
         called for each attempt that was sent and failed, and `before_retry(error)` is awaited
         before each retry. `highest()` returns the highest version in which the next attempt may be
@@ -461,7 +461,7 @@ class ClusterClient:
         """Send a request once, on an open connection. Synchronous.
 
         `done(response, None)` is called with a successful response, and otherwise
-        `done(None, error)`; it must not raise. `request(..., earlier=error)` continues after an
+        `done(None, error)`. `done` must not raise. `request(..., earlier=error)` continues after an
         error. The attempt may take `request_timeout_ms`, and is sent in at most the version
         `highest`.
         """
@@ -519,7 +519,8 @@ class ClusterClient:
     ) -> BrokerConnection:
         """Return a connection from `opening` when requests other than Metadata are permitted.
 
-        Waits until they are. If that has changed when `opening` returns, waits again.
+        Waits until they are permitted. If they are not permitted any more when `opening` returns,
+        waits again.
         """
         while True:
             if not self._metadata_requests.is_open:
@@ -601,7 +602,7 @@ class ClusterClient:
     def connected(
         self, node_id: int, purpose: Purpose, owner: Hashable = None
     ) -> BrokerConnection | None:
-        """Return the connection that `connect` returns if it is open, else None. Synchronous."""
+        """Return the open connection that `connect` would return, or None. Synchronous."""
         if self._brokers is None or not self._metadata_requests.is_open:
             return None
         return self._brokers.connected(node_id, purpose, owner)
@@ -611,7 +612,7 @@ class ClusterClient:
         return self._brokers is not None and self._brokers.is_reachable(node_id)
 
     def release(self, owner: Hashable) -> None:
-        """Close the connections of an owner, and end its interest in topics. Synchronous."""
+        """Close the connections of an owner, and stop keeping metadata for it. Synchronous."""
         self.updater.unwant(owner)
         if self._brokers is not None:
             self._brokers.release(owner)
@@ -619,10 +620,12 @@ class ClusterClient:
     def troubles(self) -> list[str]:
         """Return readable reasons why the client may not work well, if any. Synchronous."""
         if not self.reached:
-            return ["no broker has responded yet"]  # `Health.brokers` has the reasons.
+            # `Health.brokers` has the error of each broker.
+            return ["no broker has responded yet"]
         missed = self._metadata_requests.troubles()
         if self._brokers is not None and self._brokers.reachability.lost:
-            return ["no broker can be reached", *missed]  # `Health.brokers` has the reasons.
+            # `Health.brokers` has the error of each broker.
+            return ["no broker can be reached", *missed]
         error = self.updater.last_error
         if error is None:
             return missed

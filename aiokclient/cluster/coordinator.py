@@ -60,7 +60,7 @@ class CoordinatorLocator:
         self._looking: dict[tuple[str, str], asyncio.Future[Found]] = {}
 
     def cached(self, kind: str, key: str) -> int | None:
-        """Return the cached id of the broker, or None. Synchronous."""
+        """Return the cached id of the coordinator, or None if no id is cached. Synchronous."""
         return self._known.get((kind, key))
 
     def forget(self, kind: str, key: str, node_id: int | None = None) -> None:
@@ -117,7 +117,8 @@ class CoordinatorLocator:
         for key, future in pending.items():
             if self._looking.get((kind, key)) is future:
                 del self._looking[kind, key]
-            # This lookup was cancelled or is not in the response. Tasks that share it retry.
+            # If this lookup was cancelled, or the response lacks its key, the tasks that share the
+            # lookup retry.
             outcome = found.setdefault(
                 key, RefreshRetriableError("The lookup returned no coordinator.")
             )
@@ -165,7 +166,8 @@ def _share_bug(lookups: Iterable[asyncio.Future[Found]], error: Exception) -> No
     """Pass the unexpected error of a lookup to all tasks that share it."""
     for lookup in lookups:
         lookup.set_exception(error)
-        lookup.exception()  # Mark it as retrieved: maybe no other task shares the lookup.
+        # Mark the error as retrieved, because it is possible that no other task shares the lookup.
+        lookup.exception()
 
 
 def _found(

@@ -51,9 +51,9 @@ class ClusterIdentity:
 
     @property
     def checks(self) -> bool:
-        """Whether ApiVersions requests carry ids.
+        """Whether ApiVersions requests carry the ids of the cluster and of the broker.
 
-        As in Kafka, they do not if rebootstraps are disabled.
+        As in Kafka, they carry no ids if rebootstraps are disabled.
         """
         return self._enabled and self._rebootstraps
 
@@ -64,7 +64,7 @@ class ClusterIdentity:
         return self.cluster_id, node_id
 
     def doubts(self, node_id: int) -> bool:
-        """Return whether a broker that ApiVersions has not checked must name its cluster."""
+        """Return whether a broker that has not confirmed the ids must name its cluster."""
         return node_id >= 0 and self.cluster_id is not None and (self._fails or not self._confirmed)
 
     def compare(self, node_id: int, address: str, found: MetadataResponse) -> KafkaError | None:
@@ -78,7 +78,7 @@ class ClusterIdentity:
     # -- the cluster
 
     def doubt(self) -> None:
-        """Record that all connections were lost, so that addresses may have new owners."""
+        """Record that all connections were lost: another cluster may have the addresses now."""
         self._confirmed = False
 
     def confirm(self) -> None:

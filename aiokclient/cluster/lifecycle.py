@@ -2,7 +2,8 @@
 
 `lifecycle_states.py` has the table of phases, with the reasons for it. This module has the
 coroutines around the table. A close always ends within its time limit. Cancelling a task that
-awaits it shortens the limit to `close_timeout_ms`, and the cancellation is raised after the close.
+awaits the close shortens the limit to `close_timeout_ms`, and the cancellation is raised after the
+close.
 """
 
 from __future__ import annotations
@@ -222,14 +223,14 @@ class Lifecycle:
         labels: Mapping[str, str] | None = None,
         unit: str = "",
     ) -> None:
-        """Push a metric of the application with those of the client (KIP-1076). Synchronous.
+        """Push a metric of the application, together with those of the client. Synchronous.
 
-        It is pushed under the given name, if the cluster subscribes to it. `fn_or_instrument` is a
-        function that returns a number (a gauge), or a Counter, Gauge, or Histogram of
-        `aiokclient.metrics`. The function is called in the event loop at each push. If it raises,
-        or returns no number, its metric is missing from that push. If it takes over 10 ms, it is
-        not called again. Either is logged once. A metric with the same name and labels is
-        replaced. Raises ArgumentTypeError for any other argument.
+        It is pushed under the given name, if the cluster subscribes to it (KIP-1076).
+        `fn_or_instrument` is a function that returns a number (a gauge), or a Counter, Gauge, or
+        Histogram of `aiokclient.metrics`. The function is called in the event loop at each push. If
+        it raises, or returns no number, its metric is missing from that push. If it takes over 10
+        ms, it is not called again. Each of these problems is logged once. A metric with the same
+        name and labels is replaced. Raises ArgumentTypeError for any other argument.
         """
         self._check()
         self._cluster.measures.application.register(name, fn_or_instrument, labels or {}, unit)
@@ -372,8 +373,8 @@ class Lifecycle:
     async def start(self, wait: bool | None = None) -> None:
         """Connect to the cluster and get ready, within `default_api_timeout_ms`.
 
-        Does nothing if it has started already. Raises BootstrapError if no broker responds in
-        time, and ClosedError after a close. ConnectionSetupError and other errors that waiting
+        Does nothing if this object has started already. Raises BootstrapError if no broker responds
+        in time, and ClosedError after a close. ConnectionSetupError and other errors that waiting
         cannot correct are raised immediately. A start that fails or is cancelled leaves nothing
         open and may be repeated.
 
@@ -430,7 +431,8 @@ class Lifecycle:
     async def _await_undone(self, task: asyncio.Task[None]) -> None:
         await ended(task)
         if task is self._starting:
-            self._undone()  # The task was cancelled before it ran any of its code.
+            # The task was cancelled before it ran any of its code, so it did not do this.
+            self._undone()
 
     def _undone(self) -> None:
         self._failure, self._starting = None, None

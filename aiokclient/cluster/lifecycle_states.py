@@ -18,10 +18,10 @@ matter which callers await it, or stop awaiting it. Four rules follow, which are
 - A start is *answered* once it has returned in one of its callers. Before that, no caller knows
   that it must close the client. If the last caller is cancelled then (ABANDONED), the start is
   undone, even if it has just succeeded (UNANSWERED). Later, a cancelled caller changes nothing.
-- A start is cancelled once. While it is being undone (UNDOING, ENDING_UNDO), nothing cancels it
-  again, neither a cancelled caller nor a close.
+- A start is cancelled at most once. While it is being undone (UNDOING, ENDING_UNDO), neither a
+  cancelled caller nor a close cancels it again.
 - A close is decided when it is called, and begins when its task does (ENDING_BEGINS). If the work
-  of a start succeeds between the two, the start fails nevertheless, because of the close
+  of a start succeeds between these two moments, the start fails nevertheless, because of the close
   (ENDING_START, READY). A close from NEW has nothing to end, but is as final as any other.
 - The tasks begin after the call that creates them, even with `asyncio.eager_task_factory`
   (see `background.new_task`). So a row is applied before the work that follows from it. A task
@@ -117,7 +117,7 @@ TABLE: Final[dict[tuple[LifecyclePhase, LifecycleEvent], Row]] = {
     (_P.STARTING, _E.START_FAILED): _R(_P.UNDOING),
     (_P.STARTING, _E.ABANDONED): _R(_P.UNDOING, (_F.CANCEL_START,)),
     (_P.STARTING, _E.CLOSE): _R(_P.ENDING_START, (_F.BEGIN_CLOSE,)),
-    # The start has suppressed its cancellation and has succeeded.
+    # This happens if the start suppresses its cancellation and succeeds.
     (_P.UNDOING, _E.READY): _R(_P.STARTED),
     (_P.UNDOING, _E.UNDONE): _R(_P.NEW),
     (_P.UNDOING, _E.CLOSE): _R(_P.ENDING_UNDO, (_F.BEGIN_CLOSE,)),

@@ -23,7 +23,10 @@ K = TypeVar("K")
 T = TypeVar("T")
 
 PART = 2_000
-"""The number of topics in one piece. Fewer topics and partitions need no thread."""
+"""The number of topics in one piece.
+
+No thread is used if a response has fewer topics than this number, and fewer partitions, too.
+"""
 
 
 async def listed(

@@ -125,10 +125,10 @@ class MetadataRequests:
     # -- the gate
 
     async def opened(self) -> None:
-        """Wait until connections may be used, for one setup timeout.
+        """Wait until connections may be used, for one setup timeout at most.
 
-        Raises DisconnectedError after that, the failure of the client, and an error of all
-        bootstrap servers that waiting cannot correct.
+        Raises DisconnectedError after the timeout. Also raises the failure of the client, and an
+        error of all bootstrap servers that waiting cannot correct.
         """
         timeout_s = self._config.socket_connection_setup_timeout_ms / 1000
         try:
@@ -232,7 +232,7 @@ class MetadataRequests:
         if self._rebootstraps:
             return
         if self._config.cluster_id_change == "fail":
-            with contextlib.suppress(KafkaError):  # `_move` has failed the client with it.
+            with contextlib.suppress(KafkaError):  # `_move` has failed the client with this error.
                 self._move(found)
             return
         # No other request is sent before the metadata of all topics is known. The broker that

@@ -6,8 +6,8 @@ only weak references to it, and to the objects of the program that may refer to 
 callbacks). When the program drops its last reference, the object is revived and closed, as if an
 exception had left `async with`, and a ResourceWarning names it.
 
-Python clears weak references before it calls the finalizers of a cycle. Therefore they are separate
-objects here (`Anchor`), which the revived object sets again.
+Python clears weak references before it calls the finalizers of a cycle. Therefore each weak
+reference is in a separate object (`Anchor`). A revived object sets its weak references again.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Anchor(Generic[T]):
         try:
             self._get = weakref.ref(to)
         except TypeError:
-            self._held = to  # A class with slots that cannot be weakly referenced.
+            self._held = to  # Its class has slots, but none for weak references.
 
     def call(self, name: str = "__call__") -> Callable[..., Any]:
         """Return a function that calls this method of the object, if the object still exists."""

@@ -75,7 +75,7 @@ class Parent(Lifecycle):
             raise failed
 
     def _unretrieved(self) -> BaseException | None:
-        # A child that was closed before has raised its failures from its own close.
+        # Children that were closed on their own have raised their failures already.
         unseen = [error for child in self._ended if (error := child._unretrieved()) is not None]
         if len(unseen) > 1:
             return BaseExceptionGroup(f"{len(unseen)} children have failures unseen", unseen)

@@ -14,7 +14,7 @@ others are retried:
 An error of a whole request counts as an error of each of its items.
 
 The lookups of a consumer's positions and initial offsets do not use the loop: they run as long as
-the consumer, partitions come and go meanwhile, and each of them counts its own failures
+the consumer, partitions come and go meanwhile, and each partition counts its own failures
 (`consumer/state/backoff.py`).
 """
 

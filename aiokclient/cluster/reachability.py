@@ -31,9 +31,9 @@ class Reachability:
         self._timer: asyncio.TimerHandle | None = None
 
     def missing(self, why: str, *, certain: bool) -> None:
-        """Record that no broker is reachable. `certain` means that each has refused a connection.
+        """Record that no broker is reachable. `why` is the last error.
 
-        `why` is the last error.
+        `certain` means that each broker has refused a connection.
         """
         if self._since is None:
             self._since = self._loop.time()

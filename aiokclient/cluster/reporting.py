@@ -23,7 +23,7 @@ class ReporterConnections:
     """The connections of one client, for requests that must not change how it works.
 
     Normally, these requests use connections that are open anyway. `brokers()` returns None while
-    only requests of metadata are permitted.
+    only requests for metadata are permitted.
     """
 
     def __init__(self, brokers: Callable[[], Brokers | None]) -> None:
@@ -75,7 +75,10 @@ class ReporterConnections:
 
 
 async def _other(brokers: Brokers, avoided: int | None) -> BrokerConnection | None:
-    """Return a connection to another broker that announces the telemetry requests, or None."""
+    """Return a connection to a broker other than `avoided` that announces the telemetry requests.
+
+    Returns None if there is no such broker.
+    """
     try:
         unfit = () if avoided is None else (avoided,)
         connection = await brokers.choose(unfit).get(Purpose.CONTROL)

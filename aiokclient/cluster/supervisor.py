@@ -161,7 +161,7 @@ class Supervisor:
                     self._loop_ends = loop_ends(task.get_loop())
                 raise
             except Exception as error:
-                if error is not self.failure:  # Otherwise an earlier failure has ended this task.
+                if error is not self.failure:  # The known failure has ended this task, too.
                     self.fail(error, name)
             finally:
                 del self._scopes[task]
@@ -169,7 +169,8 @@ class Supervisor:
     def _ended(self, task: asyncio.Task[None]) -> None:
         name = self._tasks.pop(task)
         if not task.cancelled():
-            task.exception()  # KeyboardInterrupt or SystemExit: the event loop has raised it.
+            # Retrieve a KeyboardInterrupt or SystemExit, which the event loop has raised.
+            task.exception()
         elif self._stopping or self.failure is not None:
             pass
         elif self._loop_ends or loop_ends(task.get_loop()):

@@ -43,7 +43,7 @@ class TopicIds:
         """The disputed id of each topic in the last response."""
         self._doubted: dict[UUID, None] = {}
         self._older: dict[str, int] = {}
-        """The number of consecutive older responses for each topic without id."""
+        """For each topic without id, the number of consecutive responses that look older."""
         self._anew: set[str] = set()
 
     def take_anew(self) -> frozenset[str]:
@@ -75,7 +75,7 @@ class TopicIds:
         for entry in disputed:
             assert entry.name is not None
             names.append(entry.name)
-            # A response with the known topic but without partitions changes nothing.
+            # With the known id and without partitions, the entry changes nothing.
             entry.topic_id = known.topics[entry.name].topic_id
             entry.partitions = []
         for entry in answer.topics or ():

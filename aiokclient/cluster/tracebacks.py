@@ -25,7 +25,7 @@ __all__ = ["let_go", "lets_go"]
 F = TypeVar("F", bound=Callable[..., Any])
 
 COUNTED = "_counted_by_aiokclient"
-"""An attribute of a cancellation that has been counted."""
+"""The name of the attribute that marks a cancellation as counted."""
 OWN = __name__.partition(".")[0]
 
 
@@ -36,9 +36,10 @@ def let_go(error: BaseException, one: object) -> None:
     so that they can be examined. This must be called where the error leaves the library, and the
     caller must delete its own variable.
 
-    A nested function refers to variables of the outer function, which other functions may share
-    and which cannot be cleared. If there is such a function in the traceback, the error loses its
-    tracebacks. Only a bug keeps them, because they are needed to find it.
+    A nested function refers to variables of the outer function, which other functions may share and
+    which cannot be cleared. If there is such a function in the traceback, the error loses its
+    tracebacks. Only an error that a bug has caused keeps them, because they are needed to find the
+    bug.
     """
     if type(error) is asyncio.CancelledError:
         note_cancelled(error, one)
@@ -84,14 +85,14 @@ def clear(frame: FrameType, one: object) -> bool:
         return False
     frame.clear()
     if isinstance(variables, dict):
-        variables.clear()  # Until Python 3.12, this is a copy, which the frame keeps.
+        variables.clear()  # Before Python 3.13, this is a copy, which the frame keeps.
     return refers(function, one)
 
 
 def ended(frame: FrameType) -> FunctionType | None:
     """Return the function of the frame, or None if the function has not returned.
 
-    Until Python 3.12, clearing the frame of a suspended coroutine would close the coroutine.
+    Before Python 3.13, clearing the frame of a suspended coroutine would close the coroutine.
     """
     for found in gc.get_referents(frame):  # Only a frame that has ended owns its function.
         if isinstance(found, FunctionType) and found.__code__ is frame.f_code:

@@ -4,8 +4,8 @@ One task requests metadata when the snapshot has reached its maximum age, when a
 requested (`request_update`, `refresh`), or when a wanted topic is unknown or has an error. Requests
 during an update are combined into the next one. A topic that still has an error is requested again
 only after a growing backoff, so that errors do not cause many requests. The same applies to a topic
-that has not changed, except if a call waited for the response: programs may open many consumers
-one after the other.
+that has not changed, except if a call waited for the response, because a program may open many
+consumers one after the other.
 """
 
 from __future__ import annotations
@@ -57,8 +57,9 @@ Change = Callable[[ClusterMetadata], ClusterMetadata]
 LARGE = 5_000
 """A response with this many brokers, topics, or partitions is merged in a thread."""
 TRIES = 3
-"""The number of times that a merge in a thread is tried while the snapshot may change. If they all
-fail because it has changed, changes are deferred until the next merge has ended.
+"""The number of merges in a thread that may fail because the snapshot has changed meanwhile.
+
+During the merge after these, changes of the snapshot are deferred.
 """
 
 
@@ -71,7 +72,7 @@ class Fetch(Protocol):
 
 
 class _Waiter:
-    """A call that waits for each topic in `left`, or for a full update if that is None.
+    """A call that waits for each topic in `left`, or for a full update if `left` is None.
 
     Topics have individual backoffs, so several updates may be necessary.
     """
@@ -122,7 +123,7 @@ class MetadataUpdater:
         self._updating: list[_Waiter] = []
         """The waiters that the update in progress serves."""
         self._over: BaseException | None = None
-        """The error that has ended all updates, or None."""
+        """The error that has ended all updates, or None if they have not ended."""
         self._listeners: list[Listener] = []
         self._deferred: list[Change] | None = None
         self._wake = asyncio.Event()
@@ -143,9 +144,10 @@ class MetadataUpdater:
             self.request_update((topic,))
 
     def want_all(self, owner: Hashable, wants: Wants | None = None) -> None:
-        """Keep all topics of the cluster in the snapshot for an owner, or those that it `wants`.
+        """Keep all topics of the cluster in the snapshot for an owner. Synchronous.
 
-        Synchronous. `wants(name)` returns whether to keep a topic. It is called in a thread.
+        With `wants`, keep only the topics for which `wants(name)` returns true. It is called in a
+        thread.
         """
         self._everything[owner] = wants
         self.request_update()
@@ -159,7 +161,10 @@ class MetadataUpdater:
             self._forget(topic)
 
     def error_since(self, topic: str) -> float | None:
-        """Return the time at which `errors[topic]` began, on the monotonic clock, or None."""
+        """Return the time at which the error of a topic began, or None if it has no error.
+
+        Times are on the monotonic clock.
+        """
         return self._since.get(topic)
 
     def _wanted(self) -> dict[str, bool]:
@@ -197,8 +202,8 @@ class MetadataUpdater:
         """Return the snapshot after an update that began after this call.
 
         `timeout` is in seconds. `at_once` skips the backoff of the first update. Use it only for a
-        call of the application, once in each call. Raises ApiTimeoutError, whose cause is the error
-        of the last update, ClosedError, errors that a retry cannot correct, and the failure of the
+        call of the application, once in each call. Raises ApiTimeoutError (its cause is the error
+        of the last update), ClosedError, errors that a retry cannot correct, and the failure of the
         client. A cancellation has no side effects. No error is raised for a topic that does not
         exist: see `errors`, and the `error` of the topic.
         """
@@ -334,7 +339,7 @@ class MetadataUpdater:
         self._updating = waiters = self._take_waiters(topics, full, everything)
         self.wants = self._sieve(topics, waiters) if everything else None
         auto_create = any(wanted.get(topic, False) for topic in topics)
-        # Later requests need another update.
+        # Requests that arrive after this need another update.
         self._ask_all = self._ask_all and not full
         for topic in asked:
             del self._asked[topic]
@@ -380,7 +385,7 @@ class MetadataUpdater:
         return new
 
     def _sieve(self, topics: Iterable[str], waiters: Iterable[_Waiter]) -> Wants | None:
-        """Return the function that selects the topics to keep of a full response, or None."""
+        """Return the function that selects the topics to keep of a full response; None for all."""
         patterns = list(self._everything.values())
         if None in patterns:
             return None

@@ -407,9 +407,9 @@ class ClientConfig(LoginConfig):
     ) -> Self:
         """Return the configuration of options with Kafka's dotted names and texts as values.
 
-        `source` is a mapping, or the path of a properties file. `options` are additional keyword
-        options, such as functions. Both may be what `hide_properties` returns. `client` is as in
-        `build`. Raises ConfigError, which lists all unknown names and texts that are not allowed.
+        `source` is a mapping, the path of a properties file, or the result of `hide_properties`.
+        `options` are additional keyword options, such as functions. `client` is as in `build`.
+        Raises ConfigError, which lists all unknown names and texts that are not allowed.
         """
         source = cls.hide_properties(source, options)
         if isinstance(source, Exception):
@@ -452,7 +452,7 @@ class ClientConfig(LoginConfig):
 
     @classmethod
     def hide_properties(cls, source: Source, options: dict[str, Any]) -> dict[str, Any] | Exception:
-        """Return the properties without visible secrets, and hide those of `options` in place.
+        """Return the properties with hidden secrets, and hide the secrets in `options` in place.
 
         If the properties cannot be read, the error is returned instead, so that the caller can
         raise it where no secret is in a local variable.

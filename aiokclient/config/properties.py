@@ -141,5 +141,5 @@ def _unescape(text: str) -> str:
             index += 4
         else:
             out.append(_ESCAPES.get(character, character))
-    # A pair of surrogates is one character.
+    # This converts each pair of surrogates to one character.
     return "".join(out).encode("utf-16", "surrogatepass").decode("utf-16", "replace")

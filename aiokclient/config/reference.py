@@ -28,7 +28,7 @@ class OptionEntry(NamedTuple):
     in_java: bool
     """Whether Kafka's Java clients have an option of this name."""
     java_default: str | None
-    """The default of the Java clients if it differs, or None."""
+    """The default of the Java clients if it differs, otherwise None."""
     shared: bool
     """Whether every client has this option."""
 

@@ -33,7 +33,7 @@ def settle(config: Any, name: str, value: Any) -> None:
 
 
 def order_backoffs(config: Any) -> None:
-    """Increase each maximum delay to the initial delay if that is longer, as Kafka does."""
+    """Increase each maximum delay that is below its initial delay to that delay, as Kafka does."""
     for low, high in (
         ("retry_backoff_ms", "retry_backoff_max_ms"),
         ("reconnect_backoff_ms", "reconnect_backoff_max_ms"),

@@ -73,7 +73,7 @@ class Secret:
         if not isinstance(other, Secret):
             return NotImplemented
         if self.is_text and other.is_text:
-            from hmac import compare_digest  # The import loads OpenSSL.
+            from hmac import compare_digest  # Imported only here, because this loads OpenSSL.
 
             return compare_digest(self.encode(), other.encode())
         return self._value is other._value

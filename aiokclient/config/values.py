@@ -41,7 +41,7 @@ class OptionValues:
         """Check combinations of options."""
 
     def given(self, other: OptionValues | None = None) -> dict[str, Any]:
-        """Return the options that differ from their defaults, and are not those of `other`."""
+        """Return the options that differ from their defaults and from the values in `other`."""
         return {
             field.name: value
             for field in _fields(self)

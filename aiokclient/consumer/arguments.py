@@ -58,7 +58,7 @@ def as_topics(topics: Iterable[str] | re.Pattern[str]) -> list[str] | re.Pattern
 
 
 def as_listener(listener: Any) -> Any:
-    """Return the listener, or None; raise ArgumentTypeError if it has no method of a listener."""
+    """Return the given object. Raise ArgumentTypeError if it is neither a listener nor None."""
     methods = [getattr(listener, name, None) for name in LISTENING]
     if listener is None or (not inspect.isclass(listener) and any(map(callable, methods))):
         return listener
@@ -89,7 +89,7 @@ def as_partition(tp: Any) -> TopicPartition:
 
 
 def as_numbers(numbers: Mapping[TopicPartition, int], what: str) -> dict[TopicPartition, int]:
-    """Return the given mapping from partitions to integers from 0, after checking it.
+    """Return the given mapping from partitions to integers of at least 0, after checking it.
 
     `what` describes the integers in error messages. Raises the errors of `as_topics`.
     """
@@ -127,7 +127,7 @@ def as_position(
 def require_count(name: str, value: Any) -> None:
     """Raise ArgumentTypeError unless the value is an integer from 1."""
     if not is_integer(value) or value < 1:
-        raise ArgumentTypeError(f"{name} must be at least 1, an integer, not {value!r}.")
+        raise ArgumentTypeError(f"{name} must be at least 1 and an integer, not {value!r}.")
 
 
 def require_record(record: Any) -> None:

@@ -171,7 +171,7 @@ class Consumer(Lifecycle, Generic[K, V]):
         await self._engine.start(wait)
 
     def _died(self, raised: bool = False) -> BaseException | None:
-        """Return the error with which the consumer has failed, or None.
+        """Return the error with which the consumer has failed, or None if it has not failed.
 
         `raised` means that the caller raises this error to the application.
         """
@@ -389,11 +389,11 @@ class Consumer(Lifecycle, Generic[K, V]):
     def until_end(self) -> RecordIterator[K, V]:
         """Return an iterator over the records up to the present end offsets.
 
-        The end offsets are looked up when the iteration begins, which waits until the partitions of
-        the subscription are known or the group has assigned partitions. Raises ApiTimeoutError if
-        that takes more than `default_api_timeout_ms`. The end offset of a partition is looked up
+        When the iteration begins, it waits until the partitions of the subscription are known or
+        the group has assigned partitions. Then it looks up the end offsets. Raises ApiTimeoutError
+        if that takes more than `default_api_timeout_ms`. The end offset of a partition is looked up
         again if its position is no longer valid, for example because the topic was created again.
-        In all other respects it is like the iteration over the consumer.
+        In all other respects the iteration is like the one over the consumer.
         """
         return RecordIterator(self, self._running.reader, self._final_offsets)
 
@@ -545,8 +545,8 @@ class Consumer(Lifecycle, Generic[K, V]):
         given: one or more records, `{tp: offset}`, `{tp: OffsetAndMetadata}`, topics, or
         partitions. For a record its offset + 1 is committed.
 
-        `timeout` is in seconds (`default_api_timeout_ms`); ApiTimeoutError is raised after it. The
-        call waits for the end of a rebalance, and retries temporary errors. Raises
+        `timeout` is in seconds (by default `default_api_timeout_ms`); ApiTimeoutError is raised
+        after it. The call waits for the end of a rebalance, and retries temporary errors. Raises
         CommitFailedError:
 
         - for partitions that this consumer no longer owns, because another member may be processing
@@ -573,8 +573,8 @@ class Consumer(Lifecycle, Generic[K, V]):
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """Return the group's committed offset of each partition, or None if there is none.
 
-        The partitions need not be assigned to this consumer. `timeout` is in seconds
-        (`default_api_timeout_ms`); ApiTimeoutError is raised after it. If an open transaction has
+        The partitions need not be assigned to this consumer. `timeout` is in seconds (by default
+        `default_api_timeout_ms`); ApiTimeoutError is raised after it. If an open transaction has
         committed offsets, the call waits for its end. If the consumer fails during the call, the
         call raises the error of that failure.
         """
@@ -600,11 +600,11 @@ class Consumer(Lifecycle, Generic[K, V]):
         The task that reads may call this, too. The records that this task is processing at that
         time do not count as processed, and are delivered again to the owner of their partition.
 
-        `timeout` is in seconds (`default_api_timeout_ms`). ApiTimeoutError is raised after it and
-        names the partitions that have not been rewound; all others have been. After a cancellation,
-        too, some partitions may have been rewound. Raises UnsupportedVersionError for another
-        protocol, IllegalStateError if a member uses another library or an older version, and
-        CommitFailedError if the cluster changes.
+        `timeout` is in seconds (by default `default_api_timeout_ms`). ApiTimeoutError is raised
+        after it and names the partitions that have not been rewound; all others have been. After a
+        cancellation, too, some partitions may have been rewound. Raises UnsupportedVersionError for
+        another protocol, IllegalStateError if a member uses another library or an older version,
+        and CommitFailedError if the cluster changes.
         """
         group = self._group("rewind_group")
         wanted = as_numbers(offsets, "an offset")
@@ -648,9 +648,9 @@ class Consumer(Lifecycle, Generic[K, V]):
     async def position(self, tp: TopicPartition, timeout: float | None = None) -> int:
         """Return the offset of the next record to be delivered; wait if it is not known yet.
 
-        `timeout` is in seconds (`default_api_timeout_ms`); ApiTimeoutError is raised after it. If
-        the consumer is closed or fails during the call, the call raises ClosedError or the error of
-        that failure. It may be cancelled.
+        `timeout` is in seconds (by default `default_api_timeout_ms`); ApiTimeoutError is raised
+        after it. If the consumer is closed or fails during the call, the call raises ClosedError or
+        the error of that failure. The call may be cancelled.
         """
         engine = self._running
         return await engine.lookups.position(as_partition(tp), self._seconds(timeout))
@@ -661,8 +661,8 @@ class Consumer(Lifecycle, Generic[K, V]):
     ) -> dict[TopicPartition, int]:
         """Return the offset of the first record of each partition.
 
-        `timeout` is in seconds (`default_api_timeout_ms`); ApiTimeoutError is raised after it. The
-        partitions need not be assigned.
+        `timeout` is in seconds (by default `default_api_timeout_ms`); ApiTimeoutError is raised
+        after it. The partitions need not be assigned.
         """
         wanted = as_partitions(tps)
         return await self._running.lookups.beginning_offsets(wanted, self._seconds(timeout))
@@ -743,8 +743,9 @@ class Consumer(Lifecycle, Generic[K, V]):
     ) -> tuple[PartitionInfo, ...]:
         """Request and return the partitions of a topic, with their leaders and replicas.
 
-        `timeout` is in seconds (`default_api_timeout_ms`). Raises UnknownTopicOrPartitionError,
-        ApiTimeoutError, and ClosedError when the client is closed in the meantime.
+        `timeout` is in seconds (by default `default_api_timeout_ms`). Raises
+        UnknownTopicOrPartitionError, ApiTimeoutError, and ClosedError when the client is closed in
+        the meantime.
         """
         (name,) = as_topics([topic])
         return await self._running.lookups.partitions_for(name, self._seconds(timeout))
@@ -755,7 +756,8 @@ class Consumer(Lifecycle, Generic[K, V]):
     ) -> dict[str, tuple[PartitionInfo, ...]]:
         """Return the partitions of all topics that this client may see, by topic.
 
-        `timeout` is in seconds (`default_api_timeout_ms`); ApiTimeoutError is raised after it.
+        `timeout` is in seconds (by default `default_api_timeout_ms`); ApiTimeoutError is raised
+        after it.
         """
         return await self._running.lookups.list_topics(timeout)
 

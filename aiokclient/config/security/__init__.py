@@ -44,7 +44,7 @@ def settle_security(config: Any) -> None:
             return fold_security(config)
 
 
-if not TYPE_CHECKING:  # Type checkers would accept any name.
+if not TYPE_CHECKING:  # With it, type checkers would accept any name.
 
     def __getattr__(name: str) -> Any:
         if name not in __all__:

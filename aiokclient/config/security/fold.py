@@ -39,8 +39,15 @@ LOGIN: Final = (
     "sasl_kerberos_service_name",
     "sasl_login_callback_handler_class",
 )
+"""The options of a SASL login, except those of OAUTHBEARER.
+
+They become part of the `security` object.
+"""
 OAUTHBEARER: Final = "sasl_oauthbearer_"
-"""The options of logins that become part of the `security` object, and the prefix of the others."""
+"""The prefix of the login options of OAUTHBEARER.
+
+These options become part of the `security` object, too.
+"""
 
 USER_MODULES: Final = ("PlainLoginModule", "ScramLoginModule")
 """Java's login modules with a user name and a password. Java accepts both for PLAIN and SCRAM."""

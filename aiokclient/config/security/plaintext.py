@@ -13,9 +13,9 @@ class Plaintext:
     """No encryption and no authentication."""
 
     sasl_mechanism: ClassVar[str | None] = None
-    """The SASL mechanism, for which this object has the credentials, or None."""
+    """The SASL mechanism for which this object has the credentials, or None without SASL."""
     sasl_identity: ClassVar[str | None] = None
-    """The name of the user in error texts, or None without SASL or if it is not known."""
+    """The name of the user in error texts. It is None without SASL, or if it is not known."""
     tls: ClassVar[None] = None
     """None, because there is no TLS."""
 

@@ -212,7 +212,7 @@ class SaslOAuthBearer(_Sasl):
             raise ConfigError("SaslOAuthBearer: token_provider must be an async function.")
 
     def scrub(self, text: str) -> str:
-        """Return the text: this object has no secrets."""
+        """Return the text unchanged: this object has no secrets."""
         return text
 
 
@@ -222,9 +222,9 @@ class SaslGssapi(_Sasl):
 
     The brokers have the principals `service_name`/host. `principal` is the name of the client, by
     default the first one in the keytab or the one of the ticket cache. With `keytab`, the path of a
-    keytab, the client gets its tickets itself, and renews them. Otherwise it uses those in the
-    ticket cache of the process, or in `ticket_cache` (a path, or a name such as KCM:), which
-    another program must renew. Kerberos only authenticates: `tls` encrypts.
+    keytab, the client gets its tickets itself, and renews them. Otherwise it uses the tickets in
+    the ticket cache of the process, or in `ticket_cache` (a path, or a name such as KCM:). Another
+    program must renew these tickets. Kerberos only authenticates: `tls` encrypts.
 
     Needs the package gssapi (the extra `gssapi`) and the Kerberos library of the system.
     """
@@ -275,7 +275,7 @@ class SaslGssapi(_Sasl):
         return self.principal
 
     def scrub(self, text: str) -> str:
-        """Return the text: this object has no secrets."""
+        """Return the text unchanged: this object has no secrets."""
         return text
 
 

@@ -157,7 +157,7 @@ class Tls:
             raise ConfigError(
                 f"The trusted certificates in {where} cannot be loaded ({error}). They must be "
                 "in a readable file in PEM format."
-            ) from error.with_traceback(None)  # The traceback refers to cadata.
+            ) from error.with_traceback(None)  # The traceback would show cadata.
 
     def _limit(self, context: ssl.SSLContext, limits: TlsLimits) -> None:
         try:

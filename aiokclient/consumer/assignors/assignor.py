@@ -71,7 +71,7 @@ class AssignmentCluster:
 
     @classmethod
     def of(cls, metadata: ClusterMetadata, topics: Iterable[str]) -> AssignmentCluster:
-        """Return a cluster of those of the topics that exist in this snapshot of the metadata."""
+        """Return a cluster with these topics, except those that this snapshot does not have."""
         of_broker = {node: broker.rack for node, broker in metadata.brokers.items()}
         found: dict[str, list[set[str]]] = {}
         for name in topics:
@@ -152,7 +152,7 @@ class Assignor(Protocol):
 
     def on_assignment(self, assignment: MemberAssignment, metadata: GroupMetadata) -> None:
         """Store this member's assignment. Called before the member takes its partitions."""
-        return  # Type checkers consider a method of a Protocol without a body to be abstract.
+        return  # Without a statement, type checkers would consider the method abstract.
 
 
 class RebalanceProtocol(IntEnum):

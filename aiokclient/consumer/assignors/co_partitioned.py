@@ -100,8 +100,8 @@ class CoPartitioned(Assignor):
             if not names:
                 raise AssignmentFailedError(
                     f"Strategy {self.name!r} co-partitions {', '.join(topics)}, but no member "
-                    "subscribes to all of these topics. Subscribe the members that read them to "
-                    "all of them, or give other topics to CoPartitioned."
+                    "subscribes to all of these topics. Let each member that reads one of them "
+                    "subscribe to all of them, or give other topics to CoPartitioned."
                 )
             yield _Unit(max(topics, key=cluster.count), tuple(topics), frozenset(names))
 
@@ -118,7 +118,10 @@ class _Unit(NamedTuple):
     able: frozenset[str]
 
     def racks(self, cluster: AssignmentCluster) -> list[frozenset[str]]:
-        """Return, by partition number, the racks with a replica of that partition of all topics."""
+        """Return, for each partition number, the racks with a replica of each of those partitions.
+
+        Topics that have no partition with this number do not count.
+        """
         return [
             frozenset.intersection(*map(cluster.racks, self.all(index, cluster)))
             for index in range(cluster.count(self.shown))

@@ -40,8 +40,8 @@ def subscribers(
 def uses_racks(of_members: frozenset[str], of_partitions: list[frozenset[str]]) -> bool:
     """Return whether racks make a difference to the assignment (KIP-881).
 
-    They make none if no member is in a rack that has a replica, or if every rack has a replica of
-    every partition.
+    They make no difference if no member is in a rack that has a replica, or if every rack has a
+    replica of every partition.
     """
     union = frozenset().union(*of_partitions)
     return not of_members.isdisjoint(union) and any(racks != union for racks in of_partitions)

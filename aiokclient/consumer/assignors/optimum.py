@@ -5,9 +5,9 @@ two algorithms, one of them for groups whose members all subscribe to the same t
 finds the optimum in all cases, by a theorem about minimum-cost flows: a solution is optimal if and
 only if no cycle of changes lowers its cost. So it begins with a good solution, and applies cycles
 of negative cost until there are none. The costs are those of `Placement`. Therefore the result is
-as balanced as the subscriptions allow; among such assignments it has the fewest partitions outside
-their rack; and among those it moves the fewest partitions. Given its own result, it changes
-nothing.
+as balanced as the subscriptions allow. Among such assignments, it has the fewest partitions on
+members whose rack has no replica of them, and among those, it moves the fewest partitions. If the
+input is the result of an earlier computation, nothing changes.
 
 The changes are the edges of a graph, whose nodes are the members, the kinds of partitions, and one
 node called the scales. An edge from a member to a kind takes a partition of that kind from the
@@ -15,8 +15,8 @@ member, and an edge from a kind to a member assigns it. An edge from one member 
 partition to its previous owner. A cycle of these edges leaves all loads as they are. The scales
 node stands for the loads: an edge to it has the cost of one partition more, and an edge from it has
 the saving of one partition less. So a cycle through the scales reduces the load of one member and
-increases that of another. Edges out of a member cost 1 more if all partitions of the kind that it
-still has were its own before.
+increases that of another. An edge from a member to a kind costs 1 more if the member owned all of
+its partitions of that kind before.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def optimize(placement: Placement) -> None:
 def _begin(placement: Placement) -> None:
     """Build the first solution, which the later steps improve.
 
-    Partitions stay with their previous owner if that is in a rack with a replica. The others are
+    Partitions stay with their previous owner if it is in a rack with a replica. The others are
     assigned to the members with the lowest load.
     """
     kinds, load = placement.kinds, placement.load

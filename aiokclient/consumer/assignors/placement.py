@@ -1,4 +1,6 @@
-"""The partitions of each member while a sticky assignment is computed. Members are numbered.
+"""The partitions of each member while a sticky assignment is computed.
+
+Members and kinds of partitions are represented by their indexes.
 
 Thousands of partitions are often alike: they may be assigned to the same members, have replicas in
 the same racks, and had the same owner. Such partitions form one lot, so that the work depends on
@@ -21,11 +23,12 @@ from aiokclient.types import TopicPartition
 __all__ = ["NOWHERE", "PartitionKind", "Lot", "Placement"]
 
 NOWHERE = -1
-"""The number of the home of a partition that has no previous owner."""
+"""The index of the home of partitions that have no previous owner."""
 
 Lot: TypeAlias = tuple[int, int]
-"""A set of equivalent partitions, as a pair: the number of their kind, and the number of their
-home. The home is the member that owned them before.
+"""A set of equivalent partitions, as a pair of indexes: that of their kind, and that of their home.
+
+The home is the member that owned them before.
 """
 
 

@@ -59,7 +59,7 @@ class ArrowTables:
         if found.used < len(part):
             index = part[found.used]
         elif part and sum(fetch.batches[index].size for index in part) > self._converter.max_bytes:
-            index = part[-1] + 1  # The batch may have more records.
+            index = part[-1] + 1  # More batches may follow.
         else:
             index = len(fetch.batches)
         if index == len(fetch.batches) and fetch.batches:

@@ -21,11 +21,12 @@ class RecordCursor(Generic[T]):
 
     `_advance` passes the next records to `expose` and returns the first of them, or raises
     StopAsyncIteration. It is called when no record is left, when the time that `expose` allowed is
-    over (an iteration that never waits would let nothing else run), and after `interrupt`. Nothing
-    else takes records from the iterator that was passed to `expose`, so that iterator shows how far
-    the iteration went.
+    over (an iteration that never waits would let nothing else run), and after `interrupt`. Only
+    this iteration takes records from the iterator that was passed to `expose`. Therefore that
+    iterator shows how far the iteration went.
 
-    `time` is a clock in seconds; None is the real one, read coarsely where that is cheaper.
+    `time` is a clock in seconds. None means the real one, which is read coarsely if that is
+    cheaper.
     """
 
     __slots__ = ("__weakref__", "_records", "_time", "_until")

@@ -18,8 +18,11 @@ __all__ = ["EndOffsets", "EndOffsetsLookup"]
 EndOffsetsLookup: TypeAlias = Callable[[], Awaitable[Mapping[TopicPartition, int]]]
 """A function that looks up the present end offsets."""
 TOGETHER = 16
-"""The factor that decides when partitions at their ends are withheld together: when their number
-times this factor reaches the number of open partitions."""
+"""The factor that decides when partitions at their ends are withheld.
+
+They are withheld together as soon as their number times this factor reaches the number of open
+partitions.
+"""
 
 
 class EndOffsets:
@@ -45,7 +48,7 @@ class EndOffsets:
         self._cursor: weakref.ref[Any] | None = None
         self._lookup = anyio.CancelScope()
         self._replacements = 0
-        """How often logs of partitions were replaced by others."""
+        """The number of times that logs of partitions were replaced by others."""
         self._valid_after = 0
         """The value of `_replacements` for which the end offsets are valid. When it has increased,
         they must be looked up again.
@@ -97,7 +100,7 @@ class EndOffsets:
         return self._offsets
 
     def moved(self, state: PartitionState) -> None:
-        """Withhold the partition if it is at its end: now, or later with other partitions."""
+        """Withhold the partition if it is at its end, immediately or later together with others."""
         end = self._offsets.get(state)
         if end is not None and state.position >= end:
             self._open.discard(state)
@@ -130,7 +133,7 @@ class EndOffsets:
         return not self._open and self._subscription.part_known()
 
     def _adopt(self) -> None:
-        """Use the partitions that are assigned now."""
+        """Add the partitions that are assigned now, with their end offsets."""
         partitions = self._subscription.partitions
         self._offsets.update(
             (partitions[tp], end) for tp, end in self._ends.items() if tp in partitions

@@ -39,7 +39,8 @@ class InProgress:
         """Record that records were delivered and that the position has moved after them.
 
         `processed` is the offset up to which they are already processed, or None. `first` means
-        that the record before the offset `processed` was in an earlier chunk.
+        that the record before the offset `processed` was in an earlier chunk, so that its leader
+        epoch may be another one.
         """
         if self._tracking:
             state.all_processed()
@@ -95,7 +96,7 @@ class InProgress:
     def is_busy(self, state: PartitionState, asks: bool) -> bool:
         """Return whether records of the partition may still be in progress.
 
-        `asks` says whether the application may request more records. If it may not, held records do
+        `asks` says whether the application can still request more records. If not, held records do
         not count, because no request will mark them as processed.
         """
         return bool(state.outstanding) or (asks and state in self._held)
@@ -141,6 +142,6 @@ class InProgress:
         return not self.full
 
     def oldest(self) -> float | None:
-        """Return the time at which the oldest outstanding record was delivered, or None."""
+        """Return when the oldest outstanding record was delivered, or None if there is none."""
         states = [state for state in self._worked_on if state.outstanding]
         return min((next(iter(s.outstanding.values()))[1] for s in states), default=None)

@@ -28,7 +28,7 @@ class Cursor(Protocol):
 class HeldLock:
     """A context manager for the time between a request for records and its response.
 
-    A function with a generator would take half a microsecond longer for each request.
+    With `contextlib.contextmanager`, each request would take half a microsecond longer.
     """
 
     __slots__ = ("_read_lock",)
@@ -67,8 +67,8 @@ class ReadLock:
         self._began = self._left_at = time()
         self._requests = 0
         self._longest = self._taken = -math.inf
-        """The longest time between the ends of two requests: since the last `take`, and in the time
-        span up to it.
+        """The longest time between the ends of two requests: `_longest` since the last `take`, and
+        `_taken` as that `take` returned it.
         """
         self.away_since: float | None = self._left_at
         """The time at which the last request ended; None during a request."""
@@ -96,7 +96,7 @@ class ReadLock:
         return self._turn
 
     def left(self, *, raised: bool) -> None:
-        """Handle the end of a request. `raised` says that an exception ended it."""
+        """Handle the end of a request. `raised` says whether an exception has ended it."""
         # An exception ends the loop that made the request. Its iterator may exist for some time
         # after that, because the traceback of the exception refers to it.
         if raised and self._holder is not None:
@@ -170,9 +170,9 @@ class ReadLock:
         return asyncio.current_task() is self._read_by()
 
     def will_ask(self, leaving: Collection[asyncio.Task[Any] | None]) -> bool:
-        """Return whether the task that read last may request more records.
+        """Return whether the task that read last can still request more records.
 
-        It may not if it has ended, left its loop, or is in `leaving`.
+        It will not if it has ended, has left its loop, or is in `leaving`.
         """
         task = self._read_by()
         if self._busy or task is None or task.done() or task in leaving:

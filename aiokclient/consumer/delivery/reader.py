@@ -1,14 +1,14 @@
 """The delivery of records to one reading task at a time, without loss and without duplicates.
 
 Parts of fetch responses wait in the `FetchBuffer`. The unpacker turns them into chunks, which wait
-in `_chunks`. Positions move only when records are delivered. No await separates the two, so a
-cancellation before that loses nothing: the chunks stay.
+in `_chunks`. A position moves when records are delivered, without an await between the delivery and
+the move. So an earlier cancellation loses nothing: the chunks stay.
 
 An iteration takes records from the list iterator of the first chunk, without calling `Reader`. That
 chunk is called *exposed*. Its list iterator shows how far the iteration went, which is examined
 when it matters (`settle`). When anything changes that concerns the exposed chunk (a seek, a pause,
-a revocation, stop), the chunk is taken back, so that the iteration must call `Reader` for its next
-record.
+a revocation, or `stop`), the chunk is taken back, so that the iteration must call `Reader` for its
+next record.
 
 `state/progress.py` says what counts as delivered, in progress and processed.
 """
@@ -339,8 +339,8 @@ class Reader:
     def _gather(self, max_records: int, max_bytes: int, by_partition: bool) -> tuple[int, bool]:
         """Unpack until `max_records` records, or `max_bytes` bytes of records, are ready.
 
-        Return the number of ready records, and whether more may be added to them. If it takes too
-        long, set `_cut_short` and return, so that the event loop can run.
+        Return the number of ready records, and whether more may be added to them. If unpacking
+        takes too long, set `_cut_short` and return, so that the event loop can run.
         """
         first = self._front()
         if first is None:
@@ -396,8 +396,8 @@ class Reader:
     ) -> Iterator[RawRecord] | None:
         """Return an iterator over the next records for an iteration, or None at its end.
 
-        With `room`, which `tracked` uses, it waits until that function returns true. `ends` looks
-        up the end offsets again if necessary.
+        With `room`, which `tracked` passes, the call also waits until `room()` returns true. `ends`
+        looks up the end offsets again if necessary.
         """
         with self.read_lock.enter(cursor):
             self._ask(tracking=room is not None)
@@ -431,7 +431,8 @@ class Reader:
 
     def done(self, record: RawRecord) -> None:
         """Mark a record of `tracked` as processed."""
-        tp: Any = (record.topic, record.partition)  # Equal to the TopicPartition, and cheaper.
+        # A tuple is equal to the TopicPartition, and takes less time to create.
+        tp: Any = (record.topic, record.partition)
         state = self._subscription.partitions.get(tp)
         if state is None or not self.in_progress.done(state, record):
             return
@@ -491,7 +492,7 @@ class Reader:
     # -- to the end
 
     async def limit(self, cursor: Cursor, ends: EndOffsetsLookup) -> None:
-        """Make the iteration end at the offsets that `ends()` returns, unless it is stopped."""
+        """Make the iteration end at the offsets that `ends()` returns, unless `stop` was called."""
         with self.read_lock.enter(cursor):
             self._ask()
             self._end_limits()
@@ -526,7 +527,8 @@ class Reader:
     def _end_limits(self) -> None:
         if self._unpacker.lift_limits():
             self._drop_chunks()
-            self._buffer.rewind(list(self._buffer))  # Records after the limits were skipped.
+            # The unpacker has skipped the records after the limits.
+            self._buffer.rewind(list(self._buffer))
         self._ends.clear()
 
     def _at_end(self, cursor: Cursor | None) -> bool:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Converted", "TableConverter"]
 
 KEPT: Final = 32 * 1024 * 1024
-"""The number of bytes of memory that is kept, after tables were freed, for the next tables."""
+"""The maximum number of bytes of memory that freed tables leave for the next tables."""
 PIECE: Final = 4 * 1024 * 1024
 """The size in bytes of the part of a large batch that is converted at a time."""
 WHOLE: Final = 16 * 1024 * 1024

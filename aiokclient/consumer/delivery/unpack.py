@@ -309,7 +309,8 @@ class Unpacker:
 
     def _finished(self, job: asyncio.Future[Loaded]) -> None:
         if not job.cancelled():
-            job.exception()  # Mark it as retrieved: it is raised if the result is still needed.
+            # Mark the error as retrieved. It is raised later if the result is still needed.
+            job.exception()
         self._wake()
 
     def _deserialize(self, fetch: PartitionFetch, decoded: Decoded) -> Chunk:
@@ -345,7 +346,10 @@ class Unpacker:
         return Chunk(fetch, [], self._offset_after(fetch, decoded), decoded.epoch, error=error)
 
     def _offset_after(self, fetch: PartitionFetch, decoded: Decoded) -> int:
-        """Return the position after the deserialized records. Drop the records if all are done."""
+        """Return the position after the deserialized records.
+
+        If no record is left to deserialize, drop the decoded records.
+        """
         if not decoded.done:
             return decoded.records[decoded.index].offset
         fetch.decoded(None)

@@ -187,7 +187,7 @@ class DeliveryBatch(Owner):
                 self._hooks.demand(self)
 
     def retrieve(self, index: int) -> KafkaError | None:
-        """Return the error of a record, or None, and mark it as seen by the application."""
+        """Return the error of a record, or None if it was written. The error is marked as seen."""
         error = self.error
         if error is not None and self.unretrieved:
             if self._retrieved is None:
@@ -199,7 +199,7 @@ class DeliveryBatch(Owner):
         return error
 
     def retrieve_run(self, index: int, count: int) -> KafkaError | None:
-        """Return the first error of `count` records, or None. Mark all their errors as seen."""
+        """Return the error of `count` records, or None if they were written. Mark it as seen."""
         if self.error is not None and self.unretrieved:
             if self._retrieved is None:
                 self._retrieved = bytearray(self.count)
@@ -303,7 +303,9 @@ class Delivery:
         return batch.metadata(index, self._timestamp)
 
     def exception(self) -> KafkaError | None:
-        """Return the failure of the record, or None. A returned failure counts as retrieved.
+        """Return the failure of the record, or None if the record was delivered.
+
+        A returned failure counts as retrieved.
 
         Raises `asyncio.InvalidStateError` while the delivery is pending.
         """

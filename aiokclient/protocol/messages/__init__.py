@@ -441,7 +441,7 @@ def module_of(name: str) -> str:
     return re.sub(r"(?<!^)(?=[A-Z])", "_", api).lower()
 
 
-if not TYPE_CHECKING:  # Type checkers would accept any name.
+if not TYPE_CHECKING:  # With it, type checkers would accept any name.
 
     def __getattr__(name: str) -> Any:
         if not name.endswith(("Request", "Response")) and name not in _MODULES:

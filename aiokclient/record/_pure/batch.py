@@ -210,7 +210,7 @@ class RecordBatch:
         return self._part(content, head, ConsumerRecord, copy)
 
     def part_rows(self, content: Buffer, count: int, expected: int, start_offset: int) -> list[Row]:
-        """Return the records that `part_records` would return, as tuples like those of `rows`."""
+        """Return the records of `part_records` as tuples, in the format of `rows`."""
         head = self._head("", 0, start_offset)
         return self._part(content, head._replace(record_count=count, expected=expected), _row, True)
 

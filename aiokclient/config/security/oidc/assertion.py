@@ -157,7 +157,7 @@ _TEMPLATE: Final = ("header", "payload")
 
 
 def _json(text: Secret) -> Mapping[str, Any] | None:
-    """Return the object in a JSON text, or None. This does not raise."""
+    """Return the object in a JSON text, or None if the text has none. This does not raise."""
     try:
         found = json.loads(text.reveal())
     except (ValueError, RecursionError):

@@ -112,7 +112,7 @@ class _Exchange:
                 return self._ask(connection)
             finally:
                 connection.close()
-        except (OSError, HTTPException, ValueError) as error:  # ConfigError is a ValueError.
+        except (OSError, HTTPException, ValueError) as error:  # ValueError includes ConfigError.
             error.__context__ = None
             return error.with_traceback(None)
 

@@ -117,10 +117,10 @@ class OidcJwtBearer:
 
     `private_key_file` is a key in PEM format, perhaps encrypted with `private_key_passphrase`. It
     signs each assertion with the `algorithm` RS256 or ES256 (extra `oidc`). `audience`, `issuer`,
-    and `subject` are claims of the assertion. It is valid for `lifetime_s` seconds, and from
-    `not_before_s` seconds before it was made. `include_jti=True` adds an id. `template_file` is a
-    JSON file whose objects `header` and `payload` are added. Alternatively, `assertion_file` has an
-    assertion that another program has made. Files are read again for each request.
+    and `subject` are claims of the assertion. An assertion is valid for `lifetime_s` seconds, and
+    from `not_before_s` seconds before it was made. `include_jti=True` adds an id. `template_file`
+    is a JSON file whose objects `header` and `payload` are added. Alternatively, `assertion_file`
+    has an assertion that another program has made. Files are read again for each request.
 
     The other arguments are those of `OidcClientCredentials`.
     """

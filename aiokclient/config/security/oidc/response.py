@@ -125,7 +125,10 @@ def _member(body: Secret, name: str) -> Secret | None:
 
 
 def _lifetime(reply: Reply, asked_at: float) -> float | None:
-    """Return the time at which the token expires by `expires_in`, or None. This does not raise."""
+    """Return the time at which the token expires, or None if the reply has no valid `expires_in`.
+
+    This does not raise.
+    """
     value = _parsed(reply.body).get("expires_in")
     if isinstance(value, str) and value.isascii() and value.isdigit():
         value = int(value[:SHOWN])
