@@ -235,8 +235,8 @@ class Measures:
 
     `kind` is "producer", "consumer", or "admin", and "" for the connections of a client.
     `resource` returns the attributes by which an operator recognizes the object, such as its group.
-    `membership` is "assigned" for a consumer without a group, the group protocol for one with a
-    group, and "member" for another member of a group.
+    `membership` is "assigned" for a consumer without a group, the group protocol for a consumer in
+    a group, and "member" for a `GroupMember`.
     """
 
     def __init__(
@@ -463,7 +463,10 @@ class ClientMeasures:
         self.connections = Measures()
         self.application = ApplicationMetrics()
         self.are_collected = False
-        """Whether something takes the measures, so that those of closed objects are kept."""
+        """Whether a collector reads the measures.
+
+        Only then are those of closed objects kept for the next push.
+        """
         self._children: dict[Measures, None] = {}
         self._ended: dict[Measures, None] = {}
         self._ended_topics: set[str] = set()

@@ -266,7 +266,10 @@ cdef int settle(RecordBatchBuilder builder) except -1:
 
 
 cdef int grow(RecordBatchBuilder builder, Py_ssize_t size) except -1:
-    """Make room for a batch of this size: double the buffer, but not far beyond the limit."""
+    """Make room for a batch of this size.
+
+    Double the buffer, up to the limit, or to the size of a batch that exceeds it.
+    """
     cdef Py_ssize_t room = max(2 * builder._room, FIRST_ROOM, builder._likely)
     room = max(min(room, builder._limit), size)
     PyByteArray_Resize(builder._buffer, room)

@@ -19,7 +19,7 @@ from aiokclient.types import TopicPartition
 __all__ = ["PositionWaits"]
 
 SETTLE_S = 3.0
-"""Seconds for which a start waits for positions that brokers do not return."""
+"""Longest time, in seconds, that a start waits until brokers have returned all positions."""
 
 SEARCHING = (Phase.AWAITING, Phase.RESETTING)
 

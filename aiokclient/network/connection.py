@@ -221,7 +221,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """Send a request as `send` does, before all held ones, even while those are suspended.
 
         Its timeout is extended by the time until the last deadline of the requests in flight, or
-        until the end of a throttle time, because the broker reads this request only after that.
+        until the end of a throttle time, whichever is later, because the broker reads this request
+        only after that.
         """
         now = self._now()
         latest = max((sent.deadline for sent in self._in_flight), default=now)

@@ -61,7 +61,10 @@ class ReadThreshold:
         return None if sock is None else cls(sock, asyncio.get_running_loop())
 
     def expect(self, missing: int) -> None:
-        """Adapt the threshold after a read. A large frame, if any, still lacks `missing` bytes."""
+        """Adapt the threshold after a read.
+
+        `missing` is the number of bytes that are missing in a partly received large frame, or 0.
+        """
         self._missing = missing
         if missing >= THRESHOLD + MARGIN:
             if not (self._raised or self._slow or self._failures >= ATTEMPTS):

@@ -334,7 +334,7 @@ async def _negotiate(
         known = spoken.get(ApiKey.API_VERSIONS)
         version = 0 if known is None else min(negotiate(ApiVersionsRequest, known), version - 1)
     raise UnsupportedVersionError(
-        "The broker supports ApiVersions in none of the client's versions "
+        "The broker supports no version of ApiVersions that the client supports "
         f"({ApiVersionsRequest.min_version} to {ApiVersionsRequest.max_version}).",
         api="ApiVersions",
         broker=broker.address,

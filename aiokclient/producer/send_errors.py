@@ -20,15 +20,15 @@ __all__ = ["NON_TRANSACTIONAL", "TRANSACTIONAL", "SendErrors"]
 
 
 class AbortableBufferExhaustedError(BufferExhaustedError, AbortableError):
-    """A BufferExhaustedError of a transactional producer, whose transaction is open."""
+    """A BufferExhaustedError of a transactional producer with an open transaction."""
 
 
 class AbortableRecordTooLargeError(RecordTooLargeError, AbortableError):
-    """A RecordTooLargeError of a transactional producer, whose transaction is open."""
+    """A RecordTooLargeError of a transactional producer with an open transaction."""
 
 
 class AbortableUnknownPartitionError(UnknownTopicOrPartitionError, AbortableError):
-    """An UnknownTopicOrPartitionError of a transactional producer, whose transaction is open."""
+    """An UnknownTopicOrPartitionError of a transactional producer with an open transaction."""
 
 
 class SendErrors(NamedTuple):

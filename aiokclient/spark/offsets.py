@@ -166,8 +166,8 @@ def _starts(document: object, ends: Positions) -> dict[TopicPartition, int]:
     for tp in starts:
         if tp not in ends:
             raise ConfigError(
-                "The offsets in the checkpoint cannot be used: starts has the partition "
-                f"{tp.topic}-{tp.partition}, which is missing in topics."
+                'The offsets in the checkpoint cannot be used: "starts" has the partition '
+                f'{tp.topic}-{tp.partition}, but "topics" does not have it.'
             )
     return starts
 

@@ -223,9 +223,9 @@ class StreamBatches:
         return {**starts, **{tp: earliest.get(tp, 0) for tp in unknown}}
 
     def _present(self, end: StreamOffsets, starts: Positions) -> Logs:
-        """Return the logs as they are now.
+        """Return the logs, after waiting until their end offsets reach the end of the batch.
 
-        Wait for a limited time until their end offsets reach the end of the batch.
+        The wait is limited. After it, the logs are returned as they are.
         """
         logs = self._cluster.logs(0)
         for _ in self._attempts():

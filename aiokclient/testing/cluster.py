@@ -425,9 +425,10 @@ class EmbeddedCluster:
     def reset(self) -> None:
         """Remove all faults, clear the list of requests, and start or resume all brokers.
 
-        Requests that clients sent before the call are removed from the list even if no broker has
-        read them yet. The exception is a call from the thread of the cluster's own event loop,
-        which reads them in its next iteration. Topics, records, leaders, and groups stay.
+        Requests that clients sent before the call do not appear in the list afterwards, even if no
+        broker had read them yet. If the call is made in the thread of the cluster's own event loop,
+        such unread requests do appear: the loop reads them in its next iteration. Topics, records,
+        leaders, and groups stay.
         """
         self._runner.catch_up()
         self._runner.call(self._take_back)

@@ -122,7 +122,7 @@ class Counts:
     cpu_s: float = 0.0
     wall_s: float = 0.0
     at_once: int = 0
-    """Number of messages that had arrived when the wall clock started, or zero."""
+    """Number of messages that had arrived when the wall clock was restarted; 0 if it was not."""
     figures: dict[str, float] = field(default_factory=dict)
 
     @property

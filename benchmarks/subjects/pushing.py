@@ -18,7 +18,10 @@ SUBSCRIBED = "bench-subscribed"
 """The client id that the subscription of the benchmark matches."""
 PUSHES = "client.request.seconds{api=PushTelemetry"
 PREPARE_S = 2.5
-"""Seconds of work before the measured part. The first push imports the package that encodes it."""
+"""Seconds of work before the measured part.
+
+The first push imports the package that encodes pushes, which must not be measured.
+"""
 PASSES = 4
 """The number of times that a consumer reads the topic."""
 CHUNK = 10_000

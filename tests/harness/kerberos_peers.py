@@ -114,7 +114,7 @@ def wrapped(message: bytes) -> bytes:
 
 
 class FakeBroker:
-    """The broker's side of an authentication by the scripted package."""
+    """The broker's side of an authentication with the scripted package."""
 
     user = "alice"
 
@@ -142,7 +142,7 @@ class _Step(Enum):
 
 
 class Acceptor:
-    """The broker's side of RFC 4752, by the real package and the keytab of a broker."""
+    """The broker's side of GSSAPI (RFC 4752), with the real package gssapi and a keytab."""
 
     def __init__(self, keytab: str) -> None:
         import gssapi

@@ -78,7 +78,7 @@ class RecordProxy:
             await asyncio.gather(self._carry(here, there, True), self._carry(there, here, False))
 
     async def _carry(self, source: socket.socket, to: socket.socket, of_client: bool) -> None:
-        # Streams would lose what arrived before a reset.
+        # asyncio's streams would drop data that arrived before a reset, so use the socket directly.
         loop = asyncio.get_running_loop()
         unread = b""
         with contextlib.suppress(OSError):

@@ -9,14 +9,15 @@ as balanced as the subscriptions allow. Among such assignments, it has the fewes
 members whose rack has no replica of them, and among those, it moves the fewest partitions. If the
 input is the result of an earlier computation, nothing changes.
 
-The changes are the edges of a graph, whose nodes are the members, the kinds of partitions, and one
-node called the scales. An edge from a member to a kind takes a partition of that kind from the
-member, and an edge from a kind to a member assigns it. An edge from one member to another returns a
+Partitions are of one kind if they may be assigned to the same members and have replicas in the same
+racks. The changes are the edges of a graph, whose nodes are the members, the kinds, and one node
+called the scales. An edge from a member to a kind takes a partition of that kind from the member,
+and an edge from a kind to a member assigns it. An edge from one member to another returns a
 partition to its previous owner. A cycle of these edges leaves all loads as they are. The scales
-node stands for the loads: an edge to it has the cost of one partition more, and an edge from it has
-the saving of one partition less. So a cycle through the scales reduces the load of one member and
-increases that of another. An edge from a member to a kind costs 1 more if the member owned all of
-its partitions of that kind before.
+node stands for the loads: an edge from a member to it has the cost of one more partition on that
+member, and an edge from it to a member has the saving of one fewer. So a cycle through the scales
+reduces the load of one member and increases that of another. An edge from a member to a kind costs
+1 more if the member owned all of its partitions of that kind before.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Topics with the same subscribers and the same number of partitions are co-partitioned: partition i
 of all of them is assigned to the same member. The disadvantage is worse balance: the first members
-get one partition more of every topic whose partitions do not divide evenly.
+get one more partition of every topic whose partitions do not divide evenly.
 
 With racks (KIP-881), members are first assigned partitions that have a replica in their rack,
 within the same limits. The remaining partitions are assigned as they are without racks, and
@@ -28,7 +28,7 @@ __all__ = ["Range"]
 
 
 class Range(Assignor):
-    """A strategy that assigns a range of partitions of each topic, the default in Kafka."""
+    """Kafka's default strategy, which assigns each member a range of each topic's partitions."""
 
     name = "range"
 

@@ -97,7 +97,10 @@ class MovedPositions:
             self._ended()
 
     def _moved(self) -> dict[TopicPartition, Wanted]:
-        """Return the partitions of the request in flight that have moved, with the new values."""
+        """Return what to fetch for each partition whose position has changed.
+
+        The positions are compared with those in the request in flight on the main connection.
+        """
         asked = self._in_flight()
         wanted = self._routes.wanted(self._requests.node_id)[0] if asked else {}
         return {

@@ -184,7 +184,7 @@ class TransactionRequests:
         self._latest: BrokerConnection | None = None
         """The connection of the last commit by `commit_now`; None after the commit failed."""
         self._features: Mapping[str, int] | None = None
-        """The broker's features from which `_level` was read."""
+        """The broker's features from which `_level`, the level of transaction.version, was read."""
         self._level = 0
         self._level_read = -math.inf
 

@@ -290,10 +290,11 @@ class Transaction:
             self.committed()
 
     async def go_back(self, timeout: float) -> None:
-        """Have the added consumers go back, unless the transaction was committed.
+        """Move the added consumers back to their committed offsets.
 
-        Wait at most `timeout` seconds. Do not wait for a transaction that is still open at the
-        coordinator: its offsets are pending, and the consumers continue when it has ended.
+        If the transaction was committed, only notify them. Otherwise, wait at most `timeout`
+        seconds. Do not wait for a transaction that is still open at the coordinator: its offsets
+        are pending, and the consumers continue when it has ended.
         """
         self.settle_commit()
         is_over = self._manager.status.state is TransactionState.READY

@@ -218,7 +218,7 @@ class ConsumerTracing:
         return span, with_processed(set_span_in_context(span, before), links)
 
     def _process_list(self, records: Sequence[Record], began_ns: int) -> Processing | None:
-        """Begin to process a list."""
+        """Begin to process a list of records."""
         if not self._spans.is_active:
             return None
         read = _read(records)

@@ -75,7 +75,7 @@ class Processing:
     def _without_ended(self, context: Context) -> Context:
         """Go back from this context to the newest one whose processing has not ended. Return it.
 
-        Only the processing of this task can count as ended.
+        Stop at a context that another task made, even if its processing has ended.
         """
         while True:
             found = get_value(PROCESSING, context)

@@ -171,4 +171,4 @@ def _require(fault: Fault, brokers: list[int]) -> None:
         raise ValueError(f"times={fault.left!r} is not valid. Use 1 or more, or None for no limit.")
     seconds = getattr(fault, "seconds", 0)
     if not isinstance(seconds, int | float) or not seconds >= 0:
-        raise ValueError(f"{seconds!r} is not a number of seconds.")
+        raise ValueError(f"seconds={seconds!r} is not valid. Use 0 or more.")

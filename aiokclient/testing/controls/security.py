@@ -41,7 +41,10 @@ class SecurityControls:
 
     @property
     def certificates(self) -> Certificates:
-        """The authority of the cluster. Raises ValueError if no listener has TLS."""
+        """The certificate authority of the cluster, which issues its certificates.
+
+        Raises ValueError if no listener has TLS.
+        """
         if self._certificates is None:
             raise ValueError(
                 "The embedded cluster has no certificates, because none of its listeners has TLS. "

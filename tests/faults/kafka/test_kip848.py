@@ -1,7 +1,8 @@
 """Groups of the KIP-848 protocol on a real Kafka.
 
 Coordinators are killed and hang, members are fenced, and a topic that matches a pattern appears
-late. The promises F and G of `tests/faults.md` hold, and every record is read.
+late. No committed offset is beyond the processed records, no record is delivered after its
+partition was revoked (promises F and G of `tests/faults.md`), and every record is read.
 """
 
 import asyncio

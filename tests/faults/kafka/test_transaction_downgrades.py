@@ -79,7 +79,7 @@ class Program:
             try:
                 await producer.restart()
             except AbortableError:
-                continue  # The coordinator refuses the restart until it has moved.
+                continue  # It is refused until another broker becomes the coordinator.
             return
 
     async def committed(self) -> int:

@@ -1,4 +1,8 @@
-"""Members that join and leave all the time: promises F and G hold, and no record is lost."""
+"""Members that join and leave all the time.
+
+No committed offset is beyond the processed records, no record is delivered after its partition was
+revoked (promises F and G of `tests/faults.md`), and no record is lost.
+"""
 
 import asyncio
 import random

@@ -1,7 +1,8 @@
 """Groups of the KIP-848 protocol in a simulation.
 
-Members are fenced, wait for partitions of others, and learn late of topics. The promises F and G of
-`tests/faults.md` hold, and every record is read.
+Members are fenced, wait for partitions of others, and learn late of topics. No committed offset is
+beyond the processed records, no record is delivered after its partition was revoked (promises F and
+G of `tests/faults.md`), and every record is read.
 """
 
 import asyncio

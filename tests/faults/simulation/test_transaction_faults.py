@@ -199,7 +199,10 @@ def test_no_transaction_notices_an_upgrade(amid: bool, old: int, new: int) -> No
 
 @pytest.mark.parametrize("leave", ["commit", "abort"])
 def test_a_downgrade_to_level_0_within_a_transaction_requires_a_restart(leave: str) -> None:
-    """The coordinator cannot store the end, and then refuses the id until it has moved."""
+    """The coordinator cannot store the end of the transaction.
+
+    After that, it refuses the transactional id until another broker becomes its coordinator.
+    """
 
     async def scenario(world: World) -> None:
         options = {**OPTIONS, "default_api_timeout_ms": 5_000, "close_timeout_ms": 2_000}

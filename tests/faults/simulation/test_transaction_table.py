@@ -86,7 +86,7 @@ class Injected(NamedTuple):
 
 
 class Observed(NamedTuple):
-    """The result that the program sees. It is the one that a row expects, or the observed one."""
+    """The effects of a fault that the program sees: expected by a row, or seen in a simulation."""
 
     category: str
     state: str

@@ -123,7 +123,7 @@ def test_records_of_a_dropped_producer_are_sent(recwarn: Any) -> None:
 
 
 class Application:
-    """An application that holds the object to which it passes its callbacks."""
+    """An application that holds the client to which it passes its methods as callbacks."""
 
     def __init__(self) -> None:
         self.client: Any = None

@@ -1,4 +1,4 @@
-"""Tests of walking over batches, changed headers, control batches, and refused batches."""
+"""Tests of iterating over batches, changed headers, control batches, and refused batches."""
 
 import struct
 from typing import Any

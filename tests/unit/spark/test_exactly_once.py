@@ -51,7 +51,7 @@ class Rows(BatchFeed):
 
 
 class Query:
-    """A query with a client of its own: one process of an executor, or the driver."""
+    """A process that takes part in a query, with its own client: an executor or the driver."""
 
     def __init__(self, client: Client, name: str, options: SinkOptions) -> None:
         self.client, self.name, self.options = client, name, options

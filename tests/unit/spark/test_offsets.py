@@ -77,7 +77,7 @@ def test_the_text_does_not_depend_on_the_order_in_which_partitions_were_found() 
         ({"version": 1, "topics": {"a": {"id": "x", "offsets": {"x": 1}}}}, 'offsets is "x", and'),
         ({"version": 1, "topics": {"a": {"offsets": {"9" * 5_000: 1}}}}, 'offsets is "9999'),
         ({"version": 1, "topics": {"a": {"offsets": {"0": 1 << 63}}}}, "offsets.0 is 9223372036"),
-        ({"version": 1, "topics": {}, "starts": {"a": {"0": 1}}}, "starts has the partition a-0"),
+        ({"version": 1, "topics": {}, "starts": {"a": {"0": 1}}}, '"starts" has the partition a-0'),
         ({"version": 1, "topics": ["x" * 200]}, "xxx..., and must be an object"),
     ],
 )

@@ -1,4 +1,7 @@
-"""Tests of ApiVersions: announced versions, the fallback from a version too high, and KIP-1242."""
+"""Tests of ApiVersions.
+
+They cover announced versions, the fallback after a request of an unsupported version, and KIP-1242.
+"""
 
 import pytest
 

@@ -87,7 +87,7 @@ class PartitionAssignment:
         }
 
     def has_unknown_topics(self) -> bool:
-        """Return whether the target has topic ids without a name."""
+        """Return whether the target has topic ids whose names are not known."""
         return bool(self._wanted()[1])
 
     def _wanted(self) -> tuple[dict[TopicIdPartition, TopicPartition], list[TopicIdPartition]]:

@@ -33,7 +33,7 @@ class ConsumerMemberState(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassicSide:
-    """The state of a member of a consumer group that uses the classic protocol."""
+    """The additional state of a member that uses the classic protocol in a KIP-848 group."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]

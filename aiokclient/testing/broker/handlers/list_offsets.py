@@ -1,10 +1,13 @@
 """ListOffsets 1 to 11: the offset for a timestamp.
 
 * -1: the high watermark, or the last stable offset for `read_committed` (version 2 on).
-  -2: the log start offset. -3 (version 7 on): the record with the greatest timestamp. -4 (version
-  8 on): the start of the local log, which is the same as -2 here. -5 (version 9 on) and -6
-  (version 11 on) are about remote storage, which does not exist here, so the result is -1. Any
-  other negative timestamp is UNSUPPORTED_VERSION, even if the partition does not exist.
+* -2: the log start offset.
+* -3 (version 7 on): the record with the greatest timestamp.
+* -4 (version 8 on): the start of the local log, which is the same as -2 here.
+* -5 (version 9 on): the last offset in remote storage. There is none here, so the result is -1.
+* -6 (version 11 on): the first offset that is not in remote storage yet. The result is -1, too.
+* Any other negative timestamp, or one that needs a later version, is UNSUPPORTED_VERSION, even if
+  the partition does not exist.
 * A timestamp: the first record with that timestamp or a later one, or -1 if the client can read no
   such record.
 * An unknown isolation level is UNKNOWN_SERVER_ERROR, as in Kafka.

@@ -79,7 +79,7 @@ class TransactionCoordinator:
         return self._transactions.get(transactional_id)
 
     def on(self, broker: Node) -> list[TransactionMetadata]:
-        """Return the transactional ids that a broker has loaded."""
+        """Return the metadata of each transactional id that a broker has loaded."""
         self.settle()
         self._forget_expired(*self._transactions)
         return [each for each in self if each.node == broker.node_id]

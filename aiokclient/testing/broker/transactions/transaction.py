@@ -183,7 +183,7 @@ class TransactionMetadata:
     def end(
         self, producer: ProducerIdAndEpoch, commit: bool, now_ms: int, level: int
     ) -> ProducerIdAndEpoch:
-        """Decide the outcome, as EndTxn up to version 4 requests it."""
+        """Decide the outcome that an EndTxn request of version 4 or earlier asks for."""
         self._check_producer(producer)
         self._check_idle()
         state = self._next(
@@ -204,7 +204,7 @@ class TransactionMetadata:
         now_ms: int,
         level: int,
     ) -> ProducerIdAndEpoch:
-        """Decide the outcome, as EndTxn from version 5 on requests it.
+        """Decide the outcome that an EndTxn request of version 5 or later asks for.
 
         Returns the producer id and epoch of the next transaction.
         """

@@ -1,4 +1,4 @@
-"""GSSAPI by the real package and a real KDC, which runs in a folder and on loopback."""
+"""GSSAPI with the real package gssapi and a real KDC, which runs in a folder and on loopback."""
 
 from __future__ import annotations
 

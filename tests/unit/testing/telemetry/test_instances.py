@@ -93,7 +93,8 @@ def test_the_subscription_may_be_requested_once_after_certain_errors(
 ) -> None:
     assert [broker.ask(), broker.push(**wrong)] == [Code.NONE, code]  # type: ignore[arg-type]
     assert [broker.ask(), broker.ask()] == [Code.NONE, Code.THROTTLING_QUOTA_EXCEEDED]
-    # This extra request does not allow a push, because it was not made at the interval.
+    # A subscription request that is allowed only because of an error does not permit another push:
+    # the interval has not passed yet.
     assert broker.push() == Code.THROTTLING_QUOTA_EXCEEDED
 
 
