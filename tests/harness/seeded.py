@@ -197,7 +197,7 @@ class Workload:
             await self.bounded("close", 5, consumer.close(5))
 
     async def read(self, consumer: Consumer[Any, Any]) -> None:
-        """Poll until everything that was acknowledged has been read, after the faults."""
+        """Poll until the faults are over and every acknowledged record has been read."""
         while not (self.healed and self.ledger.settled and not self.ledger.missing):
             self.check_memory()
             self.ledger.consume_all(await self.bounded("poll", 1, consumer.poll(timeout=1.0)))

@@ -117,7 +117,7 @@ class Held(NamedTuple):
 
 
 class Buffered(NamedTuple):
-    """A client holds so many bytes. It may hold at most `limit`."""
+    """A measurement of the bytes that a client holds, and the most that it may hold."""
 
     what: str
     held: int
