@@ -245,11 +245,15 @@ REFUSED: dict[str, tuple[Callable[[Any, Producer[Any, Any]], Any], type[KafkaErr
     "missing": (lambda tx, _: tx.send("out", b"v", partition=7), UnknownTopicOrPartitionError),
     "negative": (lambda tx, _: tx.send("out", b"v", partition=-1), UnknownTopicOrPartitionError),
     "missing, Arrow": (
-        lambda tx, _: tx.send_arrow("out", pa.record_batch({"value": ["v"], "partition": [7]})),
+        lambda tx, _: tx.send_arrow(
+            "out", pa.RecordBatch.from_pydict({"value": ["v"], "partition": [7]})
+        ),
         UnknownTopicOrPartitionError,
     ),
     "no room, Arrow": (
-        lambda tx, _: tx.send_arrow("out", pa.record_batch({"value": ["x" * 10_000] * 100})),
+        lambda tx, _: tx.send_arrow(
+            "out", pa.RecordBatch.from_pydict({"value": ["x" * 10_000] * 100})
+        ),
         BufferExhaustedError,
     ),
     "no room": (lambda tx, _: fill(tx), BufferExhaustedError),
