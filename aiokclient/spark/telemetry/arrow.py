@@ -23,8 +23,8 @@ from aiokclient.spark.telemetry.otlp import (
     LARGEST_COUNT,
     Bucket,
     Labels,
+    decode,
     expanded_bytes,
-    parse,
     points,
 )
 from aiokclient.spark.telemetry.pushes import read_push
@@ -144,7 +144,7 @@ def points_of_pushes(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBat
         names = (*FROM_PUSH, "partition", "offset", "event_us", "payload")
         columns = [batch.column(name).to_pylist() for name in names]
         for *client, partition, offset, event_us, payload in zip(*columns, strict=True):
-            message = parse(payload)
+            message = decode(payload)  # `read_push` has checked its points.
             rows.extend(_rows_of(client, (partition, offset), event_us, message))
             size += expanded_bytes(
                 message, sum(len(each) for each in client if isinstance(each, str))

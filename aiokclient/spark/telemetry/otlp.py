@@ -16,6 +16,7 @@ __all__ = [
     "BrokenPayloadError",
     "Labels",
     "PayloadPoint",
+    "decode",
     "expanded_bytes",
     "parse",
     "points",
@@ -96,12 +97,20 @@ def parse(payload: bytes, client_size: int = 0) -> Any:
     `client_size` is the size of the client's columns, which all points repeat. Raises
     BrokenPayloadError.
     """
-    try:
-        message = _metrics_data().FromString(payload)
-    except (_decode_error(), ValueError, RecursionError) as error:
-        raise BrokenPayloadError(f"The payload is not OTLP: {error}.") from error
+    message = decode(payload)
     _check(message, client_size)
     return message
+
+
+def decode(payload: bytes) -> Any:
+    """Return the message in a payload, without a check of its points.
+
+    Raises BrokenPayloadError if the payload is not OTLP.
+    """
+    try:
+        return _metrics_data().FromString(payload)
+    except (_decode_error(), ValueError, RecursionError) as error:
+        raise BrokenPayloadError(f"The payload is not OTLP: {error}.") from error
 
 
 def _check(message: Any, client_size: int) -> None:
