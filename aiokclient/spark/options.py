@@ -130,7 +130,7 @@ class SourceOptions:
     starting: Bound
     ending: Bound
     starting_strategy: str = "error"
-    """What happens if no record has the starting timestamp or a later one.
+    """The reaction if no record has the starting timestamp or a later one.
 
     With `error`, the query fails. With `latest`, it starts at the end of the partition.
     """

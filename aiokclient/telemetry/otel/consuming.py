@@ -63,7 +63,7 @@ class TracedConsumer(Protocol):
 
 
 class Read(NamedTuple):
-    """What the spans of a request and of the processing say about the delivered records."""
+    """The attributes of the delivered records in the spans of a request and of the processing."""
 
     topics: list[str]
     attributes: dict[str, Any]

@@ -18,7 +18,7 @@ from aiokclient.protocol.messages.metadata import (
 from .server import Server
 
 Answer: TypeAlias = Any
-"""What a handler returns: a response, bytes to send as they are, or None to send no response.
+"""The result of a handler: a response, bytes to send as they are, or None for no response.
 
 If it is an exception class instead, the broker closes the connection.
 """

@@ -1,4 +1,4 @@
-"""What is recorded of a run: entries, which `RunChecks` checks in their order."""
+"""The record of a run: entries, which `RunChecks` checks in their order."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
