@@ -623,10 +623,13 @@ class Consumer(Lifecycle, Generic[K, V]):
         """
         return self._group("group_metadata").metadata
 
-    def _for_transaction(self, began: float | None = None) -> TransactionalReads:
+    def _for_transaction(
+        self, began: float | None = None, number: int | None = None
+    ) -> TransactionalReads:
         """Return the object by which a producer commits offsets in a transaction. Synchronous.
 
-        `began` is the time at which the transaction began, on the monotonic clock; None means now.
+        `began` is the time at which the transaction began, on the monotonic clock, and `number` its
+        number in the order of transactions. None means that it begins now.
         """
         if self._config.group_id is None:
             raise IllegalStateError(
@@ -639,6 +642,12 @@ class Consumer(Lifecycle, Generic[K, V]):
                 "enable_auto_commit=False."
             )
         engine = self._running
+        if number is not None and engine.read_lock.has_read_in(number):
+            raise IllegalStateError(
+                "Records were requested from this consumer since the transaction began, and an "
+                "abort would not have delivered them again. Call add(consumer) before the first "
+                "read in the transaction."
+            )
         began = self._cluster.clock.monotonic() if began is None else began
         return TransactionalReads(engine, self._subscription, began)
 

@@ -76,6 +76,8 @@ class ConsumerEngine:
         time = asyncio.get_running_loop().time
         self.in_progress = InProgress()
         self.read_lock = ReadLock(time, self.listener_calls.is_inside)
+        if config.group_id is not None and not config.enable_auto_commit:
+            self.read_lock.observe_transactions()
         offsets = OffsetLookup(cluster, config)
         self.fetchers = FetchManager(
             cluster,

@@ -23,7 +23,6 @@ import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
 from aiokclient.cluster.metadata import differ
-from aiokclient.consumer.delivery.reader import YIELD_INTERVAL_S
 from aiokclient.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ class ReadPosition(NamedTuple):
 
     jumps: int
     offset: int
-    """The position when the transaction began, or a lower offset if that position is not known."""
+    """The position, which is the one at which the transaction began, as nothing was read since."""
     processed: int
     topic_id: UUID | None
 
@@ -64,22 +63,10 @@ class TransactionalReads:
         subscription.settle()
         self._taken = self._group.released.in_progress()
         self._at_begin = {
-            state: ReadPosition(
-                state.jumps, self._position_at_begin(state), state.processed, state.topic_id
-            )
+            state: ReadPosition(state.jumps, state.position, state.processed, state.topic_id)
             for state in subscription.partitions.values()
             if state.located
         }
-
-    def _position_at_begin(self, state: PartitionState) -> int:
-        """Return the position when the transaction began, or `origin` if that is not known."""
-        last_request = self._engine.read_lock.away_since
-        if last_request is None:
-            return state.origin
-        if state is self._engine.reader.exposed_state():
-            # An iteration may still take records for YIELD_INTERVAL_S after its last request.
-            last_request += YIELD_INTERVAL_S
-        return state.origin if last_request >= self._began else state.position
 
     @property
     def cluster_id(self) -> str | None:

@@ -8,6 +8,7 @@ import weakref
 from collections.abc import Callable, Collection
 from typing import Any, Protocol
 
+from aiokclient.cluster.read_order import read_order
 from aiokclient.errors import ConcurrentReadError, IllegalStateError
 from aiokclient.measures import Reading
 
@@ -64,6 +65,9 @@ class ReadLock:
         self._is_cancelled = False
         self._death: str | None = None
         """A description of the end of the last reading task, if it has failed or was cancelled."""
+        self._order = read_order()
+        self._last_transaction = 0
+        """The number of the transaction that had begun last when a request began or ended."""
         self._began = self._left_at = time()
         self._requests = 0
         self._longest = self._taken = -math.inf
@@ -92,6 +96,7 @@ class ReadLock:
             if task is not None:
                 task.add_done_callback(self._ended)
                 self._read_by = weakref.ref(task)
+        self._last_transaction = self._order.transactions
         self.away_since = None
         return self._turn
 
@@ -102,6 +107,7 @@ class ReadLock:
         if raised and self._holder is not None:
             self._holder = _left
         self._busy = False
+        self._last_transaction = self._order.transactions
         self.away_since = now = self._time()
         between = now - self._left_at
         self._left_at = now
@@ -160,6 +166,14 @@ class ReadLock:
         if self._is_cancelled and away_s < CANCELLED_S:
             return None
         return f"{self._death}. Nothing has requested records for {away_s:.0f} s."
+
+    def observe_transactions(self) -> None:
+        """Make `has_read_in` exact also for iterations."""
+        self._order.add_reader(self)
+
+    def has_read_in(self, transaction: int) -> bool:
+        """Return whether a request has begun or ended since this transaction began."""
+        return self._last_transaction >= transaction
 
     def is_asked(self) -> bool:
         """Return whether a request is waiting."""

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from aiokclient.background import ended, new_task
+from aiokclient.cluster.read_order import read_order
 from aiokclient.cluster.tracebacks import let_go, lets_go
 from aiokclient.errors import ClosedError, IllegalStateError, KafkaError
 from aiokclient.errors.local import ArgumentTypeError
@@ -66,10 +67,14 @@ class ConsumerReads(Protocol):
 class TransactionalConsumer(Protocol):
     """A consumer that can be added to a transaction."""
 
-    def _for_transaction(self, began: float | None = None) -> ConsumerReads:
+    def _for_transaction(
+        self, began: float | None = None, number: int | None = None
+    ) -> ConsumerReads:
         """Begin to observe what is read. Raise IllegalStateError if offsets cannot be committed.
 
-        `began` is the time at which the transaction began, on the monotonic clock.
+        `began` is the time at which the transaction began, on the monotonic clock, and `number` its
+        number in the order of transactions. It raises IllegalStateError if records were requested
+        since then.
         """
 
 
@@ -108,6 +113,8 @@ class Transaction:
         self._owner = weakref.ref(producer)
         self._manager = manager
         self._current: CurrentTransaction | None = None
+        self._number = 0
+        """The number in the order of transactions and reads; see `ReadOrder`."""
         self._consumers: dict[int, ConsumerReads] = {}
 
     def __repr__(self) -> str:
@@ -156,11 +163,15 @@ class Transaction:
     def add(self, consumer: TransactionalConsumer) -> None:
         """Commit what the consumer has read, `consumer.consumed()`, with this transaction.
 
-        Synchronous. The offsets are taken at the commit. If the transaction has read from a
+        Synchronous. Call it before the first read in the transaction: it raises IllegalStateError
+        if records were requested from the consumer since the transaction began. Records that were
+        delivered before that, and are not committed, belong to the transaction, too.
+
+        The offsets are taken at the commit. If the transaction has read from a
         partition, and a rebalance revokes the partition before the commit, the commit fails with
         the error of the group. If the transaction is aborted, the consumer goes back to its
         committed offsets or, without them, to where it was when the transaction began. Raises
-        IllegalStateError for a consumer that has no group or commits automatically (set
+        IllegalStateError also for a consumer that has no group or commits automatically (set
         `enable_auto_commit=False`), and TypeError for anything but a consumer.
         """
         self._require_open("add()")
@@ -168,7 +179,9 @@ class Transaction:
             raise ArgumentTypeError(f"add() takes a Consumer, not {type(consumer).__name__}.")
         if id(consumer) not in self._consumers:
             assert self._current is not None
-            self._consumers[id(consumer)] = consumer._for_transaction(self._current.begun)
+            self._consumers[id(consumer)] = consumer._for_transaction(
+                self._current.begun, self._number
+            )
 
     @lets_go
     async def send_offsets(
@@ -264,6 +277,7 @@ class Transaction:
         if self._current is not None:
             raise IllegalStateError("This transaction has ended. Begin another one.")
         self._current = await self._manager.begin()
+        self._number = read_order().begin_transaction()
         self._producer._began(self)
 
     @property

@@ -90,9 +90,9 @@ async def test_a_commit_includes_what_was_consumed_and_an_abort_goes_back(
         stored = await consumer.committed(consumer.assignment())
         assert set(stored.values()) == {None}
         async with producer.transaction() as tx:
+            tx.add(consumer)
             for value in await read(consumer, 20):
                 tx.send(work.target, value)
-            tx.add(consumer)
         stored = await consumer.committed(consumer.assignment())
         assert sorted(to.offset for to in stored.values() if to is not None) == [10, 10]
         # The committed transaction counts as a commit, so the next one has nothing to commit.
@@ -123,10 +123,10 @@ async def test_a_commit_fails_after_another_member_got_a_partition(
             await producer.restart()
             # Each member reads the records of its own partition again.
             async with producer.transaction() as tx:
-                for value in [*await read(one, 10), *await read(two, 10)]:
-                    tx.send(work.target, value)
                 tx.add(one)
                 tx.add(two)
+                for value in [*await read(one, 10), *await read(two, 10)]:
+                    tx.send(work.target, value)
     assert await work.results() == list(range(20))
 
 
@@ -175,6 +175,56 @@ async def test_a_partition_that_was_assigned_by_hand_is_committed(work: Work) ->
         stored = await consumer.committed([tp])
         assert stored[tp] is not None
         assert stored[tp].offset == 4
+
+
+async def test_a_transaction_that_fails_before_its_end_loses_no_record(work: Work) -> None:
+    """Each second transaction fails in its body, at a record that was already read."""
+    async with work.consumer("eager") as consumer, work.producer() as producer:
+        read_in_vain: list[bytes] = []
+
+        async def copy(fail: bool) -> int:
+            async with producer.transaction() as tx:
+                tx.add(consumer)
+                values = await read(consumer, 4)
+                for value in values:
+                    tx.send(work.target, value)
+                if fail:
+                    read_in_vain.extend(values)
+                    raise ZeroDivisionError
+            return len(values)
+
+        copied = 0
+        while copied < 20:
+            with pytest.raises(ZeroDivisionError):
+                await copy(fail=True)
+            copied += await copy(fail=False)
+        assert len(read_in_vain) == 20
+    assert await work.results() == list(range(20))
+
+
+async def test_adding_after_a_read_raises_and_the_records_are_read_again(work: Work) -> None:
+    async with work.consumer("eager") as consumer, work.producer() as producer:
+        await producer.begin_transaction()
+        tx = producer.last_transaction
+        assert tx is not None
+        values = await read(consumer, 3)
+        with pytest.raises(IllegalStateError, match="before the first read"):
+            tx.add(consumer)
+        # The transaction is still open, and the consumer is not a part of it.
+        await tx.send(work.target, b"1")
+        await producer.commit_transaction()
+        stored = await consumer.committed(consumer.assignment())
+        assert set(stored.values()) == {None}
+        # The records that were delivered before the next transaction belong to it.
+        async with producer.transaction() as tx:
+            tx.add(consumer)
+            tx.add(consumer)  # Adding it again is allowed, also after a read.
+            for value in [*values, *await read(consumer, 17)]:
+                tx.send(work.target, value)
+            tx.add(consumer)
+        stored = await consumer.committed(consumer.assignment())
+        assert sorted(to.offset for to in stored.values() if to is not None) == [10, 10]
+    assert await work.results() == sorted([1, *range(20)])
 
 
 async def test_adding_requires_a_group_without_automatic_commits(work: Work) -> None:

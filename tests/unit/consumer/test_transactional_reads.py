@@ -255,22 +255,6 @@ class TestGoingBack:
 
         simulate(scenario)
 
-    def test_records_that_were_read_before_the_consumer_was_added_are_read_again(self) -> None:
-        async def scenario(world: World) -> None:
-            fill(world, 20)
-            async with member(world, **OWN) as consumer:
-                await asyncio.sleep(1)
-                began = asyncio.get_running_loop().time()
-                seen = []
-                async for record in consumer:
-                    seen.append(record.offset)
-                    if len(seen) == 8:
-                        break
-                await consumer._for_transaction(began).go_back(10)
-                assert await offsets(consumer, 20) == list(range(20))
-
-        simulate(scenario)
-
     def test_partitions_that_were_not_read_stay_where_they_are(self) -> None:
         async def scenario(world: World) -> None:
             fill(world, 4, 2)
