@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, Literal, Never, TypeVar, Unpack
 
 from aiokclient.cluster.parent import Parent
 from aiokclient.cluster.pending import PendingResponse
-from aiokclient.cluster.targets import TARGETS, Target
+from aiokclient.cluster.targets import TARGETS, Broker, Coordinator, Leader, Target
 from aiokclient.cluster.tracebacks import let_go, lets_go
 from aiokclient.config.client import ClientConfig, ClientOptions
 from aiokclient.config.problems import refuse_positional
-from aiokclient.errors.local import ArgumentTypeError
+from aiokclient.errors.local import ArgumentTypeError, ArgumentValueError, TopicValueError
 from aiokclient.protocol.schema import Request
-from aiokclient.types import TopicPartition, seconds
+from aiokclient.types import TopicPartition, is_integer, seconds, shortened, text_problem
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -207,5 +207,23 @@ def _require(message: Any, to: Any, timeout: Any) -> None:
             f"{to!r} is not a target. Use AnyBroker(), Broker(id), Controller(), "
             "Leader(topic, partition) or Coordinator(kind, key)."
         )
+    _require_target(to)
     if timeout is not None:
         seconds(timeout)
+
+
+def _require_target(to: Any) -> None:
+    """Raise an error for a target with an id, a name, or a number that no broker can have."""
+    match to:
+        case Broker(number) | Leader(_, number) if not is_integer(number):
+            raise ArgumentTypeError(
+                f"{to!r}: {number!r} is not the number of a broker or partition."
+            )
+        case Leader(name, _) | Coordinator(_, name) if not isinstance(name, str):
+            raise ArgumentTypeError(f"{to!r}: {name!r} is not a name. Pass a str.")
+        case Leader(name, _) if problem := text_problem(name):
+            raise TopicValueError(f"{shortened(name)} cannot be a topic. {problem}")
+        case Coordinator(_, name) if problem := text_problem(name):
+            raise ArgumentValueError(
+                f"{shortened(name)} cannot be the key of a coordinator. {problem}"
+            )

@@ -82,6 +82,7 @@ from aiokclient.errors import (
     UnsupportedCompressionTypeError,
     UsageError,
 )
+from aiokclient.errors.local import EncodeError
 
 __all__ = [
     "DEFAULT_BACKOFF",
@@ -449,6 +450,8 @@ def _of_local(error: KafkaError, scope: Scope) -> Decision:
 
     A request that timed out has closed its connection, so it is retried after a refresh.
     """
+    if isinstance(error, EncodeError):
+        return FAIL  # No broker has seen the request, and another attempt would fail as well.
     if isinstance(error, ProtocolError):
         return FAIL if scope in SETTING_UP or scope in ON_DEMAND else REFRESH
     if isinstance(error, ApiTimeoutError):

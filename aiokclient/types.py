@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from enum import Enum, IntEnum
+from reprlib import Repr
 from typing import (
     Any,
     Final,
@@ -41,6 +42,8 @@ __all__ = [
     "is_integer",
     "is_offset",
     "is_topic_name",
+    "shortened",
+    "text_problem",
 ]
 
 T = TypeVar("T")
@@ -80,6 +83,30 @@ _TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 def is_topic_name(name: str) -> bool:
     """Return whether Kafka allows this name: up to 249 letters, digits, `.`, `_` and `-`."""
     return _TOPIC_NAME.fullmatch(name) is not None and name not in (".", "..")
+
+
+MAX_TEXT_BYTES: Final = 0x7FFF
+"""The largest size of a text in a request, in UTF-8. Kafka's lengths of texts have 16 bits."""
+
+
+def text_problem(text: str) -> str:
+    """Return why a text cannot be sent to a broker, as a sentence, or "" if it can be sent."""
+    try:
+        size = len(text) if text.isascii() else len(text.encode())
+    except UnicodeEncodeError:
+        return "It contains half of a surrogate pair, as os.fsdecode() returns it for other bytes."
+    if size > MAX_TEXT_BYTES:
+        return f"It has {size:,} bytes in UTF-8. Kafka allows {MAX_TEXT_BYTES:,}."
+    return ""
+
+
+_SHORT: Final = Repr()
+_SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 100
+
+
+def shortened(value: object) -> str:
+    """Return the repr of a value for an error message, of about 100 characters at most."""
+    return _SHORT.repr(value)
 
 
 def is_integer(value: Any) -> bool:

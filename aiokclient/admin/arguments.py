@@ -6,18 +6,24 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 from aiokclient.errors import IllegalStateError
-from aiokclient.errors.local import ArgumentTypeError
-from aiokclient.types import TopicPartition, is_integer
+from aiokclient.errors.local import ArgumentTypeError, ArgumentValueError, TopicValueError
+from aiokclient.types import TopicPartition, is_integer, shortened, text_problem
 
 __all__ = [
+    "TOPIC",
     "as_kind",
     "as_mapping",
     "as_name",
     "as_partition",
+    "as_partitions",
     "as_principal",
     "as_resources",
+    "as_text",
     "require_integer",
 ]
+
+TOPIC = "topic"
+"""What `as_name` checks if it raises errors for the names of topics."""
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -35,15 +41,27 @@ def as_mapping(given: Mapping[K, V], keys: str) -> Mapping[K, V]:
 def as_partition(given: Any) -> TopicPartition:
     """Return a TopicPartition or a pair as a TopicPartition.
 
-    Raises ArgumentTypeError for any other object.
+    Raises ArgumentTypeError for any other object, and the errors of `as_name` for the topic.
     """
     if isinstance(given, tuple) and len(given) == 2:
         topic, number = given
         if isinstance(topic, str) and is_integer(number):
-            return TopicPartition(topic, number)
+            return TopicPartition(as_name(topic, TOPIC), number)
     raise ArgumentTypeError(
         f"{given!r} is not a partition. Pass a TopicPartition, or a topic and a number."
     )
+
+
+def as_partitions(given: Any) -> dict[TopicPartition, None]:
+    """Return the partitions of a collection, each once.
+
+    Raises ArgumentTypeError if it is not a collection, and the errors of `as_partition`.
+    """
+    if isinstance(given, str | bytes | TopicPartition) or not isinstance(given, Iterable):
+        raise ArgumentTypeError(
+            f"{given!r} is not a collection of partitions. Pass a list of TopicPartition."
+        )
+    return dict.fromkeys(map(as_partition, given))
 
 
 def as_resources(given: Iterable[K], kind: type[K]) -> Iterable[K]:
@@ -60,9 +78,25 @@ def as_resources(given: Iterable[K], kind: type[K]) -> Iterable[K]:
 
 
 def as_name(given: Any, what: str) -> str:
-    """Return the argument; raise ArgumentTypeError if it is not a str."""
+    """Return the argument.
+
+    Raises ArgumentTypeError if it is not a str. If no broker could receive it, raises
+    TopicValueError for a topic, and ArgumentValueError for anything else.
+    """
     if not isinstance(given, str):
         raise ArgumentTypeError(f"{given!r} is not the name of {_with_article(what)}. Pass a str.")
+    if problem := text_problem(given):
+        kind = TopicValueError if what == TOPIC else ArgumentValueError
+        raise kind(f"{shortened(given)} cannot be the name of {_with_article(what)}. {problem}")
+    return given
+
+
+def as_text(given: Any, what: str) -> str:
+    """Return the argument. Raises the errors of `as_name` for a text that is not a name."""
+    if not isinstance(given, str):
+        raise ArgumentTypeError(f"{given!r} is not {what}. Pass a str.")
+    if problem := text_problem(given):
+        raise ArgumentValueError(f"{shortened(given)} cannot be {what}. {problem}")
     return given
 
 

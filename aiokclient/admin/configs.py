@@ -5,16 +5,17 @@ Topics, brokers, groups, and client metrics have configurations.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from aiokclient.admin.arguments import as_mapping, as_name, as_resources
+from aiokclient.admin.arguments import as_mapping, as_name, as_resources, as_text
 from aiokclient.admin.requests import AdminRequests, Answers, Ask, ask_targets, failure
 from aiokclient.admin.results import Results
 from aiokclient.cluster.targets import AnyBroker, Broker, Target
-from aiokclient.errors.local import ArgumentTypeError
+from aiokclient.errors.local import ArgumentTypeError, ArgumentValueError
 from aiokclient.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -27,6 +28,7 @@ from aiokclient.protocol.messages.incremental_alter_configs import (
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
 )
+from aiokclient.types import shortened
 
 __all__ = [
     "Append",
@@ -44,6 +46,9 @@ __all__ = [
 API = "IncrementalAlterConfigs"
 SET, DELETE, APPEND, SUBTRACT = range(4)
 
+BROKER_ID = re.compile("[0-9]{0,10}")
+"""The names of brokers as resources, which are their ids."""
+
 Item = TypeVar("Item")
 V = TypeVar("V")
 
@@ -58,14 +63,22 @@ class ResourceType(IntEnum):
     GROUP = 32
 
 
-class ConfigResource(NamedTuple):
-    """A resource with a configuration.
-
-    The broker with the name "" stands for the defaults of all brokers.
-    """
-
+class _Resource(NamedTuple):
     type: ResourceType
     name: str
+
+
+class ConfigResource(_Resource):
+    """A resource with a configuration.
+
+    `type` may be given by its name, such as "topic" or "client-metrics". The broker with the name
+    "" stands for the defaults of all brokers. Raises ArgumentValueError for an unknown type.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, type: ResourceType | str, name: str) -> ConfigResource:
+        return super().__new__(cls, _resource_type(type), name)
 
     @classmethod
     def topic(cls, name: str) -> ConfigResource:
@@ -87,6 +100,18 @@ class ConfigResource(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.type.name.lower().replace('_', ' ')} {self.name}".strip()
+
+
+def _resource_type(given: Any) -> ResourceType:
+    for member in ResourceType:
+        written = (
+            given.upper().replace("-", "_").replace(" ", "_") if isinstance(given, str) else ""
+        )
+        if given is member or written == member.name:
+            return member
+    names = ", ".join(repr(member.name.lower()) for member in ResourceType)
+    kind = ArgumentValueError if isinstance(given, str) else ArgumentTypeError
+    raise kind(f"{shortened(given)} is not a type of resource. Pass a ResourceType, or {names}.")
 
 
 class ConfigSource(IntEnum):
@@ -201,7 +226,7 @@ class ConfigCalls:
         named: Mapping[ConfigResource, Iterable[str] | None] = (
             given if isinstance(given, Mapping) else dict.fromkeys(given)
         )
-        wanted = {resource: _option_names(names) for resource, names in named.items()}
+        wanted = {_checked(resource): _option_names(names) for resource, names in named.items()}
 
         async def ask_broker(
             items: dict[ConfigResource, list[str] | None], to: Target, remaining: float
@@ -231,7 +256,8 @@ class ConfigCalls:
     ) -> Results[ConfigResource, None]:
         """See `Admin.alter_configs`."""
         as_resources(as_mapping(changes, "ConfigResource"), ConfigResource)
-        for change in changes.values():
+        for resource, change in changes.items():
+            _checked(resource)
             _check_changes(change)
 
         async def ask_broker(
@@ -265,14 +291,32 @@ class ConfigCalls:
         return ask
 
 
+def _checked(resource: ConfigResource) -> ConfigResource:
+    """Return the resource.
+
+    Raises ArgumentTypeError and ArgumentValueError for a name that no resource can have.
+    """
+    as_name(resource.name, "resource")
+    if _is_of_broker(resource) and not BROKER_ID.fullmatch(resource.name):
+        raise ArgumentValueError(
+            f"{shortened(resource.name)} is not the id of a broker. Use ConfigResource.broker(1), "
+            "or ConfigResource.broker() for the defaults of all brokers."
+        )
+    return resource
+
+
+def _is_of_broker(resource: ConfigResource) -> bool:
+    return resource.type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER)
+
+
 def config_text(value: object) -> str:
     """Return the value of an option as text in Kafka's notation."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _target(resource: ConfigResource) -> Target:
-    own = resource.type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER)
-    return Broker(int(resource.name)) if own and resource.name else AnyBroker()
+    own = _is_of_broker(resource) and resource.name
+    return Broker(int(resource.name)) if own else AnyBroker()
 
 
 def _resource(result: DescribeConfigsResult | AlterConfigsResourceResponse) -> ConfigResource:
@@ -320,6 +364,8 @@ def _check_changes(changes: Any) -> None:
             allowed = isinstance(change.value, str)
         else:
             allowed = change is None or isinstance(change, str | int | float)
+        if isinstance(change, str | Append | Subtract) and allowed:
+            as_text(change if isinstance(change, str) else change.value, "the value of an option")
         if not allowed:
             raise ArgumentTypeError(
                 f"{change!r} cannot be the value of option {name}. "

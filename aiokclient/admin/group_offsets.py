@@ -6,7 +6,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
-from aiokclient.admin.arguments import as_mapping, as_name, as_partition, require_integer
+from aiokclient.admin.arguments import (
+    as_mapping,
+    as_name,
+    as_partition,
+    as_partitions,
+    as_text,
+    require_integer,
+)
 from aiokclient.admin.groups import group_ids
 from aiokclient.admin.requests import AdminRequests, Answers, failure
 from aiokclient.admin.results import Results
@@ -110,6 +117,7 @@ class GroupOffsetCalls:
         }
         for offset in wanted.values():
             require_integer(offset.offset, "an offset")
+            as_text(offset.metadata, "the metadata of an offset")
 
         async def ask(
             items: dict[TopicPartition, OffsetAndMetadata], remaining: float
@@ -164,7 +172,7 @@ class GroupOffsetCalls:
                 for result in topic.partitions
             }
 
-        return await self._requests.each(dict.fromkeys(map(as_partition, tps)), ask, timeout)
+        return await self._requests.each(as_partitions(tps), ask, timeout)
 
 
 def _offsets(group: Any, group_id: str, names: Mapping[UUID, str]) -> Offsets | KafkaError:

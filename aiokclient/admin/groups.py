@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from aiokclient.admin.arguments import as_name
+from aiokclient.admin.arguments import as_name, as_text
 from aiokclient.admin.cluster import BrokerDescription, described_broker
 from aiokclient.admin.group_descriptions import (
     GroupDescription,
@@ -157,6 +157,7 @@ class GroupCalls:
     ) -> Results[str, None]:
         """See `Admin.remove_members`."""
         as_name(group, "group")
+        as_text(reason, "a reason")
         unknown: list[KafkaError] = []
 
         async def ask(items: dict[str, None], remaining: float) -> Answers[str, None]:
@@ -211,12 +212,13 @@ class GroupCalls:
 def group_ids(groups: Iterable[str]) -> list[str]:
     """Return the names in a collection as a list.
 
-    Raises ArgumentTypeError if it is not a collection of str.
+    Raises ArgumentTypeError if it is not a collection of str, and ArgumentValueError for a name
+    that no broker could receive.
     """
     if isinstance(groups, Iterable) and not isinstance(groups, str | bytes):
         given = list(groups)
         if all(isinstance(group, str) for group in given):
-            return given
+            return [as_text(group, "a name") for group in given]
     raise ArgumentTypeError(f"{groups!r} is not a collection of names. Pass a list of str.")
 
 

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final, TypeVar
 
-from aiokclient.admin.arguments import as_name, as_partition, require_integer
+from aiokclient.admin.arguments import TOPIC, as_name, as_partition, require_integer
 from aiokclient.admin.producers import ProducerCalls
 from aiokclient.admin.requests import AdminRequests, Answers, leader_failure
 from aiokclient.admin.topics import TopicCalls
@@ -236,7 +236,7 @@ def _check_scope(topic: str | None, partition: int | None, broker_id: int | None
     if partition is not None and topic is None:
         raise IllegalStateError("partition= needs topic=. Pass both, or neither.")
     if topic is not None:
-        as_name(topic, "topic")
+        as_name(topic, TOPIC)
     if partition is not None:
         require_integer(partition, "the number of a partition")
     if broker_id is not None:

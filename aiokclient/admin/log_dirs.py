@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from aiokclient.admin.arguments import as_name, require_integer
+from aiokclient.admin.arguments import TOPIC, as_name, require_integer
 from aiokclient.admin.requests import AdminRequests, Answers, ask_targets, failure
 from aiokclient.admin.results import Results
 from aiokclient.cluster.targets import Broker
@@ -75,7 +75,9 @@ class LogDirCalls:
             require_integer(node, "the id of a broker")
         names = None if topics is None else _several(topics, "topics")
         for name in names or ():
-            as_name(name, "topic")
+            as_name(name, TOPIC)
+        nodes = None if nodes is None else list(dict.fromkeys(nodes))
+        names = None if names is None else list(dict.fromkeys(names))
         self._requests.check()
         cluster, until = self._requests.cluster, self._requests.deadline(timeout)
 
@@ -115,7 +117,7 @@ class LogDirCalls:
 def _several(given: Any, what: str) -> list[Any]:
     if isinstance(given, str | bytes) or not isinstance(given, Iterable):
         raise ArgumentTypeError(f"{given!r} is not a collection of {what}. Pass a list.")
-    return list(dict.fromkeys(given))
+    return list(given)
 
 
 def _described(result: DescribeLogDirsResult, node_id: int) -> LogDirDescription:

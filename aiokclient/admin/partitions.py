@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from aiokclient.admin.arguments import as_mapping, as_name, require_integer
+from aiokclient.admin.arguments import TOPIC, as_mapping, as_name, require_integer
 from aiokclient.admin.requests import AdminRequests, Answers, failure
 from aiokclient.admin.results import Results
 from aiokclient.cluster.targets import Controller
@@ -70,7 +70,7 @@ class PartitionCalls:
 
 def _topic(name: str, total: int | NewPartitions) -> CreatePartitionsTopic:
     new = total if isinstance(total, NewPartitions) else NewPartitions(total)
-    as_name(name, "topic")
+    as_name(name, TOPIC)
     require_integer(new.total, "a number of partitions")
     assignments = None
     if new.assignments is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from aiokclient.admin.arguments import as_name, as_partition, require_integer
+from aiokclient.admin.arguments import as_name, as_partitions, require_integer
 from aiokclient.admin.groups import group_ids
 from aiokclient.admin.requests import AdminRequests, Answers, ask_targets, failure, leader_failure
 from aiokclient.admin.results import Results
@@ -44,7 +44,7 @@ class ProducerCalls:
         timeout: float | None = None,
     ) -> Results[TopicPartition, tuple[ActiveProducer, ...]]:
         """See `Admin.describe_producers`."""
-        wanted = dict.fromkeys(map(as_partition, partitions))
+        wanted = as_partitions(partitions)
         if broker_id is None:
             ask = self._producers_of_leader
             return await self._requests.by_leader(wanted, ask, API, timeout)

@@ -14,7 +14,7 @@ from enum import IntEnum
 from typing import Any, Final, TypeAlias
 
 from aiokclient import threads
-from aiokclient.admin.arguments import require_integer
+from aiokclient.admin.arguments import as_name, require_integer
 from aiokclient.admin.groups import group_ids
 from aiokclient.admin.requests import AdminRequests, Answers, failure
 from aiokclient.admin.results import Results
@@ -324,6 +324,7 @@ def _require_user(user: Any) -> None:
         raise ArgumentTypeError(f"{user!r} is not the name of a user. Pass a str.")
     if not user:
         raise IllegalStateError("The name of a user must not be empty.")
+    as_name(user, "user")
 
 
 def _require_password(password: Secret) -> None:

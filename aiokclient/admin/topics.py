@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 from uuid import UUID
 
-from aiokclient.admin.arguments import as_name, require_integer
+from aiokclient.admin.arguments import TOPIC, as_name, as_text, require_integer
 from aiokclient.admin.cluster import AclOperation, operations
 from aiokclient.admin.configs import config_text
 from aiokclient.admin.requests import AdminRequests, Answers, failure
@@ -233,12 +233,16 @@ def _listing(topic: MetadataResponseTopic) -> TopicListing:
 def _several(topics: Iterable[T], *kinds: type) -> list[T]:
     """Return the items of a collection as a list.
 
-    Raises ArgumentTypeError if it is not a collection, or if an item is of none of the given kinds.
+    Raises ArgumentTypeError if it is not a collection, or if an item is of none of the given kinds,
+    and TopicValueError for a name that no broker could receive.
     """
     # A str is iterable, too. Its letters would be used as topic names.
     if isinstance(topics, Iterable) and not isinstance(topics, str):
         given = list(topics)
         if all(isinstance(topic, kinds) for topic in given):
+            for topic in given:
+                if isinstance(topic, str):
+                    as_name(topic, TOPIC)
             return given
     names = " or ".join(kind.__name__ for kind in kinds)
     raise ArgumentTypeError(f"{topics!r} is not a collection of {names}. Pass a list.")
@@ -255,7 +259,7 @@ def _once(pairs: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:
 
 def _creatable(topic: NewTopic) -> CreatableTopic:
     placed = bool(topic.assignments)
-    as_name(topic.name, "topic")
+    as_name(topic.name, TOPIC)
     for number in (topic.partitions, topic.replication_factor):
         if number is not None:
             require_integer(number, "a number of partitions or replicas")
@@ -270,7 +274,9 @@ def _creatable(topic: NewTopic) -> CreatableTopic:
             for index, brokers in topic.assignments.items()
         ],
         configs=[
-            CreatableTopicConfig(name=name, value=config_text(value))
+            CreatableTopicConfig(
+                name=as_name(name, "option"), value=as_text(config_text(value), "a value")
+            )
             for name, value in topic.configs.items()
         ],
     )

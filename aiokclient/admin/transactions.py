@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from aiokclient.admin.arguments import require_integer
+from aiokclient.admin.arguments import as_text, require_integer
 from aiokclient.admin.cluster import described_broker
 from aiokclient.admin.groups import group_ids
 from aiokclient.admin.requests import AdminRequests, Answers, failure
@@ -47,8 +47,8 @@ class TransactionCalls:
         """See `Admin.list_transactions`."""
         if older_than_ms is not None:
             require_integer(older_than_ms, "a number of milliseconds")
-        if pattern is not None and not isinstance(pattern, str):
-            raise ArgumentTypeError(f"{pattern!r} is not a pattern. Pass a str.")
+        if pattern is not None:
+            as_text(pattern, "a pattern")
         request = ListTransactionsRequest(
             state_filters=group_ids(states),
             producer_id_filters=_producer_ids(producer_ids),

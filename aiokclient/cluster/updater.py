@@ -39,8 +39,10 @@ from aiokclient.errors import (
     UnknownTopicOrPartitionError,
     error_for,
 )
+from aiokclient.errors.local import TopicValueError
 from aiokclient.kept_errors import bare
 from aiokclient.policy import Backoff, Retry, Scope, classify
+from aiokclient.types import shortened, text_problem
 from aiokclient.untracked import free_slowly
 
 if TYPE_CHECKING:
@@ -210,11 +212,14 @@ class MetadataUpdater:
         if self._over is not None:
             raise self._over.with_traceback(None)
         waiter = _Waiter(topics)
+        _require_names(waiter.left or ())
         self._waiters.append(waiter)
         if at_once:
             for subject in (None,) if waiter.left is None else waiter.left:
                 self._pacing.forget(subject)
-        self.request_update(waiter.left)
+        if waiter.left is None:
+            self.request_update()
+        self._wake.set()
         try:
             async with asyncio.timeout(timeout) as patience:
                 return await waiter.future
@@ -325,7 +330,17 @@ class MetadataUpdater:
         due = self._next_full
         if self._ask_all:
             due = min(due, self._pacing.earliest(None))
-        return min([due, *(self._pacing.earliest(topic) for topic in self._asked)])
+        return min([due, *(self._pacing.earliest(topic) for topic in self._requested())])
+
+    def _requested(self) -> dict[str, None]:
+        """Return the topics of which an update was requested, or for which a call waits.
+
+        The topics of a call are requested only as long as it waits.
+        """
+        requested = dict(self._asked)
+        for waiter in self._waiters:
+            requested.update(dict.fromkeys(waiter.left or ()))
+        return requested
 
     async def _update(self) -> None:
         now = self._clock.monotonic()
@@ -333,7 +348,7 @@ class MetadataUpdater:
         full = hurried or now >= self._next_full
         full = full or (self._ask_all and now >= self._pacing.earliest(None))
         wanted = self._wanted()
-        asked = [topic for topic in self._asked if now >= self._pacing.earliest(topic)]
+        asked = [topic for topic in self._requested() if now >= self._pacing.earliest(topic)]
         topics = list(dict.fromkeys([*wanted, *asked])) if full else asked
         everything = full and bool(self._everything)
         self._updating = waiters = self._take_waiters(topics, full, everything)
@@ -341,7 +356,8 @@ class MetadataUpdater:
         auto_create = any(wanted.get(topic, False) for topic in topics)
         # Requests that arrive after this need another update.
         self._ask_all = self._ask_all and not full
-        for topic in asked:
+        again = [topic for topic in asked if topic in self._asked]
+        for topic in again:
             del self._asked[topic]
         try:
             answer = await self._fetch(None if everything else topics, auto_create)
@@ -350,7 +366,7 @@ class MetadataUpdater:
             new = await self._merged(answer, full)
         except KafkaError as error:
             self._ask_all = self._ask_all or full
-            self._asked.update(dict.fromkeys(asked))
+            self._asked.update(dict.fromkeys(again))
             self._failed(error, waiters)
             return
         useful = _awaited(waiters)
@@ -426,11 +442,12 @@ class MetadataUpdater:
         action = self._retry.failed(error, Scope.METADATA)
         delay = action.delay_s if action.again else self._retry.backoff.maximum_s
         self._retry_at = self._clock.monotonic() + delay
-        if action.again:
-            self._waiters += waiters
-            return
         for waiter in waiters:
-            if not waiter.future.done():
+            if waiter.future.done():
+                continue
+            if action.again:
+                self._waiters.append(waiter)
+            else:
                 waiter.future.set_exception(error)
 
     @property
@@ -501,6 +518,16 @@ async def partitions_of(
     if error is not None:
         raise error
     return info.partitions
+
+
+def _require_names(topics: Iterable[str]) -> None:
+    """Raise TopicValueError for a name that no request could contain.
+
+    One such name would make every request fail that asks for topics.
+    """
+    for topic in topics:
+        if problem := text_problem(topic):
+            raise TopicValueError(f"{shortened(topic)} cannot be a topic. {problem}")
 
 
 def _awaited(waiters: Iterable[_Waiter]) -> set[str | None]:

@@ -17,6 +17,7 @@ from aiokclient.config.kinds import (
     CLOCK,
     CONNECTOR,
     NOT_NEGATIVE,
+    OPTIONAL_PATH,
     OPTIONAL_SECRET,
     OPTIONAL_TEXT,
     POSITIVE,
@@ -118,7 +119,7 @@ class ClientConfig(LoginConfig):
         java="JKS",
     )
     ssl_truststore_location: str | None = option(
-        OPTIONAL_TEXT,
+        OPTIONAL_PATH,
         None,
         "The path of a PEM file with the trusted certificates. By default, the certificates of "
         "the operating system are trusted.",
@@ -137,7 +138,7 @@ class ClientConfig(LoginConfig):
         java="JKS",
     )
     ssl_keystore_location: str | None = option(
-        OPTIONAL_TEXT,
+        OPTIONAL_PATH,
         None,
         "The path of a PEM file with the client's certificate and private key.",
     )

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 from aiokclient.config.secret import Secret
+from aiokclient.types import shortened, text_problem
 
 __all__ = [
     "BOOLEAN",
@@ -21,6 +22,7 @@ __all__ = [
     "FUNCTION",
     "NOT_NEGATIVE",
     "OPTIONAL_BOOLEAN",
+    "OPTIONAL_PATH",
     "OPTIONAL_TEXT",
     "POSITIVE",
     "SECURITY",
@@ -171,12 +173,16 @@ class Boolean:
 
 
 class Text:
-    """A string. If it is optional, it may be None, and an empty text means None."""
+    """A string. If it is optional, it may be None, and an empty text means None.
 
-    __slots__ = ("optional",)
+    Unless it is a path, which may have any bytes, it must be a text that brokers can receive.
+    """
 
-    def __init__(self, optional: bool = False) -> None:
+    __slots__ = ("optional", "path")
+
+    def __init__(self, optional: bool = False, path: bool = False) -> None:
         self.optional = optional
+        self.path = path
 
     @property
     def allowed(self) -> str:
@@ -187,6 +193,8 @@ class Text:
             return None
         if not isinstance(value, str) or not (value or self.optional):
             raise ValueError
+        if not self.path and (problem := text_problem(value)):
+            raise ValueError(problem)
         return value
 
     def read(self, text: str) -> str | None:
@@ -342,10 +350,14 @@ def _address(item: Any) -> tuple[str, int]:
     else:
         match = _ADDRESS.fullmatch(item.strip()) if isinstance(item, str) else None
         if match is None:
-            raise ValueError(f"{item!r} is not host:port, or [host]:port for an IPv6 address.")
+            raise ValueError(
+                f"{shortened(item)} is not host:port, or [host]:port for an IPv6 address."
+            )
         host, port = match["v6"] or match["host"], int(match["port"])
+    if problem := text_problem(host):
+        raise ValueError(f"The host {shortened(host)} is not a name. {problem}")
     if not 0 < port < 65536:
-        raise ValueError(f"The port in {item!r} is not from 1 to 65535.")
+        raise ValueError(f"The port in {shortened(item)} is not from 1 to 65535.")
     return host, port
 
 
@@ -406,6 +418,7 @@ BOOLEAN = Boolean()
 OPTIONAL_BOOLEAN = Boolean(optional=True)
 TEXT = Text()
 OPTIONAL_TEXT = Text(optional=True)
+OPTIONAL_PATH = Text(optional=True, path=True)
 OPTIONAL_SECRET = SecretText()
 FUNCTION = Given("a function", synchronous=True)
 SERIALIZER = Given(

@@ -9,6 +9,7 @@ from typing import TypedDict
 
 from aiokclient.config.kinds import (
     BOOLEAN,
+    OPTIONAL_PATH,
     OPTIONAL_SECRET,
     OPTIONAL_TEXT,
     POSITIVE,
@@ -56,7 +57,7 @@ class LoginConfig(OptionValues):
         java="DefaultJwtRetriever",
     )
     sasl_oauthbearer_token_endpoint_url: str | None = option(
-        OPTIONAL_TEXT,
+        OPTIONAL_PATH,
         None,
         "The URL of the token endpoint. With file:, it is the path of a file with a token.",
     )
@@ -116,13 +117,13 @@ class LoginConfig(OptionValues):
         OPTIONAL_TEXT, None, "The subject of assertions."
     )
     sasl_oauthbearer_assertion_file: str | None = option(
-        OPTIONAL_TEXT,
+        OPTIONAL_PATH,
         None,
         "The path of a file with an assertion. It is read again for each request, and replaces "
         "the other options of assertions.",
     )
     sasl_oauthbearer_assertion_private_key_file: str | None = option(
-        OPTIONAL_TEXT,
+        OPTIONAL_PATH,
         None,
         "The path of the private key in PEM format with which assertions are signed. It is read "
         "again for each request.",
@@ -135,7 +136,7 @@ class LoginConfig(OptionValues):
         secret=True,
     )
     sasl_oauthbearer_assertion_template_file: str | None = option(
-        OPTIONAL_TEXT,
+        OPTIONAL_PATH,
         None,
         "The path of a JSON file whose objects header and payload are added to assertions.",
     )

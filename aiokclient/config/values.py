@@ -14,6 +14,7 @@ from aiokclient.config.problems import Problems
 from aiokclient.config.rules import settle
 from aiokclient.config.secret import Secret
 from aiokclient.errors import ConfigError
+from aiokclient.types import shortened
 
 __all__ = ["OptionValues", "checked"]
 
@@ -83,6 +84,6 @@ def checked(field: dataclasses.Field[Any], value: Any, name: str, *, reading: bo
             value = value.stripped()
         return declaration.kind.check(value)
     except ValueError as error:
-        shown = "this value" if declaration.secret else repr(value)
+        shown = "this value" if declaration.secret else shortened(value)
         reason = str(error) or f"It must be {declaration.kind.allowed}."
         raise ConfigError(f"{name}: {shown} is not allowed. {reason}") from None

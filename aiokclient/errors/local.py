@@ -343,6 +343,13 @@ class ProtocolError(KafkaError):
     """An error raised for bytes that violate Kafka's protocol. Their connection is closed."""
 
 
+class EncodeError(ProtocolError, ValueError):
+    """An error raised when a request has a value that its format cannot express.
+
+    No broker has received the request, so it is never repeated.
+    """
+
+
 class AssignmentFailedError(KafkaError):
     """An error raised when the leader of a group could not compute an assignment."""
 
@@ -370,12 +377,20 @@ class ArgumentTypeError(IllegalStateError, TypeError):
     """An error raised when an argument has the wrong type."""
 
 
+class ArgumentValueError(IllegalStateError, ValueError):
+    """An error raised when an argument of a call has a value that no broker could receive."""
+
+
 class ConfigTypeError(ConfigError, TypeError):
     """An error raised when the items of a work pool have the wrong type."""
 
 
 class TopicTypeError(InvalidTopicError, TypeError):
     """An error raised when the name of a topic is not a str."""
+
+
+class TopicValueError(InvalidTopicError, ValueError):
+    """An error raised when the name of a topic is one that no broker could receive."""
 
 
 class RecordTypeError(SerializationError, TypeError):

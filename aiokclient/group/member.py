@@ -10,13 +10,14 @@ from typing import Any, Self, Unpack
 from aiokclient.cluster.shared_client import ClientLike, config_of
 from aiokclient.cluster.tracebacks import lets_go
 from aiokclient.errors import ConfigError, IllegalStateError
-from aiokclient.errors.local import ArgumentTypeError
+from aiokclient.errors.local import ArgumentTypeError, ArgumentValueError
 from aiokclient.group.engine import GroupEngine
 from aiokclient.group.generation import GroupGeneration
 from aiokclient.group.generation_mailbox import GenerationMailbox, GroupProtocol
 from aiokclient.group.member_lifecycle import MemberLifecycle
 from aiokclient.group.options import GroupMemberConfig, GroupMemberOptions
-from aiokclient.types import GroupMetadata, State
+from aiokclient.group.requests import REASON_CHARACTERS
+from aiokclient.types import GroupMetadata, State, shortened, text_problem
 
 __all__ = ["GroupMember"]
 
@@ -117,12 +118,15 @@ class GroupMember(MemberLifecycle):
         """Request a new generation, because the input of `assign` has changed. Synchronous.
 
         The present generation ends for all members. If a generation is about to begin, another one
-        follows it. `reason` is shown in the brokers' logs (KIP-800). Raises ArgumentTypeError if
-        `reason` is not a str.
+        follows it. `reason` is shown in the brokers' logs (KIP-800), up to its 255th character.
+        Raises ArgumentTypeError if `reason` is not a str, and ArgumentValueError if UTF-8 cannot
+        express it.
         """
         self._check()
         if not isinstance(reason, str):
             raise ArgumentTypeError(f"reason={reason!r} is not a str. Pass a text for the logs.")
+        if problem := text_problem(reason[:REASON_CHARACTERS]):
+            raise ArgumentValueError(f"reason={shortened(reason)} cannot be sent. {problem}")
         self._running.rejoin(reason)
 
     def group_metadata(self) -> GroupMetadata:
@@ -204,6 +208,8 @@ def checked(protocols: Sequence[GroupProtocol]) -> list[GroupProtocol]:
             raise ConfigError(f"protocols: {protocol!r} is a class. Give an instance of it.")
         if not isinstance(name, str) or not name or not hasattr(protocol, "assign"):
             raise ConfigError(f"protocols: {protocol!r} must have a name, metadata() and assign().")
+        if problem := text_problem(name):
+            raise ConfigError(f"protocols: {shortened(name)} cannot be a name. {problem}")
     if len(set(names)) < len(names):
         raise ConfigError(f"protocols: a name is in the list twice: {', '.join(map(str, names))}.")
     return found

@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from aiokclient.errors.local import ArgumentTypeError
+from aiokclient.errors.local import ArgumentTypeError, ArgumentValueError, TopicValueError
 from aiokclient.types import (
     ConsumerRecord,
+    GroupMetadata,
     OffsetAndMetadata,
     TopicPartition,
     is_integer,
     is_offset,
+    shortened,
+    text_problem,
 )
 
-__all__ = ["Offsets", "after_records", "as_offset", "as_offsets"]
+__all__ = ["Offsets", "after_records", "as_offset", "as_offsets", "require_group_metadata"]
 
 Offsets = dict[TopicPartition, OffsetAndMetadata]
 
@@ -49,13 +52,35 @@ def after_records(records: Iterable[ConsumerRecord[Any, Any]]) -> Offsets:
 
 
 def as_offset(value: Any) -> OffsetAndMetadata:
-    """Return a value as an OffsetAndMetadata. Raise ArgumentTypeError if it is not an offset."""
+    """Return a value as an OffsetAndMetadata.
+
+    Raises ArgumentTypeError if it is not an offset, and ArgumentValueError if no broker could
+    receive its metadata.
+    """
     to = value if isinstance(value, OffsetAndMetadata) else OffsetAndMetadata(value)
     if not is_offset(to.offset):
         raise ArgumentTypeError(
             f"{value!r} is not an offset to commit. Use an integer from 0 or an OffsetAndMetadata."
         )
+    if not isinstance(to.metadata, str):
+        raise ArgumentTypeError(f"{to.metadata!r} is not the metadata of an offset. Pass a str.")
+    if to.metadata and (problem := text_problem(to.metadata)):
+        raise ArgumentValueError(f"The metadata {shortened(to.metadata)} cannot be sent. {problem}")
     return to
+
+
+def require_group_metadata(given: Any) -> None:
+    """Raise ArgumentTypeError unless this is a GroupMetadata.
+
+    Raises ArgumentValueError if no broker could receive one of its names.
+    """
+    if not isinstance(given, GroupMetadata):
+        raise ArgumentTypeError(
+            f"{given!r} is not a GroupMetadata. Pass consumer.group_metadata()."
+        )
+    for name in (given.group_id, given.member_id, given.group_instance_id or ""):
+        if isinstance(name, str) and (problem := text_problem(name)):
+            raise ArgumentValueError(f"{shortened(name)} cannot identify a group. {problem}")
 
 
 def _partition(tp: Any) -> TopicPartition:
@@ -66,5 +91,7 @@ def _partition(tp: Any) -> TopicPartition:
         and is_integer(tp[1])
         and tp[1] >= 0
     ):
+        if problem := text_problem(tp[0]):
+            raise TopicValueError(f"{shortened(tp[0])} cannot be a topic. {problem}")
         return TopicPartition(*tp)
     raise ArgumentTypeError(f"{tp!r} is not a partition. Use TopicPartition(topic, number).")

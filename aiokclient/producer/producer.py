@@ -19,8 +19,7 @@ from aiokclient.config.client import ClientConfig
 from aiokclient.config.problems import refuse_positional
 from aiokclient.config.producer import ProducerConfig, ProducerOptions
 from aiokclient.errors import ClosedError, IllegalStateError, KafkaError
-from aiokclient.errors.local import ArgumentTypeError
-from aiokclient.group.offset_forms import as_offsets
+from aiokclient.group.offset_forms import as_offsets, require_group_metadata
 from aiokclient.producer import backpressure
 from aiokclient.producer._pure.send import K, V
 from aiokclient.producer.delivery.deliveries import gather
@@ -319,10 +318,7 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         self._check()
         manager = self._transactions("send_offsets_to_transaction()")
         wanted = as_offsets(offsets)
-        if not isinstance(group_metadata, GroupMetadata):
-            raise ArgumentTypeError(
-                f"{group_metadata!r} is not a GroupMetadata. Pass consumer.group_metadata()."
-            )
+        require_group_metadata(group_metadata)
         manager.require_open("send_offsets_to_transaction()")
         if wanted:
             await manager.send_offsets(wanted, group_metadata, self._seconds(timeout))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from uuid import UUID
 
 from aiokclient.errors import ProtocolError, UnsupportedVersionError
+from aiokclient.errors.local import EncodeError
 from aiokclient.protocol._misfit import misfit
 
 if TYPE_CHECKING:
@@ -178,9 +179,7 @@ def too_short(label: str, buffer: Buffer) -> NoReturn:
 
 def too_long(label: str, length: int) -> NoReturn:
     """Refuse to encode a string that Kafka could not read."""
-    raise ProtocolError(
-        f"{label} has a string of {length} bytes. At most {MAX_STRING} are allowed."
-    )
+    raise EncodeError(f"{label} has a string of {length} bytes. At most {MAX_STRING} are allowed.")
 
 
 def not_in_version(label: str, version: int) -> NoReturn:
@@ -213,5 +212,5 @@ def cannot_encode(label: str, message: Any, version: int, error: Exception) -> N
     """
     found = misfit(message, version)
     if found is not None:
-        raise ProtocolError(f"{label} cannot be encoded: {found}.") from None
-    raise ProtocolError(f"{label} cannot be encoded: {error}.") from error
+        raise EncodeError(f"{label} cannot be encoded: {found}.") from None
+    raise EncodeError(f"{label} cannot be encoded: {error}.") from error

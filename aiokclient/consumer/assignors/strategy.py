@@ -9,7 +9,7 @@ from aiokclient.consumer.assignors.range import Range
 from aiokclient.consumer.assignors.round_robin import RoundRobin
 from aiokclient.consumer.assignors.sticky import CooperativeSticky, Sticky
 from aiokclient.errors import ConfigError
-from aiokclient.types import AssignorLike
+from aiokclient.types import AssignorLike, shortened, text_problem
 
 __all__ = ["BUILT_IN", "make_assignors"]
 
@@ -35,6 +35,11 @@ def make_assignors(
             raise ConfigError(
                 f"partition_assignment_strategy: the name of {_called(strategy)} is "
                 f"{assignor.name!r}. It must be a string that is not empty."
+            )
+        if problem := text_problem(assignor.name):
+            raise ConfigError(
+                f"partition_assignment_strategy: {_called(strategy)} has the name "
+                f"{shortened(assignor.name)}. {problem}"
             )
         if assignor.name in made:
             raise ConfigError(

@@ -17,7 +17,7 @@ from aiokclient.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     TopicPartitions,
 )
-from aiokclient.types import GroupMetadata
+from aiokclient.types import GroupMetadata, text_problem
 
 __all__ = [
     "LEAVE",
@@ -144,7 +144,8 @@ def partitions_of(topics: Iterable[TopicPartitions]) -> TopicIdPartitions:
 def expression(pattern: re.Pattern[str]) -> str | None:
     """Return a pattern in the syntax of RE2, the brokers' library: its flags, then its text.
 
-    Return None for a pattern with re.VERBOSE, which RE2 does not support. The coordinator refuses
+    Return None for a pattern with re.VERBOSE, which RE2 does not support, and for a text that no
+    request could contain. The coordinator refuses
     other unsupported features (lookahead, lookbehind, backreferences) with
     InvalidRegularExpressionError.
     """
@@ -153,4 +154,5 @@ def expression(pattern: re.Pattern[str]) -> str | None:
         return None
     letters = "".join(letter for flag, letter in FLAGS.items() if extra & flag)
     text = pattern.pattern.replace(r"\Z", r"\z")
-    return f"(?{letters}){text}" if letters else text
+    text = f"(?{letters}){text}" if letters else text
+    return None if text_problem(text) else text
