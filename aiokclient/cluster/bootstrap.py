@@ -54,16 +54,21 @@ class Bootstrap:
         clock: Clock,
         pools: list[ConnectionPool],
         unresolved: UnresolvedNames,
+        advised: set[str],
         cluster: ClusterCheck | None = None,
         *,
         level: int = logging.WARNING,
     ) -> None:
-        """Create a search. `level` is that of its log lines about servers that do not respond."""
+        """Create a search. `level` is that of its log lines about servers that do not respond.
+
+        `advised` has the addresses about which the client has said that they may require a login.
+        """
         self._config = config
         self._clock = clock
         self._pools = pools
         self._cluster = cluster
         self._unresolved = unresolved
+        self._advised = advised
         self._level = level
         self._log = ClientLog.of("aiokclient", config)
         self._backoff = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
@@ -156,12 +161,19 @@ class Bootstrap:
                 everything.cancel()
                 return
             except KafkaError as error:
-                delay = self._failed(pool, error, retry)
+                explained, advised = await pool.explained(error)
+                delay = self._failed(pool, explained, retry, advised)
                 if self._refused():
                     everything.cancel()
             if delay is None:
                 return
             await anyio.sleep(delay)
+
+    def _level_of(self, advised: bool) -> int:
+        """Return the level of the line about a server. The first advice about a login warns."""
+        if not advised:
+            return self._level
+        return logging.INFO if self._advised else self._level
 
     async def _ask(self, pool: ConnectionPool) -> MetadataResponse:
         connection = await pool.get(Purpose.CONTROL)
@@ -197,7 +209,9 @@ class Bootstrap:
                     if not response.error_code:
                         pool.confirm()
 
-    def _failed(self, pool: ConnectionPool, error: KafkaError, retry: Retry) -> float | None:
+    def _failed(
+        self, pool: ConnectionPool, error: KafkaError, retry: Retry, advised: bool
+    ) -> float | None:
         address = pool.address
         # The time that is left makes no difference here. The deadline cancels this task, and an
         # error at that moment must not replace the timeout.
@@ -205,16 +219,18 @@ class Bootstrap:
         unresolved = isinstance(error, UnresolvedError)
         if unresolved:
             self._unresolved.add(address, error)
-        elif address not in self._outcomes:
+        elif address not in self._outcomes or (advised and not self._advised):
             left = retry.remaining_s
             rest = f"It is tried again for {left:.1f} s." if again else "It is not tried again."
             self._log.log(
-                self._level,
+                self._level_of(advised),
                 "Bootstrap server %s. %s",
                 _named(address, (error.message or str(error)).rstrip(".")),
                 rest,
                 extra={"event": "bootstrap_failed", "address": address},
             )
+        if advised:
+            self._advised.add(address)
         self._outcomes[address] = error
         if len(self._outcomes) == len(self._pools):
             self._unresolved.tell()

@@ -192,6 +192,7 @@ class Brokers:
             ),
             rng=self.rng,
             spawn=self._spawn,
+            is_first_contact=not self._watching,
             on_failure=self._failed,
             on_success=self._found,
             on_slow=self._listener.slow,
@@ -512,6 +513,8 @@ def _outcome(pool: ConnectionPool | None) -> str:
         return "not tried yet"
     if pool.last_error is not None:
         return _why(pool)
+    if pool.advice:
+        return f"no answer yet. {pool.advice}".rstrip(".")
     return "connected" if pool.connections() else "no answer yet"
 
 

@@ -107,6 +107,8 @@ class MetadataRequests:
         self._log = ClientLog.of("aiokclient", config)
         self._begun = False
         self._closed = False
+        self._advised: set[str] = set()
+        """The addresses of servers about which a log line has said that they may need a login."""
         self._attempts = 0
         """The number of consecutive attempts without a response."""
         self._patience: asyncio.Timeout | None = None
@@ -463,7 +465,9 @@ class MetadataRequests:
         lookup_s = min(setup_s, limit_s)
         servers = await servers_of(config, self._connector, lookup_s, retry, names)
         pools = self._brokers().bootstrap(servers)
-        return Bootstrap(config, self._clock, pools, names, self.identity, level=level)
+        return Bootstrap(
+            config, self._clock, pools, names, self._advised, self.identity, level=level
+        )
 
     def _move(self, response: MetadataResponse) -> None:
         """Continue in another cluster, or fail."""

@@ -49,7 +49,7 @@ from aiokclient.protocol.messages.sasl_authenticate import SaslAuthenticateReque
 from aiokclient.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from aiokclient.protocol.schema import Request, Response
 
-__all__ = ["authenticate", "authenticate_again", "find_mechanisms"]
+__all__ = ["authenticate", "authenticate_again"]
 
 R = TypeVar("R", bound=Response)
 
@@ -122,24 +122,6 @@ async def authenticate_again(
     else:
         broker.renew(lifetime_ms)
         connection.resume()
-
-
-async def find_mechanisms(
-    connection: BrokerConnection, pipeline: ClientPipeline, versions: Versions, timeout_s: float
-) -> list[str]:
-    """Return the SASL mechanisms that a listener offers: an empty list if it does not use SASL.
-
-    Raises the errors of `authenticate`. If the result is empty, the connection can still be used.
-    """
-    if ApiKey.SASL_HANDSHAKE not in versions:
-        return []
-    request = SaslHandshakeRequest(mechanism="")
-    try:
-        async with asyncio.timeout(timeout_s):
-            response = await _ask(connection, pipeline, request, HANDSHAKE_VERSION)
-    except TimeoutError:
-        raise _too_slow(connection.broker, timeout_s) from None
-    return response.mechanisms
 
 
 def _too_slow(broker: ConnectedBroker, timeout_s: float) -> diagnosis.NotConnectedError:

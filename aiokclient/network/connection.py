@@ -152,6 +152,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """Whether no response has arrived since the connection was ready."""
         return len(self._pipeline) == self._pipeline.sent
 
+    @property
+    def has_answered(self) -> bool:
+        """Whether a response has arrived since the connection was ready."""
+        return len(self._pipeline) < self._pipeline.sent and not self._one_way
+
     def unanswered_for(self) -> float:
         """Return the seconds since the oldest unanswered request was sent, or 0.0."""
         arrived = len(self._arrivals)

@@ -18,9 +18,9 @@ __all__ = [
     "WrongBrokerError",
     "closed_early",
     "excluded_suite",
+    "missing_login",
     "not_kafka",
     "plaintext_port",
-    "sasl_port",
     "tls_failure",
     "tls_port",
     "unusable_address",
@@ -153,17 +153,17 @@ def without_sasl(address: str, *, tls: bool) -> str:
     )
 
 
-def sasl_port(address: str, mechanisms: Sequence[str], *, tls: bool) -> ConnectionSetupError:
-    """Return the error for a port that requires SASL, which the client does not use.
+def missing_login(address: str, mechanisms: Sequence[str], *, tls: bool) -> str:
+    """Return advice about a server that never answers a client without SASL.
 
-    `mechanisms` is empty if the broker does not name them.
+    `mechanisms` is empty if the server does not name them. Naming some does not mean that it
+    requires a login, and it may have closed a connection for another reason.
     """
-    named = " or ".join(mechanisms)
-    requires = f"requires SASL with {named}" if named else "seems to require SASL"
+    named = f" with {' or '.join(mechanisms)}" if mechanisms else ""
     forms = dict.fromkeys(FORMS[name] for name in mechanisms if name in FORMS)
     form = (" or ".join(forms) or FORMS["PLAIN"]).replace(")", ", tls=Tls())" if tls else ")")
-    return ConnectionSetupError(
-        f"{address} {requires}, and the client does not use SASL. Set security={form} "
+    return (
+        f"The client does not use SASL. If {address} requires SASL{named}, set security={form} "
         f"(security_protocol='{'SASL_SSL' if tls else 'SASL_PLAINTEXT'}', with sasl_mechanism and "
         "sasl_jaas_config)."
     )

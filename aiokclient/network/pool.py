@@ -37,6 +37,7 @@ from aiokclient.kept_errors import bare
 from aiokclient.log import ClientLog
 from aiokclient.network.connection import BrokerConnection
 from aiokclient.network.login import Sasl
+from aiokclient.network.missing_login import advise_login
 from aiokclient.network.setup import ConnectionSettings, open_connection
 from aiokclient.policy import Backoff
 
@@ -108,11 +109,12 @@ class ConnectionPool:
     """All connections to one broker. The `node_id` of a bootstrap server is negative.
 
     `backoff` has the delays between attempts to connect, and `setup` their time limits, which grow
-    with failures. `on_failure` is called when an attempt fails or a connection is lost,
-    `on_success` when a connection is ready or a response shows that the broker is reachable
-    (`answered`), `on_slow` repeatedly while an attempt takes long, and `on_close` when an open
-    connection has ended for any reason except `retire` and `close`. `on_wrong_broker` is called
-    when a connection has reached another broker or cluster.
+    with failures. `is_first_contact` tells whether the security options may be wrong, because no
+    broker has answered the client yet. `on_failure` is called when an attempt fails or a connection
+    is lost, `on_success` when a connection is ready or a response shows that the broker is
+    reachable (`answered`), `on_slow` repeatedly while an attempt takes long, and `on_close` when an
+    open connection has ended for any reason except `retire` and `close`. `on_wrong_broker` is
+    called when a connection has reached another broker or cluster.
     """
 
     def __init__(
@@ -126,6 +128,7 @@ class ConnectionPool:
         setup: Backoff,
         rng: random.Random,
         spawn: Spawn,
+        is_first_contact: bool = True,
         on_failure: Callable[[], None] = lambda: None,
         on_success: Callable[[ConnectionPool], None] = lambda pool: None,
         on_slow: Callable[[], None] = lambda: None,
@@ -165,8 +168,12 @@ class ConnectionPool:
         """The number of consecutive failures to connect."""
         self._not_before = 0.0
         self._rung = 0
-        self._suspect = False
-        """Whether the last connection was lost before the broker had answered any request."""
+        self._is_first_contact = is_first_contact
+        self._advises = settings.sasl is None and (is_first_contact or node_id >= 0)
+        self._ever_answered = False
+        """Whether the broker has answered a request, other than ApiVersions, without a login."""
+        self._advice: asyncio.Future[str] | None = None
+        """What is to be said about connections that end without an answer, once that is known."""
         self._retired = False
         self._closed = False
         self._renewals: dict[BrokerConnection, asyncio.TimerHandle] = {}
@@ -289,7 +296,6 @@ class ConnectionPool:
         if delay > 0:
             await asyncio.sleep(delay)
         slot.began = loop.time()
-        suspect, self._suspect = self._suspect, False
         slot.timer = loop.call_later(SLOW_S, self._tell_slow, slot, SLOW_S)
         try:
             return await open_connection(
@@ -299,7 +305,7 @@ class ConnectionPool:
                 self._settings,
                 timeout_s=self._setup.delay(self._not_connected, self._rng),
                 rung=self._rung,
-                suspect=suspect,
+                examine=self._is_first_contact,
                 on_resolved=self._on_resolved,
             )
         finally:
@@ -339,14 +345,56 @@ class ConnectionPool:
 
     def _lost(self, slot: _Slot, connection: BrokerConnection, reason: KafkaError | None) -> None:
         slot.connection = None
-        self._suspect = reason is not None and connection.never_answered
         if self._slots.get(slot.key) is slot and not slot.connecting:
             del self._slots[slot.key]
         self._emit("Disconnected", connected=True, cause=reason)
         if reason is not None and not self._closed:
             self._failed(reason)
+            self._doubt(connection)
         if not self._closed and not self._retired:
             self._on_close()
+
+    def _doubt(self, connection: BrokerConnection) -> None:
+        """Find out whether a lost connection may have ended because the client does not log in."""
+        if any(each.has_answered for each in (connection, *self.connections())):
+            self._ever_answered = True
+        if not self._advises or self._ever_answered or not connection.never_answered:
+            return
+        if self._advice is None:
+            self._advice = asyncio.get_running_loop().create_future()
+            self._spawn(self._advise, self._advice, name=f"ask {self.address} for its mechanisms")
+        elif self._advice.done():
+            self._explain(self._advice.result())
+
+    async def _advise(self, advice: asyncio.Future[str]) -> None:
+        text = ""
+        try:
+            text = await advise_login(self.host, self.port, self._settings, self._rung)
+        finally:
+            advice.set_result(text)
+        self._explain(text)
+
+    def _explain(self, advice: str) -> None:
+        """Add the advice to the error of the lost connection, unless another one has followed."""
+        error = self.last_error
+        if advice and error is not None and not self.refused:
+            self.last_error = _advised(error, advice)
+
+    @property
+    def advice(self) -> str:
+        """The advice about a broker that never answers, or an empty text."""
+        advice = self._advice
+        return "" if advice is None or not advice.done() else advice.result()
+
+    async def explained(self, error: KafkaError) -> tuple[KafkaError, bool]:
+        """Return the error of a request with advice about the login, and whether there is any.
+
+        Waits until it is known, if the connection was lost without an answer.
+        """
+        if self._advice is None or self._ever_answered or not error.retriable or self.refused:
+            return error, False
+        advice = await asyncio.shield(self._advice)
+        return (_advised(error, advice), True) if advice else (error, False)
 
     def _failed(self, error: KafkaError) -> None:
         if self.reachable and self.node_id >= 0:
@@ -502,3 +550,9 @@ class ConnectionPool:
         if slot.connection is not None:
             slot.connection.close()
         slot.settle(ClosedError("The client is closed."))
+
+
+def _advised(error: KafkaError, advice: str) -> KafkaError:
+    """Return a DisconnectedError with the text of `error` and the advice."""
+    said = error.message or str(error)
+    return DisconnectedError(f"{said} {advice}", api=error.api, broker=error.broker)

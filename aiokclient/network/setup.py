@@ -104,7 +104,7 @@ async def open_connection(
     *,
     timeout_s: float,
     rung: int,
-    suspect: bool = False,
+    examine: bool = True,
     on_resolved: Callable[[], None] = lambda: None,
 ) -> BrokerConnection:
     """Return a connection on which requests may be sent.
@@ -112,16 +112,15 @@ async def open_connection(
     The addresses of the host race, see `AddressRace`. If one is connected and turns out to be
     unusable, the others follow. Connecting to each address takes at most `timeout_s` seconds,
     including TLS. The authentication takes at most as long again, and each other request takes at
-    most the request timeout.
-    `on_resolved` is called when the name is resolved. Raises UnresolvedError if the name cannot be
-    resolved, NotConnectedError if no address could be connected, DisconnectedError if a connected
-    broker did not respond, TokenProviderError if there is no token with which to log in,
-    AuthenticationError if the broker does not accept the client, ConnectionSetupError if the server
-    does not speak the configured protocol, WrongBrokerError if the server is another broker than
-    intended, and UnsupportedVersionError if there is no common version. With `suspect`, the broker
-    has closed the previous connection without any response, as a listener with SASL does to a
-    client without SASL. The broker is then asked whether it uses SASL. A cancellation closes the
-    connection.
+    most the request timeout. `on_resolved` is called when the name is resolved. With `examine`, the
+    client checks which protocol a bootstrap server speaks that closes a connection early.
+
+    Raises UnresolvedError if the name cannot be resolved, NotConnectedError if no address could be
+    connected, DisconnectedError if a connected broker did not respond, TokenProviderError if there
+    is no token with which to log in, AuthenticationError if the broker does not accept the client,
+    ConnectionSetupError if the server does not speak the configured protocol, WrongBrokerError if
+    the server is another broker than intended, and UnsupportedVersionError if there is no common
+    version. A cancellation closes the connection.
     """
     host = bare(host)
     name = written((host, port))
@@ -153,15 +152,15 @@ async def open_connection(
     while (won := await race.winner()) is not None:
         address, connection = won
         try:
-            await _set_up(connection, settings, login, timeout_s, rung, suspect)
+            await _set_up(connection, settings, login, timeout_s, rung)
         except DisconnectedError as error:
             race.failed(address, error)
         else:
             return connection
     closed = race.closed_early()
     # The address of a bootstrap server may be wrong, so the client checks which protocol the port
-    # speaks. A broker from the metadata is just unreachable.
-    if closed is not None and node_id < 0:
+    # speaks. A broker from the metadata, or one that has answered before, is just unreachable.
+    if closed is not None and node_id < 0 and examine:
         address, cause = closed
         from aiokclient.network.probe import find_mismatch
 
@@ -180,7 +179,6 @@ async def _set_up(
     login: Login | None,
     timeout_s: float,
     rung: int,
-    suspect: bool,
 ) -> None:
     """Set up a connection that has just been connected. Close it on any error."""
     try:
@@ -195,12 +193,9 @@ async def _set_up(
             lifetime_ms = await _authenticate(
                 connection, pipeline, versions, settings.sasl, login, timeout_s
             )
-        else:
-            if settings.tls is not None:
-                # As in Java's client, TLS without SASL counts as an authentication in the metrics.
-                connection.traffic.authenticated(None)
-            if suspect:
-                await _check_without_sasl(connection, pipeline, versions, settings, timeout_s)
+        elif settings.tls is not None:
+            # As in Java's client, TLS without SASL counts as an authentication in the metrics.
+            connection.traffic.authenticated(None)
         if cluster is not None and not checked and cluster.doubts(node_id):
             await check_cluster(connection, pipeline, versions, cluster, settings.request_s)
         connection.ready(
@@ -231,31 +226,6 @@ async def _authenticate(
         raise
     connection.traffic.authenticated(None)
     return lifetime_ms
-
-
-async def _check_without_sasl(
-    connection: BrokerConnection,
-    pipeline: ClientPipeline,
-    versions: Mapping[int, tuple[int, int]],
-    settings: ConnectionSettings,
-    timeout_s: float,
-) -> None:
-    """Raise ConnectionSetupError if the listener uses SASL, which the client does not use.
-
-    A bootstrap server that closes this connection, too, counts as such a listener. A broker of the
-    metadata may just be shutting down.
-    """
-    from aiokclient.network.authentication import find_mechanisms
-
-    broker, tls = connection.broker, settings.tls is not None
-    try:
-        mechanisms = await find_mechanisms(connection, pipeline, versions, timeout_s)
-    except DisconnectedError as error:
-        if broker.node_id >= 0:
-            raise
-        raise diagnosis.sasl_port(broker.address, (), tls=tls) from error
-    if mechanisms:
-        raise diagnosis.sasl_port(broker.address, mechanisms, tls=tls)
 
 
 async def _connect(

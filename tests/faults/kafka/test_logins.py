@@ -15,6 +15,7 @@ from secured_kafka import AUDIENCE, ISSUER, LOGINS, PASSWORD, SEC, USER, Secured
 
 from aiokclient import Admin, OAuthToken, Plaintext, SaslOAuthBearer, SaslPlain, SaslScram
 from aiokclient.errors import (
+    BootstrapError,
     ConnectionSetupError,
     IllegalSaslStateError,
     KafkaError,
@@ -188,17 +189,21 @@ async def test_wrong_ports_are_explained_at_once(secured: SecuredKafka) -> None:
             "security_protocol='SASL_PLAINTEXT'",
         ),
         (secured.servers("SASL_SSL"), login, ConnectionSetupError, "security_protocol='SASL_SSL'"),
-        (
-            secured.servers("SASL_PLAINTEXT"),
-            Plaintext(),
-            ConnectionSetupError,
-            "requires SASL with",
-        ),
-        (secured.servers("SASL_SSL"), tls, ConnectionSetupError, "tls=Tls()) or"),
-        (secured.servers("SCRAMONLY"), Plaintext(), ConnectionSetupError, "SaslScram(user, passw"),
     ]
     for servers, security, kind, text in cases:
         error = await refusal(servers, security=security)
         assert type(error) is kind, error
         assert text in str(error)
         assert servers in str(error)
+
+
+async def test_a_missing_login_is_explained_at_the_deadline(secured: SecuredKafka) -> None:
+    cases: list[tuple[str, Any, str]] = [
+        (secured.servers("SASL_PLAINTEXT"), Plaintext(), "requires SASL with"),
+        (secured.servers("SASL_SSL"), secured.tls, "tls=Tls()) or"),
+        (secured.servers("SCRAMONLY"), Plaintext(), "SaslScram(user, passw"),
+    ]
+    for servers, security, text in cases:
+        error = await refusal(servers, security=security, default_api_timeout_ms=2_000)
+        assert type(error) is BootstrapError, error
+        assert text in str(error)
