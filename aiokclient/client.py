@@ -90,7 +90,8 @@ class Client(Parent):
         ApplicationRecoverableError if a newer producer with this transactional id has started: the
         transaction has ended, and was aborted unless an earlier call has committed it, but the
         coordinator no longer knows which. With `transaction.version` below 2 (before Kafka 4.0),
-        the same error is raised after the transaction's timeout. After a cancellation, it is
+        the same error is raised after the transaction's timeout. Raises ClusterChangedError if the
+        transaction was begun in another cluster; nothing is sent there. After a cancellation, it is
         unknown whether the transaction has ended; repeat the call.
         """
         self._check()

@@ -123,7 +123,8 @@ class TlsError(ConnectionSetupError):
 class ClusterChangedError(InvalidConfigurationError):
     """An error raised when the brokers belong to another cluster and `cluster_id_change` is "fail".
 
-    It is also raised by the read of a range, whose offsets belong to the former cluster.
+    It is also raised by the read of a range, whose offsets belong to the former cluster, and by the
+    end of a detached transaction that was begun in another cluster.
     `old_cluster_id` and `new_cluster_id` are the ids of the two clusters.
     """
 

@@ -16,16 +16,20 @@ At level 2 of transaction.version (KIP-890), EndTxn increases the epoch, and the
 an EndTxn with the previous epoch as a repetition. At levels 0 and 1, EndTxn keeps the epoch. The
 version of EndTxn decides whether the epoch increases, so all requests for one transaction use the
 version of its level.
+
+Another cluster may have given the same producer id and epoch to a producer with the same
+transactional id. So a request is sent only in the cluster in which the transaction was begun.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass, fields
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from aiokclient.errors import InvalidTxnStateError, KafkaError
+from aiokclient.errors import ClusterChangedError, InvalidTxnStateError, KafkaError
 from aiokclient.network.pool import Purpose
 from aiokclient.policy import Decision, Scope, as_transaction_error, classify
 from aiokclient.producer.transaction.requests import TransactionRequests
@@ -73,14 +77,27 @@ class DetachedTransaction:
     """The level of transaction.version that its requests use; None for the coordinator's level."""
     is_empty: bool = False
     """Whether the transaction has neither records nor offsets, so that no broker knows it."""
+    cluster_id: str | None = None
+    """The cluster in which the transaction was begun; None if it is not known."""
+
+    def __setstate__(self, state: list[Any]) -> None:
+        # An earlier version has pickled fewer fields. Those after them have their defaults.
+        missing = fields(self)[len(state) :]
+        values = [*state, *(field.default for field in missing)]
+        for field, value in zip(fields(self), values, strict=True):
+            object.__setattr__(self, field.name, value)
 
 
 async def detach(
-    status: TransactionStatus, flush: Callable[[], Awaitable[None]], check: Callable[[], None]
+    status: TransactionStatus,
+    cluster_id: str | None,
+    flush: Callable[[], Awaitable[None]],
+    check: Callable[[], None],
 ) -> DetachedTransaction:
     """Detach the open transaction of a producer after `flush()` has waited for its records.
 
-    `check()` raises the most severe error of the transaction, if it has one.
+    `cluster_id` is that of its cluster. `check()` raises the most severe error of the transaction,
+    if it has one.
     """
     status.require(TransactionState.IN_TRANSACTION, call="detach()")
     current = status.current
@@ -97,7 +114,11 @@ async def detach(
     status.step(TransactionEvent.DETACHED)
     current.note_detached()
     return DetachedTransaction(
-        status.transactional_id, *status.identity, current.level, not current.written
+        status.transactional_id,
+        *status.identity,
+        current.level,
+        not current.written,
+        cluster_id,
     )
 
 
@@ -117,6 +138,7 @@ async def end_detached(
 
     See `Client.end_transaction` for its errors. After a cancellation, it can be called again.
     """
+    _require_cluster(transaction, cluster)
     if transaction.is_empty:
         return _outcome(commit)
     clock, config = cluster.clock, cluster.config
@@ -130,6 +152,7 @@ async def end_detached(
         ),
         cluster,
         Purpose.CONTROL,
+        check=partial(_require_cluster, transaction, cluster),
     )
     identity = ProducerIdentity(transaction.producer_id, transaction.epoch)
     current = CurrentTransaction(await _level(requests, transaction, timeout), None)
@@ -149,6 +172,22 @@ async def end_detached(
     except KafkaError as error:
         raised = _explained(error)
         raise raised from raised.__cause__
+
+
+def _require_cluster(transaction: DetachedTransaction, cluster: ClusterClient) -> None:
+    """Raise ClusterChangedError if the client is in another cluster than the transaction."""
+    of_handle, present = transaction.cluster_id, cluster.metadata.cluster_id
+    if of_handle is None or present is None or of_handle == present:
+        return
+    error = ClusterChangedError(
+        f"The transaction of {transaction.transactional_id!r} was begun in the cluster "
+        f"{of_handle}, and this client is in the cluster {present}.",
+        old_cluster_id=of_handle,
+        new_cluster_id=present,
+    )
+    error.what = "A transaction can be ended only in its own cluster."
+    error.hint = "Use a client of that cluster, or repeat the work of the transaction in this one."
+    raise error
 
 
 async def _level(

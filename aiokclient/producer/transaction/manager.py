@@ -464,7 +464,8 @@ class TransactionManager:
         current, now = self.status.current, self._clock.monotonic()
         # The wait for the records has the same limits and errors as in a commit.
         wait = partial(self._flush_by, Commit(current, now, timeout, self._flush_s, None))
-        return await detach(self.status, wait, partial(self._raise_failure, current))
+        check = partial(self._raise_failure, current)
+        return await detach(self.status, self._cluster_id, wait, check)
 
     # -- abort
 

@@ -169,8 +169,12 @@ class TransactionRequests:
         config: TransactionOptions,
         cluster: ClusterClient,
         purpose: Purpose = Purpose.TRANSACTION,
+        check: Callable[[], None] = lambda: None,
     ) -> None:
-        """Use a dedicated connection, or with `Purpose.CONTROL` a shared one."""
+        """Use a dedicated connection, or with `Purpose.CONTROL` a shared one.
+
+        `check()` is called before each request is sent, and may raise a KafkaError instead.
+        """
         assert config.transactional_id is not None
         self._id = config.transactional_id
         self._timeout_ms = config.transaction_timeout_ms
@@ -180,6 +184,7 @@ class TransactionRequests:
         self._cluster = cluster
         self._target = Coordinator("transaction", self._id)
         self._purpose = purpose
+        self._check = check
         self._owner = self if purpose is Purpose.TRANSACTION else None
         self._latest: BrokerConnection | None = None
         """The connection of the last commit by `commit_now`; None after the commit failed."""
@@ -472,6 +477,11 @@ class TransactionRequests:
         highest: Callable[[], int | None] = lambda: None,
         **options: Any,
     ) -> R:
+        def permitted() -> int | None:
+            # This is called directly before the request is sent, so nothing changes in between.
+            self._check()
+            return highest()
+
         return await self._cluster.request(
             request,
             self._target,
@@ -479,7 +489,7 @@ class TransactionRequests:
             scope=scope,
             purpose=self._purpose,
             owner=self._owner,
-            highest=highest,
+            highest=permitted,
             **options,
         )
 

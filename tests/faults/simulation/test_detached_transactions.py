@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import dataclasses
+import pickle
 import random
 from typing import Any
 
 import pytest
+from two_clusters import EVERY_CLUSTER, EVERY_STRATEGY, in_two_clusters, replace_cluster
 from world import World, simulate
 
-from aiokclient import DetachedTransaction, GroupMetadata, TopicPartition, TransactionOutcome
+from aiokclient import (
+    Client,
+    DetachedTransaction,
+    GroupMetadata,
+    Producer,
+    TopicPartition,
+    TransactionOutcome,
+)
 from aiokclient.errors import (
     AbortableError,
     ApiTimeoutError,
     ApplicationRecoverableError,
+    ClusterChangedError,
     CoordinatorLoadInProgressError,
     InvalidConfigurationError,
     KafkaError,
@@ -277,3 +289,84 @@ def test_a_detach_ends_when_the_producer_is_restarted_or_closed(level: int, how:
         await check_readers(world, ABORTED)
 
     simulate(scenario, transaction_version=level)
+
+
+@EVERY_CLUSTER
+@EVERY_STRATEGY
+@COMMITS
+@pytest.mark.parametrize("known", ["new client", "old client", "during the call"])
+def test_end_transaction_in_another_cluster_leaves_its_transactions_alone(
+    limits: dict[Any, Any], strategy: str, commit: bool, known: str
+) -> None:
+    """A program in the new cluster has a transaction with the same id, producer id, and epoch."""
+
+    async def work(world: World, options: dict[str, Any]) -> None:
+        async with Producer(**options, transactional_id="t-1") as writer:
+            await writer.begin_transaction()
+            assert writer.last_transaction is not None
+            await writer.send("t", b"old", partition=0)
+            handle = pickle.loads(pickle.dumps(await writer.last_transaction.detach()))
+        former = handle.cluster_id
+        async with contextlib.AsyncExitStack() as stack:
+            client = Client(**options)
+            call = None
+            if known != "new client":
+                await stack.enter_async_context(client)
+            if known == "during the call":
+                with world.cluster.drop(ApiKey.END_TXN, when="before"):
+                    call = asyncio.create_task(client.end_transaction(handle, commit))
+                    await asyncio.sleep(0.1)
+                    assert replace_cluster(world) == former
+            else:
+                assert replace_cluster(world) == former
+            other = Producer(**options, transactional_id="t-1")
+            producer = await stack.enter_async_context(other)
+            await producer.begin_transaction()
+            await producer.send("t", b"new", partition=0)
+            theirs = producer._transactions("transaction()").status.identity
+            assert (handle.producer_id, handle.epoch) == theirs
+            if known == "new client":
+                await stack.enter_async_context(client)
+            for _ in range(2):
+                with pytest.raises(ClusterChangedError, match="its own cluster") as raised:
+                    await (call or client.end_transaction(handle, commit))
+                assert raised.value.old_cluster_id == former
+                assert raised.value.new_cluster_id == world.cluster.cluster_id
+                call = None
+            await producer.commit_transaction()
+        assert [bytes(each.value) for each in world.cluster.records("t", 0)] == [b"new"]
+
+    in_two_clusters(work, limits, strategy)
+
+
+@pytest.mark.parametrize("is_empty", [True, False])
+def test_a_handle_that_was_pickled_without_its_cluster_can_be_used(is_empty: bool) -> None:
+    """An earlier version pickled five fields."""
+
+    async def scenario(world: World) -> None:
+        async with world.producer(transactional_id="t-1") as producer, producer.transaction() as tx:
+            if not is_empty:
+                tx.send("t", b"v")
+            handle = await tx.detach()
+        assert handle.cluster_id == world.cluster.cluster_id
+        reduced: Any = handle.__reduce_ex__(2)
+        made, arguments, state = reduced[:3]
+        old = made(*arguments)
+        old.__setstate__(state[:5])
+        assert old == dataclasses.replace(handle, cluster_id=None)
+        assert pickle.loads(pickle.dumps(old)) == old
+        assert pickle.loads(pickle.dumps(handle)) == handle
+        async with world.client() as client:
+            assert await client.end_transaction(old) is COMMITTED
+
+    simulate(scenario)
+
+
+def test_end_of_an_empty_transaction_in_another_cluster_raises() -> None:
+    async def scenario(world: World) -> None:
+        handle = DetachedTransaction("t-1", 1, 0, is_empty=True, cluster_id="another")
+        async with world.client() as client:
+            with pytest.raises(ClusterChangedError):
+                await client.end_transaction(handle)
+
+    simulate(scenario)
