@@ -169,6 +169,7 @@ class Client(Parent):
           meantime, or has another id than `topic_id`.
         - ClusterChangedError if the client has moved to another cluster in the meantime.
         - CorruptBatchError for a batch that is still damaged when it is fetched again.
+        - ResponseTooLargeError for a batch that exceeds `receive_message_max_bytes`.
         - ApiTimeoutError (its cause is the last error), ClosedError, and errors that waiting does
           not correct, such as those of authorization.
 

@@ -66,6 +66,7 @@ from aiokclient.errors import (
     RecordTooLargeError,
     RefreshRetriableError,
     RequestTimedOutError,
+    ResponseTooLargeError,
     RetriableError,
     SerializationError,
     StaleMemberEpochError,
@@ -454,6 +455,10 @@ def _of_local(error: KafkaError, scope: Scope) -> Decision:
         return FAIL  # No broker has seen the request, and another attempt would fail as well.
     if isinstance(error, ProtocolError):
         return FAIL if scope in SETTING_UP or scope in ON_DEMAND else REFRESH
+    if isinstance(error, ResponseTooLargeError):
+        # Every broker would send the same response, so the call that needs it fails. What runs in
+        # the background is repeated, until the response is smaller.
+        return FAIL if scope in ON_DEMAND or scope is Scope.FETCH else REFRESH
     if isinstance(error, ApiTimeoutError):
         return REFRESH
     if isinstance(error, DeliveryTimeoutError):

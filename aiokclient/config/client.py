@@ -345,7 +345,8 @@ class ClientConfig(LoginConfig):
     receive_message_max_bytes: int = option(
         Integer(1024),
         100 * 1024 * 1024,
-        "The largest accepted response, in bytes. A larger one closes the connection.",
+        "The largest accepted response, in bytes. A larger one closes the connection, and raises "
+        "ResponseTooLargeError. fetch_max_bytes must be at least 512 below.",
         java=ABSENT,
     )
 

@@ -24,7 +24,7 @@ from aiokclient.config.kinds import (
 )
 from aiokclient.config.option import ABSENT, REQUIRED, option
 from aiokclient.config.problems import suggest, together
-from aiokclient.config.rules import settle
+from aiokclient.config.rules import check_fetch_size, settle
 from aiokclient.types import AssignorLike, Deserializer
 
 __all__ = ["ConsumerConfig", "ConsumerOptions", "Strategy"]
@@ -133,7 +133,7 @@ class ConsumerConfig(ClientConfig):
         NOT_NEGATIVE,
         52_428_800,
         "The maximum size of the response to a fetch, in bytes. A larger batch is returned if it "
-        "is the first one.",
+        "is the first one. It must be at least 512 below receive_message_max_bytes.",
     )
     fetch_max_wait_ms: int = option(
         NOT_NEGATIVE,
@@ -194,7 +194,7 @@ class ConsumerConfig(ClientConfig):
         return OffsetReset.duration_ms(self.auto_offset_reset)
 
     def _check_together(self) -> None:
-        together(self, ClientConfig._check_together, check_group)
+        together(self, ClientConfig._check_together, check_group, check_fetch_size)
         given: Any = self.enable_auto_commit
         if given is None:
             own = commits_by_itself(self.partition_assignment_strategy)

@@ -9,7 +9,9 @@ from aiokclient.errors import ConfigError
 
 __all__ = [
     "LEVELS",
+    "RESPONSE_OVERHEAD",
     "check_delivery_timeout",
+    "check_fetch_size",
     "order_backoffs",
     "settle",
     "settle_compression",
@@ -25,6 +27,10 @@ def written_levels() -> str:
     return ", ".join(
         f"{levels.start} to {levels.stop - 1} for {codec}" for codec, levels in LEVELS.items()
     )
+
+
+RESPONSE_OVERHEAD = 512
+"""Bytes of a response to a fetch that `fetch_max_bytes` does not count, if it is a small one."""
 
 
 def settle(config: Any, name: str, value: Any) -> None:
@@ -49,6 +55,18 @@ def check_delivery_timeout(config: Any) -> None:
         raise ConfigError(
             f"delivery_timeout_ms: {config.delivery_timeout_ms} is below linger_ms "
             f"({config.linger_ms}), so records would expire before they are sent."
+        )
+
+
+def check_fetch_size(config: Any) -> None:
+    """Raise ConfigError if a response to a fetch could be larger than the client accepts."""
+    limit = config.receive_message_max_bytes - RESPONSE_OVERHEAD
+    if config.fetch_max_bytes > limit:
+        raise ConfigError(
+            f"fetch_max_bytes: {config.fetch_max_bytes} is too large for "
+            f"receive_message_max_bytes ({config.receive_message_max_bytes}), because the client "
+            f"refuses larger responses. Set fetch_max_bytes to {limit} or less, or raise "
+            "receive_message_max_bytes."
         )
 
 

@@ -38,7 +38,7 @@ that reaches the program says what the program can do about it (KIP-1050):
     ├── SerializationError
     │   └── RecordError
     │       └── CorruptBatchError, DecompressionLimitError
-    ├── ProtocolError, AssignmentFailedError, NotWriterError
+    ├── ProtocolError, ResponseTooLargeError, AssignmentFailedError, NotWriterError
     └── UsageError                        also a RuntimeError: a mistake in the program
         └── ClosedError, IllegalStateError, WrongThreadError, WrongLoopError, ConcurrentReadError
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 from aiokclient.errors.base import (
     ApplicationRecoverableError,
@@ -41,6 +42,7 @@ __all__ = [
     "NotWriterError",
     "ProtocolError",
     "RecordError",
+    "ResponseTooLargeError",
     "SerializationError",
     "TicketError",
     "TlsError",
@@ -308,6 +310,46 @@ class DecompressionLimitError(UnreadableBatchError):
 
     what = "A record batch is larger than max_decompressed_batch_bytes when decompressed."
     hint = "Raise max_decompressed_batch_bytes, or seek past last_offset to continue without it."
+
+
+class ResponseTooLargeError(KafkaError):
+    """An error raised when a response is larger than `receive_message_max_bytes`.
+
+    Requests for records raise it while the next record batch of a partition is beyond the limit,
+    until the consumer seeks past it. `size` is the size of the response in bytes, and `limit` the
+    largest accepted one. `offset` is the offset that was fetched, or None for other requests.
+    """
+
+    what = "A response is larger than receive_message_max_bytes."
+    hint = "Raise receive_message_max_bytes."
+    offset: int | None = None
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        api: str | None = None,
+        broker: int | None = None,
+        topic_partition: TopicPartition | None = None,
+        size: int = 0,
+        limit: int = 0,
+    ) -> None:
+        if size and not message:
+            message = f"It has {size} bytes. At most {limit} bytes are allowed."
+        super().__init__(message, api=api, broker=broker, topic_partition=topic_partition)
+        self.size = size
+        self.limit = limit
+
+    def of_records(self, topic_partition: TopicPartition, offset: int) -> Self:
+        """Return the error for a request for records from this offset on."""
+        error = copy.copy(self)
+        error.message = (
+            f"The one for offset {offset} has {self.size} bytes. "
+            f"At most {self.limit} bytes are allowed."
+        )
+        error.topic_partition, error.offset = topic_partition, offset
+        error.hint = "Raise receive_message_max_bytes, or seek past the record batch."
+        return error
 
 
 class NoOffsetError(InvalidOffsetError):

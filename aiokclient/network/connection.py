@@ -36,6 +36,7 @@ from aiokclient.errors import (
     DisconnectedError,
     KafkaError,
     ProtocolError,
+    ResponseTooLargeError,
 )
 from aiokclient.kept_errors import bare
 from aiokclient.metrics import Metrics
@@ -49,7 +50,7 @@ from aiokclient.network.sent import AwaitedRequest, CallbackRequest, OnResponse,
 from aiokclient.network.setup_frames import SetupFrames
 from aiokclient.network.traffic import Traffic
 from aiokclient.network.wake_timer import WakeTimer
-from aiokclient.protocol.framing import ClientPipeline, FrameReader
+from aiokclient.protocol.framing import ClientPipeline, FrameReader, OversizedFrameError
 from aiokclient.segments import JOINED, write_segments
 
 if TYPE_CHECKING:
@@ -189,10 +190,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
         seconds, or if there was no response within another `timeout_s` seconds. In the second
         case, the connection is closed. Throttle times of the broker extend that time. The future
         fails with DisconnectedError if the connection closes first, with ProtocolError if the
-        response cannot be decoded, and with UnsupportedVersionError if client and broker have no
-        version in common. Cancelling the future abandons the response, not the request. With
-        `expect_response=False`, its result is None as soon as the transport has the request.
-        `version` defaults to the negotiated one.
+        response cannot be decoded, with ResponseTooLargeError if it is larger than permitted, and
+        with UnsupportedVersionError if client and broker have no version in common. Cancelling the
+        future abandons the response, not the request. With `expect_response=False`, its result is
+        None as soon as the transport has the request. `version` defaults to the negotiated one.
         """
         now = self._now()
         sent = AwaitedRequest(message, version, now, timeout_s, expect_response)
@@ -391,8 +392,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
             setup.bytes_received(self._buffer[:nbytes])
         try:
             frames = self._reader.received(nbytes)
-        except ProtocolError as error:
-            self.close(error if setup is None else setup.not_a_frame())
+        except OversizedFrameError as error:
+            self.close(self._too_large(error) if setup is None else setup.not_a_frame())
             return
         if self._threshold is not None:
             self._threshold.expect(self._reader.missing)
@@ -400,6 +401,23 @@ class BrokerConnection(asyncio.BufferedProtocol):
             if self.closed:
                 return
             self._handle(frame)
+
+    def _too_large(self, frame: OversizedFrameError) -> KafkaError:
+        """Fail the request whose response is too large. Return the reason to close the connection.
+
+        A frame that is not the next response shows that the broker does not follow the protocol.
+        """
+        if frame.size < 0 or not self._pipeline.expects(frame.correlation_id):
+            return frame
+        arrived = len(self._arrivals)
+        sent = self._in_flight[arrived]
+        del self._in_flight[arrived]
+        error = ResponseTooLargeError(
+            api=sent.api, broker=self.broker.node_id, size=frame.size, limit=frame.limit
+        )
+        self.traffic.failed(self.broker, sent, error)
+        sent.fail(error)
+        return error
 
     def eof_received(self) -> None:
         self.close(

@@ -29,6 +29,7 @@ from aiokclient.errors import (
     DisconnectedError,
     KafkaError,
     ProtocolError,
+    ResponseTooLargeError,
     TicketError,
     TokenProviderError,
 )
@@ -176,6 +177,8 @@ class ConnectionPool:
         """What is to be said about connections that end without an answer, once that is known."""
         self._retired = False
         self._closed = False
+        self._too_large: set[str | None] = set()
+        """The APIs with a response that was too large."""
         self._renewals: dict[BrokerConnection, asyncio.TimerHandle] = {}
         """The timers of the next authentications on open connections."""
 
@@ -348,7 +351,9 @@ class ConnectionPool:
         if self._slots.get(slot.key) is slot and not slot.connecting:
             del self._slots[slot.key]
         self._emit("Disconnected", connected=True, cause=reason)
-        if reason is not None and not self._closed:
+        if isinstance(reason, ResponseTooLargeError):
+            self._tell_too_large(reason)
+        elif reason is not None and not self._closed:
             self._failed(reason)
             self._doubt(connection)
         if not self._closed and not self._retired:
@@ -395,6 +400,21 @@ class ConnectionPool:
             return error, False
         advice = await asyncio.shield(self._advice)
         return (_advised(error, advice), True) if advice else (error, False)
+
+    def _tell_too_large(self, error: ResponseTooLargeError) -> None:
+        """Log the first response of each API that is too large. The broker remains reachable."""
+        if error.api in self._too_large:
+            return
+        self._too_large.add(error.api)
+        self._log.warning(
+            "broker %s (%s): A response to %s has %d bytes, and receive_message_max_bytes is %d.",
+            self.node_id,
+            self.address,
+            error.api,
+            error.size,
+            error.limit,
+            extra={"event": "response_too_large", "broker": self.node_id, "api": error.api},
+        )
 
     def _failed(self, error: KafkaError) -> None:
         if self.reachable and self.node_id >= 0:

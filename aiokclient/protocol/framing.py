@@ -41,6 +41,20 @@ _LULL = 16
 _LAST_CORRELATION_ID = 0x7FFFFFFF
 
 
+class OversizedFrameError(ProtocolError):
+    """An error raised when a frame is longer than allowed.
+
+    `size` is its length in bytes. `correlation_id` is the first number in it, or None if that has
+    not arrived yet.
+    """
+
+    def __init__(self, size: int, limit: int, correlation_id: int | None) -> None:
+        super().__init__(f"A frame announces {size} bytes. At most {limit} bytes are allowed.")
+        self.size = size
+        self.limit = limit
+        self.correlation_id = correlation_id
+
+
 class FrameReader:
     """A splitter of a byte stream into frames.
 
@@ -120,7 +134,7 @@ class FrameReader:
         frames: list[Buffer] = []
         start = 0
         while self._filled - start >= _PREFIX:
-            length = frame_length(scratch, start, self.max_frame)
+            length = frame_length(scratch, start, self._filled, self.max_frame)
             begin = start + _PREFIX
             if length > self._filled - begin:
                 if length > _SCRATCH - _PREFIX:
@@ -158,14 +172,18 @@ class FrameReader:
 _spare: list[memoryview] = []
 
 
-def frame_length(buffer: Buffer, position: int, max_frame: int) -> int:
-    """Return the frame length at a position. Raises ProtocolError if it is not permitted."""
+def frame_length(buffer: Buffer, position: int, end: int, max_frame: int) -> int:
+    """Return the frame length at a position. Raises OversizedFrameError if it is not permitted.
+
+    end: the position after the last byte that has arrived
+    """
     length: int = _LENGTH.unpack_from(buffer, position)[0]
-    if not 0 <= length <= max_frame:
-        raise ProtocolError(
-            f"A frame announces {length} bytes. At most {max_frame} bytes are allowed."
-        )
-    return length
+    if 0 <= length <= max_frame:
+        return length
+    begin = position + _PREFIX
+    has_number = end >= begin + _LENGTH.size
+    number = _LENGTH.unpack_from(buffer, begin)[0] if has_number else None
+    raise OversizedFrameError(length, max_frame, number)
 
 
 def _frame(head: bytearray, body: Message, version: int) -> list[Buffer]:
@@ -243,6 +261,12 @@ class ClientPipeline:
     def __len__(self) -> int:
         """Return the number of requests in flight."""
         return len(self._in_flight)
+
+    def expects(self, correlation_id: int | None) -> bool:
+        """Return whether a response with this correlation id, or an unknown one, may come next."""
+        if not self._in_flight:
+            return False
+        return correlation_id in (None, self._in_flight[0].correlation_id)
 
     @property
     def sent(self) -> int:

@@ -119,7 +119,7 @@ class Reader:
             self._buffer.rewind(chunk.fetch for chunk in void)
         self._buffer.sort_out()
         states = self._subscription.partitions.values()
-        self._failed = any(state.phase is Phase.FAILED for state in states)
+        self._failed = any(state.raises for state in states)
         self._ends.changed()
         self._arrived.set()
 
@@ -258,14 +258,17 @@ class Reader:
     def _damaged(self, state: PartitionState, damage: Damage) -> None:
         """Fetch a damaged batch again once. If it is still damaged, fail the partition.
 
-        After that, only a seek by the application can move past the batch.
+        After that, only a seek by the application can move past the batch. A batch that could not
+        be fetched is fetched again and again, because it may be deleted.
         """
         subject: Any = {
             "topic_partition": state.tp,
             "offset": damage.offset,
             "last_offset": damage.last_offset,
         }
-        if damage.over_limit:
+        if damage.unfetched:
+            state.obstruct(damage.cause)
+        elif damage.over_limit:
             limit = f"The limit is {self._unpacker.limit_bytes} bytes."
             state.fail(DecompressionLimitError(limit, **subject))
         elif state.fetch.damaged_at != damage.offset:
@@ -285,7 +288,7 @@ class Reader:
             raise self._reports.take()
         if self._failed:
             for state in self._subscription.partitions.values():
-                if state.error is not None:
+                if state.error is not None and state.raises:
                     raise state.error.with_traceback(None)
 
     # -- lists

@@ -16,11 +16,12 @@ from aiokclient.consumer.fetching.broker_requests import BrokerRequests
 from aiokclient.consumer.fetching.broker_responses import BrokerResponses, useful
 from aiokclient.consumer.fetching.empty_responses import EmptyResponses
 from aiokclient.consumer.fetching.moved_positions import MovedPositions
+from aiokclient.consumer.fetching.oversized import OversizedFetches
 from aiokclient.consumer.fetching.responses import PartitionResponses
 from aiokclient.consumer.fetching.routes import Routes
 from aiokclient.consumer.fetching.session import FetchSession, SessionState, Wanted
 from aiokclient.consumer.state.wakeup import Wakeup
-from aiokclient.errors import KafkaError, error_for
+from aiokclient.errors import KafkaError, ResponseTooLargeError, error_for
 from aiokclient.network.connection import BrokerConnection
 from aiokclient.policy import Decision, Scope
 from aiokclient.protocol.messages.fetch import FetchResponse
@@ -69,6 +70,7 @@ class BrokerFetcher:
             spawn=spawn,
         )
         self._session = FetchSession(self._requests.options)
+        self._oversized = OversizedFetches(self._requests.options, responses)
         self._connection: BrokerConnection | None = None
         self._retry = responses.retry()
         self._in_flight = False
@@ -108,8 +110,14 @@ class BrokerFetcher:
                 # Connecting took time, so other partitions may have to be fetched now.
                 wanted, _ = self._routes.wanted(self.node_id)
             self._note(connection)
-            if wanted:
-                await self._fetch(connection, wanted)
+            chosen, apart = self._oversized.choose(wanted)
+            if apart is not None:
+                await self._fetch_apart(connection, apart, chosen)
+            elif chosen:
+                await self._fetch(connection, chosen)
+        except ResponseTooLargeError as error:
+            self._session.lost()
+            self._session.limit(self._oversized.on_too_large(self._asked, error))
         except KafkaError as error:
             self._session.lost()
             await self._failed(error)
@@ -118,15 +126,38 @@ class BrokerFetcher:
         self, connection: BrokerConnection, wanted: Mapping[TopicPartition, Wanted]
     ) -> None:
         begun = self._clock.monotonic()
-        self._asked, self._in_flight = wanted, True
-        try:
-            response = await self._requests.fetch(connection, self._session, wanted)
-        finally:
-            self._in_flight = False
-            self._moved.superseded()
+        response = await self._request(connection, self._session, wanted)
         seconds = self._clock.monotonic() - begun
         self._empty.received(useful=useful(response), seconds=seconds)
         self._take(response, seconds)
+
+    async def _fetch_apart(
+        self,
+        connection: BrokerConnection,
+        session: FetchSession,
+        wanted: Mapping[TopicPartition, Wanted],
+    ) -> None:
+        """Fetch some partitions without the session of the others."""
+        response = await self._request(connection, session, wanted, once=True)
+        refusal = error_for(response.error_code, api="Fetch", broker=self.node_id)
+        if refusal is not None:
+            raise refusal
+        self._incoming.deliver(session.answers(response), response)
+
+    async def _request(
+        self,
+        connection: BrokerConnection,
+        session: FetchSession,
+        wanted: Mapping[TopicPartition, Wanted],
+        *,
+        once: bool = False,
+    ) -> FetchResponse:
+        self._asked, self._in_flight = wanted, True
+        try:
+            return await self._requests.fetch(connection, session, wanted, once=once)
+        finally:
+            self._in_flight = False
+            self._moved.superseded()
 
     def _note(self, connection: BrokerConnection) -> None:
         if connection is not self._connection:

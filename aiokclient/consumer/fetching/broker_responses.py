@@ -116,6 +116,8 @@ class BrokerResponses:
         state.retry.succeeded()
         end, start = data.high_watermark, data.log_start_offset
         state.fetch.fetched(end, start)
+        if state.error is not None and (data.records or end <= offset):
+            self._responses.clear(state)
         size = 0
         if data.diverging_epoch.end_offset >= 0:
             diverging = data.diverging_epoch

@@ -58,6 +58,8 @@ class Damage(NamedTuple):
     cause: KafkaError
     over_limit: bool = False
     """Whether the batch is larger than `max_decompressed_batch_bytes`."""
+    unfetched: bool = False
+    """Whether the batch could not be fetched; `cause` is then the error to raise."""
 
     @classmethod
     def of(cls, batch: RecordBatch, cause: KafkaError) -> Damage:

@@ -11,16 +11,24 @@ from collections.abc import Callable
 
 from aiokclient.cluster.client import ClusterClient
 from aiokclient.config.consumer import ConsumerConfig
-from aiokclient.consumer.fetching.buffer import FetchBuffer, PartitionFetch
+from aiokclient.consumer.fetching.buffer import Damage, FetchBuffer, PartitionFetch
 from aiokclient.consumer.fetching.routes import Routes
-from aiokclient.consumer.fetching.session import Answer
+from aiokclient.consumer.fetching.session import Answer, Wanted
 from aiokclient.consumer.meters import FetchMeters
 from aiokclient.consumer.state.backoff import PartitionBackoff
 from aiokclient.consumer.state.offset_reset import NONE
 from aiokclient.consumer.state.partition import PartitionState
 from aiokclient.consumer.state.subscription import SubscriptionState
-from aiokclient.errors import KafkaError, LogTruncationError, OffsetOutOfRangeError, error_for
+from aiokclient.errors import (
+    KafkaError,
+    LogTruncationError,
+    OffsetOutOfRangeError,
+    ResponseTooLargeError,
+    error_for,
+)
+from aiokclient.kept_errors import bare
 from aiokclient.policy import Decision, Retry, Scope
+from aiokclient.types import TopicPartition
 
 __all__ = ["PartitionResponses"]
 
@@ -52,6 +60,44 @@ class PartitionResponses:
         self.meters = FetchMeters(cluster.metrics, subscription.measures)
         self._backoff = PartitionBackoff(cluster.clock, config, subscription)
         self.longest_backoff_s = self._backoff.longest_s
+        self.obstructed: set[TopicPartition] = set()
+        """Partitions whose next batch was too large to be received; perhaps it no longer is."""
+
+    def is_obstructed(self, tp: TopicPartition) -> bool:
+        """Return whether the next batch of a partition was too large to be received."""
+        if tp not in self.obstructed:
+            return False
+        state = self._subscription.partitions.get(tp)
+        if state is None or not state.is_obstructed:
+            self.obstructed.discard(tp)  # The application has moved the position.
+            return False
+        return True
+
+    def too_large(self, tp: TopicPartition, wanted: Wanted, error: ResponseTooLargeError) -> None:
+        """Handle a batch that is too large to be received. The reader raises the error.
+
+        Records that were fetched before the batch are delivered first.
+        """
+        state = self._subscription.partitions.get(tp)
+        if state is None or state.generation != wanted.generation:
+            return
+        if state.fetch.offset != wanted.offset:
+            return
+        failure = bare(error.of_records(tp, wanted.offset))
+        self._backoff.unusable(state, failure)
+        self.obstructed.add(tp)
+        if state.is_obstructed:
+            return
+        damage = Damage(wanted.offset, wanted.offset, failure, unfetched=True)
+        state.fetch.damaged(state.generation)
+        self._buffer.add(PartitionFetch(state, wanted.offset, (), (), None, damage))
+        self.arrived()
+
+    def clear(self, state: PartitionState) -> None:
+        """Raise the error of `too_large` no more, because the next batch was received."""
+        if state.is_obstructed:
+            state.clear()
+            self._subscription.changed()
 
     def state(self, answer: Answer) -> PartitionState | None:
         """Return the state of a response's partition, or None if the response is to be ignored.

@@ -200,6 +200,10 @@ class FetchSession:
         self._advance(response.session_id, broken=strange or missing)
         return answers
 
+    def limit(self, max_bytes: int) -> None:
+        """Request at most this many bytes of records from now on."""
+        self.options = self.options._replace(max_bytes=max_bytes)
+
     def refused(self, code: int) -> bool:
         """Handle an error of the whole response. Return whether it concerns the session."""
         self.state = REFUSALS.get(code, SessionState.BROKEN)

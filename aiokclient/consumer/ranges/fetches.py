@@ -39,6 +39,7 @@ from aiokclient.errors import (
     DecompressionLimitError,
     KafkaError,
     OffsetOutOfRangeError,
+    ResponseTooLargeError,
 )
 from aiokclient.policy import Backoff, Retry
 
@@ -65,7 +66,9 @@ class RangeFetches:
         self._request = request
         self._requests = LeaderRequests(cluster, owner, request)
         self._timeout_s = min(request.timeout_s, LONGEST_S)
-        self._sizes = FetchSizes(request.fetch_max_bytes)
+        self._sizes = FetchSizes(request.fetch_max_bytes, cluster.config.receive_message_max_bytes)
+        self._alone = False
+        """Whether to fetch a single batch, because the last response was too large."""
         self.position = request.start
         """The offset of the next fetch."""
         self._located = False
@@ -104,8 +107,8 @@ class RangeFetches:
 
         A wait without progress takes at most `timeout_s` of the range request. Raises
         OffsetOutOfRangeError, CorruptBatchError, ApiTimeoutError, UnknownTopicOrPartitionError,
-        UnknownTopicIdError, ClusterChangedError, and all other errors of requests that are not
-        retried.
+        ResponseTooLargeError, UnknownTopicIdError, ClusterChangedError, and all other errors of
+        requests that are not retried.
         """
         self._progressed()
         while True:
@@ -157,17 +160,22 @@ class RangeFetches:
         """Fetch the position, with retries, until the timeout."""
         earlier, self._error = self._error, None
         generation, offset = self._generation, self.position
+        size = 1 if self._alone else self._sizes.next(self._request.end - offset)
         self._in_flight = True
         try:
             if not self._located:
                 await self._requests.locate(self._remaining_s)
                 self._located = True
             self._sent_at = self._now()
-            size = self._sizes.next(self._request.end - offset)
             response = await self._requests.request(offset, size, self._remaining_s, earlier)
             if generation == self._generation:
-                self._in_flight = False
+                self._in_flight = self._alone = False
                 self._take(response)
+        except ResponseTooLargeError as error:
+            self._in_flight = False
+            if self._alone:
+                raise error.of_records(self._request.tp, offset) from None
+            self._alone = True  # Other batches or a list of aborted transactions may be the reason.
         except KafkaError as error:
             self._in_flight = False
             if error.topic_partition is None:

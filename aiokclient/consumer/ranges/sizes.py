@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from aiokclient.config.rules import RESPONSE_OVERHEAD
+
 __all__ = ["FetchSizes"]
 
 PARTS: Final = 4
@@ -22,10 +24,13 @@ SPARE: Final = 64 * 1024
 
 
 class FetchSizes:
-    """The sizes of the next fetches. All responses in memory take at most about `most` bytes."""
+    """The sizes of the next fetches. All responses in memory take at most about `most` bytes.
 
-    def __init__(self, most: int) -> None:
-        self.largest = max(most // PARTS, 1)
+    `response_limit` is the size in bytes of the largest response that the client accepts.
+    """
+
+    def __init__(self, most: int, response_limit: int) -> None:
+        self.largest = max(min(most // PARTS, response_limit - RESPONSE_OVERHEAD), 1)
         """The largest size of one fetch. A single larger batch is fetched as a whole."""
         self._offsets = 0
         self._bytes = 0

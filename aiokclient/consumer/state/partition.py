@@ -158,7 +158,7 @@ class PartitionState:
         self.outstanding: OrderedDict[int, tuple[Any, float]] = OrderedDict()
         self.leader_epoch = NO_EPOCH  # The highest known epoch of a leader.
         self.reset: Reset | None = None  # The way to find an offset in RESETTING.
-        self.error: KafkaError | None = None  # The reason in the phase FAILED.
+        self.error: KafkaError | None = None  # The reason in the phase FAILED, or of `obstruct`.
         self.paused = False  # Whether the application has paused it.
         self.withheld = NOTHING
         # The position, its epoch, and `processed`, for each topic id that the name had before.
@@ -383,6 +383,26 @@ class PartitionState:
         self._apply(Event.FAIL)
         self.generation += 1
         self.error = error
+
+    def obstruct(self, error: KafkaError) -> None:
+        """Raise the error at every request until records at the position are fetched."""
+        self.rewind()
+        self.error = error
+
+    def clear(self) -> None:
+        """Raise the error of `obstruct` no more."""
+        self.error = None
+        self.fetch.wants(None)
+
+    @property
+    def is_obstructed(self) -> bool:
+        """Whether the records at the position cannot be fetched now, but perhaps later."""
+        return self.error is not None and self.phase is not Phase.FAILED
+
+    @property
+    def raises(self) -> bool:
+        """Whether a request for records must raise `error`."""
+        return self.phase is Phase.FAILED or (self.error is not None and self.flowing)
 
     def rewind(self) -> None:
         """Drop all fetched records, and fetch from the position again."""
