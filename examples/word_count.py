@@ -2,8 +2,10 @@
 
 Each poll is one transaction, with the counts of its words and the offsets of its records. So the
 sum of the counts of a word is the number of its occurrences, whatever fails: each `except` clause
-says what to do after one category of errors. Stop the program with SIGINT or SIGTERM. Instances
-that share the work have the same group, and each has a transactional id of its own.
+says what to do after one category of errors. A restart, or the look-up of the committed positions,
+fails after a minute of an outage. It is repeated in the next round, so that no outage ends the
+program. Stop it with SIGINT or SIGTERM. Instances that share the work have the same group, and each
+has a transactional id of its own.
 
 python examples/word_count.py [BOOTSTRAP] [INPUT] [OUTPUT] [GROUP] [TRANSACTIONAL_ID]
 """
@@ -18,7 +20,10 @@ from aiokclient.errors import (
     AbortableError,
     ApplicationRecoverableError,
     InvalidConfigurationError,
+    RetriableError,
 )
+
+SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
 
 
 async def count_words(
@@ -71,7 +76,8 @@ async def main(
             value_serializer=str.encode,
         ) as producer,
     ):
-        running = True
+        running, must_restart, must_reset = True, False, False
+        pause_s = SHORTEST_PAUSE_S
 
         def stop() -> None:
             nonlocal running
@@ -85,12 +91,20 @@ async def main(
         while running:
             try:
                 try:
+                    if must_restart:
+                        await producer.restart()
+                        must_restart = False
+                    if must_reset:
+                        await reset_to_last_committed_positions(consumer)
+                        must_reset = False
                     await count_words(consumer, producer, output)
+                    pause_s = SHORTEST_PAUSE_S
+                    continue
                 except AbortableError as error:
                     # The transaction cannot be committed. Abort it, and process the records again.
                     print(f"aborting: {error}", flush=True)
+                    must_reset = True
                     await producer.abort_transaction()  # This never raises an AbortableError.
-                    await reset_to_last_committed_positions(consumer)
             except InvalidConfigurationError as error:
                 # Something outside of the program must be corrected, such as a permission.
                 print(f"giving up: {error}", flush=True)
@@ -98,8 +112,13 @@ async def main(
             except ApplicationRecoverableError as error:
                 # The producer is no longer usable. Begin again with a new epoch.
                 print(f"restarting: {error}", flush=True)
-                await producer.restart()
-                await reset_to_last_committed_positions(consumer)
+                must_restart = must_reset = True
+            except RetriableError as error:
+                # The committed positions are not known yet.
+                print(f"waiting: {error}", flush=True)
+                must_reset = True
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
 
 if __name__ == "__main__":
