@@ -17,9 +17,8 @@ from itertools import count
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from aiokclient.clock import Clock
-from aiokclient.errors.local import ArgumentTypeError, ArgumentValueError
+from aiokclient.errors.local import ArgumentTypeError
 from aiokclient.metrics import OTHER, SERIES, Counter, Gauge, Histogram, Labels
-from aiokclient.types import shortened, text_problem
 
 __all__ = [
     "ApplicationMetric",
@@ -419,9 +418,6 @@ class ApplicationMetrics:
                 f"{given!r} is not a mapping from labels to values. Pass a dict."
             )
         key = tuple(sorted((str(label), str(value)) for label, value in labels.items()))
-        for text in (name, unit, *(part for pair in key for part in pair)):
-            if problem := text_problem(text):
-                raise ArgumentValueError(f"{shortened(text)} cannot be part of a metric. {problem}")
         metric = self._metrics[name, key] = ApplicationMetric(name, key, unit, source)
         for watcher in list(self._watchers.values()):
             watcher(metric)

@@ -178,7 +178,8 @@ class Lifecycle:
     def _cluster(self) -> ClusterClient:
         if self._client is not None:
             return self._client.cluster
-        assert self._own_cluster is not None
+        if self._own_cluster is None:
+            self._refuse()  # Another task has closed the object during a call.
         return self._own_cluster
 
     # -- the public methods -----------------------------------------------------------------
@@ -327,7 +328,7 @@ class Lifecycle:
             del self
             raise
 
-    def _refuse(self) -> None:
+    def _refuse(self) -> NoReturn:
         name = type(self).__name__
         if self._failure is not None:
             self._failure_seen = True

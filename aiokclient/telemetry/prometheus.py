@@ -34,12 +34,18 @@ except ImportError as error:
 
 __all__ = ["Collector"]
 
+ONLY_ONE = "aiokclient_pass_all_clients_to_one_Collector"
+"""The name by which a registry recognizes a second collector."""
+
 UNITS = {"s": "seconds", "By": "bytes", "ms": "ms", "ns": "ns"}
 """The unit at the end of a metric's name in Prometheus, by the unit of the metric."""
 
 
 class Collector(CollectorBase):
-    """The metrics of these clients, for a registry of prometheus_client."""
+    """The metrics of these clients, for a registry of prometheus_client.
+
+    A registry accepts one collector, with all clients: registering a second one raises ValueError.
+    """
 
     def __init__(self, *clients: MeasuredClient) -> None:
         self._series = SeriesOfClients()
@@ -47,8 +53,12 @@ class Collector(CollectorBase):
             self._series.add(client)
 
     def describe(self) -> Iterable[Metric]:
-        """Return no metrics, so that the registration does not read the clients."""
-        return []
+        """Return one metric that is never collected, so that a registry takes one collector only.
+
+        Two collectors in one registry would export each metric twice, which Prometheus refuses.
+        The registry's ValueError for the second collector contains the name of this metric.
+        """
+        return [Metric(ONLY_ONE, "The collector of all clients.", "untyped")]
 
     def collect(self) -> Iterable[Metric]:
         """Return all metrics. May be called in any thread."""

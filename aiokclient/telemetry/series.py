@@ -88,7 +88,7 @@ class ClientSeries:
     """
 
     def __init__(self, client: MeasuredClient, registered: Registered | None = None) -> None:
-        if not callable(getattr(client, "_observe_with", None)):
+        if isinstance(client, type) or not callable(getattr(client, "_observe_with", None)):
             raise ArgumentTypeError(
                 f"{client!r} has no metrics. Pass a Client, Producer, Consumer, or Admin."
             )
@@ -102,7 +102,9 @@ class ClientSeries:
         self._ended: dict[tuple[str, Labels], float] = {}
         """The sums of objects that were measured before, and have ended."""
         self._last: list[Series] = []
-        self._taking = threading.Lock()  # After the end of the loop, any thread may take series.
+        # After the end of the loop, any thread may take series. No call waits for this lock: taking
+        # calls functions of the application, which may read the series themselves.
+        self._taking = threading.Lock()
         client._observe_with(self._found)
 
     @property
@@ -161,13 +163,15 @@ class ClientSeries:
         return taken
 
     def _take(self, *, in_loop: bool) -> None:
+        if not self._taking.acquire(blocking=False):
+            return  # The reader gets the series that were taken last.
         try:
-            with self._taking:
-                if self._cluster is None:
-                    return
+            if self._cluster is not None:
                 self._last = self._current(*self._cluster, in_loop=in_loop)
         except Exception:  # A client that is failing or closing may not be able to measure.
             return
+        finally:
+            self._taking.release()
 
     def _found(self, cluster: MeasuredCluster) -> None:
         """Read the measures of this cluster client from now on, even after it is closed."""

@@ -92,7 +92,7 @@ def instrument(
     global providers are used. Call it in the event loop of `x`, or before `x` is started. Raises
     IllegalStateError if `x` is instrumented already, and ArgumentTypeError for any other object.
     """
-    if not callable(getattr(x, "metric_values", None)):
+    if isinstance(x, type) or not callable(getattr(x, "metric_values", None)):
         raise ArgumentTypeError(
             f"{x!r} cannot be instrumented. Pass a Client, Producer, Consumer, or Admin."
         )

@@ -44,8 +44,8 @@ class MetricBridge:
         self._series = SeriesOfClients()
         self._making = threading.Lock()
         self._made: set[str] = set()
-        # Reading has a lock of its own, which a thread may hold while it waits for the event loop.
-        # `_making` is taken in the event loop, which must not wait for that thread.
+        # This lock is not held while series are read: reading waits for event loops, and calls
+        # functions of the application, which may start a collection themselves.
         self._reading = threading.Lock()
         self._snapshot: dict[str, list[Series]] = {}
         self._answered: set[str] | None = None
@@ -97,10 +97,16 @@ class MetricBridge:
         self, instrument: str, name: str, part: Part, options: CallbackOptions
     ) -> Iterable[Observation]:
         with self._reading:
-            if self._answered is None or instrument in self._answered:
-                self._snapshot, self._answered = self._series.read(), set()
+            begins = self._answered is None or instrument in self._answered
+            if self._answered is None or begins:
+                self._answered = set()
             self._answered.add(instrument)
-            series = self._snapshot.get(name, [])
+            snapshot = self._snapshot
+        if begins:
+            snapshot = self._series.read()
+            with self._reading:
+                self._snapshot = snapshot
+        series = snapshot.get(name, [])
         return [observation for each in series for observation in part(each)]
 
 

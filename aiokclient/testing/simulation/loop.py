@@ -60,21 +60,34 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """
         if timeout is None:
             raise SimulationError(f"All tasks wait forever at {self._now:.3f} s:{self._waiting()}")
-        if timeout <= 0:
+        before = self._now
+        self._now += max(timeout, 0.0)
+        self._reach_timer()
+        if self._now > before:
+            self._turns = 0
+        else:
             self._turns += 1
             if self._turns > IDLE_TURNS:
                 raise SimulationError(
                     f"The program spins without time passing at {self._now:.3f} s:{self._waiting()}"
                 )
             return []
-        self._turns = 0
-        self._now += timeout
         if self._now > self._limit_s:
             self._limit_s = float("inf")  # The remaining tasks can clean up.
             raise SimulationError(
                 f"The program is still running after {self._now:.0f} s:{self._waiting()}"
             )
         return []
+
+    def _reach_timer(self) -> None:
+        """Advance the clock to the next timer if that is less than the clock's resolution away.
+
+        asyncio calls such a timer now. Without this, code that compares the time with the timer's
+        would find that it is too early, and set the same timer again, forever.
+        """
+        timers: list[asyncio.TimerHandle] = self._scheduled  # type: ignore[attr-defined]
+        if timers and self._now < timers[0].when() < self._now + self._clock_resolution:
+            self._now = timers[0].when()
 
     def _waiting(self) -> str:
         """Return a line for each task, with its name and the line of code at which it waits."""

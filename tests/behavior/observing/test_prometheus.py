@@ -21,6 +21,7 @@ from aiokclient.telemetry.prometheus import Collector
 from aiokclient.testing import EmbeddedCluster
 
 ACKNOWLEDGED = 'aiokclient_producer_records_acknowledged_total{client_id="shop"}'
+SHOP = {"client_id": "shop"}
 
 
 @pytest.fixture
@@ -170,3 +171,49 @@ def test_scrape_after_the_end_of_the_loop_has_the_last_values() -> None:
 def test_only_clients_can_be_collected() -> None:
     with pytest.raises(ArgumentTypeError, match="has no metrics"):
         Collector(object())
+
+
+async def test_a_metric_of_the_application_may_read_the_registry(cluster: EmbeddedCluster) -> None:
+    async with shop(cluster) as producer:
+        registry = registered(producer)
+        producer.register_metric(
+            "read", lambda: registry.get_sample_value(ACKNOWLEDGED.split("{")[0], SHOP) or 0
+        )
+        await producer.send("orders", b"x")
+        assert value(scraped(registry), ACKNOWLEDGED) == 1
+        text = await asyncio.to_thread(scraped, registry)
+        assert value(text, 'read{client_id="shop"}') == 1
+        scrapes = [asyncio.to_thread(scraped, registry) for _ in range(4)]
+        assert len(await asyncio.gather(*scrapes)) == 4
+
+
+def test_a_metric_may_read_the_registry_after_the_end_of_the_loop() -> None:
+    async def main() -> CollectorRegistry:
+        async with EmbeddedCluster() as cluster, shop(cluster) as producer:
+            made = registered(producer)
+            producer.register_metric("read", lambda: len(generate_latest(made)))
+            assert scraped(made)
+            kept.append(producer)
+            return made
+
+    kept: list[Producer[bytes, bytes]] = []
+    registry = asyncio.run(main())
+    assert value(scraped(registry), 'read{client_id="shop"}')
+
+
+async def test_a_registry_refuses_a_second_collector(cluster: EmbeddedCluster) -> None:
+    async with (
+        shop(cluster) as producer,
+        Client(bootstrap_servers=cluster.bootstrap_servers) as client,
+    ):
+        registry = registered(producer)
+        with pytest.raises(ValueError, match="pass_all_clients_to_one_Collector"):
+            registry.register(Collector(client))
+        assert value(scraped(registry), ACKNOWLEDGED.replace("acknowledged", "failed")) == 0
+        registered(producer, client)
+
+
+@pytest.mark.parametrize("kind", [Client, Producer, Consumer])
+def test_a_class_of_clients_cannot_be_collected(kind: type) -> None:
+    with pytest.raises(ArgumentTypeError, match="has no metrics"):
+        Collector(kind)

@@ -78,3 +78,24 @@ def test_setting_the_wall_clock_does_not_change_the_monotonic_clock() -> None:
         return [before, sim.clock.time_ms() - EPOCH_MS, sim.clock.monotonic()]
 
     assert Simulation(1).run(main) == [2_000, -58_000, 2.0]
+
+
+def test_tasks_that_wait_for_less_than_the_clocks_resolution_do_not_spin() -> None:
+    async def main(sim: Simulation) -> None:
+        due = sim.clock.monotonic() + 1e-10
+
+        async def wait(turns: int) -> None:
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            while (left := due - sim.clock.monotonic()) > 0:
+                # If no callback was ready, the loop would wait for the timer. So these tasks take
+                # turns.
+                with pytest.raises(TimeoutError):
+                    async with asyncio.timeout(left):
+                        await asyncio.Event().wait()
+
+        async with asyncio.TaskGroup() as group:
+            for turns in range(4):
+                group.create_task(wait(turns))
+
+    Simulation(1).run(main)

@@ -152,10 +152,6 @@ ADMIN: Mapping[str, Callable[[Admin, str], Any]] = {
         {ClientQuotaEntity(user="u"): {bad: 1}}
     ),
     "delete_client_metrics": lambda a, bad: a.delete_client_metrics([bad]),
-    "register_metric": lambda a, bad: a.register_metric(bad, lambda: 1.0),
-    "register_metric with a label": lambda a, bad: a.register_metric(
-        "m", lambda: 1.0, {"label": bad}
-    ),
 }
 
 REQUESTS: Mapping[str, Callable[[Client, str], Any]] = {

@@ -1,0 +1,100 @@
+"""Calls of an admin client, or of a client, that another task closes meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
+
+import pytest
+from world import World, simulate
+
+from aiokclient import (
+    Admin,
+    AnyBroker,
+    ConfigResource,
+    Coordinator,
+    Leader,
+    NewTopic,
+    TopicPartition,
+)
+from aiokclient.errors import ClosedError
+from aiokclient.protocol.messages import ListGroupsRequest
+
+T0 = TopicPartition("t", 0)
+MOMENTS = 14
+
+CALLS: Mapping[str, Callable[[Admin], Coroutine[Any, Any, Any]]] = {
+    "create_topics": lambda a: a.create_topics([NewTopic("new", 1, 1)]),
+    "delete_topics": lambda a: a.delete_topics(["t"]),
+    "describe_topics": lambda a: a.describe_topics(["t"]),
+    "list_topics": lambda a: a.list_topics(),
+    "create_partitions": lambda a: a.create_partitions({"t": 2}),
+    "delete_records": lambda a: a.delete_records({T0: 0}),
+    "describe_cluster": lambda a: a.describe_cluster(),
+    "describe_configs": lambda a: a.describe_configs(
+        [ConfigResource.topic("t"), ConfigResource.broker(1)]
+    ),
+    "alter_configs": lambda a: a.alter_configs({ConfigResource.topic("t"): {"retention.ms": 1}}),
+    "list_groups": lambda a: a.list_groups(),
+    "describe_groups": lambda a: a.describe_groups(["g", "h"]),
+    "delete_groups": lambda a: a.delete_groups(["g", "h"]),
+    "remove_members": lambda a: a.remove_members("g", ["m"]),
+    "list_consumer_group_offsets": lambda a: a.list_consumer_group_offsets(["g"]),
+    "alter_consumer_group_offsets": lambda a: a.alter_consumer_group_offsets("g", {T0: 0}),
+    "delete_consumer_group_offsets": lambda a: a.delete_consumer_group_offsets("g", [T0]),
+    "list_transactions": lambda a: a.list_transactions(),
+    "describe_transactions": lambda a: a.describe_transactions(["x"]),
+    "describe_log_dirs": lambda a: a.describe_log_dirs(topics=["t"]),
+    "describe_producers": lambda a: a.describe_producers([T0]),
+    "fence_producers": lambda a: a.fence_producers(["x"]),
+    "find_hanging_transactions": lambda a: a.find_hanging_transactions(topic="t"),
+    "describe_user_scram_credentials": lambda a: a.describe_user_scram_credentials(),
+    "describe_client_quotas": lambda a: a.describe_client_quotas(),
+    "list_client_metrics": lambda a: a.list_client_metrics(),
+    "delete_client_metrics": lambda a: a.delete_client_metrics(["m"]),
+}
+
+
+def is_closed(error: Any) -> bool:
+    """Return whether this is a ClosedError, or results whose only errors are ClosedErrors."""
+    errors = getattr(error, "errors", None)
+    if isinstance(errors, Mapping):
+        return all(isinstance(each, ClosedError) for each in errors.values())
+    return isinstance(error, ClosedError)
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["own client", "shared client"])
+@pytest.mark.parametrize("name", CALLS)
+def test_an_admin_call_raises_closed_error_when_another_task_closes_the_client(
+    name: str, shared: bool
+) -> None:
+    async def scenario(world: World) -> None:
+        for moment in range(MOMENTS):
+            client = world.client()
+            async with client:
+                admin = Admin(client=client) if shared else Admin(**world.options())
+                await admin.start()
+                call = asyncio.create_task(CALLS[name](admin))
+                await asyncio.sleep(0.0005 * 1.5**moment if moment else 0)
+                await (client if shared else admin).close()
+                await asyncio.wait([call])
+                error = call.exception()
+                assert error is None or is_closed(error), (moment, repr(error))
+
+    simulate(scenario, brokers=2)
+
+
+@pytest.mark.parametrize("to", [AnyBroker(), Leader("t", 0), Coordinator("group", "g")])
+def test_a_request_raises_closed_error_when_another_task_closes_the_client(to: Any) -> None:
+    async def scenario(world: World) -> None:
+        for moment in range(MOMENTS):
+            client = world.client()
+            await client.start()
+            call = asyncio.create_task(client.request(ListGroupsRequest(), to=to))
+            await asyncio.sleep(0.0005 * 1.5**moment)
+            await client.close()
+            await asyncio.wait([call])
+            assert call.exception() is None or is_closed(call.exception())
+
+    simulate(scenario, brokers=2)
