@@ -6,6 +6,7 @@ the like, with the settings and packages of the session that they are in.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping
@@ -16,7 +17,7 @@ from urllib.parse import urlsplit
 
 from aiokclient.errors import ConfigError
 
-__all__ = ["CheckpointFiles", "HadoopFiles", "LocalFiles", "open_checkpoint"]
+__all__ = ["CheckpointFiles", "HadoopFiles", "LocalFiles", "open_checkpoint", "query_id"]
 
 COPY = (
     "Or copy the checkpoint to a local folder, convert it there, and replace its folder offsets by "
@@ -55,21 +56,37 @@ class CheckpointFiles(Protocol):
 def open_checkpoint(checkpoint: str | Path) -> CheckpointFiles:
     """Return the files of a checkpoint. Raises ConfigError if it is not a folder."""
     text = str(checkpoint)
+    files: CheckpointFiles = HadoopFiles(text) if _is_remote(text) else _local_files(text)
+    if not files.is_folder():
+        raise ConfigError(f"{files.where()} is not a folder. Pass the folder of a checkpoint.")
+    return files
+
+
+def query_id(checkpoint: str) -> str | None:
+    """Return the id of the query that has a local checkpoint, or None if it cannot be read."""
+    if _is_remote(checkpoint):
+        return None
+    try:
+        found = json.loads(_local_files(checkpoint).read("metadata"))
+    except (OSError, ValueError, ConfigError):
+        return None
+    name = found.get("id") if isinstance(found, dict) else None
+    return name if isinstance(name, str) else None
+
+
+def _is_remote(text: str) -> bool:
+    return "://" in text and urlsplit(text).scheme != "file"
+
+
+def _local_files(text: str) -> LocalFiles:
     parts = urlsplit(text)
-    files: CheckpointFiles
-    if "://" in text and parts.scheme != "file":
-        files = HadoopFiles(text)
-    elif text.startswith("file:"):
+    if text.startswith("file:"):
         if parts.netloc not in ("", "localhost"):
             raise ConfigError(f"{text} names a host. It must be a path such as file:///checkpoint.")
         # A path of Hadoop has no percent-encoding.
         path = text.removeprefix("file:")
-        files = LocalFiles(Path(path.removeprefix(f"//{parts.netloc}")))
-    else:
-        files = LocalFiles(Path(text))
-    if not files.is_folder():
-        raise ConfigError(f"{files.where()} is not a folder. Pass the folder of a checkpoint.")
-    return files
+        return LocalFiles(Path(path.removeprefix(f"//{parts.netloc}")))
+    return LocalFiles(Path(text))
 
 
 class LocalFiles:

@@ -8,17 +8,21 @@ that of an earlier batch, the task writes the rows. If the marker is that of thi
 are already committed, and the task only compares its own rows with the marker's digest. The marker
 of a later batch is an error.
 
-With `commitScope=batch`, tasks leave their transactions open, and the driver ends them once all
-tasks are done. With `task`, each task commits its own transaction. Either way, the rows of one task
-are atomic, but the rows of a batch are not: a reader may see the rows of some tasks before the rows
-of other tasks.
+Tasks leave their transactions open, and the driver commits them once all tasks are done. A task
+cannot commit its own: if what stands before the sink fails, or if the query is stopped, pyspark
+ends the rows of the task as if they were complete, and only the driver knows that they are not. The
+driver then aborts the transactions of all tasks, also of those that have reported nothing.
+
+The rows of one task are atomic, but the rows of a batch are not: a reader may see the rows of some
+tasks before the rows of other tasks.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -58,8 +62,16 @@ if TYPE_CHECKING:
 
 __all__ = ["ExactlyOnce", "WrittenPart", "abort", "commit"]
 
+log = logging.getLogger("aiokclient.spark")
+
 AT_A_TIME = 16
 """The number of transactions that the driver ends at the same time."""
+KILLED_S = 3.0
+"""Seconds after which a task that is stopped can begin no transaction any more. Spark kills its
+process after two (`spark.python.task.killTimeout`)."""
+POLL_S = 0.2
+OPEN = "Ongoing"
+"""Kafka's name for the state of an open transaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +83,8 @@ class WrittenPart:
     """The topic of the marker. It exists, so offsets can be committed for it."""
     begun: float
     """The time at which the transaction was begun, in seconds since the epoch."""
-    transaction: DetachedTransaction | None
-    """The transaction that the driver ends. None if the task has committed it."""
+    transaction: DetachedTransaction
+    """The transaction that the driver ends."""
 
 
 class ExactlyOnce:
@@ -144,7 +156,7 @@ class ExactlyOnce:
         topic: str,
         batches: AsyncIterator[pa.RecordBatch],
     ) -> WrittenPart:
-        begun, detached = time.time(), None
+        begun = time.time()
         try:
             async with producer.transaction() as transaction:
                 await sends.send_all(producer, batches, self._digest.update)
@@ -152,10 +164,7 @@ class ExactlyOnce:
                 await transaction.send_offsets(offset, GroupMetadata(self._position.group))
                 await self._reach("before-flush")
                 await producer.flush()
-                if self._options.commit_scope == "batch":
-                    detached = await transaction.detach()
-                else:
-                    await self._reach("between-commits")
+                detached = await transaction.detach()
         except KafkaError as error:
             # After a fatal error, the transaction is no longer open.
             if not error.fatal:
@@ -204,20 +213,15 @@ async def commit(
     """
     if parts:
         position, topic = parts[0].position, parts[0].topic
-        is_written = options.commit_scope == "task"
-        committed = await check_partition_count(
-            client, position, topic, count, is_written=is_written
-        )
+        committed = await check_partition_count(client, position, topic, count)
         if committed is not None:
-            raise KafkaError(fewer_partitions(committed, count, is_written=is_written))
+            raise KafkaError(fewer_partitions(committed, count))
     points = options.test_points
     several = asyncio.Semaphore(1 if is_armed(points, "between-commits", batch) else AT_A_TIME)
     ended = 0
 
     async def end(part: WrittenPart) -> None:
         nonlocal ended
-        if part.transaction is None:
-            return
         async with several:
             if ended:
                 await reach(points, "between-commits", batch)
@@ -238,15 +242,53 @@ async def commit(
     await reach(points, "after-commit", batch)
 
 
-async def abort(parts: Sequence[WrittenPart], client: Client) -> None:
-    """Abort the open transactions. A transaction that is committed stays committed."""
-    calls = [
-        client.end_transaction(part.transaction, commit=False)
-        for part in parts
-        if part.transaction is not None
-    ]
-    # If an abort fails, the next attempt or the coordinator aborts the transaction.
+async def abort(
+    parts: Iterable[WrittenPart], unreported: Iterable[Position], client: Client
+) -> None:
+    """Abort the transactions of the tasks of a batch. Those that are committed stay committed.
+
+    `unreported` are the positions of the tasks that have failed, were stopped, or have not begun.
+    If an abort fails, the next attempt or the coordinator aborts the transaction.
+    """
+    calls = [client.end_transaction(part.transaction, commit=False) for part in parts]
     await asyncio.gather(*calls, return_exceptions=True)
+    ids = [position.transactional_id for position in unreported]
+    if ids:
+        async with Admin(client=client) as admin:
+            await _fence(admin, ids)
+
+
+async def _fence(admin: Admin, ids: Sequence[str]) -> None:
+    """Abort the transactions with these transactional ids, also those that begin a little later."""
+    opened = await _opened(admin, ids)
+    await _fence_once(admin, ids)
+    late = set(ids) - opened
+    loop = asyncio.get_running_loop()
+    end = loop.time() + KILLED_S
+    # A task that had received its first rows when it was stopped may begin a transaction now.
+    while late and loop.time() < end:
+        await asyncio.sleep(POLL_S)
+        opened = await _opened(admin, late)
+        if opened:
+            await _fence_once(admin, opened)
+            late -= opened
+
+
+async def _opened(admin: Admin, ids: Iterable[str]) -> set[str]:
+    """Return the transactional ids that have an open transaction."""
+    described = await admin.describe_transactions(ids)
+    return {name for name, each in described.succeeded.items() if each.state == OPEN}
+
+
+async def _fence_once(admin: Admin, ids: Iterable[str]) -> None:
+    fenced = await admin.fence_producers(ids)
+    for name, error in fenced.errors.items():
+        log.warning(
+            "The open transaction of %s was not aborted: %s The next start of the query aborts it, "
+            "or the coordinator does after kafka.transaction.timeout.ms.",
+            name,
+            error,
+        )
 
 
 def _aborted(options: SinkOptions, position: Position, begun: float) -> KafkaError:

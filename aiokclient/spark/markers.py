@@ -172,20 +172,12 @@ def difference(marker: Marker, repeated: Marker, position: Position) -> str | No
     )
 
 
-def fewer_partitions(committed: Position, count: int, *, is_written: bool) -> str:
-    """Return the error text for a batch with fewer partitions than before.
-
-    `is_written` is whether the tasks have committed its rows.
-    """
-    effect = (
-        "The rows of that partition are in the output twice if other tasks have written them now."
-        if is_written
-        else "Nothing was committed."
-    )
+def fewer_partitions(committed: Position, count: int) -> str:
+    """Return the error text for a batch with fewer partitions than before."""
     return (
         f"{committed} is committed already, and the batch has only {count} Spark partitions now. A "
         "repeated batch must be divided into the same partitions. Set the number of partitions "
-        f"(repartition, minPartitions, maxRecordsPerPartition) as it was. {effect}"
+        f"(repartition, minPartitions, maxRecordsPerPartition) as it was. Nothing was committed."
     )
 
 

@@ -47,7 +47,7 @@ KNOWN = (
     "fetchOffset.retryIntervalMs",
     "kafkaConsumer.pollTimeoutMs",
 )
-OF_THE_SINK = ("topic", "deliveryGuarantee", "commitScope", "writeId")
+OF_THE_SINK = ("topic", "deliveryGuarantee", "writeId")
 REFUSED = {
     "auto.offset.reset": "Set startingOffsets, which says where the source begins.",
     "key.deserializer": "Keys are read as binary. Convert them with functions of Spark.",

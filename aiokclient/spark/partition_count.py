@@ -44,17 +44,16 @@ class Division:
 
 
 async def check_partition_count(
-    client: Client, position: Position, topic: str, count: int, *, is_written: bool
+    client: Client, position: Position, topic: str, count: int
 ) -> Position | None:
     """Return the position of a committed partition beyond the batch's `count` partitions, or None.
 
     `position` is any position of the batch. `count` is stored as an offset of `topic`, which must
-    exist. `is_written` is whether the tasks have committed the batch. Such a batch may be repeated
-    before a driver has stored its number of partitions.
+    exist.
     """
     async with Admin(client=client) as admin:
         known = await _stored(admin, position)
-        if is_written or known.batch >= position.batch:
+        if known.batch >= position.batch:
             committed = await _committed(admin, position, range(count, known.count))
             if committed is not None:
                 return committed

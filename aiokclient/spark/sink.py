@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import logging
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -15,11 +16,12 @@ from pyspark.sql.datasource import (
 )
 
 from aiokclient import Client, Producer
-from aiokclient.errors import ConfigError
+from aiokclient.errors import ConfigError, KafkaError
 from aiokclient.spark import clients, garbage
 from aiokclient.spark.arrow_sends import ArrowSends
 from aiokclient.spark.attempts import require_brokers
 from aiokclient.spark.batch_feed import BatchFeed
+from aiokclient.spark.checkpoint_files import query_id
 from aiokclient.spark.exactly_once import ExactlyOnce, WrittenPart, abort, commit
 from aiokclient.spark.kill_points import reach
 from aiokclient.spark.markers import Position
@@ -32,9 +34,19 @@ if TYPE_CHECKING:
 
 __all__ = ["BatchWriter", "StreamWriter", "batch_writer", "stream_writer"]
 
+log = logging.getLogger("aiokclient.spark")
+
 BATCH_ID = "streaming.sql.batchId"
 QUERY_ID = "sql.streaming.queryId"
 ADAPTIVE = "spark.sql.adaptive.streaming.stateless.enabled"
+ABORT_S = 15.0
+"""Seconds that the driver spends on aborting the transactions of a batch that has failed."""
+LATER = (
+    "The next start of the query aborts them, or the coordinator does after "
+    "kafka.transaction.timeout.ms."
+)
+_queries: dict[str, str] = {}
+"""The ids of the queries whose batches this process of the driver has committed, by checkpoint."""
 
 
 @dataclass
@@ -42,7 +54,9 @@ class Written(WriterCommitMessage):
     """The report of a task to the driver."""
 
     part: WrittenPart | None = None
-    """The rows of an exactly-once task. None if it had no rows, or had committed them before."""
+    """The rows of an exactly-once task. None if it had none, or if they were committed before."""
+    position: Position | None = None
+    """What the task has written, with exactly-once."""
 
 
 def batch_writer(given: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
@@ -87,8 +101,7 @@ class BatchWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Write the rows of a task, and wait until they are acknowledged or in a transaction."""
-        name = self._options.write_id or ""
-        return _write(self._options, Position(name, _context().partitionId(), 0, False), iterator)
+        return _write(self._options, self._position(_context().partitionId()), iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Commit the rows that the tasks have written and not committed."""
@@ -96,7 +109,10 @@ class BatchWriter(DataSourceArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Abort the transactions that the tasks have left open."""
-        _abort(self._options, messages)
+        _abort(self._options, messages, self._position)
+
+    def _position(self, partition: int) -> Position:
+        return Position(self._options.write_id or "", partition, 0, False)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -116,11 +132,30 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Commit the rows that the tasks have written and not committed."""
+        self._query(messages)
         _commit(self._options, messages, batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Abort the transactions that the tasks have left open."""
-        _abort(self._options, messages)
+        query = self._query(messages)
+        if query is None and self._options.exactly_once:
+            log.warning(
+                "The transactions of batch %d were not aborted: no task has reported the id of "
+                "the query, and the checkpoint %s is not local. %s",
+                batchId,
+                self._options.checkpoint,
+                LATER,
+            )
+            return
+        _abort(self._options, messages, lambda part: Position(query or "", part, batchId))
+
+    def _query(self, messages: list[WriterCommitMessage | None]) -> str | None:
+        """Return the id of the query, which Spark passes to tasks, but not to the driver."""
+        checkpoint = self._options.checkpoint or ""
+        for message in messages:
+            if isinstance(message, Written) and message.position is not None:
+                _queries[checkpoint] = message.position.name
+        return _queries.get(checkpoint) or query_id(checkpoint)
 
 
 def _context() -> TaskContext:
@@ -152,7 +187,7 @@ def _write(options: SinkOptions, position: Position, batches: Iterator[pa.Record
     if options.exactly_once:
         work = partial(ExactlyOnce(options, position).write, feed)
         part = clients.result(feed.fill(batches, partial(clients.submit, options.client, work)))
-        return Written(part)
+        return Written(part, position)
     once = partial(_write_at_least_once, options, position, feed)
     clients.result(feed.fill(batches, partial(clients.submit, options.client, once)))
     return Written()
@@ -190,7 +225,26 @@ def _commit(options: SinkOptions, messages: list[WriterCommitMessage | None], ba
         clients.run(options.client, work)
 
 
-def _abort(options: SinkOptions, messages: list[WriterCommitMessage | None]) -> None:
-    parts = _parts(messages)
-    if parts:
-        clients.run(options.client, partial(abort, parts))
+def _abort(
+    options: SinkOptions,
+    messages: list[WriterCommitMessage | None],
+    position: Callable[[int], Position],
+) -> None:
+    """Abort the transactions of all tasks. `position` returns what a Spark partition writes.
+
+    Errors are only logged: they would hide the error for which Spark aborts the batch.
+    """
+    if not options.exactly_once:
+        return
+    unreported = [position(number) for number, m in enumerate(messages) if m is None]
+    work = partial(abort, _parts(messages), unreported)
+    try:
+        clients.run(options.client, work, timeout=ABORT_S)
+    except (KafkaError, TimeoutError) as error:
+        log.warning(
+            "Transactions of a batch that has failed may be open, because they were not aborted "
+            "within %d s. %s The last error was: %s",
+            ABORT_S,
+            LATER,
+            error,
+        )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, Self, TypeAlias, cast
+from typing import Self
 
 from aiokclient import Client, Producer
 from aiokclient.spark.option_names import option_names, text_options
@@ -17,17 +17,18 @@ __all__ = ["AT_LEAST_ONCE", "EXACTLY_ONCE", "SinkOptions"]
 
 AT_LEAST_ONCE = "at-least-once"
 EXACTLY_ONCE = "exactly-once"
-Scope: TypeAlias = Literal["batch", "task"]
 
-KNOWN = ("topic", "deliveryGuarantee", "commitScope", "writeId")
+KNOWN = ("topic", "deliveryGuarantee", "writeId")
 OF_SPARK = (
     "checkpointLocation",
     "path",
     "queryName",
     "includeHeaders",
+    "commitScope",
     "aiokclient.test.points",
 )
-"""Options that Spark passes on to a sink, options of the connector's sink, and options of tests."""
+"""Options that Spark passes on to a sink, options of the connector's sink, options that say what is
+always so, and options of tests."""
 REFUSED = {
     "key.serializer": "Keys are written as they are. Convert them with functions of Spark.",
     "value.serializer": "Values are written as they are. Convert them with functions of Spark.",
@@ -36,6 +37,12 @@ REFUSED = {
 }
 EXACT = {"enable.idempotence": ("false",), "acks": ("0", "1")}
 """Values of Kafka's options that are not allowed with exactly-once."""
+COMMIT_SCOPE = "batch"
+ONLY_BATCH = (
+    "A task cannot commit its own rows: if what stands before the sink fails, or if the query is "
+    "stopped, Spark ends the rows of the task as if they were complete. Use batch, which is the "
+    "default: the driver commits when all tasks of a batch have succeeded."
+)
 WRITE_ID = re.compile(r"[a-zA-Z0-9._-]{1,128}")
 TRANSACTION_TIMEOUT_MS = 60_000
 
@@ -51,9 +58,10 @@ class SinkOptions:
     topic: str | None = None
     """The topic of all rows. Without it, each row has its own, in the column `topic`."""
     delivery_guarantee: str = AT_LEAST_ONCE
-    commit_scope: Scope = "batch"
     write_id: str | None = None
     """The name of a batch write, by which a repetition is recognized."""
+    checkpoint: str | None = None
+    """The folder of the checkpoint of a stream."""
     test_points: str | None = None
     """The folder by which a test stops or ends the process at certain points."""
     transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS
@@ -84,8 +92,8 @@ class SinkOptions:
             delivery_guarantee=reader.choice(
                 "deliveryGuarantee", (AT_LEAST_ONCE, EXACTLY_ONCE), AT_LEAST_ONCE
             ),
-            commit_scope=cast(Scope, reader.choice("commitScope", ("batch", "task"), "batch")),
             write_id=reader.text("writeId"),
+            checkpoint=reader.text("checkpointLocation"),
             test_points=reader.text("aiokclient.test.points"),
             transaction_timeout_ms=number_of(timeout, TRANSACTION_TIMEOUT_MS),
             client=tuple(pair for pair in properties if pair[0] in of_client),
@@ -109,6 +117,10 @@ def _topic(reader: OptionReader) -> str | None:
 
 
 def _check_guarantee(options: SinkOptions, reader: OptionReader) -> None:
+    scope = (reader.text("commitScope") or COMMIT_SCOPE).strip()
+    if scope.lower() != COMMIT_SCOPE:
+        reader.problem(bad_value("commitScope", scope, ONLY_BATCH))
+        return
     if not options.exactly_once:
         for name in ("commitScope", "writeId"):
             if reader.has(name):
@@ -144,7 +156,7 @@ def _check_stream(options: SinkOptions, reader: OptionReader) -> None:
             "writeId is only allowed in a batch write. A stream is recognized by its checkpoint. "
             "Remove it."
         )
-    if not (reader.text("checkpointLocation") or "").strip():
+    if not (options.checkpoint or "").strip():
         reader.problem(
             "checkpointLocation is missing. deliveryGuarantee=exactly-once recognizes a repeated "
             "batch by the query's checkpoint: set its folder as an option of this query."

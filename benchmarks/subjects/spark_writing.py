@@ -12,8 +12,7 @@ __all__ = ["EXACTLY_ONCE", "WRITING"]
 
 SIZE = 100
 EXACTLY_ONCE = {
-    f"{OWN}, exactly once, {scope}": {"deliveryGuarantee": "exactly-once", "commitScope": scope}
-    for scope in ("batch", "task")
+    f"{OWN}, exactly once": {"deliveryGuarantee": "exactly-once"},
 }
 """The subjects that copy exactly once, and their options."""
 

@@ -28,7 +28,6 @@ from aiokclient.testing import EmbeddedCluster
 
 __all__ = [
     "POINTS",
-    "SCOPES",
     "VICTIMS",
     "EmbeddedBrokers",
     "Kill",
@@ -40,7 +39,6 @@ __all__ = [
 ]
 
 ROOT = Path(__file__).resolve().parents[2]
-SCOPES = ("batch", "task")
 VICTIMS = ("worker", "executor", "driver", "broker")
 # Quick runs do not kill executors, because Spark starts separate executors slowly.
 QUICK = ("worker", "worker", "driver", "broker", "worker")
@@ -92,8 +90,8 @@ class Plan:
     """The kills of one run, and the data that it copies."""
 
     kills: tuple[Kill, ...]
-    scope: str | None = "batch"
-    """The option `commitScope`. If it is None, the query copies at least once."""
+    exactly_once: bool = True
+    """Whether the query copies exactly once. Otherwise, it copies at least once."""
     is_real: bool = False
     """Whether the brokers are those of a real Kafka."""
     partitions: int = 2
@@ -105,18 +103,17 @@ def plan_of(number: int) -> Plan:
     """Return the plan of a run. It contains each point once.
 
     Runs 0 and 1 kill no executor, so that they are faster. In the runs 0 to 19, each victim is
-    killed at each point in both scopes, in an embedded cluster and in a real one.
+    killed at each point, in an embedded cluster and in a real one.
     """
-    scope, turn = SCOPES[number % 2], number // 2
+    turn = number // 2
     partitions = 2 + turn % 2
     kills = []
     for index, (point, batch) in enumerate(POINTS.items()):
-        in_driver = point == "after-commit" or (point == "between-commits" and scope == "batch")
+        in_driver = point in ("after-commit", "between-commits")
         victim = VICTIMS[(turn + index) % 4] if turn else QUICK[index]
         partition = None if in_driver else (turn + index) % partitions
         kills.append(Kill(point, victim, batch, partition))
-    is_real = bool((turn + turn // 4) % 2 if turn else number % 2)
-    return Plan(tuple(kills), scope, is_real, partitions, seed=number)
+    return Plan(tuple(kills), is_real=bool(number % 2), partitions=partitions, seed=number)
 
 
 @dataclass
@@ -201,8 +198,8 @@ def run(
         "kafka.transaction.timeout.ms": "300000",
         **options,
     }
-    if plan.scope is not None:
-        sink |= {"deliveryGuarantee": "exactly-once", "commitScope": plan.scope}
+    if plan.exactly_once:
+        sink |= {"deliveryGuarantee": "exactly-once"}
     settings = {
         "source": {
             **bootstrap,

@@ -29,7 +29,7 @@ if find_spec("pyspark") is None:
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 HERE = Path(__file__).parent
-LONGEST = [HERE / f"test_{name}.py" for name in ("exactly_once", "telemetry")]
+LONGEST = [HERE / f"test_{name}.py" for name in ("exactly_once", "broken_batches", "telemetry")]
 """The slowest test files. If workers begin with these, all workers end at about the same time."""
 
 

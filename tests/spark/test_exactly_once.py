@@ -16,7 +16,6 @@ import pytest
 from spark_eos import (
     BROKERS,
     POINTS,
-    SCOPES,
     VICTIMS,
     EmbeddedBrokers,
     Kill,
@@ -41,10 +40,10 @@ def embedded() -> Iterator[EmbeddedBrokers]:
 
 
 @pytest.mark.parametrize("is_real", [False, True])
-def test_twenty_runs_kill_each_victim_at_each_point_in_both_scopes(is_real: bool) -> None:
+def test_twenty_runs_kill_each_victim_at_each_point(is_real: bool) -> None:
     plans = [plan for plan in map(plan_of, range(20)) if plan.is_real is is_real]
-    found = {(kill.victim, kill.point, plan.scope) for plan in plans for kill in plan.kills}
-    assert found == set(product(VICTIMS, POINTS, SCOPES))
+    found = {(kill.victim, kill.point) for plan in plans for kill in plan.kills}
+    assert found == set(product(VICTIMS, POINTS))
 
 
 @pytest.mark.parametrize("number", range(RUNS))
@@ -72,7 +71,7 @@ def test_same_kills_show_duplicates_without_the_guarantee(
     plan = plan_of(0)
     # Without transactions, the driver commits nothing.
     kills = tuple(kill for kill in plan.kills if kill.point != "between-commits")
-    outcome = run(tmp_path, replace(plan, scope=None, kills=kills), embedded)
+    outcome = run(tmp_path, replace(plan, exactly_once=False, kills=kills), embedded)
     assert outcome.reached == [kill.name for kill in kills]
     assert outcome.missing == []
     assert outcome.duplicates

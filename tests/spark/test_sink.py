@@ -183,6 +183,12 @@ def test_rows_of_more_than_the_buffer_wait_for_room(
         (
             "value string",
             ("v",),
+            {"topic": "t", "deliveryGuarantee": "exactly-once", "commitScope": "task"},
+            "commitScope: 'task' is not allowed. A task cannot commit its own rows: ",
+        ),
+        (
+            "value string",
+            ("v",),
             {"topic": "t", "deliveryGuarantee": "exactly-once"},
             "writeId is missing. deliveryGuarantee=exactly-once in a batch write needs the name",
         ),
@@ -254,15 +260,14 @@ def test_repeated_batch_write_with_a_write_id_adds_nothing(
     topic = new_topic()
     rows = spark.range(100).select(f.col("id").cast("string").alias("value")).repartition(2)
     exactly = {**options, "topic": topic, "deliveryGuarantee": "exactly-once", "writeId": topic}
-    for scope in ("batch", "task"):
-        named = {**exactly, "commitScope": scope, "writeId": f"{topic}-{scope}"}
-        write(rows, named)
-        write(rows, named)
+    for name in (topic, f"{topic}-again"):
+        write(rows, {**exactly, "writeId": name})
+        write(rows, {**exactly, "writeId": name})
     assert sorted(int(r.value) for r in records(options, topic)) == sorted([*range(100)] * 2)
     other = rows.select(f.concat("value", f.lit("!")).alias("value"))
     with pytest.raises(PySparkException) as caught:
-        write(other, {**exactly, "writeId": f"{topic}-task"})
-    assert f"of the write '{topic}-task' is committed with " in str(caught.value)
+        write(other, exactly)
+    assert f"of the write '{topic}' is committed with " in str(caught.value)
     assert len(records(options, topic)) == 200
 
 

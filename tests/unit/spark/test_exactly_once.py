@@ -27,7 +27,6 @@ from aiokclient.spark.sink_options import SinkOptions
 pa = pytest.importorskip("pyarrow")
 
 Servers = Any
-SCOPES = pytest.mark.parametrize("scope", ["batch", "task"])
 FENCED = "Another attempt or another run of the query has started"
 BOTH = (["a", "b"], ["c", "d"])
 """The rows of two Spark partitions."""
@@ -81,10 +80,6 @@ class Query:
         """Write and commit a batch."""
         await self.commit(await self.tasks(partitions, batch), batch)
 
-    def with_scope(self, scope: str) -> Query:
-        options = replace(self.options, commit_scope=scope)  # type: ignore[arg-type]
-        return Query(self.client, self.name, options)
-
     async def output(self) -> list[str]:
         """Wait until no transaction is open, and return the committed values, sorted."""
         await none_open(dict(self.options.client)["bootstrap.servers"], str(self.options.topic))
@@ -127,6 +122,8 @@ async def query(cluster_servers: Servers, client: Client) -> Query:
         "topic": await cluster_servers.new_topic(2),
         "deliveryGuarantee": "exactly-once",
         "checkpointLocation": "unused",
+        # The coordinator aborts no transaction while a test waits.
+        "kafka.transaction.timeout.ms": "600000",
     }
     return Query(client, name, SinkOptions.parse(given, streaming=True))
 
@@ -138,11 +135,9 @@ async def zombie(cluster_servers: Servers, query: Query) -> AsyncIterator[Query]
         yield Query(client, query.name, query.options)
 
 
-@SCOPES
 async def test_task_that_goes_on_after_its_batch_was_repeated_writes_nothing(
-    query: Query, zombie: Query, scope: str
+    query: Query, zombie: Query
 ) -> None:
-    query, zombie = query.with_scope(scope), zombie.with_scope(scope)
     goes_on = asyncio.Event()
     rows = Rows(["a", "b"], goes_on)
     old = asyncio.create_task(zombie.task(0, rows))
@@ -155,12 +150,10 @@ async def test_task_that_goes_on_after_its_batch_was_repeated_writes_nothing(
     assert await query.output() == ["a", "b", "c", "d", "e"]
 
 
-@SCOPES
 @pytest.mark.parametrize("committed", [0, 1])
 async def test_task_that_begins_after_its_batch_was_committed_writes_nothing(
-    query: Query, zombie: Query, scope: str, committed: int
+    query: Query, zombie: Query, committed: int
 ) -> None:
-    query, zombie = query.with_scope(scope), zombie.with_scope(scope)
     for batch in range(committed + 1):
         await query.run(BOTH, batch)
     if committed:
@@ -186,11 +179,9 @@ async def test_task_that_begins_before_the_driver_commits_fails_the_batch_and_do
     assert await query.output() == ["a", "b", "c", "d"]
 
 
-@SCOPES
 async def test_two_attempts_of_a_task_at_the_same_time_double_nothing(
-    query: Query, zombie: Query, scope: str
+    query: Query, zombie: Query
 ) -> None:
-    query, zombie = query.with_scope(scope), zombie.with_scope(scope)
     attempts = [each.task(0, BOTH[0]) for each in (query, zombie)]
     first, second = await asyncio.gather(*attempts, return_exceptions=True)
     for part in (first, second):
@@ -211,7 +202,7 @@ async def test_driver_that_ends_between_two_commits_is_completed_by_the_next(
     # The former driver continues.
     with pytest.raises(KafkaError, match=FENCED):
         await zombie.commit(parts)
-    await abort([part for part in parts if part], zombie.client)
+    await abort([part for part in parts if part], [], zombie.client)
     assert await query.output() == ["a", "b", "c", "d"]
 
 
@@ -220,20 +211,9 @@ async def test_abort_after_a_commit_of_some_tasks_is_completed_by_a_repetition(
 ) -> None:
     parts = [part for part in await query.tasks(BOTH) if part]
     await query.commit([parts[0], None])
-    await abort(parts, query.client)
+    await abort(parts, [], query.client)
     assert await query.output() == ["a", "b"]
     await query.run(BOTH)
-    assert await query.output() == ["a", "b", "c", "d"]
-
-
-@pytest.mark.parametrize("scopes", [("batch", "task"), ("task", "batch")])
-async def test_batch_is_completed_with_another_scope(query: Query, scopes: tuple[str, str]) -> None:
-    first, second = map(query.with_scope, scopes)
-    parts = await first.tasks(BOTH[:1])
-    await first.commit([*parts, None])
-    # The other task writes its rows but does not commit them.
-    await query.with_scope("batch").task(1, BOTH[1])
-    await second.run(BOTH)
     assert await query.output() == ["a", "b", "c", "d"]
 
 
@@ -257,19 +237,7 @@ async def test_batch_that_is_repeated_in_fewer_partitions_is_refused(query: Quer
     assert await query.output() == ["a", "b", "c", "d"]
 
 
-async def test_batch_in_fewer_partitions_is_reported_if_its_tasks_have_committed(
-    query: Query,
-) -> None:
-    query = query.with_scope("task")
-    await query.run(BOTH)
-    await query.task(1, ["e"], batch=1)
-    with pytest.raises(KafkaError, match="are in the output twice if other tasks"):
-        await query.run([["e"]], batch=1)
-
-
-@SCOPES
-async def test_later_batches_may_have_other_numbers_of_partitions(query: Query, scope: str) -> None:
-    query = query.with_scope(scope)
+async def test_later_batches_may_have_other_numbers_of_partitions(query: Query) -> None:
     batches = [["a"]], [["b"], ["c"], ["d"]], [[], ["e"]], [["f"]], [["g"], [], [], ["h"]]
     for batch, partitions in enumerate(batches):
         await query.run(partitions, batch)
@@ -277,12 +245,10 @@ async def test_later_batches_may_have_other_numbers_of_partitions(query: Query, 
     assert await query.output() == list("abcdefgh")
 
 
-@SCOPES
 @pytest.mark.parametrize("repeated", [[], ["a", "x"], ["a"], ["a", "b", "b"]])
 async def test_task_that_is_repeated_with_other_rows_is_refused(
-    query: Query, scope: str, repeated: list[str]
+    query: Query, repeated: list[str]
 ) -> None:
-    query = query.with_scope(scope)
     await query.run(BOTH)
     with pytest.raises(KafkaError, match=f"committed with 2 rows .* with {len(repeated)} rows"):
         await query.task(0, repeated)
@@ -299,6 +265,43 @@ async def test_transaction_that_the_coordinator_has_aborted_is_not_committed(
     await until_aborted(brief, [part.position.transactional_id for part in parts if part])
     with pytest.raises(KafkaError, match=r"longer than kafka.transaction.timeout.ms \(1000\)"):
         await brief.commit(parts)
+    assert await query.output() == []
+    await query.run(BOTH)
+    assert await query.output() == ["a", "b", "c", "d"]
+
+
+async def test_abort_ends_the_transactions_of_tasks_that_have_reported_nothing(
+    query: Query, zombie: Query
+) -> None:
+    goes_on = asyncio.Event()
+    rows = Rows(["a", "b"], goes_on)
+    stopped = asyncio.create_task(zombie.task(0, rows))
+    await rows.waits.wait()
+    reported = await query.task(1, BOTH[1])
+    assert reported is not None
+    await abort([reported], [Position(query.name, 0, 0)], query.client)
+    goes_on.set()
+    with pytest.raises(KafkaError):
+        await stopped
+    assert await query.output() == []
+    await query.run(BOTH)
+    assert await query.output() == ["a", "b", "c", "d"]
+
+
+async def test_abort_ends_a_transaction_that_a_stopped_task_begins_after_it(
+    query: Query, zombie: Query
+) -> None:
+    ids = [Position(query.name, number, 0) for number in range(2)]
+    aborting = asyncio.create_task(abort([], ids, query.client))
+    async with asyncio.timeout(60), Admin(client=query.client) as admin:
+        # Wait until the first look has fenced the id that the task uses then.
+        while True:
+            if (await admin.describe_transactions([ids[0].transactional_id])).ok:
+                break
+            await asyncio.sleep(0.01)
+    # Spark ends the rows of a stopped task early.
+    await zombie.task(0, ["a"])
+    await aborting
     assert await query.output() == []
     await query.run(BOTH)
     assert await query.output() == ["a", "b", "c", "d"]

@@ -60,12 +60,13 @@ def test_options_of_kafka_go_to_the_client_or_to_the_producer() -> None:
         ({"topic": "a b"}, "topic: 'a b' is not allowed. It must be the name of a topic: "),
         ({"deliveryguarantee": "once"}, "deliveryGuarantee: 'once' is not allowed. It must be at-"),
         ({"writeid": "x"}, "writeId has no effect without deliveryGuarantee=exactly-once. "),
-        ({"commitscope": "task"}, "commitScope has no effect without deliveryGuarantee="),
+        ({"commitscope": "batch"}, "commitScope has no effect without deliveryGuarantee="),
+        ({"commitscope": "task"}, "commitScope: 'task' is not allowed. A task cannot commit its"),
         (EXACTLY, "writeId is missing. deliveryGuarantee=exactly-once in a batch write needs"),
         ({**EXACTLY, "writeid": "a b"}, "writeId: 'a b' is not allowed. It must have 1 to 128 "),
         (
             {**EXACTLY, "writeid": "a", "commitscope": "all"},
-            "commitScope: 'all' is not allowed. It must be batch or task.",
+            "commitScope: 'all' is not allowed. A task cannot commit its own rows: if what stands",
         ),
         (
             {**EXACTLY, "writeid": "a", "kafka.acks": "1"},
@@ -93,7 +94,7 @@ def test_options_of_kafka_go_to_the_client_or_to_the_producer() -> None:
         (
             {"truncate": "true"},
             "truncate is not an option of the sink. It must be one of topic, deliveryGuarantee, "
-            "commitScope, writeId, or begin with 'kafka.'.",
+            "writeId, or begin with 'kafka.'.",
         ),
         (
             {"kafka.transaction.timeout.ms": "9" * 5_000},
@@ -120,11 +121,27 @@ def test_stream_refuses_options_and_says_why(options: dict[str, str], text: str)
     assert str(caught.value).startswith(text)
 
 
-def test_exactly_once_has_the_scope_of_a_batch_by_default() -> None:
+@pytest.mark.parametrize("streaming", [True, False])
+@pytest.mark.parametrize("scope", ["task", "TASK", " task "])
+def test_commit_scope_of_a_task_is_refused_with_its_reason_and_names_batch(
+    scope: str, streaming: bool
+) -> None:
+    options = {**BROKER, **EXACTLY, **(CHECKPOINT if streaming else {"writeid": "w"})}
+    with pytest.raises(ConfigError) as caught:
+        SinkOptions.parse({**options, "commitscope": scope}, streaming=streaming)
+    assert str(caught.value) == (
+        "commitScope: 'task' is not allowed. A task cannot commit its own rows: if what stands "
+        "before the sink fails, or if the query is stopped, Spark ends the rows of the task as if "
+        "they were complete. Use batch, which is the default: the driver commits when all tasks "
+        "of a batch have succeeded."
+    ).replace("'task'", repr(scope.strip()))
+
+
+def test_commit_scope_of_a_batch_is_what_is_always_so() -> None:
     options = {**BROKER, **EXACTLY, **CHECKPOINT}
-    assert SinkOptions.parse(options, streaming=True).commit_scope == "batch"
-    task = SinkOptions.parse({**options, "commitscope": "TASK"}, streaming=True)
-    assert (task.commit_scope, task.transaction_timeout_ms) == ("task", 60_000)
+    found = SinkOptions.parse(options, streaming=True)
+    assert SinkOptions.parse({**options, "commitscope": "Batch"}, streaming=True) == found
+    assert found.transaction_timeout_ms == 60_000
 
 
 @dataclass
