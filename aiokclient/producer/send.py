@@ -21,7 +21,7 @@ from aiokclient.producer.delivery.delivery import Delivery
 from aiokclient.producer.send_arrow import ArrowRecords, ArrowRow, send_columns
 from aiokclient.producer.sending.leaders import record_size
 from aiokclient.producer.serializers import bound
-from aiokclient.types import Headers, ProducerRecord, TopicPartition, is_integer, is_topic_name
+from aiokclient.types import Headers, ProducerRecord, TopicPartition, is_topic_name
 
 if TYPE_CHECKING:
     from aiokclient.config.producer import ProducerConfig
@@ -135,15 +135,13 @@ class Sends(SendPath[K, V], Generic[K, V]):
             try:
                 if timestamp is None:
                     timestamp = self._clock.time_ms()
-                elif isinstance(timestamp, bool):
-                    raise TypeError(f"The timestamp {timestamp!r} is not an int.")
-                elif timestamp < 0:
-                    raise ValueError(f"The timestamp {timestamp} is negative.")
+                else:
+                    timestamp = bulk.as_timestamp(timestamp)
                 size = record_size(key, value, headers)
                 if size > self._largest:
                     self._require_small(topic.name, key, value, headers)
                 if partition is not None:
-                    self._require(topic, partition)
+                    partition = self._existing(topic, partition)
                 if not topic.known:
                     queue = topic.undesignated
                 elif partition is not None:
@@ -179,11 +177,13 @@ class Sends(SendPath[K, V], Generic[K, V]):
                 resource=topic,
             )
 
-    def _require(self, topic: Topic, partition: int) -> None:
-        """Raise UnknownTopicOrPartitionError if the topic cannot have this partition."""
+    def _existing(self, topic: Topic, given: int) -> int:
+        """Return the application's partition as an int.
+
+        Raise UnknownTopicOrPartitionError if the topic cannot have it.
+        """
         count = len(topic.queues)
-        if not is_integer(partition):
-            raise TypeError(f"The partition {partition!r} is not an int.")
+        partition = bulk.as_integer(given, "partition")
         if not 0 <= partition < (count if topic.known else 1 << 63):
             there = "Partitions are numbered from 0."
             if topic.known:
@@ -192,6 +192,7 @@ class Sends(SendPath[K, V], Generic[K, V]):
                 f"There is no partition {partition}. {there}",
                 topic_partition=TopicPartition(topic.name, partition),
             )
+        return partition
 
     def _unfit(self, topic: str, error: Exception, headers: Headers) -> SerializationError:
         kind = SerializationError
@@ -219,6 +220,8 @@ class Sends(SendPath[K, V], Generic[K, V]):
                 f"send_many() takes a sequence such as a list, not {type(values).__name__}. Use "
                 "send_all() for any other iterable."
             )
+        if type(values) is not list and type(values) is not tuple:
+            values = tuple(values)  # Another sequence might have other items at the next reading.
         if not values:
             return []
         if self._raw and partitioner.function is None and bulk.are_plain(values):
@@ -240,12 +243,16 @@ class Sends(SendPath[K, V], Generic[K, V]):
         target = self._topic(topic)
         key, value = self._serialized(topic, key, value, headers)
         try:
-            bulk.require_encodable(key, value, headers, timestamp)
+            # Copies, because nothing may change or fail after the first record was appended.
+            key, value = bulk.as_bytes(key), bulk.as_bytes(value)
+            headers = bulk.as_headers(headers)
+            if timestamp is not None:
+                timestamp = bulk.as_timestamp(timestamp)
             size = record_size(key, value, headers)
             if size > self._largest:
                 self._require_small(topic, key, value, headers)
             if partition is not None:
-                self._require(target, partition)
+                partition = self._existing(target, partition)
         except (TypeError, AttributeError, ValueError) as error:
             raise self._unfit(topic, error, headers) from error
         return self._placed(target, key, value, partition, timestamp, headers, size)

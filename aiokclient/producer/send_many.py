@@ -7,6 +7,7 @@ record is appended.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -16,7 +17,7 @@ from aiokclient.producer.batching.queue import PartitionQueue
 from aiokclient.producer.delivery.deliveries import Deliveries, Run
 from aiokclient.producer.partitioner import Partitioner
 from aiokclient.record.batch import RecordBatchBuilder
-from aiokclient.types import Headers, ProducerRecord, is_integer
+from aiokclient.types import Headers, ProducerRecord
 
 if TYPE_CHECKING:
     from aiokclient.errors import KafkaError
@@ -26,10 +27,13 @@ __all__ = [
     "SLICES",
     "Prepared",
     "are_plain",
+    "as_bytes",
+    "as_headers",
+    "as_integer",
     "as_record",
+    "as_timestamp",
     "exact_size",
     "largest",
-    "require_encodable",
     "require_room",
     "send_prepared",
     "send_values",
@@ -72,21 +76,52 @@ def as_record(topic: str, item: Any) -> ProducerRecord:
     return ProducerRecord(topic, value=item)
 
 
-def require_encodable(key: Any, value: Any, headers: Headers, timestamp: Any) -> None:
-    """Raise TypeError or ValueError for a record that cannot be encoded."""
-    for name, _ in headers:
+def as_integer(given: Any, what: str) -> int:
+    """Return an integer of any type, such as one of numpy, as an int. `what` names it in errors."""
+    if isinstance(given, bool) or not hasattr(given, "__index__"):
+        raise TypeError(f"The {what} {given!r} is not an int.")
+    return operator.index(given)
+
+
+def as_timestamp(given: Any) -> int:
+    """Return the application's timestamp. Raises TypeError or ValueError for an invalid one."""
+    timestamp = as_integer(given, "timestamp")
+    if not 0 <= timestamp < 1 << 63:
+        raise ValueError(f"The timestamp {timestamp} is negative or does not fit into 64 bits.")
+    return timestamp
+
+
+def as_bytes(content: Any) -> bytes | None:
+    """Return a key, value, or header value as bytes. Raises TypeError for any other type.
+
+    The types are those that `RecordBatchBuilder.append` accepts.
+    """
+    if content is None or isinstance(content, bytes):
+        return content
+    if isinstance(content, bytearray) or (
+        isinstance(content, memoryview) and content.nbytes == len(content) and content.c_contiguous
+    ):
+        return bytes(content)
+    raise TypeError(f"{type(content).__name__} is not bytes.")
+
+
+def as_headers(headers: Any) -> Headers:
+    """Return a copy of the headers, which are read once. Raises TypeError if they are invalid.
+
+    Iterators are refused, because `send` reads the headers twice and cannot send them.
+    """
+    if not len(headers):
+        return ()
+    copied: list[tuple[str, bytes | None]] = []
+    for pair in headers:
+        if len(pair) != 2:
+            raise TypeError(f"The header {pair!r} is not a pair of name and value.")
+        name, content = pair
         if not isinstance(name, str):
             raise TypeError(f"The header name {name!r} is not str.")
         name.encode()
-    for content in (key, value, *(content for _, content in headers)):
-        if content is not None and not isinstance(content, bytes):
-            raise TypeError(f"{type(content).__name__} is not bytes.")
-    if timestamp is None:
-        return
-    if not is_integer(timestamp):
-        raise TypeError(f"The timestamp {timestamp!r} is not an int.")
-    if not 0 <= timestamp < 1 << 63:
-        raise ValueError(f"The timestamp {timestamp} is negative or does not fit into 64 bits.")
+        copied.append((name, as_bytes(content)))
+    return copied
 
 
 def exact_size(limit: int, key: bytes | None, value: bytes | None, headers: Headers) -> int:

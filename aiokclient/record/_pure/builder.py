@@ -283,7 +283,7 @@ def _field(content: Any) -> tuple[Any, ...]:
         return (_NULL,)
     # If the items of a buffer have several bytes, len() is not the length in bytes.
     if isinstance(content, bytes | bytearray) or (
-        isinstance(content, memoryview) and content.nbytes == len(content)
+        isinstance(content, memoryview) and content.nbytes == len(content) and content.c_contiguous
     ):
         return write_varint(len(content)), content
     raise TypeError(f"{type(content).__name__} is not bytes.")

@@ -1,11 +1,13 @@
 """Records that `send` and `send_many` refuse at once, and refusals that the delivery raises."""
 
 import asyncio
+from array import array
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from decimal import Decimal
 from typing import Any
 
+import numpy
 import pytest
 
 from aiokclient import Producer, ProducerRecord
@@ -377,3 +379,124 @@ class TestWhenItIsOver:
             for part in ("TOPIC_AUTHORIZATION_FAILED", "Produce", f"{topic}-0", "broker 1"):
                 assert part in str(error)
             assert (await producer.send(topic, b"v")).offset == 0
+
+
+Fields = dict[str, Any]
+
+UNUSUAL: dict[str, Callable[[], Fields]] = {
+    "bytearray as value": lambda: {"value": bytearray(b"v")},
+    "memoryview as value": lambda: {"value": memoryview(b"v")},
+    "memoryview with gaps as value": lambda: {"value": memoryview(b"v-w-")[::2]},
+    "memoryview of integers as value": lambda: {"value": memoryview(array("q", [1]))},
+    "bytearray as key": lambda: {"key": bytearray(b"k")},
+    "memoryview as key": lambda: {"key": memoryview(b"k")},
+    "bytearray in a header": lambda: {"headers": [("h", bytearray(b"v"))]},
+    "memoryview in a header": lambda: {"headers": [("h", memoryview(b"v"))]},
+    "zip as headers": lambda: {"headers": zip(["h"], [b"v"], strict=True)},
+    "generator as headers": lambda: {"headers": (("h", b"v") for _ in range(2))},
+    "empty iterator as headers": lambda: {"headers": iter(())},
+    "iterator as header": lambda: {"headers": [iter(("h", b"v"))]},
+    "three items as header": lambda: {"headers": [("h", b"v", b"w")]},
+    "view of a dict as headers": lambda: {"headers": {"h": b"v"}.items()},
+    "dict as headers": lambda: {"headers": {"h": b"v"}},
+    "numpy integer as partition": lambda: {"partition": numpy.int64(1)},
+    "small numpy integer as partition": lambda: {"partition": numpy.uint8(1)},
+    "negative numpy integer as partition": lambda: {"partition": numpy.int64(-1)},
+    "numpy bool as partition": lambda: {"partition": numpy.bool_(True)},
+    "bool as partition": lambda: {"partition": True},
+    "numpy float as partition": lambda: {"partition": numpy.float64(1)},
+    "numpy integer as timestamp": lambda: {"timestamp": numpy.int64(5)},
+    "negative numpy integer as timestamp": lambda: {"timestamp": numpy.int64(-5)},
+    "numpy bool as timestamp": lambda: {"timestamp": numpy.bool_(True)},
+    "bool as timestamp": lambda: {"timestamp": False},
+}
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("kind", UNUSUAL)
+async def test_send_send_many_and_send_all_give_the_same_answer(
+    make: Make, wide: str, cluster: EmbeddedCluster, kind: str, known: bool
+) -> None:
+    def record(**more: Any) -> ProducerRecord:
+        return ProducerRecord(**{"topic": wide, "value": b"v", **UNUSUAL[kind](), **more})
+
+    async def answer(sending: Callable[[], Awaitable[Any]]) -> str:
+        try:
+            await sending()
+        except KafkaError as error:
+            return type(error).__name__
+        return "sent"
+
+    async def one() -> None:
+        await producer.send(*record())
+
+    async def many() -> None:
+        await producer.gather(producer.send_many(wide, [b"first", record(), b"last"]))
+
+    async def every() -> None:
+        await producer.send_all(wide, [b"first", record(), b"last"])
+
+    async def last() -> None:
+        await producer.send_all(wide, [record()])
+
+    async with make() as producer:
+        answers = set()
+        for sending in (one, many, every, last):
+            if known:
+                await producer.prepare(wide)
+            answers.add(await answer(sending))
+    assert len(answers) == 1, answers
+    written = list(cluster.records(wide))
+    if answers != {"sent"}:
+        assert not written
+        return
+    assert len(written) == 8
+    same = {(r.partition, r.key, r.value, tuple(r.headers)) for r in written if r.value == b"v"}
+    assert len({key for _, key, *_ in same}) == 1
+    assert len({headers for *_, headers in same}) == 1
+    if "partition" in kind or "key" in kind:
+        assert len(same) == 1
+    if "timestamp" in kind:
+        assert {r.timestamp for r in written if r.value == b"v"} == {5}
+
+
+class Fickle(Sequence[Any]):
+    """A sequence that has a wrong item when it is read again."""
+
+    def __init__(self) -> None:
+        self.readings = 0
+
+    def __len__(self) -> int:
+        return 2
+
+    def __getitem__(self, index: Any) -> Any:
+        if index >= 2:
+            raise IndexError
+        self.readings += 1
+        return b"fine" if self.readings <= 2 else "wrong"
+
+
+async def test_items_of_send_many_are_read_once(make: Make, topic: str, values: Values) -> None:
+    async with make() as producer:
+        await producer.prepare(topic)
+        producer.send_many(topic, Fickle())
+    assert values(topic) == [b"fine", b"fine"]
+
+
+async def test_serializer_that_changes_earlier_items_changes_nothing(
+    make: Make, topic: str, cluster: EmbeddedCluster
+) -> None:
+    value, headers = bytearray(b"first"), [("h", b"v")]
+
+    class Changing:
+        def serialize(self, topic: str, given: Any, headers_of_it: Any) -> Any:
+            if given == "second":
+                value[:] = b"other"
+                headers[:] = [("wrong", 5)]  # type: ignore[list-item]  # on purpose
+            return bytes(given) if given is value else b"second"
+
+    async with make(value_serializer=Changing()) as producer:
+        producer.send_many(topic, [ProducerRecord(topic, value, headers=headers), "second"])
+    first, second = cluster.records(topic)
+    assert (first.value, list(first.headers)) == (b"first", [("h", b"v")])
+    assert second.value == b"second"
