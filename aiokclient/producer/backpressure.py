@@ -70,6 +70,15 @@ async def known(topic: Topic, cluster: ClusterClient, timeout: float) -> None:
             await asyncio.sleep(0)
 
 
+def is_cancelled() -> bool:
+    """Return whether the current task is being cancelled.
+
+    If it is not, a CancelledError comes from a cancelled future that the application's code awaits.
+    """
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
+
+
 async def prepared(prepare: Callable[[str], Awaitable[object]], topic: str, timeout: float) -> None:
     """Await the `prepare` of a serializer; see `Producer.prepare`."""
     scope = asyncio.timeout(None if timeout == math.inf else timeout)
@@ -78,7 +87,9 @@ async def prepared(prepare: Callable[[str], Awaitable[object]], topic: str, time
             await prepare(topic)
     except KafkaError:
         raise
-    except Exception as error:
+    except (Exception, asyncio.CancelledError) as error:
+        if isinstance(error, asyncio.CancelledError) and is_cancelled():
+            raise
         if scope.expired():
             text = f"A serializer was not prepared for topic {topic} within the timeout."
             raise ApiTimeoutError(text) from error

@@ -110,9 +110,9 @@ class Partitioner:
             self._available[topic] = available
         try:
             partition: Any = function(key, partitions, available)
-        except KafkaError:
+        except (KafkaError, SystemExit, KeyboardInterrupt):
             raise
-        except Exception as error:
+        except BaseException as error:  # A CancelledError would pass for one of the caller.
             text = f"The partitioner failed for a record of topic {topic.name}: {error!r}."
             raise SerializationError(text) from error
         if not isinstance(partition, int) or not 0 <= partition < len(topic.queues):

@@ -35,9 +35,9 @@ def bound(serializer: Any, what: str) -> Serialize | None:
     def serialize(topic: str, value: Any, headers: Headers) -> bytes:
         try:
             result = call(topic, value, headers)
-        except KafkaError:
+        except (KafkaError, SystemExit, KeyboardInterrupt):
             raise
-        except Exception as error:
+        except BaseException as error:  # A CancelledError would pass for one of the caller.
             text = f"The {what} serializer failed for a record of topic {topic}: {error!r}.{hint}"
             raise SerializationError(text) from error
         if not isinstance(result, bytes):

@@ -68,7 +68,9 @@ class Deserializers:
             return data
         try:
             return function(raw.topic, data, raw.headers)
-        except Exception as cause:
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as cause:  # A CancelledError would pass for one of the caller.
             error = _record_error(part, raw)
             error.__cause__ = cause
             if self._on_error is None:
@@ -80,9 +82,9 @@ class Deserializers:
         assert self._on_error is not None
         try:
             return self._on_error(error)
-        except RecordError:
+        except (RecordError, SystemExit, KeyboardInterrupt):
             raise
-        except Exception as failure:
+        except BaseException as failure:
             raise error from failure
 
 

@@ -189,16 +189,18 @@ class Failures:
     async def reported(self) -> None:
         """Wait until `on_delivery_error` was called for each failure so far."""
         until = self._queued
+        # `_report` calls the handler, in the event loop: never in the task that waits here.
         while until > self._queued - len(self._reports):
-            self._report_slice()
             await asyncio.sleep(0)
 
     def _report(self) -> None:
         self._scheduled = False
-        self._report_slice()
-        if self._reports and not self._scheduled:
-            self._scheduled = True
-            self._callbacks.soon(self._report)
+        try:
+            self._report_slice()
+        finally:
+            if self._reports and not self._scheduled:
+                self._scheduled = True
+                self._callbacks.soon(self._report)
 
     def _report_slice(self) -> None:
         assert self._on_delivery_error is not None
@@ -213,7 +215,9 @@ class Failures:
                 self._origins.forget(batch)
             try:
                 self._on_delivery_error(delivery)
-            except Exception as error:
+            except (SystemExit, KeyboardInterrupt):
+                raise  # The event loop raises them itself, as those of asyncio's callbacks.
+            except BaseException as error:
                 context = {"message": "on_delivery_error raised", "exception": error}
                 self._loop.call_exception_handler(context)
 

@@ -18,8 +18,10 @@ from aiokclient.errors import (
     DeliveryTimeoutError,
     KafkaError,
     KafkaTimeoutError,
+    RecordError,
     RecordTooLargeError,
     RetriableError,
+    SerializationError,
     TopicAuthorizationError,
     UnknownTopicOrPartitionError,
 )
@@ -264,6 +266,45 @@ class TestOnDeliveryError:
                 assert not set(told) & set(written)
                 assert all(each.topic == "t" and each.exception() is not None for each in told)
                 assert not producer._required_engine().failures._origins
+
+        simulate(scenario)
+
+    @pytest.mark.parametrize(
+        "raised", [asyncio.CancelledError, GeneratorExit, ValueError, BaseException, KafkaError]
+    )
+    @pytest.mark.parametrize("end", ["flush", "close", "leave", "nothing"])
+    def test_whatever_on_delivery_error_raises_is_logged_and_all_failures_are_reported(
+        self, raised: type[BaseException], end: str
+    ) -> None:
+        async def scenario(world: World) -> None:
+            logged: list[Any] = []
+            told: list[Any] = []
+            loop = asyncio.get_running_loop()
+            loop.set_exception_handler(lambda loop, context: logged.append(context["exception"]))
+            task = asyncio.current_task()
+
+            def tell(delivery: Delivery) -> None:
+                told.append(delivery.exception())
+                assert asyncio.current_task() is not task
+                raise raised("of the handler")
+
+            world.cluster.fail(ApiKey.PRODUCE, TopicAuthorizationError)
+            producer = await world.producer(on_delivery_error=tell)
+            for _ in range(5):
+                producer.send("t", b"v")
+            if end == "flush":
+                await producer.flush()
+                assert len(told) == 5
+            elif end == "close":
+                await producer.close()
+                assert len(told) == 5
+            elif end == "leave":
+                await left_normally(producer)
+                assert len(told) == 5
+            await world.cluster.until(lambda: len(told) == 5)
+            await producer.close()
+            assert [type(error) for error in told] == [TopicAuthorizationError] * 5
+            assert [type(error) for error in logged] == [raised] * 5
 
         simulate(scenario)
 
@@ -523,3 +564,58 @@ class TestKinds:
 
     def test_buffer_exhausted_error_is_retriable(self) -> None:
         assert issubclass(BufferExhaustedError, RetriableError)
+
+
+def reads_a_cancelled_future(*args: Any) -> Any:
+    future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+    future.cancel()
+    return future.result()
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("option", ["partitioner", "value_serializer", "key_serializer"])
+def test_function_of_a_producer_that_reads_a_cancelled_future_fails_its_record(
+    option: str, known: bool
+) -> None:
+    """Its CancelledError would end the calling task as cancelled, or lose waiting records."""
+
+    async def scenario(world: World) -> None:
+        options: dict[str, Any] = {option: reads_a_cancelled_future}
+        async with world.producer(**options) as producer:
+            if known:
+                await producer.prepare("t")
+            with pytest.raises(SerializationError) as raised:
+                await producer.send("t", b"v", key=b"k")
+            assert isinstance(raised.value.__cause__, asyncio.CancelledError)
+            await producer.flush()
+
+    simulate(scenario)
+
+
+def test_prepare_of_a_serializer_that_awaits_a_cancelled_future_fails_the_call() -> None:
+    class Schemas:
+        def serialize(self, topic: str, value: Any, headers: Any) -> bytes:
+            return bytes(value)
+
+        async def prepare(self, topic: str) -> None:
+            reads_a_cancelled_future()
+
+    async def scenario(world: World) -> None:
+        async with world.producer(value_serializer=Schemas()) as producer:
+            with pytest.raises(SerializationError):
+                await producer.prepare("t")
+
+    simulate(scenario)
+
+
+def test_deserializer_that_reads_a_cancelled_future_is_an_error_of_its_record() -> None:
+    async def scenario(world: World) -> None:
+        async with world.producer() as producer:
+            await producer.send("t", b"v")
+        options: dict[str, Any] = {"auto_offset_reset": "earliest"}
+        options["value_deserializer"] = reads_a_cancelled_future
+        async with world.consumer("t", **options) as consumer:
+            with pytest.raises(RecordError):
+                await consumer.get()
+
+    simulate(scenario)
