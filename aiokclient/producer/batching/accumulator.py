@@ -98,7 +98,8 @@ class Accumulator:
         self._linger_timer: asyncio.TimerHandle | None = None
         self._overflowing: tuple[dict[PartitionQueue, None], dict[PartitionQueue, None]] = ({}, {})
         """Partitions with batches in the overflow queue, by whether they are unsendable."""
-        self._room: list[asyncio.Future[None]] = []
+        self._room: dict[asyncio.Future[None], None] = {}
+        """The tasks that wait for room, in the order of their calls."""
         self.meters = ProducerMeters(metrics, measures)
         self._measure(self.meters.measures, config.buffer_memory)
         # All producers of a client share the client's metrics, so each producer adds its bytes.
@@ -260,7 +261,11 @@ class Accumulator:
             size = need + FIRST_RESERVE
         else:
             room = self.memory.where(queue, need)
-            if room is Room.NOWHERE and not forced and not self.memory.fits(queue, need):
+            if room is Room.NOWHERE and forced:
+                # `require_room` counts records, not what batches reserve for further ones.
+                self._trim_all()
+                room = self.memory.where(queue, need)
+            elif room is Room.NOWHERE and not self.memory.fits(queue, need):
                 raise self._exhausted(queue, need)
         limit = queue.batch_limit if limit is None else limit + BATCH_OVERHEAD
         likely = min(queue.likely, limit)
@@ -387,6 +392,14 @@ class Accumulator:
         batch.queue.expect(size)
         if batch.reserved - size > SLACK:
             self.memory.give(batch.queue, batch.trim(), batch.in_overflow)
+            self.on_room()
+
+    def _trim_all(self) -> None:
+        """Release all memory that batches reserved for further records."""
+        for batch in self.pending:
+            if batch.reserved > batch.builder.size:
+                self.memory.give(batch.queue, batch.trim(), batch.in_overflow)
+                batch.room()
 
     def _lingered(self) -> None:
         self._linger_timer = None
@@ -457,12 +470,11 @@ class Accumulator:
             self._move_in(queue.unsendable)
         if queue.unsendable:
             self._move_in(False)  # Sendable queues have more room when unsendable ones have less.
-        if self._room:
-            self._wake_waiters()
+        self.on_room()
 
     def _wake_waiters(self) -> None:
         """Wake the tasks that wait for room."""
-        rooms, self._room = self._room, []
+        rooms, self._room = self._room, {}
         for waiter in rooms:
             if not waiter.done():
                 waiter.set_result(None)
@@ -479,10 +491,22 @@ class Accumulator:
         self.forget(batch)
 
     async def room(self) -> None:
-        """Wait until some memory is free, or the producer ends."""
+        """Wait until there may be more room for some partition, or the producer ends.
+
+        Room comes with released memory, and with a partition that becomes known or sendable, which
+        has other limits then. A cancelled wait leaves nothing behind.
+        """
         waiter = self.loop.create_future()
-        self._room.append(waiter)
-        await waiter
+        self._room[waiter] = None
+        try:
+            await waiter
+        finally:
+            self._room.pop(waiter, None)
+
+    def on_room(self) -> None:
+        """Wake the tasks that wait for room, because there may be more of it."""
+        if self._room:
+            self._wake_waiters()
 
     # -- the overflow queue
 
@@ -496,6 +520,7 @@ class Accumulator:
         self._move_in(unsendable)
         if unsendable:
             self._move_in(False)
+        self.on_room()
 
     def _move_in(self, unsendable: bool, beyond: bool = True) -> None:
         overflowing = self._overflowing[unsendable]
@@ -520,4 +545,5 @@ class Accumulator:
             self._overflowing[queue.unsendable].pop(queue, None)
         batch.wake()
         queue.poke()
+        self.on_room()
         return True

@@ -5,9 +5,10 @@ the *overflow queue*, for records that the application sent although the buffer 
 partition is *unsendable* if its topic is not known yet, if it has no leader, or if its leader is
 unreachable or has been silent for a second. One unsendable partition may hold a quarter of each
 pool, and all unsendable partitions together may hold half of each, so that they do not block the
-sendable ones. If partitions already hold more when they become unsendable, the bytes beyond that
-half do not reduce the room of the sendable partitions. Records that were accepted are never dropped
-to make room.
+sendable ones. If partitions already hold more when they become unsendable, they get no more, and
+the bytes beyond that half do not reduce the room of the sendable partitions, until the pool holds
+one and a half times its limit. That is the real bound: it is reached only if partitions fill a pool
+before they become unsendable. Records that were accepted are never dropped to make room.
 """
 
 from __future__ import annotations
@@ -71,7 +72,10 @@ class Pool:
         if unsendable:
             self.unsendable += size
             sendable = self.total - self.unsendable
-            self.free = self.limit - sendable - min(self.unsendable, self.half)
+            self.free = min(
+                self.limit - sendable - min(self.unsendable, self.half),
+                self.limit + self.half - self.total,
+            )
         else:
             self.free -= size
 

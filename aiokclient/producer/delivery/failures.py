@@ -191,7 +191,7 @@ class Failures:
         until = self._queued
         # `_report` calls the handler, in the event loop: never in the task that waits here.
         while until > self._queued - len(self._reports):
-            await asyncio.sleep(0)
+            await asyncio.sleep(0)  # noqa: ASYNC110  # `_report` runs in each iteration.
 
     def _report(self) -> None:
         self._scheduled = False

@@ -261,6 +261,7 @@ class Leaders:
                 self._accumulator.callbacks.soon(self._designate, topic)
                 return
         topic.become_known()
+        self._accumulator.on_room()
 
     def _move(self, topic: Topic, batch: QueuedBatch) -> None:
         queue = batch.queue

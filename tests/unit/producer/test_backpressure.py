@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from typing import Any
 
+import anyio
 import pytest
 from world import World, simulate
 
+from aiokclient import ProducerRecord
 from aiokclient.errors import (
     BufferExhaustedError,
     DeliveryTimeoutError,
@@ -24,7 +27,9 @@ def memory_of(producer: Any) -> Any:
     return producer._engine.accumulator.memory
 
 
-def fill(producer: Any, topic: str, partition: int | None = None) -> tuple[list[Any], list[Any]]:
+def fill(
+    producer: Any, topic: str, partition: int | None = None, value: bytes = VALUE
+) -> tuple[list[Any], list[Any]]:
     """Send until a send is refused.
 
     Return the buffered deliveries and those in the overflow queue.
@@ -33,7 +38,7 @@ def fill(producer: Any, topic: str, partition: int | None = None) -> tuple[list[
     overflowing: list[Any] = []
     while True:
         try:
-            delivery = producer.send(topic, VALUE, partition=partition)
+            delivery = producer.send(topic, value, partition=partition)
         except BufferExhaustedError:
             return taken, overflowing
         (overflowing if producer.full else taken).append(delivery)
@@ -239,3 +244,126 @@ def led_by_two(world: World) -> list[int]:
     led = [partition for partition in range(12) if world.cluster.leader("dead", partition) == 2]
     assert len(led) == 6
     return led
+
+
+def test_send_all_goes_on_when_its_topic_becomes_known_beside_dead_partitions() -> None:
+    """Two dead partitions hold their half of both pools, and nothing of it is released."""
+
+    async def scenario(world: World) -> None:
+        async with world.producer(
+            buffer_memory=MEMORY, batch_size=16_384, max_block_ms=60_000
+        ) as producer:
+            await producer.prepare("t")
+            world.cluster.pause(1)
+            await asyncio.sleep(0)
+            for name in ("dead-1", "dead-2"):
+                fill(producer, name)
+                fill(producer, name, value=b"")
+            world.cluster.resume(1)
+            began = world.now
+            sending = asyncio.create_task(producer.send_all("late", [VALUE] * 50))
+            await asyncio.sleep(2)
+            assert not sending.done()
+            world.cluster.create_topic("late")
+            assert await sending == 50
+            assert world.now - began < 15
+            await producer.close(0)
+            raise_nothing(producer)
+
+    simulate(scenario)
+
+
+@pytest.mark.parametrize("back", ["resumed", "created"])
+def test_send_all_goes_on_when_its_partition_becomes_sendable(back: str) -> None:
+    async def scenario(world: World) -> None:
+        led = led_by_two(world)
+        name = "late" if back == "created" else "dead"
+        async with world.producer(
+            buffer_memory=MEMORY, batch_size=16_384, metadata_max_age_ms=2000, max_block_ms=60_000
+        ) as producer:
+            await producer.prepare("dead")
+            await producer.prepare("alive")
+            await producer.gather([producer.send("dead", b"x", partition=p) for p in led])
+            world.cluster.pause(2)
+            producer.send("dead", b"x", partition=led[2])
+            await asyncio.sleep(2)
+            for missing in ("nowhere-1", "nowhere-2"):
+                fill(producer, missing)
+                fill(producer, missing, value=b"")
+            record = ProducerRecord(name, VALUE, partition=None if back == "created" else led[2])
+            sending = asyncio.create_task(producer.send_all(name, [record] * 50))
+            await asyncio.sleep(1)
+            assert not sending.done()
+            began = world.now
+            if back == "created":
+                world.cluster.create_topic("late")
+            else:
+                world.cluster.resume(2)
+            with anyio.fail_after(30):
+                assert await sending == 50
+            assert world.now - began < 15
+            await producer.close(0)
+            raise_nothing(producer)
+
+    simulate(scenario, brokers=2, topics={})
+
+
+def raise_nothing(producer: Any) -> None:
+    """Prevent the end of `async with` from raising failures that the test already knows of."""
+    producer._engine.failures.unretrieved = 0
+
+
+def test_a_cancelled_send_all_leaves_nothing_behind() -> None:
+    async def scenario(world: World) -> None:
+        async with world.producer(buffer_memory=MEMORY, batch_size=16_384) as producer:
+            fill(producer, "nowhere")
+            for _ in range(100):
+                sending = asyncio.create_task(producer.send_all("nowhere", [VALUE]))
+                await asyncio.sleep(0.001)
+                sending.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await sending
+            assert not producer._engine.accumulator._room
+            await producer.close(0)
+            raise_nothing(producer)
+
+    simulate(scenario)
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("seed", range(20))
+def test_send_many_stays_within_the_memory_whatever_batches_reserve(
+    seed: int, known: bool, memory_totals: list[int]
+) -> None:
+    async def scenario(world: World) -> None:
+        rng = random.Random(seed)
+        async with world.producer(
+            buffer_memory=20_000, batch_size=4096, linger_ms=60_000, on_delivery_error=id
+        ) as producer:
+            topics = ["t"]
+            if known:
+                await producer.prepare("t")
+            world.cluster.pause(1)
+            for _ in range(200):
+                items: list[Any] = []
+                for _ in range(rng.randrange(1, 9)):
+                    partition = rng.choice([None, *range(8)]) if known else None
+                    value = bytes(rng.randrange(rng.choice([50, 900])))
+                    key = rng.choice([None, b"k%d" % rng.randrange(20)])
+                    items.append(ProducerRecord(rng.choice(topics), value, key, partition))
+                if rng.random() < 0.2:
+                    items = [bytes(rng.randrange(900)) for _ in items]
+                try:
+                    producer.send_many("t", items)
+                except BufferExhaustedError:
+                    pass
+                if rng.random() < 0.3:
+                    try:
+                        producer.send("t", bytes(rng.randrange(900)))
+                    except BufferExhaustedError:
+                        pass
+            assert max(memory_totals) <= 2 * 20_000
+            await producer.close(0)
+            raise_nothing(producer)
+
+    simulate(scenario, topics={"t": 8})

@@ -75,6 +75,19 @@ def test_what_a_dying_broker_held_starves_nobody() -> None:
     assert fill(memory, alive, 1) is Room.NOWHERE
 
 
+def test_memory_has_a_bound_however_many_partitions_fill_it_and_become_unsendable() -> None:
+    memory = Memory(LIMIT)
+    for _ in range(5):
+        dying = holder(memory)
+        for size in (1000, 500, 100, 10, 1):
+            while fill(memory, dying, size) is not Room.NOWHERE:
+                pass
+        memory.set_unsendable(dying, True)
+        for pool in (memory.buffer, memory.overflow):
+            assert pool.total <= LIMIT + LIMIT // 2
+    assert fill(memory, holder(memory), 1) is Room.NOWHERE
+
+
 @pytest.mark.parametrize(("in_use", "size", "then"), [(749, 1, True), (750, 1, False)])
 def test_batches_move_in_while_less_than_three_quarters_are_in_use(
     in_use: int, size: int, then: bool
@@ -126,11 +139,9 @@ class Model:
 
     def room_of_others(self, account: Account) -> int:
         pool = self.memory.overflow
-        return (
-            pool.limit
-            - sum(held.overflowed for held in self.accounts if not held.unsendable)
-            - min(pool.half, sum(held.overflowed for held in self.accounts if held.unsendable))
-        )
+        alive = sum(held.overflowed for held in self.accounts if not held.unsendable)
+        dead = sum(held.overflowed for held in self.accounts if held.unsendable)
+        return min(pool.limit - alive - min(pool.half, dead), pool.limit + pool.half - alive - dead)
 
     def check(self) -> None:
         for pool, name in ((self.memory.buffer, "buffered"), (self.memory.overflow, "overflowed")):
