@@ -189,9 +189,11 @@ class Failures:
     async def reported(self) -> None:
         """Wait until `on_delivery_error` was called for each failure so far."""
         until = self._queued
-        # `_report` calls the handler, in the event loop: never in the task that waits here.
         while until > self._queued - len(self._reports):
-            await asyncio.sleep(0)  # noqa: ASYNC110  # `_report` runs in each iteration.
+            # `_report` runs in each iteration of the loop. The handler is never called in the task
+            # that waits here.
+            assert self._scheduled
+            await asyncio.sleep(0)
 
     def _report(self) -> None:
         self._scheduled = False
