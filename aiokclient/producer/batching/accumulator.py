@@ -494,7 +494,7 @@ class Accumulator:
         """Wait until there may be more room for some partition, or the producer ends.
 
         Room comes with released memory, and with a partition that becomes known or sendable, which
-        has other limits then. A cancelled wait leaves nothing behind.
+        has other limits then. A cancelled wait leaves no future.
         """
         waiter = self.loop.create_future()
         self._room[waiter] = None

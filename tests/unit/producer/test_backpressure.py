@@ -313,7 +313,7 @@ def raise_nothing(producer: Any) -> None:
     producer._engine.failures.unretrieved = 0
 
 
-def test_a_cancelled_send_all_leaves_nothing_behind() -> None:
+def test_a_cancelled_send_all_leaves_no_waiter() -> None:
     async def scenario(world: World) -> None:
         async with world.producer(buffer_memory=MEMORY, batch_size=16_384) as producer:
             fill(producer, "nowhere")
