@@ -26,14 +26,47 @@ WORDS = """
     im_alive, ListGroups, CreateGroup, DeleteGroup, RegisterConsumer, RewindConsumer,
     rewind_offsets, PartitionsToOwn, ControllerGeneration, ControllerBroker, NewOffsets,
     DeletedConsumerGroups, ActualOffsets, PartitionOffset, ConsumerId, heart_beat_freq, ephemeral,
-    group_generation, controller_id, process(messages), undesignated, low-level RPC
+    group_generation, controller_id, process(messages), undesignated, low-level RPC,
+    GetTelemetrySubscriptionsRequest, PushTelemetryRequest, SubscriptionId,
+    Retriable, RefreshRetriableException, Abortable, Application-Recoverable,
+    Invalid-Configuration, CorruptRecordException, NotEnoughReplicasException,
+    NotEnoughReplicasAfterAppendException, TimeoutException, ConcurrentTransactionsException,
+    CoordinatorLoadInProgressException, UnknownTopicOrPartitionException,
+    NotLeaderOrFollowerException, InvalidMetadataException, NotCoordinatorException,
+    CoordinatorNotAvailableException, TransactionAbortableException, IllegalStateException,
+    KafkaException, RuntimeException, InvalidProducerEpochException, ProducerFencedException,
+    InvalidPidMappingException, FencedInstanceIdException, CommitFailedException,
+    UnknownMemberIdException, IllegalGenerationException, CorrelationIdMismatchException,
+    InvalidTxnStateException, AuthenticationException, ClusterAuthorizationException,
+    TransactionalIdAuthorizationException, UnsupportedVersionException,
+    UnsupportedForMessageFormatException, InvalidRecordException, InvalidRequiredAcksException,
+    RecordBatchTooLargeException, InvalidTopicException, TopicAuthorizationException,
+    GroupAuthorizationException, AuthorizationException, ApplicationRecoverableException,
+    OutOfOrderSequenceException, UnknownProducerIdException, initTransactions, beginTransaction,
+    sendOffsetsToTransaction, commitTransaction, abortTransaction, closeAll,
+    resetToLastCommittedPositions, metadata.recovery.strategy,
+    metadata.recovery.rebootstrap.trigger.ms, REBOOTSTRAP_REQUIRED, RebootstrapRequiredException
 """
+SPECIFICATIONS = ("Client-side\nAssignment", "Client Rewrite", "KIP-714", "KIP-1050", "KIP-1102")
+SECTIONS = (
+    "Client-side assignment",
+    "Client rewrite",
+    "Client metrics",
+    "Errors of transactions",
+    "Rebootstraps",
+)
 
 
 def test_every_row_names_something_or_says_why_not() -> None:
     assert len(ROWS) > 80
     for term, here, _ in ROWS:
         assert ("`aiokclient." in here) is not here.startswith("none, because "), term
+
+
+def test_the_introduction_names_each_specification_and_each_has_a_section() -> None:
+    introduction, *_ = TEXT.partition("\n## ")
+    assert [each for each in SPECIFICATIONS if each not in introduction] == []
+    assert re.findall(r"^## (.*)$", TEXT, re.M) == list(SECTIONS)
 
 
 @pytest.mark.parametrize("term", [word.strip() for word in WORDS.split(",")])
