@@ -719,7 +719,7 @@ class Consumer(Lifecycle, Generic[K, V]):
             self._cluster.clock.monotonic() + timeout
         ):
             raise ApiTimeoutError(f"The group assigned no partitions within {timeout:.1f} s.")
-        return await self.end_offsets(list(self._subscription.partitions))
+        return await self._running.lookups.final_offsets(timeout)
 
     @lets_go
     def highwater(self, tp: TopicPartition) -> int | None:

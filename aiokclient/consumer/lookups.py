@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from aiokclient.cluster.client import ClusterClient
@@ -10,6 +11,7 @@ from aiokclient.cluster.metadata import PartitionInfo, differ, partitions_in
 from aiokclient.cluster.targets import AnyBroker
 from aiokclient.cluster.updater import partitions_of
 from aiokclient.consumer.fetching.list_offsets import OffsetLookup
+from aiokclient.consumer.ranges.log_bounds import LOOK_S, LOOKS
 from aiokclient.consumer.state.offset_reset import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from aiokclient.consumer.state.subscription import SubscriptionState
 from aiokclient.errors import ApiTimeoutError
@@ -57,6 +59,27 @@ class Lookups:
     ) -> dict[TopicPartition, int]:
         """Return the offset after the last record of each partition."""
         return await self._find(tps, LATEST_TIMESTAMP, timeout)
+
+    async def final_offsets(self, timeout: float) -> dict[TopicPartition, int]:
+        """Return the end offset of each assigned partition.
+
+        If one is lower than the consumer's position, its broker may lag, so it is asked again.
+        """
+        partitions = self._subscription.partitions
+        found = await self.end_offsets(list(partitions), timeout)
+        for _ in range(LOOKS - 1):
+            self._subscription.settle()
+            partitions = self._subscription.partitions
+            low = [
+                tp
+                for tp, end in found.items()
+                if tp in partitions and partitions[tp].located and end < partitions[tp].position
+            ]
+            if not low:
+                break
+            await asyncio.sleep(LOOK_S)
+            found |= await self.end_offsets(low, timeout)
+        return found
 
     async def lag(self, tps: Sequence[TopicPartition], timeout: float) -> dict[TopicPartition, int]:
         """Return the number of offsets from the position to the end of each partition."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -74,14 +75,12 @@ def batch_reader(options: SourceOptions, schema: StructType) -> BatchReader:
 
 
 async def _plan(client: Client, options: SourceOptions, pushed: Pushed) -> list[RangePartition]:
-    found = await topics.find(client, options)
-    _require_topics(options, found)
+    found = await _topics(client, options)
     partitions = [
         TopicPartition(name, number) for name, topic in found.items() for number in topic.partitions
     ]
-    starts = await topics.resolve(client, options, options.starting, partitions)
-    ends = await topics.resolve(client, options, options.ending, partitions)
     _check_order(options, partitions)
+    starts, ends = await _bounds(client, options, partitions)
     if "offsets" in (options.starting.kind, options.ending.kind):
         await _check_log(client, options, starts, ends)
     ranges = pushed.cut(
@@ -103,18 +102,55 @@ async def _plan(client: Client, options: SourceOptions, pushed: Pushed) -> list[
     )
 
 
-def _require_topics(options: SourceOptions, found: Mapping[str, topics.Topic]) -> None:
+async def _topics(client: Client, options: SourceOptions) -> dict[str, topics.Topic]:
+    """Return the topics that the options select. Raises ConfigError if one does not exist."""
+    text: str | None = None
+    for look in range(topics.LOOKS):
+        await asyncio.sleep(topics.LOOK_S if look else 0)
+        found = await topics.find(client, options)
+        text = _missing(options, found)
+        if text is None:
+            return found
+    raise ConfigError(str(text))
+
+
+def _missing(options: SourceOptions, found: Mapping[str, topics.Topic]) -> str | None:
+    """Return the text about a topic or partition that does not exist, or None."""
     missing = [name for name in options.topics if name not in found]
     if missing:
-        raise ConfigError(
-            f"subscribe: the topic {missing[0]} does not exist. Name only topics that exist."
-        )
+        return f"subscribe: the topic {missing[0]} does not exist. Name only topics that exist."
     for tp in options.partitions:
         if tp.topic not in found or tp.partition not in found[tp.topic].partitions:
-            raise ConfigError(
+            return (
                 f"assign: the partition {tp.topic}-{tp.partition} does not exist. Name only "
                 "partitions that exist."
             )
+    return None
+
+
+async def _bounds(
+    client: Client, options: SourceOptions, partitions: list[TopicPartition]
+) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+    """Return the starts and the ends of the ranges.
+
+    If a log seems to end before them, its broker may lag, so the brokers are asked again.
+    """
+    starts, ends = dict[TopicPartition, int](), dict[TopicPartition, int]()
+    named = {tp for tp, offset in options.ending.values if offset != LATEST}
+    for look in range(topics.LOOKS):
+        await asyncio.sleep(topics.LOOK_S if look else 0)
+        starts = await topics.resolve(client, options, options.starting, partitions)
+        ends = await topics.resolve(client, options, options.ending, partitions)
+        if "offsets" in (options.starting.kind, options.ending.kind):
+            last = await topics.latest(client, partitions, "read_uncommitted")
+        else:
+            last = {tp: max(starts[tp], ends[tp]) for tp in partitions}
+        if all(
+            max(starts[tp], ends[tp]) <= last[tp] and (tp in named or starts[tp] <= ends[tp])
+            for tp in partitions
+        ):
+            break
+    return starts, ends
 
 
 async def _check_log(

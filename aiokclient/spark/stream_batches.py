@@ -40,11 +40,15 @@ __all__ = ["Cluster", "StreamBatches"]
 
 log = logging.getLogger("aiokclient.spark")
 
-CONFIRM_S = 1.0
-"""Minimum number of seconds for which an end offset below the stream's position is checked
-repeatedly. If it is still too low after that time, the log counts as truncated.
+CONFIRM_S = 3.0
+"""Minimum number of seconds for which a loss of records, or a topic that is missing, is checked
+repeatedly. If the answers are still the same after that time, they count as true.
 
-A new leader returns an end offset that is too low until its followers have reported theirs."""
+A new leader returns an end offset that is too low until its followers have reported theirs, and a
+broker that lags returns old metadata. Spark's connector looks three times, a second apart.
+"""
+PAUSE_S = 0.25
+"""The longest pause between two such checks, in seconds, unless the options set a longer one."""
 
 
 class Cluster(Protocol):
@@ -90,6 +94,8 @@ class StreamBatches:
         self._reached: Positions = {}
         self._planned = 0
         self._logged: list[str] = []
+        self._certain: list[str] = []
+        """The losses that the last check has confirmed."""
 
     def stop_at_present_end(self) -> None:
         """Let later batches read only the records that exist now, and none that are added later."""
@@ -122,13 +128,15 @@ class StreamBatches:
         the options require, unless `bounded` is false.
         """
         logs = self._target or self._cluster.logs(self._cache_s)
+        if self._missing(start, logs) is not None:
+            logs = self._with_topics(start)
         self._seen = logs
-        self._require_topics(start, logs)
         if start.initial:
             return self._first_end(logs, maximum)
         comparison = compare(start, logs)
-        if comparison.moved:
-            logs, comparison = self._confirmed(start, logs)
+        if comparison.losses and comparison.losses != self._certain:
+            logs, comparison = self._confirmed(start)
+            self._seen, self._certain = logs, comparison.losses
         self._lose(comparison.losses)
         earliest = self._cluster.earliest(comparison.fresh) if comparison.fresh else {}
         self._lose(added_late(comparison.added, earliest))
@@ -156,8 +164,8 @@ class StreamBatches:
         starts = {tp: offset for tp, offset in starts.items() if offset < end.offsets[tp]}
         if not starts:
             return []
-        logs = self._present(end, starts)
-        starts = self._unchanged(starts, end, logs)
+        logs, starts, losses = self._present(starts, end)
+        self._lose(losses)
         earliest = self._cluster.earliest(starts)
         self._lose(trimmed(starts, earliest))
         found = []
@@ -177,9 +185,16 @@ class StreamBatches:
 
     def _first_end(self, logs: Logs, maximum: int | None) -> StreamOffsets:
         starts = self._cluster.starting(logs.ends)
-        # If a log has grown since `logs` was read, the offset for "latest" is above its end there.
-        now = self._with_written(self._cluster.logs(0), starts)
-        wrong = beyond(starts, now.ends, "its log ends at")
+        wrong: list[str] = []
+        for _ in self._attempts():
+            now = self._cluster.logs(0)
+            # If a log has grown since `logs` was read, "latest" is above its end there. If it has
+            # not, the end in `logs` was too low.
+            if any(logs.ends[tp] < offset for tp, offset in starts.items()):
+                logs = self._corrected(logs, now, starts)
+            wrong = beyond(starts, self._with_written(now, starts).ends, "its log ends at")
+            if not wrong:
+                break
         if wrong:
             raise ConfigError(
                 f"{self._options.starting.option} is beyond the end of a log. {' '.join(wrong)} "
@@ -222,17 +237,21 @@ class StreamBatches:
         earliest = self._cluster.earliest(unknown) if unknown else {}
         return {**starts, **{tp: earliest.get(tp, 0) for tp in unknown}}
 
-    def _present(self, end: StreamOffsets, starts: Positions) -> Logs:
-        """Return the logs, after waiting until their end offsets reach the end of the batch.
+    def _present(
+        self, starts: Positions, end: StreamOffsets
+    ) -> tuple[Logs, dict[TopicPartition, int], list[str]]:
+        """Return the logs, the starts of the partitions that are still the same, and the losses.
 
-        The wait is limited. After it, the logs are returned as they are.
+        If there are losses, the logs are requested repeatedly for a limited time.
         """
-        logs = self._cluster.logs(0)
+        wanted = {tp: end.offsets[tp] for tp in starts}
+        logs, kept, losses = Logs({}, {}), dict[TopicPartition, int](), list[str]()
         for _ in self._attempts():
-            if all(logs.ends.get(tp, 0) >= end.offsets[tp] for tp in starts):
+            logs = self._with_written(self._cluster.logs(0), wanted)
+            kept, losses = _unchanged(starts, end, logs)
+            if not losses:
                 break
-            logs = self._cluster.logs(0)
-        return self._with_written(logs, {tp: end.offsets[tp] for tp in starts})
+        return logs, kept, losses
 
     def _with_written(self, logs: Logs, wanted: Positions) -> Logs:
         """Return the logs. Ends that an open transaction limits are raised up to `wanted`.
@@ -249,61 +268,74 @@ class StreamBatches:
             {**logs.ends, **{tp: max(logs.ends[tp], min(written[tp], wanted[tp])) for tp in below}},
         )
 
-    def _unchanged(
-        self, starts: Positions, end: StreamOffsets, logs: Logs
-    ) -> dict[TopicPartition, int]:
-        """Return the starts of the partitions whose topics still have the ids in the plan."""
-        kept: dict[TopicPartition, int] = {}
-        replaced: dict[str, dict[TopicPartition, int]] = {}
-        losses = []
-        for tp, offset in starts.items():
-            if tp not in logs.ends:
-                losses.append(gone(tp, offset))
-            elif differ(end.ids[tp.topic], logs.ids[tp.topic]):
-                replaced.setdefault(tp.topic, {})[tp] = offset
-            else:
-                kept[tp] = offset
-                if logs.ends[tp] < end.offsets[tp]:
-                    losses.append(truncated(tp, end.offsets[tp], logs.ends[tp]))
-        for topic, reached in replaced.items():
-            losses.append(recreated(topic, end.ids[topic], logs.ids[topic], reached, logs.ends))
-        self._lose(losses)
-        return kept
-
-    def _confirmed(self, start: StreamOffsets, logs: Logs) -> tuple[Logs, Comparison]:
-        """Repeat the comparison until no log is truncated, or until a truncation is certain."""
-        comparison = compare(start, logs)
+    def _confirmed(self, start: StreamOffsets) -> tuple[Logs, Comparison]:
+        """Repeat the comparison until there are no losses, or until they are certain."""
+        logs, comparison = Logs({}, {}), Comparison()
         for _ in self._attempts():
-            now = self._with_written(self._cluster.logs(0), start.offsets)
-            logs = _raised(self._target, now, start.offsets) if self._target else now
+            now = self._cluster.logs(0)
+            logs = self._with_written(now, start.offsets)
+            if self._target is not None:
+                if not compare(start, now).losses:
+                    # The target was requested from a broker that lagged.
+                    self._target = _latest(self._target, now)
+                    return self._target, compare(start, self._target)
+                logs = _raised(self._target, logs, start.offsets)
             comparison = compare(start, logs)
-            if not comparison.moved:
+            if not comparison.losses:
                 break
         return logs, comparison
+
+    def _corrected(self, logs: Logs, now: Logs, starts: Positions) -> Logs:
+        """Return `logs` with higher ends, if they were below the starts and now are not."""
+        if any(now.ends.get(tp, 0) < offset for tp, offset in starts.items()):
+            return logs
+        logs = _latest(logs, now)
+        if self._target is not None:
+            self._target = logs
+        return logs
+
+    def _with_topics(self, start: StreamOffsets) -> Logs:
+        """Return the logs once they have all topics and partitions that the options name.
+
+        Raises ConfigError if they do not have them after a limited time.
+        """
+        text: str | None = None
+        for _ in self._attempts():
+            logs = self._cluster.logs(0)
+            text = self._missing(start, logs)
+            if text is None:
+                if self._target is not None:
+                    self._target = logs = _latest(self._target, logs)
+                return logs
+        raise ConfigError(str(text))
 
     def _attempts(self) -> Iterable[int]:
         pause = self._options.fetch_offset_retry_interval_ms / 1000
         deadline = self._clock() + max(CONFIRM_S, pause * self._options.fetch_offset_num_retries)
         attempt = 0
+        wait = 0.01
         while self._clock() < deadline:
             yield attempt
             attempt += 1
-            self._sleep(max(pause, 0.01))
+            self._sleep(max(pause, wait))
+            wait = min(2 * wait, PAUSE_S)
 
-    def _require_topics(self, start: StreamOffsets, logs: Logs) -> None:
+    def _missing(self, start: StreamOffsets, logs: Logs) -> str | None:
+        """Return the text about a topic or partition that does not exist, or None."""
         named = {*self._options.topics, *(tp.topic for tp in self._options.partitions)}
         missing = sorted(named - set(logs.ids) - set(start.ids))
         for tp in self._options.partitions:
             if tp.topic in logs.ids and tp not in logs.ends and tp not in start.offsets:
-                raise ConfigError(
+                return (
                     f"assign: the partition {tp.topic}-{tp.partition} does not exist. Name only "
                     "partitions that exist."
                 )
         if missing:
-            raise ConfigError(
+            return (
                 f"The topic {missing[0]}, which the query names, does not exist, or the user may "
                 "not read it. Create it before the query starts."
             )
+        return None
 
     def _lose(self, losses: Sequence[str]) -> None:
         if not losses:
@@ -314,6 +346,38 @@ class StreamBatches:
             self._logged = list(losses)
             for loss in losses:
                 log.warning("%s The query continues, as failOnDataLoss is false.", loss)
+
+
+def _unchanged(
+    starts: Positions, end: StreamOffsets, logs: Logs
+) -> tuple[dict[TopicPartition, int], list[str]]:
+    """Return the starts of the partitions whose topics have the ids in the plan, and the losses."""
+    kept: dict[TopicPartition, int] = {}
+    replaced: dict[str, dict[TopicPartition, int]] = {}
+    losses = []
+    for tp, offset in starts.items():
+        if tp not in logs.ends:
+            losses.append(gone(tp, offset))
+        elif differ(end.ids[tp.topic], logs.ids[tp.topic]):
+            replaced.setdefault(tp.topic, {})[tp] = offset
+        else:
+            kept[tp] = offset
+            if logs.ends[tp] < end.offsets[tp]:
+                losses.append(truncated(tp, end.offsets[tp], logs.ends[tp]))
+    for topic, reached in replaced.items():
+        losses.append(recreated(topic, end.ids[topic], logs.ids[topic], reached, logs.ends))
+    return kept, losses
+
+
+def _latest(old: Logs, new: Logs) -> Logs:
+    """Return the topics of `new`, with the higher of both ends for each partition."""
+    ends = {
+        tp: end
+        if differ(old.ids.get(tp.topic), new.ids[tp.topic])
+        else max(end, old.ends.get(tp, 0))
+        for tp, end in new.ends.items()
+    }
+    return Logs(new.ids, ends)
 
 
 def _raised(target: Logs, now: Logs, offsets: Positions) -> Logs:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -16,6 +17,11 @@ __all__ = ["Topic", "at_times", "bytes_per_offset", "earliest", "find", "latest"
 Offsets = dict[TopicPartition, int]
 SHOWN = 20
 """The maximum number of partitions that an error message lists."""
+LOOKS = 3
+"""The number of times that a query looks before it says that something does not exist. A broker
+may lag for a moment. Spark's connector does the same."""
+LOOK_S = 1.0
+"""Seconds between two looks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,9 +137,15 @@ async def at_times(client: Client, times: Mapping[TopicPartition, int]) -> Offse
 async def _at_times(
     client: Client, options: SourceOptions, bound: Bound, times: Mapping[TopicPartition, int]
 ) -> Offsets:
-    offsets = await at_times(client, times)
-    without = sorted(set(times) - set(offsets))
-    if without and bound.option.startswith("starting") and options.starting_strategy == "error":
+    is_required = bound.option.startswith("starting") and options.starting_strategy == "error"
+    offsets, without = Offsets(), list[TopicPartition]()
+    for look in range(LOOKS if is_required else 1):
+        await asyncio.sleep(LOOK_S if look else 0)
+        offsets = await at_times(client, times)
+        without = sorted(set(times) - set(offsets))
+        if not without:
+            break
+    if without and is_required:
         tp = without[0]
         raise ConfigError(
             f"{bound.option}: no record of {_listed(without)} has the timestamp {times[tp]} or a "

@@ -29,7 +29,7 @@ from typing import Any, Final
 from aiokclient.cluster.client import ClusterClient
 from aiokclient.consumer.ranges.connections import RangeOwner
 from aiokclient.consumer.ranges.leader_requests import LeaderRequests
-from aiokclient.consumer.ranges.log_bounds import log_bounds
+from aiokclient.consumer.ranges.log_bounds import LOOK_S, LOOKS, log_bounds
 from aiokclient.consumer.ranges.outcomes import FetchedPart, PartEvent, fetched, partition_data
 from aiokclient.consumer.ranges.request import RangeRequest
 from aiokclient.consumer.ranges.sizes import FetchSizes
@@ -302,6 +302,12 @@ class RangeFetches:
         """Raise OffsetOutOfRangeError if the log does not contain the position."""
         tp, position, end = self._request.tp, self.position, self._request.end
         start, log_end = await log_bounds(self._cluster, tp, self._remaining_s)
+        for _ in range(LOOKS - 1):
+            if log_end > position or position < start or self._remaining_s <= LOOK_S:
+                break
+            # A new leader returns an end offset that is too low, until its followers have fetched.
+            await asyncio.sleep(LOOK_S)
+            start, log_end = await log_bounds(self._cluster, tp, self._remaining_s)
         if position < start:
             missing_end = min(start, end)
             why = f"The log starts at offset {start}: retention or an admin deleted older records."

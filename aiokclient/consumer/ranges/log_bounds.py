@@ -16,7 +16,12 @@ from aiokclient.protocol.messages.list_offsets import (
 )
 from aiokclient.types import TopicPartition
 
-__all__ = ["log_bounds"]
+__all__ = ["LOOKS", "LOOK_S", "log_bounds"]
+
+LOOKS = 3
+"""The number of times that a log is found to end before an offset, before that counts as true."""
+LOOK_S = 1.0
+"""Seconds between two such looks."""
 
 API = "ListOffsets"
 

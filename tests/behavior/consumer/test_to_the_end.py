@@ -10,6 +10,7 @@ from world import World, simulate
 
 from aiokclient import Consumer, TopicPartition
 from aiokclient.errors import ConcurrentReadError
+from aiokclient.protocol import ApiKey
 
 Way = Callable[[Consumer[Any, Any]], AsyncIterator[Any]]
 
@@ -215,3 +216,28 @@ def test_a_cancellation_while_end_offsets_are_requested_loses_no_record(way: Way
             assert await offsets(way(consumer)) == [0, 1, 2]
 
     simulate(scenario, brokers=2, replication=1)
+
+
+@pytest.mark.parametrize("lag_s", [0.15, 1.2])
+def test_end_offset_below_the_position_is_looked_up_again(lag_s: float) -> None:
+    async def scenario(world: World) -> None:
+        world.cluster.create_topic("lagging")
+        world.cluster.produce("lagging", [b"v"] * 50)
+        loop = asyncio.get_running_loop()
+        until = 0.0
+
+        def change(request: Any, response: Any) -> Any:
+            if loop.time() < until:
+                for topic in response.topics:
+                    for partition in topic.partitions:
+                        partition.offset = 30
+            return response
+
+        async with world.consumer("lagging", auto_offset_reset="earliest") as consumer:
+            assert await offsets(consumer.until_end()) == list(range(50))
+            world.cluster.produce("lagging", [b"v"] * 5)
+            until = loop.time() + lag_s
+            with world.cluster.alter(ApiKey.LIST_OFFSETS, change):
+                assert await offsets(consumer.until_end()) == list(range(50, 55))
+
+    simulate(scenario)

@@ -182,6 +182,38 @@ def test_offsets_after_the_end_of_the_log_raise_after_those_before_it(start: int
     simulate(scenario)
 
 
+@pytest.mark.parametrize("lag_s", [0.15, 1.2])
+def test_broker_that_lags_for_a_moment_does_not_end_a_range(lag_s: float) -> None:
+    async def scenario(world: World) -> None:
+        fill(world, 100)
+        loop = asyncio.get_running_loop()
+
+        def lags() -> bool:
+            return loop.time() < until
+
+        def fetch(request: Any, response: Any) -> Any:
+            for topic in response.responses if lags() else ():
+                for data in topic.partitions:
+                    data.error_code, data.records = OffsetOutOfRangeError.code, None
+            return response
+
+        def list_offsets(request: Any, response: Any) -> Any:
+            for topic in response.topics if lags() else ():
+                for data in topic.partitions:
+                    data.offset = min(data.offset, 30)
+            return response
+
+        async with world.client() as client:
+            until = loop.time() + lag_s
+            with (
+                world.cluster.alter(ApiKey.FETCH, fetch),
+                world.cluster.alter(ApiKey.LIST_OFFSETS, list_offsets),
+            ):
+                assert await read(client, 50, 100) == list(range(50, 100))
+
+    simulate(scenario)
+
+
 def test_retention_that_overtakes_a_range_raises_the_lost_offsets() -> None:
     async def scenario(world: World) -> None:
         fill(world, 3000)

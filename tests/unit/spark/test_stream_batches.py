@@ -391,3 +391,91 @@ def test_assigned_partition_that_does_not_exist_is_an_error() -> None:
     # If the query has read a partition that no longer exists, its data is lost.
     with pytest.raises(DataLossError, match="a-1 up to offset 5, and the partition is gone"):
         stream.next_end(at({A0: 10, A1: 5}))
+
+
+class LaggingCluster(FakeCluster):
+    """A cluster whose broker knows only an older state until a time of the clock."""
+
+    def __init__(self, clock: Clock, until: float, old: FakeCluster, **logs: Any) -> None:
+        super().__init__(**logs)
+        self._clock, self._until, self._old = clock, until, old
+
+    def logs(self, max_age_s: float) -> Logs:
+        lags = self._clock() < self._until
+        return self._old.logs(max_age_s) if lags else super().logs(max_age_s)
+
+
+LAGS = pytest.mark.parametrize("lag", [0.0, 0.15, 1.2, 2.5])
+
+
+@LAGS
+@pytest.mark.parametrize("old", [{"a": {0: (0, 3)}}, {"a": {}}, {}])
+@pytest.mark.parametrize("available_now", [False, True])
+def test_broker_that_lags_for_some_seconds_hides_no_records(
+    lag: float, old: dict[str, Any], available_now: bool
+) -> None:
+    clock = Clock()
+    cluster = LaggingCluster(clock, lag, FakeCluster(**old), a={0: (0, 10), 1: (0, 2)})
+    stream = batches(cluster, clock)
+    if available_now:
+        stream.stop_at_present_end()
+    start = at({A0: 5})
+    end = stream.next_end(start)
+    assert end.offsets == {A0: 10, A1: 2}
+    assert spans(stream, start, end) == {A0: (5, 10), A1: (0, 2)}
+    # Records that are added later are not read by availableNow.
+    cluster.spans[A0] = (0, 11)
+    assert (stream.next_end(end) is end) is available_now
+
+
+@LAGS
+@pytest.mark.parametrize("available_now", [False, True])
+def test_start_that_a_lagging_broker_does_not_have_yet_is_no_error(
+    lag: float, available_now: bool
+) -> None:
+    clock = Clock()
+    old = FakeCluster(a={0: (0, 3)})
+    cluster = LaggingCluster(clock, lag, old, a={0: (0, 10)})
+    cluster.start = {A0: 5}
+    stream = batches(cluster, clock)
+    if available_now:
+        stream.stop_at_present_end()
+    end = stream.next_end(BEGINNING)
+    assert (end.starts, end.offsets) == ({A0: 5}, {A0: 10})
+
+
+@LAGS
+def test_repeated_batch_that_a_lagging_broker_does_not_have_yet_is_read(lag: float) -> None:
+    clock = Clock()
+    for old in (FakeCluster(a={0: (0, 3)}), FakeCluster(a={}), FakeCluster()):
+        clock.now = 0.0
+        cluster = LaggingCluster(clock, lag, old, a={0: (0, 10)})
+        found = spans(batches(cluster, clock), at({A0: 5}), at({A0: 9}))
+        assert found == {A0: (5, 9)}
+
+
+@LAGS
+def test_topic_that_a_lagging_broker_does_not_know_yet_is_not_missing(lag: float) -> None:
+    clock = Clock()
+    cluster = LaggingCluster(clock, lag, FakeCluster(), a={0: (0, 10)})
+    assert batches(cluster, clock).next_end(BEGINNING).offsets == {A0: 10}
+
+
+@LAGS
+def test_new_topic_whose_old_id_a_lagging_broker_still_returns_is_no_loss(lag: float) -> None:
+    clock, old = Clock(), FakeCluster(a={0: (0, 3)})
+    cluster = LaggingCluster(clock, lag, old, a={0: (0, 10)})
+    cluster.ids["a"] = "a-2"
+    assert batches(cluster, clock).next_end(at({A0: 5}, a="a-2")).offsets == {A0: 10}
+
+
+def test_loss_that_is_certain_is_not_checked_again_at_each_trigger() -> None:
+    clock, cluster = Clock(), FakeCluster(a={0: (0, 10)})
+    stream = batches(cluster, clock, fail_on_data_loss=False, min_offsets_per_trigger=100)
+    start = at({A0: 10, B0: 5})
+    cluster.recreate("a", p0=(0, 1))
+    stream.next_end(start)
+    looked = clock.now
+    assert looked >= 2.0
+    stream.next_end(start)
+    assert clock.now == looked
