@@ -1,21 +1,39 @@
 """A FastAPI service: one producer for all requests, a consumer in the background.
 
+A record that cannot be decoded is logged and skipped. If reading fails for any other reason, the
+process ends, so that its supervisor starts it again: a service that only half works is worse.
+
 uvicorn examples.fastapi_service:app      (BOOTSTRAP names the brokers, localhost:9092 by default)
 """
 
 import asyncio
+import logging
 import os
+import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI, Request
 
-from aiokclient import Consumer, Producer
+from aiokclient import SKIP, Consumer, Producer
+from aiokclient.errors import RecordError
+
+log = logging.getLogger("uvicorn.error")
 
 
-async def read_all(consumer: Consumer[bytes, bytes], seen: list[str]) -> None:
-    async for record in consumer:
-        seen.append((record.value or b"").decode())
+def skip(error: RecordError) -> object:
+    """Leave out a record that cannot be decoded."""
+    log.warning("skipped %s at offset %d: %s", error.topic_partition, error.offset, error)
+    return SKIP
+
+
+async def read_all(consumer: Consumer[bytes, str], seen: list[str]) -> None:
+    try:
+        async for record in consumer:
+            seen.append(record.value or "")
+    except Exception:
+        log.exception("reading has failed, and the service ends")
+        signal.raise_signal(signal.SIGTERM)  # uvicorn answers open requests, and ends.
 
 
 @asynccontextmanager
@@ -26,7 +44,11 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     async with (
         Producer(bootstrap_servers=servers) as app.state.producer,
         Consumer(
-            app.state.topic, bootstrap_servers=servers, auto_offset_reset="earliest"
+            app.state.topic,
+            bootstrap_servers=servers,
+            auto_offset_reset="earliest",
+            value_deserializer=bytes.decode,
+            on_record_error=skip,
         ) as reader,
         asyncio.TaskGroup() as tasks,
     ):
