@@ -74,6 +74,7 @@ from aiokclient.errors import (
     ThrottlingQuotaExceededError,
     TransactionAbortableError,
     TransactionFailedError,
+    UnknownLeaderEpochError,
     UnknownProducerIdError,
     UnknownServerError,
     UnknownTopicIdError,
@@ -205,9 +206,19 @@ OVERRIDES: Mapping[Scope, Mapping[type[KafkaError], Decision]] = {
     Scope.FETCH: {
         UnknownServerError: RETRY,
         OffsetNotAvailableError: REFRESH,
+        UnknownLeaderEpochError: REFRESH,
     },
-    Scope.LIST_OFFSETS: {UnknownServerError: RETRY, OffsetNotAvailableError: REFRESH},
-    Scope.OFFSET_FOR_LEADER_EPOCH: {UnknownServerError: RETRY, OffsetNotAvailableError: REFRESH},
+    Scope.LIST_OFFSETS: {
+        UnknownServerError: RETRY,
+        OffsetNotAvailableError: REFRESH,
+        # The client's epoch may be one that no broker will reach; see `cluster.topic_ids`.
+        UnknownLeaderEpochError: REFRESH,
+    },
+    Scope.OFFSET_FOR_LEADER_EPOCH: {
+        UnknownServerError: RETRY,
+        OffsetNotAvailableError: REFRESH,
+        UnknownLeaderEpochError: REFRESH,
+    },
     Scope.GROUP: {
         # A member that rejoined would get the same error again.
         InconsistentGroupProtocolError: FAIL,

@@ -5,8 +5,9 @@ learn of changes later than others, so a response can be outdated. Therefore:
 
 - A response without any broker changes nothing.
 - A partition with a lower leader epoch than the known one keeps the known leader, as long as the
-  topic has the same id. Another id under the same name is another topic, which keeps nothing of
-  the old one. (Before that, `topic_ids` decides which of two ids is the newer one.)
+  topic has the same id, until enough responses agree on the lower epoch. Another id under the same
+  name is another topic, which keeps nothing of the old one. (Before that, `topic_ids` decides
+  which of two ids is the newer one, and which lower epochs are accepted.)
 - If the brokers have no topic ids, a topic that did not exist for a time is another topic when it
   exists again. A topic that several consecutive responses describe as older is another topic, too
   (see `topic_ids`).
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
@@ -182,11 +184,13 @@ def merged(
     *,
     complete: bool,
     anew: Collection[str] = (),
+    lower: Mapping[tuple[str, int], int] = MappingProxyType({}),
 ) -> ClusterMetadata:
     """Return the snapshot after a metadata response, or `old` if nothing has changed.
 
     With `complete`, the response covers all wanted topics, so topics that it does not contain are
-    dropped. `anew` has the topics without ids that replace the known ones of the same name.
+    dropped. `anew` has the topics without ids that replace the known ones of the same name, and
+    `lower` the partitions whose known epochs, which are the values, are replaced by lower ones.
     Raises ProtocolError for impossible partition numbers.
     """
     brokers = brokers_in(answer)
@@ -198,7 +202,7 @@ def merged(
         name = entry.name if entry.name is not None else old.names.get(entry.topic_id)
         if name is not None:
             known = None if elsewhere or name in anew else old.topics.get(name)
-            topics[name] = info = _topic(name, entry, known)
+            topics[name] = info = _topic(name, entry, known, lower)
             untrack_whole(info)
     return _changed(
         old,
@@ -291,7 +295,12 @@ def _same(new: ClusterMetadata, old: ClusterMetadata) -> bool:
     )
 
 
-def _topic(name: str, entry: MetadataResponseTopic, known: TopicInfo | None) -> TopicInfo:
+def _topic(
+    name: str,
+    entry: MetadataResponseTopic,
+    known: TopicInfo | None,
+    lower: Mapping[tuple[str, int], int],
+) -> TopicInfo:
     if entry.error_code:
         kept = known if known is not None else TopicInfo(name, entry.topic_id)
         return kept._replace(error=entry.error_code)
@@ -303,12 +312,18 @@ def _topic(name: str, entry: MetadataResponseTopic, known: TopicInfo | None) -> 
         entry.topic_id,
         entry.is_internal,
         0,
-        _partitions(entry.partitions, known.partitions if known is not None and same else ()),
+        _partitions(
+            entry.partitions,
+            known.partitions if known is not None and same else (),
+            {index: epoch for (topic, index), epoch in lower.items() if topic == name},
+        ),
     )
 
 
 def _partitions(
-    entries: Sequence[MetadataResponsePartition], known: tuple[PartitionInfo, ...]
+    entries: Sequence[MetadataResponsePartition],
+    known: tuple[PartitionInfo, ...],
+    lower: Mapping[int, int] = MappingProxyType({}),
 ) -> tuple[PartitionInfo, ...]:
     """Return all partitions, and reuse the unchanged ones, so that comparing snapshots is fast."""
     found: dict[int, PartitionInfo] = {}
@@ -320,7 +335,8 @@ def _partitions(
                 f"The response contains the invalid partition number {index}.", api="Metadata"
             )
         previous = known[index] if index < len(known) else None
-        if previous is None or not 0 <= entry.leader_epoch < previous.leader_epoch:
+        older = previous is not None and 0 <= entry.leader_epoch < previous.leader_epoch
+        if previous is None or not older or lower.get(index) == previous.leader_epoch:
             new = _partition(entry, sets)
             found[index] = previous if previous is not None and new == previous else new
     count = max(max(found, default=-1) + 1, len(known))

@@ -17,6 +17,7 @@ import copy
 import logging
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from aiokclient import threads
@@ -387,9 +388,13 @@ class MetadataRequests:
         return response
 
     async def _settle(self, response: MetadataResponse, node_id: int) -> None:
-        """Remove topics with disputed ids from a response, and request them from another broker."""
+        """Remove topics with disputed ids from a response, and request them from another broker.
+
+        Topics with a lower leader epoch than the known one are requested again, too.
+        """
         updater = self._updater()
-        settle, known = updater.topic_ids.settle, updater.snapshot
+        known = updater.snapshot
+        settle = partial(updater.topic_ids.settle, node_id=node_id, now=self._clock.monotonic())
         if len(response.topics or ()) < LARGE:
             disputed = settle(known, response)
         else:

@@ -11,13 +11,18 @@ immediately
 - after all connections were lost at the same time, because the cluster may have been replaced;
 - in a cluster with another cluster id.
 
-Within one topic, the leader epochs decide (see `metadata`). Brokers older than 2.8 return no ids.
+Within one topic, the leader epochs decide (see `metadata`). But epochs can go back: a leader that
+was elected uncleanly has announced an epoch, and has died before the controller has stored it. So a
+lower epoch is accepted when `EQUAL` consecutive responses, of several brokers if there are several,
+agree on it and its leader, or when they do so for `OLDER_S`. Brokers older than 2.8 return no ids.
 There, a topic that was created again has only lower epochs or fewer partitions, which is also what
 an outdated response shows. It is accepted when `CONFIRMED` consecutive responses agree.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -33,6 +38,21 @@ CONFIRMED = 4
 
 It applies to topics without ids.
 """
+EQUAL = 5
+"""The number of equal responses after which a lower leader epoch is accepted."""
+OLDER_S = 5.0
+"""Seconds of equal responses after which a lower leader epoch is accepted."""
+
+
+@dataclass(slots=True)
+class _LowerEpoch:
+    """A leader with a lower epoch than the known one, and the consecutive responses naming it."""
+
+    leader: int
+    leader_epoch: int
+    since: float
+    count: int = 0
+    brokers: set[int] = field(default_factory=set)
 
 
 class TopicIds:
@@ -45,6 +65,17 @@ class TopicIds:
         self._older: dict[str, int] = {}
         """For each topic without id, the number of consecutive responses that look older."""
         self._anew: set[str] = set()
+        self._lower: dict[tuple[str, int], _LowerEpoch] = {}
+        self._accepted: dict[tuple[str, int], int] = {}
+        """The partitions whose lower epochs are accepted, with the known epochs."""
+
+    def take_accepted(self) -> Mapping[tuple[str, int], int]:
+        """Return the partitions of the last response whose lower leader epochs are accepted.
+
+        The values are the known epochs that they replace.
+        """
+        taken, self._accepted = self._accepted, {}
+        return taken
 
     def take_anew(self) -> frozenset[str]:
         """Return the topics of the last response that replace known ones of the same name."""
@@ -61,14 +92,24 @@ class TopicIds:
         """Accept the next ids of all topics immediately: the cluster may be another one."""
         self._doubted.update(dict.fromkeys(known.names))
 
-    def settle(self, known: ClusterMetadata, answer: MetadataResponse) -> list[str]:
+    def settle(
+        self,
+        known: ClusterMetadata,
+        answer: MetadataResponse,
+        *,
+        node_id: int = -1,
+        now: float = 0.0,
+    ) -> list[str]:
         """Replace disputed topics in a response by the known ones, and return their names.
 
-        These topics must be requested again.
+        These topics must be requested again, as those with a lower leader epoch that is not yet
+        accepted. `node_id` is the broker that has sent the response, and `now` is on the monotonic
+        clock.
         """
         if differ(known.cluster_id, answer.cluster_id):
             self._rivals.clear()
             self._older.clear()
+            self._lower.clear()
             return []
         disputed = [entry for entry in answer.topics or () if self._disputed(known, entry)]
         names = []
@@ -80,9 +121,46 @@ class TopicIds:
             entry.partitions = []
         for entry in answer.topics or ():
             info = None if entry.name is None else known.topics.get(entry.name)
-            if info is not None and self._goes_back(info, entry):
+            if info is None:
+                continue
+            if self._goes_back(info, entry):
                 names.append(info.name)
+            elif info.topic_id.int and info.topic_id == entry.topic_id and not entry.error_code:
+                brokers = len(answer.brokers)
+                if self._keeps_lower_epochs(info, entry, node_id, now, brokers):
+                    names.append(info.name)
         return names
+
+    def _keeps_lower_epochs(
+        self, info: TopicInfo, entry: MetadataResponseTopic, node_id: int, now: float, brokers: int
+    ) -> bool:
+        """Return whether a lower leader epoch in a response needs confirmation by others."""
+        partitions, lower, undecided = info.partitions, self._lower, False
+        for part in entry.partitions:
+            index = part.partition_index
+            if not 0 <= index < len(partitions):
+                continue
+            known = partitions[index].leader_epoch
+            if not 0 <= part.leader_epoch < known:
+                if lower:
+                    lower.pop((info.name, index), None)
+                continue
+            subject = (info.name, index)
+            seen = lower.get(subject)
+            if seen is None or (seen.leader, seen.leader_epoch) != (
+                part.leader_id,
+                part.leader_epoch,
+            ):
+                seen = lower[subject] = _LowerEpoch(part.leader_id, part.leader_epoch, now)
+            seen.count += 1
+            seen.brokers.add(node_id)
+            agreed = seen.count >= EQUAL and len(seen.brokers) >= min(brokers, 2)
+            if agreed or now - seen.since >= OLDER_S:
+                del lower[subject]
+                self._accepted[subject] = known
+            else:
+                undecided = True
+        return undecided
 
     def _goes_back(self, info: TopicInfo, entry: MetadataResponseTopic) -> bool:
         """Return whether a response about a topic without id needs confirmation by another one."""

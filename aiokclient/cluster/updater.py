@@ -382,7 +382,8 @@ class MetadataUpdater:
 
     async def _merged(self, answer: MetadataResponse, complete: bool) -> ClusterMetadata:
         """Return the next snapshot. A large response is merged in a thread."""
-        merge = partial(merged, complete=complete, anew=self.topic_ids.take_anew())
+        ids = self.topic_ids
+        merge = partial(merged, complete=complete, anew=ids.take_anew(), lower=ids.take_accepted())
         if not _is_large(answer):
             return merge(self.snapshot, answer)
         for _ in range(TRIES):

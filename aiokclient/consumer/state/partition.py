@@ -156,7 +156,7 @@ class PartitionState:
         # Records that `tracked` has delivered and that are not done: offset to (record, time of
         # delivery).
         self.outstanding: OrderedDict[int, tuple[Any, float]] = OrderedDict()
-        self.leader_epoch = NO_EPOCH  # The highest known epoch of a leader.
+        self.leader_epoch = NO_EPOCH  # The epoch of the leader.
         self.reset: Reset | None = None  # The way to find an offset in RESETTING.
         self.error: KafkaError | None = None  # The reason in the phase FAILED, or of `obstruct`.
         self.paused = False  # Whether the application has paused it.
@@ -358,14 +358,21 @@ class PartitionState:
         self.group.keep_note("")
 
     def new_leader(self, leader_epoch: int) -> bool:
-        """Store the epoch of the leader; return whether the position must be validated."""
-        if leader_epoch <= self.leader_epoch:
+        """Store the epoch of the leader; return whether the position must be validated.
+
+        The epoch may be lower than before, when the metadata has accepted that (see `topic_ids`).
+        """
+        if leader_epoch == self.leader_epoch or leader_epoch == NO_EPOCH:
             return False
         self.leader_epoch = leader_epoch
         self.retry.due()
         # A position without a known epoch cannot be compared with the leader's epoch.
         is_older = self.position_epoch != NO_EPOCH and self.position_epoch < leader_epoch
-        if not is_older or (self.phase, Event.NEW_LEADER) not in TRANSITIONS:
+        if not is_older:
+            if self.phase is Phase.VALIDATING:
+                self.confirmed()  # The epoch went back, so nothing can be compared any more.
+            return False
+        if (self.phase, Event.NEW_LEADER) not in TRANSITIONS:
             return False
         self._apply(Event.NEW_LEADER)
         self.rewind()

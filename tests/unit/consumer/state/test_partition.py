@@ -85,7 +85,19 @@ def test_a_new_leader_calls_for_validation_and_drops_what_is_ahead() -> None:
     state.confirmed()
     assert state.flowing
     assert not state.new_leader(4)
+    assert not state.new_leader(-1)
+    assert state.leader_epoch == 4
+
+
+def test_a_leader_epoch_that_goes_back_is_used_without_a_validation() -> None:
+    state = made()
+    state.new_leader(3)
+    state.located_at(5, 3)
+    state.new_leader(9)
+    assert state.phase is Phase.VALIDATING
     assert not state.new_leader(2)
+    assert (state.leader_epoch, state.phase, state.position) == (2, Phase.FETCHING, 5)
+    assert state.new_leader(4)
 
 
 def test_a_seek_to_an_older_history_is_validated() -> None:
