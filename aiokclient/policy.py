@@ -68,10 +68,12 @@ from aiokclient.errors import (
     RequestTimedOutError,
     ResponseTooLargeError,
     RetriableError,
+    SaslAuthenticationError,
     SerializationError,
     StaleMemberEpochError,
     TelemetryTooLargeError,
     ThrottlingQuotaExceededError,
+    TokenRefusedError,
     TransactionAbortableError,
     TransactionFailedError,
     UnknownLeaderEpochError,
@@ -97,7 +99,9 @@ __all__ = [
     "as_transaction_error",
     "classify",
     "decide",
+    "ends_start",
     "refuses_login",
+    "refuses_token",
 ]
 
 
@@ -158,11 +162,13 @@ class Scope(Enum):
     """Fetching and acknowledging as a share consumer (KIP-932)."""
     TELEMETRY = "telemetry"
     SASL = "sasl"
+    """The login at the start of a client."""
     CLIENT = "client"
     """A request of `Client.request`, or of the library for APIs that have no scope of their own."""
 
 
 IN_TRANSACTION = frozenset({Scope.PRODUCE_TXN, Scope.TRANSACTION, Scope.TXN_OFFSET_COMMIT})
+LOGIN_APIS = frozenset({"SaslHandshake", "SaslAuthenticate"})
 SETTING_UP = frozenset({Scope.CONNECTION, Scope.API_VERSIONS, Scope.SASL})
 ON_DEMAND = frozenset({Scope.ADMIN, Scope.CLIENT})
 
@@ -373,6 +379,9 @@ def classify(error: BaseException, scope: Scope) -> Decision:
     """Return what to do about an error in a scope while time is left."""
     if not isinstance(error, KafkaError):
         return _of_foreign(error)
+    if _ends_login(error):
+        # A running client repeats its logins: the credentials may be valid again later.
+        return FAIL if scope is Scope.SASL else REFRESH
     if error.code is not None:
         return _BY_CODE.get((scope, error.code)) or _of_category(error)
     return _of_local(error, scope)
@@ -381,6 +390,26 @@ def classify(error: BaseException, scope: Scope) -> Decision:
 def refuses_login(error: BaseException | None) -> bool:
     """Return whether a broker rejected the client's credentials or its SASL mechanism."""
     return isinstance(error, AuthenticationError)
+
+
+def ends_start(error: KafkaError) -> bool:
+    """Return whether an error of connecting cannot be corrected by waiting at a client's start.
+
+    A rebootstrap asks the same question about each of its rounds.
+    """
+    return not classify(error, Scope.SASL if _ends_login(error) else Scope.CONNECTION).again
+
+
+def refuses_token(error: KafkaError) -> bool:
+    """Return whether a broker rejected the credentials of a login, so that a token is useless."""
+    return isinstance(error, SaslAuthenticationError)
+
+
+def _ends_login(error: KafkaError) -> bool:
+    """Return whether an error is the outcome of a login, not of another request."""
+    if isinstance(error, TokenRefusedError):
+        return True
+    return error.api in LOGIN_APIS and isinstance(error, AuthenticationError)
 
 
 def decide(

@@ -28,7 +28,7 @@ from aiokclient.log import ClientLog
 from aiokclient.network.cluster_check import confirms, identifying_request
 from aiokclient.network.diagnosis import UnresolvedError
 from aiokclient.network.pool import ConnectionPool, Purpose
-from aiokclient.policy import Backoff, Retry, Scope, classify, refuses_login
+from aiokclient.policy import Backoff, Retry, ends_start, refuses_login
 from aiokclient.protocol.wanted_topics import WantedTopicsRequest
 
 if TYPE_CHECKING:
@@ -215,7 +215,7 @@ class Bootstrap:
         address = pool.address
         # The time that is left makes no difference here. The deadline cancels this task, and an
         # error at that moment must not replace the timeout.
-        again = classify(error, Scope.CONNECTION).again
+        again = not ends_start(error)
         unresolved = isinstance(error, UnresolvedError)
         if unresolved:
             self._unresolved.add(address, error)
@@ -276,7 +276,7 @@ async def connect_first(
 
 def _may_pass(error: KafkaError | None) -> bool:
     """Return whether connecting may succeed later. `error` is None before the first attempt."""
-    return error is None or classify(error, Scope.CONNECTION).again
+    return error is None or not ends_start(error)
 
 
 def _within(seconds: float) -> str:

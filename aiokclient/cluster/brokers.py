@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import copy
 import random
 import re
-from collections.abc import Container, Hashable, Iterable, Mapping
+from collections.abc import Container, Hashable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -34,6 +36,12 @@ TRYING_S = 10.0
 
 PATIENCE_S = 3.0
 """The timeout in seconds of the first attempt of a request that any broker can serve."""
+
+NEEDED = frozenset({Purpose.JOIN, Purpose.GROUP, Purpose.TRANSACTION})
+"""The purposes of connections to a certain broker without which a start cannot end."""
+
+REFUSED_S = 5.0
+"""Seconds for which the refusal of a login by one of several brokers is reported."""
 
 NAMED = 3
 """The maximum number of brokers that one log line names."""
@@ -67,6 +75,33 @@ class BrokersListener(Protocol):
         """Handle a connection that has reached another broker or cluster than intended."""
 
 
+class Starts:
+    """The starts in progress, which end when a broker refuses the login that they need."""
+
+    def __init__(self) -> None:
+        self._refusals: dict[asyncio.Timeout, KafkaError | None] = {}
+
+    @contextlib.contextmanager
+    def ending(self, patience: asyncio.Timeout) -> Iterator[None]:
+        """Let the body time out as soon as a broker refuses a login. Then raise the refusal."""
+        self._refusals[patience] = None
+        try:
+            yield
+        finally:
+            refusal = self._refusals.pop(patience)
+            if refusal is not None:
+                raise copy.copy(refusal)
+
+    def end(self, purpose: Purpose, error: KafkaError) -> None:
+        """End the starts, unless they may use another broker. Synchronous."""
+        if purpose not in NEEDED:
+            return
+        for patience, refusal in self._refusals.items():
+            if refusal is None and not patience.expired():
+                self._refusals[patience] = error
+                patience.reschedule(asyncio.get_running_loop().time())
+
+
 class Brokers:
     """The connection pools of a client: one for each broker and each bootstrap server.
 
@@ -89,10 +124,13 @@ class Brokers:
         self.rng = rng
         self._listener = listener
         self.reachability = Reachability(ClientLog.of("aiokclient", config))
+        self.starts = Starts()
         self._watching = False
         """Whether the brokers are known. Before that, there are only bootstrap servers."""
         self._outage_at = 0.0
         """The time at which the last connection to a known broker ended, on the loop's clock."""
+        self._found_at = 0.0
+        """The time at which a broker was last found to be reachable, on the loop's clock."""
         self._avoided: int | None = None
         self._pools: dict[int, ConnectionPool] = {}
         self._retired: list[ConnectionPool] = []
@@ -198,6 +236,7 @@ class Brokers:
             on_slow=self._listener.slow,
             on_close=self._closed,
             on_wrong_broker=self._listener.rebootstrap_required,
+            on_refused_login=self.starts.end,
         )
 
     def _failed(self) -> None:
@@ -225,6 +264,7 @@ class Brokers:
         self._listener.lost()
 
     def _found(self, pool: ConnectionPool) -> None:
+        self._found_at = self.reachability.now()
         self.reachability.found(self._name(pool))
         self._listener.found()
 
@@ -416,13 +456,27 @@ class Brokers:
         pools = self._pools.items()
         return any(pool.connections() for node_id, pool in pools if node_id in self._named)
 
-    def refusal(self) -> KafkaError | None:
-        """Return the error of a login if every broker refuses the login, otherwise None."""
-        pools = self.eligible()
-        refused = all(pool.refused and refuses_login(pool.last_error) for pool in pools)
-        if not (self._watching and pools and refused) or self._unused():
-            return None
-        return pools[0].last_error
+    def refused_logins(self) -> list[str]:
+        """Return a text about each broker that refuses the login, up to NAMED. Synchronous.
+
+        While others accept it, a refusal counts for REFUSED_S, because the broker may not be asked
+        again.
+        """
+        any_reachable, since = self.any_reachable, self.reachability.now() - REFUSED_S
+        pools = (
+            pool
+            for pool in self.eligible()
+            if refuses_login(pool.last_error)
+            and (not any_reachable or pool.failed_at > max(self._found_at, since))
+        )
+        return [
+            f"{self._name(pool)} refuses the login: {_why(pool)}" for pool in islice(pools, NAMED)
+        ]
+
+    def error_of(self, node_id: int) -> KafkaError | None:
+        """Return the last error of connecting to a broker, or None if there was none."""
+        pool = self._pools.get(node_id)
+        return None if pool is None else pool.last_error
 
     def errors(self) -> list[KafkaError | None]:
         """Return the last error of connecting to each broker, or None if there was none."""

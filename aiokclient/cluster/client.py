@@ -238,12 +238,14 @@ class ClusterClient:
         """Await `opening`, which uses this client, until a deadline on the monotonic clock.
 
         At the deadline, raises BootstrapError with the addresses of all brokers, because `opening`
-        may have needed one that is not connected.
+        may have needed one that is not connected. If a coordinator refuses the login, raises the
+        refusal immediately.
         """
         began = self.clock.monotonic()
         try:
             async with asyncio.timeout_at(deadline) as patience:
-                await opening()
+                with self.brokers.starts.ending(patience):
+                    await opening()
         except TimeoutError:
             if not patience.expired():
                 raise
@@ -611,6 +613,15 @@ class ClusterClient:
         """Return whether the broker counts as reachable. Synchronous."""
         return self._brokers is not None and self._brokers.is_reachable(node_id)
 
+    def last_error(self, node_id: int | None = None) -> KafkaError | None:
+        """Return the last error of connecting to a broker, or None if it is connected. Synchronous.
+
+        Without a broker, return the last error of requesting metadata, or None if that succeeded.
+        """
+        if node_id is None or self._brokers is None:
+            return self.updater.last_error
+        return self._brokers.error_of(node_id)
+
     def release(self, owner: Hashable) -> None:
         """Close the connections of an owner, and stop keeping metadata for it. Synchronous."""
         self.updater.unwant(owner)
@@ -625,7 +636,9 @@ class ClusterClient:
         missed = self._metadata_requests.troubles()
         if self._brokers is not None and self._brokers.reachability.lost:
             # `Health.brokers` has the error of each broker.
-            return ["no broker can be reached", *missed]
+            return [*self._brokers.refused_logins(), "no broker can be reached", *missed]
+        if self._brokers is not None:
+            missed = [*self._brokers.refused_logins(), *missed]
         error = self.updater.last_error
         if error is None:
             return missed

@@ -39,7 +39,7 @@ from aiokclient.errors import (
 from aiokclient.log import ClientLog
 from aiokclient.measures import Reading, counted
 from aiokclient.metrics import Labels
-from aiokclient.policy import Backoff, Retry, Scope, classify
+from aiokclient.policy import Backoff, Retry, ends_start, refuses_login
 from aiokclient.protocol import ApiKey
 from aiokclient.protocol.wanted_topics import WantedTopicsRequest
 
@@ -158,7 +158,7 @@ class MetadataRequests:
 
     def _refused(self, error: KafkaError) -> None:
         """Raise an error in the tasks that wait at the gate, if waiting does not correct it."""
-        if not classify(error, Scope.CONNECTION).again:
+        if ends_start(error):
             self._refusal = error
             self._wake()
 
@@ -178,17 +178,9 @@ class MetadataRequests:
             self._usable()
 
     def lost(self) -> None:
-        """Refresh the metadata even if no call needs a broker, to notice a broker that is back.
-
-        If every broker refuses the client's login, the client fails instead.
-        """
-        if self._closed:
-            return
-        refusal = self._brokers().refusal()
-        if refusal is not None:
-            self._supervisor.fail(refusal, "login")
-            return
-        self._updater().request_update()
+        """Refresh the metadata even if no call needs a broker, to notice a broker that is back."""
+        if not self._closed:
+            self._updater().request_update()
 
     def slow(self) -> None:
         """Refresh the metadata: leaders and coordinators may have moved from a broker that hangs.
@@ -260,9 +252,13 @@ class MetadataRequests:
             self._patience.reschedule(asyncio.get_running_loop().time())
 
     def troubles(self) -> list[str]:
-        """Return texts about rebootstraps that the strategy "none" has prevented. Synchronous."""
-        now = self._clock.monotonic()
-        return [
+        """Return texts about logins that the bootstrap servers refuse, and rebootstraps.
+
+        These are the rebootstraps that the strategy "none" has prevented. Synchronous.
+        """
+        now, refusal = self._clock.monotonic(), self._refusal
+        refused = [] if self.is_open or refusal is None or not refuses_login(refusal) else [refusal]
+        return [f"the bootstrap servers refuse the login: {each.message}" for each in refused] + [
             f"a rebootstrap would be necessary, because {trigger.value}; "
             "metadata_recovery_strategy is none"
             for trigger in self._recovery.missed_by(now)
@@ -312,7 +308,7 @@ class MetadataRequests:
             try:
                 answer, _ = await self.begin(self._clock.monotonic() + ROUND_S)
             except KafkaError as error:
-                if not classify(error, Scope.CONNECTION).again:
+                if ends_start(error):
                     raise
                 self._updater().note(error)
                 await asyncio.sleep(retry.pause_s())

@@ -115,11 +115,13 @@ async def authenticate_again(
     try:
         lifetime_ms = await _converse(ask, broker, broker.api_versions, sasl, login)
     except KafkaError as error:
+        sasl.on_outcome(login, error)
         connection.close(error)
     except BaseException:
         connection.abort()
         raise
     else:
+        sasl.on_outcome(login, None)
         broker.renew(lifetime_ms)
         connection.resume()
 
@@ -153,6 +155,7 @@ async def _converse(
         request = await _next(mechanism, response.auth_bytes, broker)
     raise SaslAuthenticationError(
         f"{broker.address} did not complete the authentication after {MOST_STEPS} messages.",
+        api="SaslAuthenticate",
         broker=broker.node_id,
     )
 

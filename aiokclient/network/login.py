@@ -12,7 +12,7 @@ from aiokclient.config.client import ClientConfig
 from aiokclient.errors import KafkaError
 from aiokclient.event_hub import EventHub
 from aiokclient.log import ClientLog
-from aiokclient.policy import Backoff
+from aiokclient.policy import Backoff, refuses_token
 
 if TYPE_CHECKING:
     from aiokclient.config.security import OAuthToken, Security
@@ -65,6 +65,18 @@ class Sasl:
         from aiokclient.network.sasl import Login
 
         return Login(self._credentials, host, token)
+
+    def on_outcome(self, login: Login, error: KafkaError | None) -> None:
+        """Drop the token of a login that a broker has refused. Synchronous.
+
+        The next login asks the provider for another one. `error` is None if the login succeeded.
+        """
+        if self._tokens is None:
+            return
+        if error is None:
+            self._tokens.on_accepted(login.token)
+        elif refuses_token(error):
+            self._tokens.on_refused(login.token)
 
     @property
     def problem(self) -> KafkaError | None:

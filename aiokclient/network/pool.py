@@ -40,7 +40,7 @@ from aiokclient.network.connection import BrokerConnection
 from aiokclient.network.login import Sasl
 from aiokclient.network.missing_login import advise_login
 from aiokclient.network.setup import ConnectionSettings, open_connection
-from aiokclient.policy import Backoff
+from aiokclient.policy import Backoff, refuses_login
 
 __all__ = ["ConnectionPool", "Purpose", "Spawn"]
 
@@ -115,7 +115,8 @@ class ConnectionPool:
     is lost, `on_success` when a connection is ready or a response shows that the broker is
     reachable (`answered`), `on_slow` repeatedly while an attempt takes long, and `on_close` when an
     open connection has ended for any reason except `retire` and `close`. `on_wrong_broker` is
-    called when a connection has reached another broker or cluster.
+    called when a connection has reached another broker or cluster, and `on_refused_login` when a
+    login is refused.
     """
 
     def __init__(
@@ -135,6 +136,7 @@ class ConnectionPool:
         on_slow: Callable[[], None] = lambda: None,
         on_close: Callable[[], None] = lambda: None,
         on_wrong_broker: Callable[[], None] = lambda: None,
+        on_refused_login: Callable[[Purpose, KafkaError], None] = lambda purpose, error: None,
     ) -> None:
         self.node_id = node_id
         self.host = host
@@ -163,6 +165,7 @@ class ConnectionPool:
         self._on_slow = on_slow
         self._on_close = on_close
         self._on_wrong_broker = on_wrong_broker
+        self._on_refused_login = on_refused_login
         self._slots: dict[tuple[Purpose, Hashable], _Slot] = {}
         self._failures = 0
         self._not_connected = 0
@@ -249,12 +252,12 @@ class ConnectionPool:
 
         That means: there is no connection, none is being made, and the last attempt was refused,
         either after `since` or so recently that the reconnect backoff has not ended. An attempt
-        that timed out was not refused.
+        that timed out was not refused. A broker that refuses the login has responded.
         """
         slots = self._slots.values()
         if any(slot.connection is not None or slot.began is not None for slot in slots):
             return False
-        if not self.refused or self._hangs:
+        if not self.refused or self._hangs or refuses_login(self.last_error):
             return False
         return self.failed_at >= since or asyncio.get_running_loop().time() < self._not_before
 
@@ -284,6 +287,8 @@ class ConnectionPool:
             self._not_connected = self._not_connected + 1 if refused else 0
             self._emit("Disconnected", connected=False, cause=error)
             self._failed(error)
+            if refuses_login(error):
+                self._on_refused_login(slot.key[0], error)
             if isinstance(error, diagnosis.WrongBrokerError):
                 self._on_wrong_broker()
         except Exception as error:

@@ -221,9 +221,11 @@ async def _authenticate(
 
     try:
         lifetime_ms = await authenticate(connection, pipeline, versions, sasl, login, timeout_s)
-    except KafkaError:
+    except KafkaError as error:
         connection.traffic.authentication_failed(again=False)
+        sasl.on_outcome(login, error)
         raise
+    sasl.on_outcome(login, None)
     connection.traffic.authenticated(None)
     return lifetime_ms
 

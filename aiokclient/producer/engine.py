@@ -92,7 +92,7 @@ class Engine:
         )
         self._config = config
         self._supervisor = supervisor
-        self._expiry = Expiry(config, cluster.clock, self.accumulator)
+        self._expiry = Expiry(config, cluster, self.accumulator)
         self._responses = Responses(
             config,
             cluster.clock,

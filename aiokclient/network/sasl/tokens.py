@@ -1,8 +1,9 @@
 """The tokens of OAUTHBEARER: one owner task fetches them for all connections of a client.
 
     no token ──fetch──▶ token in use ──refresh time──▶ fetch, token still in use ──▶ token in use
-        ▲                                                   │ fails: again, with backoff
-        └───────────────── the token has expired ◀──────────┘
+        ▲                   │                               │ fails: again, with backoff
+        │                   ▼                               │
+        └── a broker has refused it, or it has expired ◀────┘
 
 The task begins when a connection needs the first token. From then on, it fetches the next token
 before the current one expires, at the time that the options `sasl_login_refresh_` determine. The
@@ -10,6 +11,9 @@ provider has at most one call at a time. If it fails or does not return in time,
 with backoff, and the current token remains in use until it expires. The provider is also called
 again if the token endpoint refuses the client (TokenRefusedError), but connections fail with this
 error until the provider returns a token.
+
+A token that a broker has refused is not used again. If the next one is refused as well, the
+provider is called after a delay, which grows until a broker accepts a token.
 """
 
 from __future__ import annotations
@@ -32,6 +36,10 @@ from aiokclient.policy import Backoff, refuses_login
 __all__ = ["Refreshing", "TokenSource"]
 
 RETRIEVED: Final = "The token provider did not return a token within {:.1f} s."
+
+
+LONGEST_REST_S: Final = 1.0
+"""The maximum delay in seconds before the provider is asked for another token after refusals."""
 
 
 class Spawn(Protocol):
@@ -91,6 +99,8 @@ class TokenSource:
         self._needed = asyncio.Event()
         self._waiters: list[asyncio.Future[OAuthToken]] = []
         self._error: KafkaError | None = None
+        self._refusals = 0
+        """The number of tokens that brokers have refused since they last accepted one."""
         self._began: float | None = None
         """The time of the first call of the provider since it last returned a token.
 
@@ -126,9 +136,22 @@ class TokenSource:
         """The reason why there is no token, or None if there is one or none was needed yet."""
         if self._usable() is not None or self._began is None:
             return None
+        if self._refusals and self._error is None:
+            return None  # The refusal of the last token is the problem.
         if self._error is not None:
             return self._error
         return TokenProviderError(RETRIEVED.format(self._clock.monotonic() - self._began))
+
+    def on_refused(self, token: OAuthToken) -> None:
+        """Drop a token that a broker has refused, unless there is another one. Synchronous."""
+        if token is self._token:
+            self._token = None
+            self._refusals += 1
+
+    def on_accepted(self, token: OAuthToken) -> None:
+        """Record that a broker has accepted a token. Synchronous."""
+        if token is self._token:
+            self._refusals = 0
 
     def _usable(self) -> OAuthToken | None:
         token = self._token
@@ -157,6 +180,7 @@ class TokenSource:
                 self._needed.clear()  # Connections that asked during the fetch have the token.
                 random = self._clock.rng.random()
                 await self._pause(self._refreshing.delay_s(self._life_s(token), random))
+                await self._rest()
 
     async def _pause(self, delay_s: float) -> None:
         """Wait until the next refresh, or until a connection needs a token that has not expired.
@@ -169,6 +193,13 @@ class TokenSource:
                 await self._needed.wait()
         except TimeoutError:
             pass
+
+    async def _rest(self) -> None:
+        """Wait before the next token, if brokers have refused several in a row."""
+        if self._refusals > 1 and self._usable() is None:
+            longest_s = min(self._backoff.maximum_s, LONGEST_REST_S)
+            backoff = self._backoff._replace(maximum_s=longest_s)
+            await asyncio.sleep(backoff.delay(self._refusals - 2, self._clock.rng))
 
     async def _fetch(self) -> OAuthToken:
         loop = asyncio.get_running_loop()

@@ -23,6 +23,7 @@ from aiokclient.producer.fairness import SLICE_S
 from aiokclient.producer.sending.leaders import no_such_partition
 
 if TYPE_CHECKING:
+    from aiokclient.cluster.client import ClusterClient
     from aiokclient.config.producer import ProducerConfig
 
 __all__ = ["Expiry"]
@@ -35,12 +36,15 @@ AGES = 10
 class Expiry:
     """The expiry of batches whose deadline has passed."""
 
-    def __init__(self, config: ProducerConfig, clock: Clock, accumulator: Accumulator) -> None:
+    def __init__(
+        self, config: ProducerConfig, cluster: ClusterClient, accumulator: Accumulator
+    ) -> None:
         self._delivery_s = config.delivery_timeout_ms / 1000
         self._block_s = config.max_block_ms / 1000
         self._age_s = self._delivery_s / AGES
         self._idempotent = bool(config.enable_idempotence)
-        self._clock = clock
+        self._cluster = cluster
+        self._clock: Clock = cluster.clock
         self._accumulator = accumulator
 
     @staticmethod
@@ -103,7 +107,15 @@ class Expiry:
             return missing
         if batch.queue.absent_since is not None:
             return no_such_partition(batch.queue.topic_partition, topic.partition_count)
-        return DeliveryTimeoutError(self._why(batch), topic_partition=batch.queue.topic_partition)
+        late = DeliveryTimeoutError(self._why(batch), topic_partition=batch.queue.topic_partition)
+        late.__cause__ = self._cause(batch.queue)
+        return late
+
+    def _cause(self, queue: PartitionQueue) -> KafkaError | None:
+        """Return the error that has kept the client from sending, or None if it is not known."""
+        if queue.sender is None:
+            return self._cluster.last_error()
+        return self._cluster.last_error(queue.sender.node_id) if queue.unsendable else None
 
     def _why(self, batch: QueuedBatch) -> str:
         waited = f"{self._clock.monotonic() - batch.created:.1f} s"

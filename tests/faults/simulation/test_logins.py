@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import contextlib
 import gc
 import itertools
-import json
-import logging
-from collections import Counter
-from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
-from world import World, simulate
+from simulated_logins import LIFETIME_MS, LOGINS, PLAIN, options, run_with_logins, tokens_of
+from world import World
 
 from aiokclient import (
     AnyBroker,
@@ -22,59 +17,15 @@ from aiokclient import (
     OAuthToken,
     Producer,
     SaslOAuthBearer,
-    SaslPlain,
-    SaslScram,
     State,
 )
-from aiokclient.errors import BootstrapError, SaslAuthenticationError, TokenProviderError
+from aiokclient.errors import (
+    SaslAuthenticationError,
+    TokenProviderError,
+)
 from aiokclient.events import Authenticated, Disconnected, Rebalanced, TokenRefreshed
 from aiokclient.network.connection import BrokerConnection
 from aiokclient.protocol import ApiKey, messages
-from aiokclient.testing import BrokerListener
-
-LIFETIME_MS = 5_000
-USERS = {"alice": "secret"}
-PLAIN = SaslPlain("alice", "secret")
-LOGINS = {
-    "PLAIN": lambda world: PLAIN,
-    "SCRAM-SHA-512": lambda world: SaslScram("alice", "secret"),
-    "OAUTHBEARER": lambda world: SaslOAuthBearer(tokens_of(world)),
-}
-
-
-def tokens_of(world: World, life_s: float = 600) -> Callable[[], Coroutine[Any, Any, OAuthToken]]:
-    """Return a provider of unsecured tokens."""
-
-    async def provide() -> OAuthToken:
-        now_ms = world.sim.clock.time_ms()
-        expires_ms = now_ms + int(1000 * life_s)
-        claims = {"sub": "alice", "iat": now_ms / 1000, "exp": expires_ms / 1000}
-        parts = [
-            base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=")
-            for part in ({"alg": "none"}, claims)
-        ]
-        return OAuthToken(".".join([*parts, ""]), expires_ms)
-
-    return provide
-
-
-def run(
-    scenario: Callable[[World], Coroutine[Any, Any, None]],
-    *,
-    brokers: int = 2,
-    lifetime_ms: int = LIFETIME_MS,
-) -> None:
-    listener = BrokerListener(
-        mechanisms=("PLAIN", "SCRAM-SHA-512", "OAUTHBEARER"),
-        users=USERS,
-        max_reauth_ms=lifetime_ms,
-    )
-    simulate(scenario, brokers=brokers, topics={"t": 2}, listeners={"SASL": listener})
-
-
-def options(world: World, security: Any, **more: Any) -> dict[str, Any]:
-    servers = world.cluster.bootstrap_servers_for("SASL")
-    return {"bootstrap_servers": servers, "security": security, **more}
 
 
 async def drain(events: Any) -> list[Any]:
@@ -118,7 +69,7 @@ def test_repeated_logins_amid_requests_lose_and_reorder_nothing(
         assert len(again) > 8
         assert {event.lifetime_ms for event in again} == {LIFETIME_MS}
 
-    run(scenario)
+    run_with_logins(scenario)
 
 
 @pytest.mark.fault(46)
@@ -140,7 +91,7 @@ def test_a_login_is_repeated_at_85_to_95_percent_of_its_lifetime() -> None:
         assert max(gaps) - min(gaps) > 0.02 * LIFETIME_MS
         assert lost(seen) == []
 
-    run(scenario, brokers=1)
+    run_with_logins(scenario, brokers=1)
 
 
 @pytest.mark.fault(46, 56)
@@ -161,7 +112,7 @@ def test_repeated_logins_on_a_connection_keep_nothing() -> None:
         assert len(again) > 10
         assert counts[-1] == counts[0]
 
-    run(scenario, brokers=1)
+    run_with_logins(scenario, brokers=1)
 
 
 @pytest.mark.fault(46)
@@ -174,7 +125,7 @@ def test_a_connection_that_is_only_authenticated_again_is_closed_as_idle() -> No
             assert world.cluster.connections() == 0
             await client.request(messages.ListGroupsRequest(), AnyBroker())
 
-    run(scenario)
+    run_with_logins(scenario)
 
 
 @pytest.mark.fault(46)
@@ -192,7 +143,7 @@ def test_a_refused_repetition_closes_the_connection_with_the_brokers_error() -> 
         (event,) = lost(await drain(events))
         assert type(event.cause) is SaslAuthenticationError
 
-    run(scenario, brokers=1)
+    run_with_logins(scenario, brokers=1)
 
 
 @pytest.mark.fault(46)
@@ -209,7 +160,7 @@ def test_a_broker_that_does_not_answer_a_repeated_login_is_disconnected() -> Non
             await request
             assert world.now - began < 60
 
-    run(scenario, brokers=1)
+    run_with_logins(scenario, brokers=1)
 
 
 @pytest.mark.fault(46)
@@ -231,7 +182,7 @@ def test_members_keep_their_membership_while_logins_are_repeated(protocol: str) 
         assert [event for event in seen if type(event) is Rebalanced] == []
         assert sum(type(event) is Authenticated for event in seen) > 20
 
-    run(scenario)
+    run_with_logins(scenario)
 
 
 @pytest.mark.fault(46)
@@ -254,7 +205,7 @@ def test_a_join_that_outlasts_a_session_is_followed_by_a_login() -> None:
             await second.close()
         assert lost(await drain(events)) == []
 
-    run(scenario)
+    run_with_logins(scenario)
 
 
 @pytest.mark.fault(46)
@@ -270,97 +221,7 @@ def test_transactions_go_on_while_logins_are_repeated() -> None:
         assert lost(await drain(events)) == []
         assert [r.value for r in world.cluster.records("t", 0)] == [b"%d" % n for n in range(60)]
 
-    run(scenario)
-
-
-# -- refusals ------------------------------------------------------------------------------------
-
-
-@pytest.mark.fault(48)
-def test_wrong_credentials_end_the_start_at_once() -> None:
-    async def scenario(world: World) -> None:
-        began = world.now
-        client = world.client(**options(world, SaslPlain("alice", "wrong")))
-        with pytest.raises(SaslAuthenticationError, match="user 'alice' with the mechanism PLAIN"):
-            await client.start()
-        assert world.now - began < 1
-        await client.close()
-
-    run(scenario)
-
-
-@pytest.mark.fault(48)
-def test_wrong_credentials_end_the_start_although_another_server_is_down() -> None:
-    async def scenario(world: World) -> None:
-        world.cluster.stop(2)
-        began = world.now
-        client = world.client(**options(world, SaslPlain("alice", "wrong")))
-        with pytest.raises(SaslAuthenticationError):
-            await client.start()
-        assert world.now - began < 3
-        await client.close()
-
-    run(scenario)
-
-
-@pytest.mark.fault(48)
-def test_wrong_credentials_fail_a_start_that_does_not_wait() -> None:
-    async def scenario(world: World) -> None:
-        client = world.client(**options(world, SaslPlain("alice", "wrong")))
-        await client.start(wait=False)
-        await asyncio.sleep(2)
-        assert client.state is State.FAILED
-        with pytest.raises(SaslAuthenticationError):
-            await client.request(messages.ListGroupsRequest(), AnyBroker())
-        await client.close()
-
-    run(scenario)
-
-
-@pytest.mark.fault(48)
-def test_a_client_that_every_broker_refuses_has_failed_without_a_hot_loop() -> None:
-    async def scenario(world: World) -> None:
-        client = world.client(**options(world, PLAIN))
-        async with world.producer(**options(world, PLAIN)) as producer:
-            await client.start()
-            await producer.send("t", b"before")
-            with world.cluster.fail(ApiKey.SASL_AUTHENTICATE, SaslAuthenticationError):
-                world.cluster.disconnect(1)
-                world.cluster.disconnect(2)
-                began = world.now
-                while client.state is not State.FAILED or producer.state is not State.FAILED:
-                    await asyncio.sleep(0.1)
-                    assert world.now - began < 20
-                with pytest.raises(SaslAuthenticationError):
-                    await client.request(messages.ListGroupsRequest(), AnyBroker())
-                with pytest.raises(SaslAuthenticationError):
-                    producer.send("t", b"after")
-                before = len(world.requests(ApiKey.SASL_AUTHENTICATE))
-                await asyncio.sleep(60)
-                after = len(world.requests(ApiKey.SASL_AUTHENTICATE))
-                assert after - before < 4 * 65, "more than one attempt a second and broker"
-            with pytest.raises(SaslAuthenticationError):
-                await producer.flush()
-            await producer.close()
-        await client.close()
-
-    run(scenario, lifetime_ms=0)
-
-
-@pytest.mark.fault(48)
-def test_a_client_that_one_of_two_brokers_refuses_goes_on() -> None:
-    async def scenario(world: World) -> None:
-        async with world.client(**options(world, PLAIN)) as client:
-            with world.cluster.fail(ApiKey.SASL_AUTHENTICATE, SaslAuthenticationError, broker=2):
-                world.cluster.disconnect(1)
-                world.cluster.disconnect(2)
-                for _ in range(60):
-                    await client.request(messages.ListGroupsRequest(), AnyBroker())
-                    await asyncio.sleep(1)
-                assert client.state is not State.FAILED
-            assert 0 < Counter(r.broker for r in world.requests(ApiKey.SASL_AUTHENTICATE))[2] < 100
-
-    run(scenario, lifetime_ms=0)
+    run_with_logins(scenario)
 
 
 # -- token providers -----------------------------------------------------------------------------
@@ -390,7 +251,7 @@ def test_a_token_provider_that_fails_is_tried_until_the_deadline_of_the_start(
         assert isinstance(caught.value.__cause__, ValueError) == (provider is fails)
         await client.close()
 
-    run(scenario)
+    run_with_logins(scenario)
 
 
 @pytest.mark.fault(47)
@@ -404,7 +265,7 @@ def test_a_start_that_waits_after_one_that_did_not_raises_the_error_of_the_provi
         assert client.state is State.STARTING
         await client.close()
 
-    run(scenario)
+    run_with_logins(scenario)
 
 
 @pytest.mark.fault(47)
@@ -421,7 +282,7 @@ def test_a_token_provider_that_recovers_in_time_lets_the_start_succeed() -> None
             await client.request(messages.ListGroupsRequest(), AnyBroker())
         assert calls == 5
 
-    run(scenario)
+    run_with_logins(scenario)
 
 
 @pytest.mark.fault(47)
@@ -448,7 +309,7 @@ def test_a_client_goes_on_with_its_token_while_the_provider_fails() -> None:
         assert any(event.cause is None for event in refreshed)
         assert lost(seen) == []
 
-    run(scenario)
+    run_with_logins(scenario)
 
 
 @pytest.mark.fault(47)
@@ -473,137 +334,4 @@ def test_a_call_raises_the_providers_error_after_the_token_has_expired(failing: 
             broken = False
             await client.request(messages.ListGroupsRequest(), AnyBroker(), timeout=60)
 
-    run(scenario)
-
-
-# -- clients without a login ---------------------------------------------------------------------
-
-
-def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
-
-
-@pytest.mark.parametrize("waits", [True, False])
-def test_a_missing_login_is_warned_of_once_and_named_at_the_deadline(
-    caplog: pytest.LogCaptureFixture, waits: bool
-) -> None:
-    advice = "requires SASL with PLAIN or SCRAM-SHA-512"
-
-    async def scenario(world: World) -> None:
-        began = world.now
-        servers = world.cluster.bootstrap_servers_for("SASL")
-        client = world.client(bootstrap_servers=servers, default_api_timeout_ms=70_000)
-        if not waits:
-            await client.start(wait=False)
-        starting = asyncio.create_task(client.start())
-        await asyncio.sleep(1)
-        assert [advice in text for text in warnings_of(caplog)] == [True], "warned at once"
-        with pytest.raises(BootstrapError, match=advice) as caught:
-            await starting
-        assert world.now - began == pytest.approx(70, abs=1.1)
-        assert all(advice in outcome for _, outcome in caught.value.attempts)
-        assert len(warnings_of(caplog)) == 1
-        await client.close()
-
-    run(scenario)
-
-
-def test_a_missing_login_is_warned_of_although_the_server_was_down_before(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    async def scenario(world: World) -> None:
-        servers = world.cluster.bootstrap_servers_for("SASL")
-        world.cluster.stop(1)
-        world.cluster.stop(2)
-        client = world.client(bootstrap_servers=servers, default_api_timeout_ms=20_000)
-        starting = asyncio.create_task(client.start())
-        await asyncio.sleep(5)
-        world.cluster.start(1)
-        world.cluster.start(2)
-        with pytest.raises(BootstrapError):
-            await starting
-        assert sum("requires SASL with" in text for text in warnings_of(caplog)) == 1
-        await client.close()
-
-    run(scenario)
-
-
-def offer_mechanisms(request: Any, response: Any) -> Any:
-    """Name mechanisms, as some brokers do that do not require a login."""
-    return messages.SaslHandshakeResponse(error_code=33, mechanisms=["PLAIN"])
-
-
-@pytest.mark.parametrize("times", [1, 2, 5])
-def test_a_start_goes_on_when_brokers_name_mechanisms_and_lose_connections(times: int) -> None:
-    async def scenario(world: World) -> None:
-        with (
-            world.cluster.alter(ApiKey.SASL_HANDSHAKE, offer_mechanisms),
-            world.cluster.drop(ApiKey.METADATA, times=times),
-        ):
-            async with world.producer() as producer:
-                await producer.send("t", b"v")
-
-    run(scenario)
-
-
-@pytest.mark.parametrize("lost_again", [0.0, 0.2])
-def test_clients_go_on_when_brokers_name_mechanisms_and_lose_connections(lost_again: float) -> None:
-    apis = (
-        ApiKey.METADATA,
-        ApiKey.PRODUCE,
-        ApiKey.INIT_PRODUCER_ID,
-        ApiKey.END_TXN,
-        ApiKey.FETCH,
-        ApiKey.FIND_COORDINATOR,
-        ApiKey.JOIN_GROUP,
-        ApiKey.SYNC_GROUP,
-        ApiKey.OFFSET_COMMIT,
-        ApiKey.LIST_GROUPS,
-    )
-
-    async def scenario(world: World) -> None:
-        with contextlib.ExitStack() as faults:
-            faults.enter_context(world.cluster.alter(ApiKey.SASL_HANDSHAKE, offer_mechanisms))
-            for api in apis:
-                faults.enter_context(world.cluster.drop(api, times=2))
-            async with (
-                world.client() as client,
-                world.producer() as producer,
-                world.producer(transactional_id="x") as writer,
-                world.consumer("t", group_id="g", isolation_level="read_committed") as consumer,
-            ):
-                for number in range(10):
-                    await producer.send("t", b"p%d" % number)
-                    async with writer.transaction() as tx:
-                        tx.send("t", b"t%d" % number)
-                    await client.request(messages.ListGroupsRequest(), AnyBroker())
-                    if lost_again:
-                        world.cluster.disconnect(1)
-                        await asyncio.sleep(lost_again)
-                        world.cluster.disconnect(2)
-                seen: set[bytes] = set()
-                while len(seen) < 20:
-                    seen.update(record.value for record in await consumer.poll(1))
-                await consumer.commit()
-
-    run(scenario)
-
-
-def test_a_rebootstrap_goes_on_when_brokers_name_mechanisms_and_lose_connections(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    async def scenario(world: World) -> None:
-        async with world.producer(metadata_recovery_rebootstrap_trigger_ms=0) as producer:
-            await producer.send("t", b"before")
-            with world.cluster.alter(ApiKey.SASL_HANDSHAKE, offer_mechanisms):
-                world.cluster.stop(1)
-                world.cluster.stop(2)
-                delivery = producer.send("t", b"during")
-                await asyncio.sleep(5)
-                with world.cluster.drop(ApiKey.METADATA, times=6):
-                    world.cluster.start(1)
-                    world.cluster.start(2)
-                    await delivery
-        assert not any("SASL" in text for text in warnings_of(caplog))
-
-    run(scenario)
+    run_with_logins(scenario)

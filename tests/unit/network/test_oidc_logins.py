@@ -12,7 +12,12 @@ from hidden import assert_hidden
 from token_server import TokenServer, granted, refused, token_server
 
 from aiokclient import OidcClientCredentials, Producer, SaslOAuthBearer, State
-from aiokclient.errors import KafkaError, TokenProviderError, TokenRefusedError
+from aiokclient.errors import (
+    DeliveryTimeoutError,
+    KafkaError,
+    TokenProviderError,
+    TokenRefusedError,
+)
 from aiokclient.testing import BrokerListener, EmbeddedCluster
 from aiokclient.testing.tokens import TokenIssuer
 
@@ -103,11 +108,11 @@ async def test_a_server_that_keeps_failing_fails_the_start_at_its_deadline(
     assert_hidden(caught.value, SECRET)
 
 
-async def test_a_running_client_fails_once_its_token_has_expired_and_no_other_is_granted(
+async def test_a_running_client_goes_on_after_the_endpoint_refused_another_token(
     cluster: EmbeddedCluster, server: TokenServer, issuer: TokenIssuer
 ) -> None:
     server.respond = lambda asked: granted(issuer.token("alice", lifetime_s=2))
-    made = producer(cluster, server)
+    made = producer(cluster, server, delivery_timeout_ms=3_000, request_timeout_ms=1_000)
     await made.start()
     server.respond = lambda asked: refused("invalid_client", None, 401)
 
@@ -117,7 +122,12 @@ async def test_a_running_client_fails_once_its_token_has_expired_and_no_other_is
             await asyncio.sleep(0.05)
 
     async with asyncio.timeout(60):
-        with pytest.raises(TokenRefusedError, match="invalid_client"):
+        with pytest.raises(DeliveryTimeoutError) as caught:
             await go_on()
-    assert made.state is State.FAILED
+    assert isinstance(caught.value.__cause__, TokenRefusedError)
+    assert made.state is State.DEGRADED
+    assert any("invalid_client" in why for why in made.health().reasons)
+    server.respond = lambda asked: granted(issuer.token("alice"))
+    await cluster.until(lambda: made.state is State.RUNNING)
+    await made.send("t", b"v")
     await made.close()
