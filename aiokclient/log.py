@@ -53,6 +53,7 @@ EVENTS: Final = {
     "position_restored": "A topic has its former id again, and reading continues at the position.",
     "producer_unknown": "A broker does not have the state of earlier writes by this producer.",
     "rebootstrapped": "The client starts again from its bootstrap servers.",
+    "response_too_large": "A response was larger than receive_message_max_bytes.",
     "task_died": "A background task died, and its client with it.",
     "task_hangs": "A background task does not end when it is cancelled.",
     "telemetry_died": "Metrics are no longer pushed, because of a bug. The client continues.",
