@@ -1,13 +1,21 @@
-"""Errors for calls from the wrong event loop or thread."""
+"""Calls of the application: those from a wrong event loop, and those to its functions."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-from aiokclient.errors import UsageError, WrongLoopError, WrongThreadError
+from aiokclient.errors import (
+    IllegalStateError,
+    KafkaError,
+    UsageError,
+    WrongLoopError,
+    WrongThreadError,
+)
 
-__all__ = ["wrong_caller"]
+__all__ = ["own_cancellation", "wrong_caller"]
 
 
 def wrong_caller(name: str, loop: asyncio.AbstractEventLoop | None, thread: int) -> UsageError:
@@ -30,3 +38,24 @@ def wrong_caller(name: str, loop: asyncio.AbstractEventLoop | None, thread: int)
         f"This {name} was started in another event loop. Make one for each loop, or use "
         "asyncio.run_coroutine_threadsafe with the loop that it was started in."
     )
+
+
+@contextmanager
+def own_cancellation(function: str, kind: type[KafkaError] = IllegalStateError) -> Iterator[None]:
+    """Run a block that calls a function of the application in a task of the library.
+
+    A CancelledError that the function raises although this task was not cancelled, for example
+    because it has awaited a cancelled future, becomes an error of the given kind. It would
+    otherwise end the task as if the task had been cancelled.
+    """
+    task = asyncio.current_task()
+    before = 0 if task is None else task.cancelling()
+    try:
+        yield
+    except asyncio.CancelledError as error:
+        if task is not None and task.cancelling() > before:
+            raise
+        raise kind(
+            f"{function} raised CancelledError, but it was not cancelled. It may have awaited a "
+            "future that was cancelled."
+        ) from error

@@ -26,7 +26,11 @@ class GroupProtocol(Protocol):
     metadata or assignments needs a new name."""
 
     def metadata(self) -> bytes:
-        """Return the data about this member for the leader. Called at each join."""
+        """Return the data about this member for the leader. Called at each join.
+
+        If this raises, `generations()` raises the same exception, and the member tries again with
+        increasing delays.
+        """
         return b""
 
     def assign(

@@ -46,7 +46,8 @@ class GroupHandler(Protocol):
     """The object that computes assignments and takes them. The engine makes one call at a time.
 
     If the membership is lost or the member is paused during a call, the call is cancelled, and
-    `lost` is called. An exception from any method except `assign` ends the engine's task.
+    `lost` is called. An exception from any method except `protocols` and `assign` ends the engine's
+    task.
     """
 
     @property
@@ -57,7 +58,8 @@ class GroupHandler(Protocol):
     def protocols(self) -> Sequence[tuple[str, bytes]]:
         """Return the names of protocols with this member's metadata, in order of preference.
 
-        Called at each join.
+        Called at each join. If it raises, the exception is reported on this member, which tries
+        again with increasing delays.
         """
         ...
 

@@ -17,7 +17,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from aiokclient.background import Callbacks
-from aiokclient.errors import AssignmentFailedError, KafkaError
+from aiokclient.cluster.callers import own_cancellation
+from aiokclient.errors import AssignmentFailedError, ClosedError, KafkaError
 from aiokclient.group import requests
 from aiokclient.group.failure import failure_in, failure_payload
 from aiokclient.group.handler import Generation, GroupHandler, GroupSettings, MemberInfo
@@ -100,7 +101,9 @@ class GroupJoin:
 
     async def join(self, reason: str, *, again: bool) -> MemberEvent:
         """Send JoinGroup. With `again` it always leads to a new generation."""
-        protocols = list(self._handler.protocols())
+        protocols = self._protocols()
+        if protocols is None:
+            return MemberEvent.FAULT
         if again and not self.generation.is_leader and protocols == self._offered:
             protocols.append((f"{AGAIN}{self._cluster.clock.rng.getrandbits(64):x}", b""))
         request = requests.join(
@@ -119,6 +122,20 @@ class GroupJoin:
             member = self.no_member._replace(member_id=answer.member_id)
             self.generation = Generation(member, "", "", b"")
         return event or self._joined(answer, sent_at, request)
+
+    def _protocols(self) -> list[tuple[str, bytes]] | None:
+        """Return the handler's protocols with their metadata, or None after reporting its error."""
+        try:
+            with own_cancellation("metadata()"):
+                return list(self._handler.protocols())
+        except ClosedError:
+            raise  # The object of the application was dropped without a close.
+        except Exception as error:
+            # The application may raise any exception. The member tries again after a delay.
+            self._report(error)
+            text, extra = "The metadata of this member failed: %r", {"event": "group_join_failed"}
+            self._log.write(logging.WARNING, ("metadata", repr(error)), text, error, extra=extra)
+            return None
 
     def _joined(
         self, answer: JoinGroupResponse, sent_at: float, request: JoinGroupRequest
@@ -200,9 +217,10 @@ class GroupJoin:
         limit_s = self._settings.rebalance_timeout_ms / 1000
         try:
             async with asyncio.timeout(limit_s) as bound:
-                return await self._handler.assign(
-                    generation.protocol, generation.leader_id, generation.members
-                )
+                with own_cancellation("assign()", AssignmentFailedError):
+                    return await self._handler.assign(
+                        generation.protocol, generation.leader_id, generation.members
+                    )
         except TimeoutError as error:
             if not bound.expired():
                 raise

@@ -104,8 +104,9 @@ class GroupMember(MemberLifecycle):
         The following errors end neither the iteration nor the membership. After them, the next step
         of the iteration continues, and the member joins the group again if necessary:
 
-        - the exception of `assign` on this member, or AssignmentFailedError if it was raised on
-          another member;
+        - the exception of `metadata` or of `assign` on this member, or AssignmentFailedError if
+          `assign` has raised on another member. A CancelledError of `assign` becomes
+          AssignmentFailedError, and that of `metadata` IllegalStateError;
         - the error by which the group refuses this member: InconsistentGroupProtocolError,
           InvalidSessionTimeoutError, GroupAuthorizationError, GroupMaxSizeReachedError, ...
 

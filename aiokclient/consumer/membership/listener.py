@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+from aiokclient.cluster.callers import own_cancellation
 from aiokclient.types import TopicPartition
 
 __all__ = ["ListenerCalls", "tell"]
@@ -77,6 +78,7 @@ async def tell(listener: Any, method: str, partitions: Sequence[TopicPartition])
     """
     call = getattr(listener, method, None)
     if call is not None:
-        answer = call(partitions)
-        if inspect.isawaitable(answer):
-            await answer
+        with own_cancellation(f"{method}()"):
+            answer = call(partitions)
+            if inspect.isawaitable(answer):
+                await answer
