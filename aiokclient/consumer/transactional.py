@@ -1,6 +1,6 @@
 """The reads of a consumer in one transaction of a producer: `tx.add(consumer)` (KIP-98, KIP-447).
 
-The offsets of a transaction are the consumed offsets of the consumer at the time of the commit.
+The offsets of a transaction are the consumed offsets of the consumer when its commit begins.
 They are sent with the identity of the consumer in its group, so that the coordinator refuses them
 if the group has assigned the partitions to other members.
 
@@ -58,7 +58,11 @@ class TransactionalReads:
         self._group: ConsumerCoordinator = engine.group
         self._subscription = subscription
         self._began = began
+        self._fixed: dict[TopicPartition, OffsetAndMetadata] | None = None
+        """The offsets that were consumed when the commit began; None before that."""
         self._sent: list[tuple[PartitionState, int, int]] = []
+        self._rewound: list[PartitionState] = []
+        """The partitions that `rewind` has moved."""
         self._began_in = self.cluster_id
         subscription.settle()
         self._taken = self._group.released.in_progress()
@@ -75,18 +79,27 @@ class TransactionalReads:
 
     # -- the commit
 
-    def offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the offsets to commit now. Synchronous.
+    def fix_offsets(self) -> None:
+        """Fix the offsets to commit, because the commit begins. Synchronous.
 
-        They are those of `consumed()`, except for offsets that are known to be committed. If a
-        partition was taken away in the transaction, its last offset is included; see `member`.
+        They are those of `consumed()`, except for offsets that are known to be committed. What is
+        read later does not belong to the transaction.
         """
         self._subscription.settle()
         states = [state for state in self._subscription.partitions.values() if state.located]
         due = [state for state in states if state.consumed != state.group.committed]
         self._sent = [(state, state.jumps, state.consumed) for state in due]
-        found = {state.tp: state.to_commit(state.consumed) for state in due}
-        return found | {tp: taken.offset for tp, taken in self._all_taken().items()}
+        self._fixed = {state.tp: state.to_commit(state.consumed) for state in due}
+
+    def offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return the offsets that are fixed; fix them if they are not. Synchronous.
+
+        If a partition was taken away in the transaction, its last offset is included; see `member`.
+        """
+        if self._fixed is None:
+            self.fix_offsets()
+        fixed = self._fixed or {}
+        return fixed | {tp: taken.offset for tp, taken in self._all_taken().items()}
 
     def member(self) -> GroupMetadata:
         """Return the identity with which to commit `offsets()`. Synchronous.
@@ -112,12 +125,15 @@ class TransactionalReads:
     # -- the abort
 
     async def go_back(self, timeout: float) -> None:
-        """Go back to the committed offset of each partition that was read, after an abort.
+        """Go back after an abort, as `rewind` does, and wait for the committed offsets."""
+        self.rewind()
+        await self.relocated(timeout)
 
-        Without a committed offset, go back to the position at the beginning of the transaction. The
-        call waits at most `timeout` seconds for the committed offsets. If they are not known by
-        then, or if the call is cancelled, they are still looked up, and no record is delivered
-        before they are found.
+    def rewind(self) -> None:
+        """Go back to the committed offset of each partition that was read. Synchronous.
+
+        Without a committed offset, go back to the position at the beginning of the transaction. No
+        record is delivered before the committed offsets are found.
         """
         self._subscription.settle()
         states = [
@@ -125,7 +141,15 @@ class TransactionalReads:
         ]
         self._subscription.return_to_committed({state: self._fallback(state) for state in states})
         self._group.commits.told_of_loss(self._forget_taken())
-        await self._engine.positions.relocated(states, asyncio.get_running_loop().time() + timeout)
+        self._rewound = states
+
+    async def relocated(self, timeout: float) -> None:
+        """Wait until the committed offsets are found, at most `timeout` seconds.
+
+        If they are not found by then, or if the call is cancelled, they are still looked up.
+        """
+        until = asyncio.get_running_loop().time() + timeout
+        await self._engine.positions.relocated(self._rewound, until)
 
     def _was_read(self, state: PartitionState) -> bool:
         start = self._start_of(state)

@@ -130,6 +130,10 @@ class TransformStream(Generic[K, V]):
     async def __aenter__(self) -> Self:
         self._producer.transaction()  # Raises IllegalStateError without a transactional id.
         self._consumer._for_transaction()
+        last = self._producer.last_transaction
+        if last is not None and last.is_ending_alone:
+            # Its outcome decides where the consumer continues.
+            self._transaction = last
         self._entered = True
         return self
 
@@ -206,6 +210,7 @@ class TransformStream(Generic[K, V]):
         transaction = self._transaction
         if transaction is None:
             return
+        await transaction.wait_for_end()
         if transaction.outcome is TransactionOutcome.COMMITTED:
             transaction.committed()
         elif transaction.was_aborted:
@@ -238,7 +243,8 @@ class TransformStream(Generic[K, V]):
     async def _abort(self) -> None:
         if self._transaction is not None:
             await self._producer.abort_transaction()
-            self._transaction = None
+            if not self._transaction.is_ending_alone:
+                self._transaction = None
 
     async def _restart(self) -> None:
         await self._producer.restart()

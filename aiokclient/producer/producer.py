@@ -343,9 +343,11 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
             manager.require_open("commit_transaction()")
             raise manager.status.misuse("commit_transaction()")
         try:
-            await manager.commit(seconds, last._last_offsets)
-        finally:
-            last.settle_commit()  # A cancelled commit may have been completed.
+            await manager.commit(seconds, last.fix_offsets)
+        except asyncio.CancelledError:
+            last.settle_cancelled_commit()
+            raise
+        last.settle_commit()
 
     @lets_go
     async def abort_transaction(self, timeout: float | None = None) -> None:
@@ -388,7 +390,7 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         await self._transactions("restart()").restart()
         last = self._last_transaction
         if last is not None:
-            await last.go_back(self._seconds(None))
+            await last.go_back(self._seconds(None), is_final=True)
 
     def _troubles(self) -> list[str]:
         troubles = super()._troubles()
@@ -465,6 +467,15 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         if self._engine is not None:
             self._engine.fail_all(error)
             self._engine.stop()
+            self._settle_transaction()
+
+    def _settle_transaction(self) -> None:
+        """Move the consumers of a transaction back, because this producer cannot end it any more.
+
+        Their committed offsets are looked up, which waits for the coordinator to end it.
+        """
+        if self._last_transaction is not None:
+            self._last_transaction.settle()
 
     def _failed(self, error: BaseException) -> None:
         if self._engine is None:
@@ -477,6 +488,7 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         self._engine.failures.end(failure, final=True)
         self._engine.fail_all(failure)
         self._engine.stop()
+        self._settle_transaction()
 
     def _subject(self) -> dict[str, str | None]:
         return {"topics": None if self._engine is None else some(self._engine.leaders.topics)}

@@ -5,6 +5,11 @@ call that began it. The call waits for it, and only stops waiting when it is can
 is up. An abort runs in a task of its own, and a commit only when it needs one (see
 `direct_commit`).
 
+What a commit commits is fixed when it begins. A commit whose caller was cancelled goes on,
+shielded, for a limited time. If EndTxn was not sent by then, the commit is given up and becomes an
+abort, so that it can never end without its offsets. If EndTxn was sent, the commit goes on in the
+background.
+
 A commit without a response may have been applied. The abort after it finds that out. If the
 transaction is committed, the coordinator answers the abort with INVALID_TXN_STATE, and a repetition
 of the commit with success. If it refuses both, it has ended the transaction at its timeout, or
@@ -231,9 +236,7 @@ class TransactionManager:
         if not self._started.is_set():
             with self._meters.timed("begin.seconds", self._clock):
                 await self._wait_for_start()
-        if status.state is _S.ABORTING or self._commit_abandoned:
-            with self._meters.timed("begin.seconds", self._clock):
-                await self._await_previous()
+        await self.wait_for_previous()
         if status.state is _S.ABORTABLE_ERROR:
             raise status.misuse("begin_transaction()")
         status.require(_S.READY, call="begin_transaction()")
@@ -286,6 +289,21 @@ class TransactionManager:
                 "The producer has not started yet: no coordinator has answered within "
                 f"{self._default_s:.1f} s."
             ) from None
+
+    async def wait_for_previous(self) -> None:
+        """Wait for the end of the previous transaction, if it is in progress without its caller.
+
+        Raise the error of a commit that went on in the background, and an abortable error if there
+        is no end in time.
+        """
+        if self.is_ending_alone:
+            with self._meters.timed("begin.seconds", self._clock):
+                await self._await_previous()
+
+    @property
+    def is_ending_alone(self) -> bool:
+        """Whether the transaction is being ended in the background, without a caller."""
+        return self.status.state is _S.ABORTING or self._commit_abandoned
 
     @property
     def _commit_abandoned(self) -> bool:
@@ -345,22 +363,46 @@ class TransactionManager:
 
     # -- commit
 
-    async def commit(self, timeout: float | None, last_offsets: LastOffsets | None = None) -> None:
-        """Commit the open transaction; see `Producer.commit_transaction`."""
+    async def commit(
+        self, timeout: float | None, fix_offsets: Callable[[], LastOffsets | None] = lambda: None
+    ) -> None:
+        """Commit the open transaction; see `Producer.commit_transaction`.
+
+        `fix_offsets()` is called once, when the commit begins. It returns the function for the
+        offsets of added consumers, or None.
+        """
         if self.status.state is not _S.IN_TRANSACTION:
             if self.status.state in BROKEN:
                 self._retrieve()
             self.status.require(_S.IN_TRANSACTION, call="commit_transaction()")
         self.status.step(_E.COMMIT)
         now = self._clock.monotonic()
-        commit = Commit(self.status.current, now, timeout, self._flush_s, last_offsets)
+        commit = Commit(self.status.current, now, timeout, self._flush_s, fix_offsets())
         self._ending = commit.operation
         if self._direct_is_possible():
             self._direct.begin(commit)
         else:
             self._accumulator.demand_all()
             self.go_on(commit)
-        await commit.operation.result(self._shielded_s)
+        try:
+            await commit.operation.result(self._shielded_s)
+        except asyncio.CancelledError:
+            if not commit.operation.over:
+                self._give_up(commit)
+            raise
+
+    def _give_up(self, commit: Commit) -> None:
+        """Stop waiting for a commit. Abort the transaction, unless EndTxn was sent."""
+        current = commit.current
+        if current.undecided:
+            current.note_given_up()
+        elif self.status.state in (_S.COMMITTING, _S.ABORTABLE_ERROR):
+            # Offsets may be in flight. At levels 0 and 1, a new epoch keeps them out of the next
+            # transaction.
+            self._bump_needed = self._bump_needed or current.level < IMPLICIT
+            current.note_must_abort()
+            commit.operation.cancel(abortable("The commit was cancelled, and was given up."))
+            self._begin_abort(accept_commit=True)
 
     def _direct_is_possible(self) -> bool:
         """Return whether a commit can begin without a task of its own; see `CommitEnds`."""
@@ -473,24 +515,42 @@ class TransactionManager:
         """Abort the open transaction; see `Producer.abort_transaction`.
 
         If the abort finds that the transaction was committed, an ApplicationRecoverableError is
-        raised. With `accept_commit`, the transaction ends as committed instead.
+        raised. With `accept_commit`, the transaction ends as committed instead, and the end of a
+        commit that another call waits for is awaited.
         """
-        status = self.status
-        if status.state is _S.READY and status.current.outcome is TransactionOutcome.ABORTED:
-            return
-        timeout_s = self._default_s if timeout is None else timeout
-        if self._commit_abandoned and not await self._required_ending().wait(timeout_s):
+        status, current = self.status, self.status.current
+        deadline = self._clock.monotonic() + (self._default_s if timeout is None else timeout)
+        if self._commit_abandoned or (accept_commit and status.state is _S.COMMITTING):
+            if not await self._required_ending().wait(self._left(deadline)):
+                return
+            if accept_commit and current.outcome is TransactionOutcome.COMMITTED:
+                return
+        if self._is_found_committed(current):
+            raise self._found_committed()
+        if status.state is _S.READY and current.outcome is TransactionOutcome.ABORTED:
             return
         if status.state is not _S.ABORTING:
             status.require(_S.IN_TRANSACTION, _S.ABORTABLE_ERROR, call="abort_transaction()")
-            status.step(_E.ABORT)
-            self._ending = Operation()
-            self._spawn("abort", self._ending, self._abort, accept_commit)
+            self._begin_abort(accept_commit)
         operation = self._required_ending()
-        if await operation.wait(timeout_s):
+        if await operation.wait(self._left(deadline)):
             await operation.result(0.0)
         else:
-            status.current.end(TransactionOutcome.UNKNOWN)
+            current.end(TransactionOutcome.UNKNOWN)
+
+    def _is_found_committed(self, current: CurrentTransaction) -> bool:
+        """Return whether a commit that went on in the background has succeeded."""
+        committed = current.given_up and current.outcome is TransactionOutcome.COMMITTED
+        return committed and self.status.state is _S.READY and self.status.current is current
+
+    def _found_committed(self) -> KafkaError:
+        text = "The abort found that the transaction had been committed. Do not repeat it."
+        return self.status.failed(TransactionFailedError(text), Scope.TRANSACTION)
+
+    def _begin_abort(self, accept_commit: bool) -> None:
+        self.status.step(_E.ABORT)
+        self._ending = Operation()
+        self._spawn("abort", self._ending, self._abort, accept_commit)
 
     async def _abort(self, accept_commit: bool) -> None:
         current, began = self.status.current, self._clock.monotonic()
@@ -515,8 +575,7 @@ class TransactionManager:
         if outcome is TransactionOutcome.COMMITTED and not accept_commit:
             current.end(outcome)
             self._meters.ended(outcome)
-            text = "The abort found that the transaction had been committed. Do not repeat it."
-            raise self.status.failed(TransactionFailedError(text), Scope.TRANSACTION)
+            raise self._found_committed()
         self._raise_fatal()
         committed = outcome is TransactionOutcome.COMMITTED
         self._end(outcome, _E.COMMITTED if committed else _E.ABORTED)

@@ -35,7 +35,11 @@ from aiokclient.errors import (
 from aiokclient.network.cluster_check import identifying_request
 from aiokclient.network.pool import Purpose
 from aiokclient.policy import Decision, Scope, classify
-from aiokclient.producer.transaction.status import CurrentTransaction, ProducerIdentity
+from aiokclient.producer.transaction.status import (
+    CurrentTransaction,
+    ProducerIdentity,
+    abortable,
+)
 from aiokclient.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from aiokclient.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -314,6 +318,11 @@ class TransactionRequests:
         request = self._end_request(identity, commit=commit)
 
         def highest() -> int | None:
+            # This is called immediately before the request is written.
+            if commit:
+                if transaction.must_abort:
+                    raise abortable("The commit was given up before EndTxn was sent.")
+                transaction.note_undecided()
             return None if transaction.level >= IMPLICIT else OLD_END_TXN
 
         again = False
@@ -327,8 +336,6 @@ class TransactionRequests:
             if patience is not None:
                 patience.met(error)
 
-        if commit:
-            transaction.note_undecided()
         try:
             answer = await self._send(
                 request,

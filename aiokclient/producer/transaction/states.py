@@ -15,7 +15,9 @@ A transactional producer is in one of ten states, of which these are the usual o
 - READY: no transaction is open. Nothing can be sent.
 - IN_TRANSACTION: records and offsets belong to the open transaction.
 - COMMITTING: the records are flushed, then EndTxn is sent. Records are still sent until then, but
-  no new ones are accepted.
+  no new ones are accepted. If the commit is given up before EndTxn is sent, because its caller was
+  cancelled and the time of its shield is up, it is aborted. After that, the commit goes on in the
+  background, and its outcome is unknown until an abort, a begin, or a restart finds it out.
 - ABORTING: records that were not sent are dropped, those in flight are awaited, then EndTxn is
   sent. An abort that is not answered in time continues in the background, in this state.
 - ABORTABLE_ERROR: the transaction cannot be committed any more. Only an abort or a restart leads
@@ -121,6 +123,8 @@ TABLE: Mapping[tuple[TransactionState, TransactionEvent], TransactionState] = {
     (_S.COMMITTING, _E.COMMITTED): _S.READY,
     (_S.IN_TRANSACTION, _E.ABORT): _S.ABORTING,
     (_S.ABORTABLE_ERROR, _E.ABORT): _S.ABORTING,
+    # The commit was given up before EndTxn was sent.
+    (_S.COMMITTING, _E.ABORT): _S.ABORTING,
     (_S.ABORTING, _E.ABORTED): _S.READY,
     # The abort found that the commit before it was applied.
     (_S.ABORTING, _E.COMMITTED): _S.READY,
@@ -151,6 +155,8 @@ TABLE: Mapping[tuple[TransactionState, TransactionEvent], TransactionState] = {
     (_S.FATAL_ERROR, _E.FAILED_ABORTABLE): _S.FATAL_ERROR,
     (_S.FATAL_ERROR, _E.FAILED_REFUSED): _S.FATAL_ERROR,
     (_S.FATAL_ERROR, _E.FAILED_FATAL): _S.FATAL_ERROR,
+    # A commit that went on in the background has succeeded, which the abort finds out.
+    (_S.READY, _E.FAILED_FATAL): _S.FATAL_ERROR,
     # A restart is allowed in every state.
     (_S.READY, _E.INITIALIZE): _S.INITIALIZING,
     (_S.IN_TRANSACTION, _E.INITIALIZE): _S.INITIALIZING,

@@ -77,8 +77,10 @@ class CurrentTransaction:
         "added",
         "begun",
         "error",
+        "given_up",
         "level",
         "lowered",
+        "must_abort",
         "outcome",
         "part",
         "refused",
@@ -109,6 +111,10 @@ class CurrentTransaction:
         self.undecided = False
         """Whether a commit was sent, or may be sent by another process, and was neither confirmed
         nor refused."""
+        self.must_abort = False
+        """Whether the commit was given up before it was sent."""
+        self.given_up = False
+        """Whether the caller of the commit has stopped waiting although EndTxn was sent."""
 
     @property
     def is_open(self) -> bool:
@@ -134,6 +140,15 @@ class CurrentTransaction:
     def note_decided(self) -> None:
         """Store that the coordinator confirmed or refused the commit."""
         self.undecided = False
+
+    def note_must_abort(self) -> None:
+        """Store that no commit may be sent any more, because it was given up before that."""
+        self.must_abort = True
+
+    def note_given_up(self) -> None:
+        """Store that nobody waits any more for a commit whose EndTxn was sent."""
+        self.given_up = True
+        self.end(TransactionOutcome.UNKNOWN)
 
     def note_error(self, error: KafkaError, severity: int) -> None:
         """Store an error, unless an earlier one is at least as severe."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import weakref
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
@@ -15,7 +16,11 @@ from aiokclient.errors import ClosedError, IllegalStateError, KafkaError
 from aiokclient.errors.local import ArgumentTypeError
 from aiokclient.producer.transaction.offsets import Offsets
 from aiokclient.producer.transaction.states import TransactionState
-from aiokclient.producer.transaction.status import CurrentTransaction, TransactionOutcome
+from aiokclient.producer.transaction.status import (
+    CurrentTransaction,
+    TransactionOutcome,
+    abortable,
+)
 from aiokclient.types import GroupMetadata, Headers, seconds
 
 if TYPE_CHECKING:
@@ -34,6 +39,7 @@ UNWINDING_S = 1.0
 ABORTED_FROM = frozenset(
     {
         TransactionState.IN_TRANSACTION,
+        TransactionState.COMMITTING,
         TransactionState.ABORTABLE_ERROR,
         TransactionState.ABORTING,
     }
@@ -51,8 +57,11 @@ class ConsumerReads(Protocol):
     def cluster_id(self) -> str | None:
         """The cluster from which the consumer reads."""
 
+    def fix_offsets(self) -> None:
+        """Fix the offsets to commit, because the commit begins."""
+
     def offsets(self) -> Offsets:
-        """Return the offsets to commit."""
+        """Return the offsets that were fixed."""
 
     def member(self) -> GroupMetadata:
         """Return the group metadata with which to commit the offsets."""
@@ -60,8 +69,11 @@ class ConsumerReads(Protocol):
     def committed(self) -> None:
         """Handle a successful commit."""
 
-    async def go_back(self, timeout: float) -> None:
+    def rewind(self) -> None:
         """Read again what was read in the transaction, because it was aborted."""
+
+    async def relocated(self, timeout: float) -> None:
+        """Wait at most `timeout` seconds until `rewind` has found the committed offsets."""
 
 
 class TransactionalConsumer(Protocol):
@@ -94,6 +106,10 @@ class TransactionOwner(Protocol):
 
     def send_arrow(self, topic: str | None, batch: Any) -> Sequence[Delivery]:
         """Send all rows of an Arrow record batch, or none."""
+
+    @property
+    def last_transaction(self) -> Transaction | None:
+        """The open transaction, or the last one."""
 
     def _began(self, transaction: Transaction) -> None:
         """Store the transaction that has just begun."""
@@ -167,12 +183,12 @@ class Transaction:
         if records were requested from the consumer since the transaction began. Records that were
         delivered before that, and are not committed, belong to the transaction, too.
 
-        The offsets are taken at the commit. If the transaction has read from a
-        partition, and a rebalance revokes the partition before the commit, the commit fails with
-        the error of the group. If the transaction is aborted, the consumer goes back to its
-        committed offsets or, without them, to where it was when the transaction began. Raises
-        IllegalStateError also for a consumer that has no group or commits automatically (set
-        `enable_auto_commit=False`), and TypeError for anything but a consumer.
+        The offsets are fixed when the commit begins. If the transaction has read from a partition,
+        and a rebalance revokes the partition before the commit, the commit fails with the error of
+        the group. If the transaction is aborted, the consumer goes back to its committed offsets
+        or, without them, to where it was when the transaction began. Raises IllegalStateError also
+        for a consumer that has no group or commits automatically (set `enable_auto_commit=False`),
+        and TypeError for anything but a consumer.
         """
         self._require_open("add()")
         if not hasattr(consumer, "_for_transaction"):
@@ -259,7 +275,7 @@ class Transaction:
             if state in ENDED:
                 self.require_producer()
                 return
-            await self._manager.commit(None, self._last_offsets)
+            await self._manager.commit(None, self.fix_offsets)
         except KafkaError:
             worse = await self.abandon()
             if worse is not None:
@@ -276,20 +292,33 @@ class Transaction:
     async def _begin(self) -> None:
         if self._current is not None:
             raise IllegalStateError("This transaction has ended. Begin another one.")
+        await self._manager.wait_for_previous()
+        previous = self._producer.last_transaction
+        if previous is not None and previous.settle():
+            raise abortable(
+                "The begin found that the previous transaction was aborted. Its consumers have "
+                "gone back to their committed offsets. Begin again."
+            )
         self._current = await self._manager.begin()
         self._number = read_order().begin_transaction()
         self._producer._began(self)
 
-    @property
-    def _last_offsets(self) -> LastOffsets | None:
-        """The function that returns what the added consumers have read; None if none was added."""
-        return self.last_offsets if self._consumers else None
+    def fix_offsets(self) -> LastOffsets | None:
+        """Fix what the added consumers have read, because the commit begins.
 
-    def last_offsets(self) -> list[tuple[Offsets, GroupMetadata]]:
-        """Return what the added consumers have read."""
-        for reads in self._consumers.values():
+        Return the function that returns it when it is sent, or None if no consumer was added.
+        """
+        all_reads = list(self._consumers.values())
+        for reads in all_reads:
+            reads.fix_offsets()
+        return partial(self._last_offsets, all_reads) if all_reads else None
+
+    def _last_offsets(
+        self, all_reads: Sequence[ConsumerReads]
+    ) -> list[tuple[Offsets, GroupMetadata]]:
+        for reads in all_reads:
             self._manager.require_cluster(reads.cluster_id)
-        found = [(reads.offsets(), reads.member()) for reads in self._consumers.values()]
+        found = [(reads.offsets(), reads.member()) for reads in all_reads]
         return [(offsets, member) for offsets, member in found if offsets]
 
     def committed(self) -> None:
@@ -303,18 +332,57 @@ class Transaction:
         if self.outcome is TransactionOutcome.COMMITTED:
             self.committed()
 
-    async def go_back(self, timeout: float) -> None:
-        """Move the added consumers back to their committed offsets.
+    def settle(self, *, is_final: bool = False) -> list[ConsumerReads]:
+        """Move the added consumers back to their committed offsets, and return them. Synchronous.
 
-        If the transaction was committed, only notify them. Otherwise, wait at most `timeout`
-        seconds. Do not wait for a transaction that is still open at the coordinator: its offsets
-        are pending, and the consumers continue when it has ended.
+        If the transaction was committed, only notify them. While its outcome may become either,
+        do nothing, unless `is_final`: then no call can find out the outcome any more, and their
+        committed offsets, which wait for it at the coordinator, are all that counts.
         """
         self.settle_commit()
+        if not self._consumers or (self._may_still_commit and not is_final):
+            return []
+        rewound = list(self._consumers.values())
+        self._consumers.clear()
+        for reads in rewound:
+            reads.rewind()
+        return rewound
+
+    def settle_cancelled_commit(self) -> None:
+        """Move or notify the added consumers, if the commit was completed or given up."""
+        if self._manager.status.state in ENDED:
+            self.settle()
+
+    @property
+    def is_ending_alone(self) -> bool:
+        """Whether a commit or an abort of this transaction goes on without its caller."""
+        return self._is_current and self._manager.is_ending_alone
+
+    async def wait_for_end(self) -> None:
+        """Wait for a commit or an abort that goes on without its caller, and raise its error."""
+        if self.is_ending_alone:
+            await self._manager.wait_for_previous()
+            self.settle()
+
+    @property
+    def _may_still_commit(self) -> bool:
+        """Whether the outcome is not known yet, and a later call can find it out."""
+        status = self._manager.status
+        if self._current is None or not self._is_current or status.closed:
+            return False
+        return status.state is TransactionState.COMMITTING or (
+            self._current.is_open and self._current.undecided
+        )
+
+    async def go_back(self, timeout: float, *, is_final: bool = False) -> None:
+        """Move the added consumers back as `settle` does, and wait at most `timeout` seconds.
+
+        Do not wait for a transaction that is still open at the coordinator: its offsets are
+        pending, and the consumers continue when it has ended.
+        """
         is_over = self._manager.status.state is TransactionState.READY
-        consumers, self._consumers = self._consumers, {}
-        for reads in consumers.values():
-            await reads.go_back(timeout if is_over else 0.0)
+        for reads in self.settle(is_final=is_final):
+            await reads.relocated(timeout if is_over else 0.0)
 
     @property
     def failure(self) -> KafkaError | None:
@@ -369,7 +437,8 @@ class Transaction:
 
     async def _abort_within(self, limit_s: float) -> KafkaError | None:
         worse: KafkaError | None = None
-        if self._manager.status.state in ABORTED_FROM:
+        status = self._manager.status
+        if status.state in ABORTED_FROM and not status.closed:
             try:
                 await self._manager.abort(limit_s, accept_commit=True)
             except KafkaError as error:
