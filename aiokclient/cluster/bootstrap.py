@@ -26,8 +26,9 @@ from aiokclient.errors import (
 )
 from aiokclient.log import ClientLog
 from aiokclient.network.cluster_check import confirms, identifying_request
-from aiokclient.network.diagnosis import UnresolvedError
+from aiokclient.network.diagnosis import ClosedEarlyError, UnresolvedError
 from aiokclient.network.pool import ConnectionPool, Purpose
+from aiokclient.network.setup import RUNGS
 from aiokclient.policy import Backoff, Retry, ends_start, refuses_login
 from aiokclient.protocol.wanted_topics import WantedTopicsRequest
 
@@ -73,6 +74,8 @@ class Bootstrap:
         self._log = ClientLog.of("aiokclient", config)
         self._backoff = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
         self._outcomes: dict[str, KafkaError] = {}
+        self._told: set[str] = set()
+        """The addresses of the servers whose errors were logged."""
         self._hopeless: dict[str, KafkaError] = {}
         self._answer: MetadataResponse | None = None
         self.answered = ""
@@ -148,7 +151,9 @@ class Bootstrap:
         error = self._outcomes.get(pool.address)
         if error is not None:
             return (error.message or str(error)).rstrip(".")
-        return "no answer yet" if pool.resolved else self._unresolved.pending(pool.host)
+        if not pool.resolved:
+            return self._unresolved.pending(pool.host)
+        return pool.progress or "no answer yet"
 
     async def _ask_until_answered(
         self, pool: ConnectionPool, everything: anyio.CancelScope
@@ -219,11 +224,16 @@ class Bootstrap:
         unresolved = isinstance(error, UnresolvedError)
         if unresolved:
             self._unresolved.add(address, error)
-        elif address not in self._outcomes or (advised and not self._advised):
+        elif address not in self._told or (advised and not self._advised):
             left = retry.remaining_s
             rest = f"It is tried again for {left:.1f} s." if again else "It is not tried again."
+            # Some servers close the connection if the first request has a version that they do not
+            # support. The next attempts use lower versions.
+            lower = isinstance(error, ClosedEarlyError) and retry.attempt + 1 < len(RUNGS)
+            if not lower:
+                self._told.add(address)
             self._log.log(
-                self._level_of(advised),
+                logging.DEBUG if lower else self._level_of(advised),
                 "Bootstrap server %s. %s",
                 _named(address, (error.message or str(error)).rstrip(".")),
                 rest,

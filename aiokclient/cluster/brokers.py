@@ -542,7 +542,7 @@ def _state(pool: ConnectionPool | None, now: float) -> str:
     if pool.connections():
         return "connected"
     if pool.reachable or pool.last_error is None:
-        return "not connected"
+        return pool.progress or "not connected"
     what = "unreachable" if pool.refused else "disconnected"
     return f"{what} {max(now - pool.failed_at, 0.0):.0f} s ago: {_why(pool)}"
 
@@ -569,7 +569,7 @@ def _outcome(pool: ConnectionPool | None) -> str:
         return _why(pool)
     if pool.advice:
         return f"no answer yet. {pool.advice}".rstrip(".")
-    return "connected" if pool.connections() else "no answer yet"
+    return pool.progress or ("connected" if pool.connections() else "no answer yet")
 
 
 def _address(broker: BrokerInfo | ConnectionPool) -> str:

@@ -158,6 +158,12 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """Whether a response has arrived since the connection was ready."""
         return len(self._pipeline) < self._pipeline.sent and not self._one_way
 
+    @property
+    def awaited(self) -> str:
+        """The API of the oldest unanswered request, or an empty text."""
+        arrived = len(self._arrivals)
+        return self._in_flight[arrived].api if len(self._in_flight) > arrived else ""
+
     def unanswered_for(self) -> float:
         """Return the seconds since the oldest unanswered request was sent, or 0.0."""
         arrived = len(self._arrivals)

@@ -20,7 +20,10 @@ import logging
 import random
 from collections.abc import Callable, Coroutine, Hashable
 from enum import Enum
+from functools import partial
 from typing import Any, Protocol
+
+import anyio
 
 import aiokclient.network.diagnosis as diagnosis
 from aiokclient.config.kinds import written
@@ -77,12 +80,26 @@ class Spawn(Protocol):
 
 
 class _Slot:
-    __slots__ = ("began", "connecting", "connection", "key", "released", "timer", "waiters")
+    __slots__ = (
+        "attempt",
+        "awaited",
+        "began",
+        "connecting",
+        "connection",
+        "key",
+        "released",
+        "timer",
+        "waiters",
+    )
 
     def __init__(self, key: tuple[Purpose, Hashable]) -> None:
         self.key = key
         self.connection: BrokerConnection | None = None
         self.connecting = False
+        self.attempt: anyio.CancelScope | None = None
+        """The scope of the current attempt."""
+        self.awaited = ""
+        """What the current attempt awaits of a server that has accepted its connection."""
         self.began: float | None = None
         """The time at which the current attempt began to connect, or None before that."""
         self.timer: asyncio.TimerHandle | None = None
@@ -93,6 +110,11 @@ class _Slot:
         """End the attempt with an outcome."""
         self.connecting = False
         self.tell(outcome)
+
+    def end_attempt(self) -> None:
+        """End the attempt without an outcome, and close its connection. Synchronous."""
+        if self.attempt is not None:
+            self.attempt.cancel()
 
     def tell(self, outcome: BrokerConnection | Exception) -> None:
         """Pass the outcome to all waiting callers. The attempt may still be in progress."""
@@ -276,7 +298,11 @@ class ConnectionPool:
     async def _attempt(self, slot: _Slot) -> None:
         outcome: BrokerConnection | Exception = ClosedError("The client is closed.")
         try:
-            outcome = self._install(slot, await self._connect(slot))
+            with anyio.CancelScope() as slot.attempt:
+                try:
+                    outcome = self._install(slot, await self._connect(slot))
+                finally:
+                    slot.attempt = None
         except KafkaError as error:
             # The error's tracebacks refer to the transport, whose buffer for TLS is large.
             outcome = bare(error)
@@ -315,10 +341,11 @@ class ConnectionPool:
                 rung=self._rung,
                 examine=self._is_first_contact,
                 on_resolved=self._on_resolved,
+                on_accepted=partial(setattr, slot, "awaited"),
             )
         finally:
             slot.timer.cancel()
-            slot.began = None
+            slot.began, slot.awaited = None, ""
 
     def _on_resolved(self) -> None:
         self.resolved = True
@@ -389,6 +416,14 @@ class ConnectionPool:
         error = self.last_error
         if advice and error is not None and not self.refused:
             self.last_error = _advised(error, advice)
+
+    @property
+    def progress(self) -> str:
+        """What the client awaits of a server that has accepted a connection, or an empty text."""
+        slots = self._slots.values()
+        awaited = [slot.awaited for slot in slots if slot.awaited]
+        awaited += [name for each in self.connections() if (name := each.awaited)]
+        return f"accepted the connection, but has not answered {awaited[0]} yet" if awaited else ""
 
     @property
     def advice(self) -> str:
@@ -532,7 +567,9 @@ class ConnectionPool:
         self.confirmed = True
 
     def disconnect(self, why: KafkaError) -> None:
-        """Close all connections immediately. Requests in flight and callers get a retriable error.
+        """Close all connections immediately, also those that are being set up.
+
+        Requests in flight and callers get a retriable error.
 
         The pool keeps its backoff, and opens new connections when it is asked for one. Synchronous.
         """
@@ -540,6 +577,7 @@ class ConnectionPool:
         for slot in list(self._slots.values()):
             self._slots.pop(slot.key, None)
             slot.released = True
+            slot.end_attempt()
             if slot.connection is not None:
                 slot.connection.close(why)
             slot.settle(DisconnectedError(why.message, broker=self.node_id))
@@ -559,6 +597,7 @@ class ConnectionPool:
             connection.close_when_idle()
         for slot in self._slots.values():
             slot.tell(self._moved())
+            slot.end_attempt()
 
     def _moved(self) -> KafkaError:
         return DisconnectedError("The broker has another address now.", broker=self.node_id)
@@ -572,6 +611,7 @@ class ConnectionPool:
     def _end(self, slot: _Slot) -> None:
         self._slots.pop(slot.key, None)
         slot.released = True
+        slot.end_attempt()
         if slot.connection is not None:
             slot.connection.close()
         slot.settle(ClosedError("The client is closed."))

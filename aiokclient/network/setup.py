@@ -106,13 +106,15 @@ async def open_connection(
     rung: int,
     examine: bool = True,
     on_resolved: Callable[[], None] = lambda: None,
+    on_accepted: Callable[[str], None] = lambda awaited: None,
 ) -> BrokerConnection:
     """Return a connection on which requests may be sent.
 
     The addresses of the host race, see `AddressRace`. If one is connected and turns out to be
     unusable, the others follow. Connecting to each address takes at most `timeout_s` seconds,
     including TLS. The authentication takes at most as long again, and each other request takes at
-    most the request timeout. `on_resolved` is called when the name is resolved. With `examine`, the
+    most the request timeout. `on_resolved` is called when the name is resolved, and `on_accepted`
+    when the server has accepted a connection, with what the client awaits next. With `examine`, the
     client checks which protocol a bootstrap server speaks that closes a connection early.
 
     Raises UnresolvedError if the name cannot be resolved, NotConnectedError if no address could be
@@ -151,8 +153,9 @@ async def open_connection(
     race = AddressRace(addresses, connect)
     while (won := await race.winner()) is not None:
         address, connection = won
+        on_accepted("ApiVersions")
         try:
-            await _set_up(connection, settings, login, timeout_s, rung)
+            await _set_up(connection, settings, login, timeout_s, rung, on_accepted)
         except DisconnectedError as error:
             race.failed(address, error)
         else:
@@ -179,6 +182,7 @@ async def _set_up(
     login: Login | None,
     timeout_s: float,
     rung: int,
+    on_accepted: Callable[[str], None],
 ) -> None:
     """Set up a connection that has just been connected. Close it on any error."""
     try:
@@ -190,6 +194,7 @@ async def _set_up(
         )
         lifetime_ms = 0
         if settings.sasl is not None and login is not None:
+            on_accepted("the SASL authentication")
             lifetime_ms = await _authenticate(
                 connection, pipeline, versions, settings.sasl, login, timeout_s
             )
