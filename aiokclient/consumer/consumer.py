@@ -119,12 +119,16 @@ class Consumer(Lifecycle, Generic[K, V]):
             config.key_deserializer, config.value_deserializer, config.on_record_error
         )
         grouped = config.group_id is not None
-        self._subscription = SubscriptionState(Reset.of(config), grouped=grouped)
+        self._subscription = SubscriptionState(
+            Reset.of(config), grouped=grouped, brokers_match=config.group_protocol == "consumer"
+        )
         self._engine: ConsumerEngine | None = None
         self._stopped = False
         self._listener: Any = None
         """The application's listener. This is the only strong reference to it, as the listener may
         refer to the consumer."""
+        self._earlier: list[Any] = []
+        """Earlier listeners, which the consumer keeps alive until they were called."""
         self._closers: dict[asyncio.Task[Any] | None, None] = {}
         self._subscribe_all(topics, listener)
 
@@ -272,11 +276,19 @@ class Consumer(Lifecycle, Generic[K, V]):
         """
         self._check_known()
         checked = as_topics(topics)
-        self._listener = as_listener(listener)
+        earlier, self._listener = self._listener, as_listener(listener)
+        awaited = [each for each in (*self._earlier, earlier) if self._subscription.awaits(each)]
+        self._earlier = awaited
         self._subscription.subscribe(Subscription(checked, self._listener))
 
     def unsubscribe(self) -> None:
-        """Stop reading all subscribed topics and all assigned partitions. Synchronous."""
+        """Stop reading all subscribed topics and all assigned partitions. Synchronous.
+
+        `assignment()` is empty after it. In a group, the partitions are revoked as soon as their
+        records in progress are processed, and the listener hears of it. If `subscribe` follows
+        without an await, the group sees only one change, or none if the topics are the same; the
+        new listener then hears of all partitions, also of those that stay.
+        """
         self._check_known()
         self._subscription.assign(())
         self._subscription.subscribe(Subscription())
@@ -306,7 +318,7 @@ class Consumer(Lifecycle, Generic[K, V]):
     def assignment(self) -> set[TopicPartition]:
         """Return the partitions that this consumer reads. Synchronous."""
         self._check_known()
-        return set(self._subscription.partitions)
+        return self._subscription.assignment()
 
     def pause(self, tps: Iterable[TopicPartition]) -> None:
         """Deliver no records of these partitions until `resume`. Synchronous.

@@ -117,6 +117,7 @@ class GroupEngine:
 
         It is set if the end of the event loop has cancelled `run` before the member had left."""
         self._leave_is_over = False
+        self._renews = False
         self._posted: list[tuple[GroupMetadata | None, MemberEvent]] = []
         self._step: anyio.CancelScope | None = None
         self._idle = asyncio.Event()
@@ -188,9 +189,37 @@ class GroupEngine:
         self._participation.pause(reason)
         self._post(MemberEvent.PAUSED)
 
+    def withdraw(self, reason: str, *, at_once: bool) -> None:
+        """Let the handler release its work, then leave and stay out until `resume`. Synchronous.
+
+        If `resume` is called before the release has ended, the member does not leave, but joins
+        again after the release. A JoinGroup in flight is abandoned immediately if `at_once` is
+        true. Otherwise it may still be answered for a few seconds, because no commit is possible
+        any more once the group has begun a generation without this member.
+        """
+        self._participation.pause(reason)
+        if self.state is MemberState.STABLE:
+            self._post(MemberEvent.WITHDRAWN)
+        elif self.state is MemberState.JOINING and self._step is not None:
+            wait_s = 0.0 if at_once and not self._asks_for_id() else ID_S
+            self._step.deadline = asyncio.get_running_loop().time() + wait_s
+
+    def renew(self) -> None:
+        """Let the handler begin the present generation once more. Synchronous.
+
+        If a generation is about to begin, that is enough.
+        """
+        self._renews = True
+        self._post(MemberEvent.RENEWED, only_in=MemberState.STABLE)
+
     def resume(self) -> None:
-        """Join again after `pause`, or after the group has refused this member. Synchronous."""
+        """Join again after `pause`, or after the group has refused this member. Synchronous.
+
+        After `withdraw`, a member that has not left yet stays in the group.
+        """
         self._participation.resume()
+        if self._step is not None and not self._posted:
+            self._step.deadline = math.inf  # `withdraw` may have limited the step.
 
     def _observe(self, old: ClusterMetadata, new: ClusterMetadata) -> None:
         """Join as a new member if the client has moved to another cluster."""
@@ -277,7 +306,7 @@ class GroupEngine:
             extra={"event": "group_state"},
         )
         since = self._times.since
-        if row.state is MemberState.BEGINNING:
+        if event is MemberEvent.SYNCED:
             self._measures.rebalanced(since)
         elif MemberEffect.LOSE in row.effects and since is not None:
             self._measures.rebalance_failed()
@@ -286,7 +315,7 @@ class GroupEngine:
             self._leaving_member = self._member
             self._group_join.reset(self._group_join.no_member)
         reason = REASONS.get(event, event.value)
-        if row.state is MemberState.BEGINNING:
+        if event is MemberEvent.SYNCED:
             self._cluster.metrics.counter("group.generations", group=self._id).add()
             self._began()
         if MemberEffect.LOSE in row.effects:
@@ -383,6 +412,8 @@ class GroupEngine:
         return MemberEvent.RESUMED
 
     async def _join(self) -> MemberEvent:
+        if not self._participation.wanted:
+            return MemberEvent.WITHDRAWN
         await self._backoff.wait()
         reason, again = self._request.take()
         event = None
@@ -402,13 +433,18 @@ class GroupEngine:
         return event
 
     async def _begin(self) -> MemberEvent:
+        self._renews = False
         await self._handler.began(self._group_join.generation)
         return MemberEvent.BEGAN
 
     async def _stay(self) -> MemberEvent:
-        if self._request.reason is None:
+        if not self._participation.wanted:
+            return MemberEvent.WITHDRAWN
+        if self._request.reason is not None:
+            return MemberEvent.REBALANCE
+        if not self._renews:
             await anyio.sleep_forever()
-        return MemberEvent.REBALANCE
+        return MemberEvent.RENEWED
 
     async def _prepare(self) -> MemberEvent:
         self._times.begins()
@@ -420,6 +456,8 @@ class GroupEngine:
             if not bound.expired():
                 raise
             return MemberEvent.LATE
+        if not self._participation.wanted:
+            return MemberEvent.RELEASED
         if self._request.new_generation or not self._connection.resyncs:
             return MemberEvent.PREPARED
         if self._group_join.generation.is_leader:

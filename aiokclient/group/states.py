@@ -6,11 +6,14 @@ SyncGroup. It stays in the generation until the next rebalance:
                       ┌────────────── rebalance ──────────────┐
                       ▼                                       │
     OUT ─resumed─▶ JOINING ─joined─▶ SYNCING ─synced─▶ BEGINNING ─began─▶ STABLE
-     ▲             JoinGroup         SyncGroup         the handler        heartbeats
+     ▲             JoinGroup         SyncGroup         the handler ◀renewed─  heartbeats
      │                ▲              (the leader       takes its          │
-     │                │               assigns first)   assignment         │ rebalance, rejoin
+     │                │               assigns first)   assignment         │ rebalance, rejoin,
+     │                │                                                   │ withdrawn
      │                └───────────────────────── prepared ── PREPARING ◀──┘
-     └─left── LEAVING ◀─ paused, from anywhere               the handler releases what it must
+     │                                                       the handler releases what it must
+     └─left── LEAVING ◀─ released ────────────────────────── │
+              ◀─ paused, from anywhere
 
 Heartbeats are sent in all of these states once there is a member id. The responses to heartbeats,
 to JoinGroup, and to SyncGroup are events. An event is one of these:
@@ -20,10 +23,16 @@ to JoinGroup, and to SyncGroup are events. An event is one of these:
   coordinator is loading, has moved, or cannot be reached): the coordinator is looked up again, the
   same request is sent again, and the state stays. So SyncGroup survives a failover of the
   coordinator within its generation;
-- a request of the application: pausing, resuming;
+- a request of the application: pausing, resuming, and the two of the next paragraph;
 - a fault: the coordinator has moved while the former one holds a request (MOVED), a request has
   failed with an error that joining again may resolve (FAULT) or not (REFUSED), or the application
   did not release its assignment in time (LATE).
+
+An application that ends its subscription withdraws (WITHDRAWN): the handler releases everything in
+PREPARING, and then the member leaves (RELEASED). If the application subscribes again before that,
+the same release leads to JOINING (PREPARED). So no earlier release drops what JoinGroup reports as
+owned. If the application subscribes to the same again at once, the member keeps its generation, and
+the handler begins it once more (RENEWED).
 
 A rebalance is ignored while the handler begins a generation (BEGINNING). After that, the response
 to the next heartbeat reports the rebalance again. An event without a row for the present state is
@@ -86,6 +95,8 @@ class MemberEvent(Enum):
     PREPARED = "prepared"
     RESYNCING = "resyncing"
     """The same as PREPARED, but the coordinator accepts a new assignment in the same generation."""
+    RELEASED = "released"
+    """The same as PREPARED, but the application has withdrawn, and everything is released."""
     LEFT = "left"
 
     MEMBER_ID_REQUIRED = "member id required"
@@ -96,6 +107,10 @@ class MemberEvent(Enum):
     FENCED = "fenced"
 
     PAUSED = "paused"
+    WITHDRAWN = "withdrawn"
+    """The application wants nothing any more. What the member owns is released first."""
+    RENEWED = "renewed"
+    """The application wants the same as before, but as if it had been assigned anew."""
     MOVED = "moved"
     FAULT = "fault"
     REFUSED = "refused"
@@ -146,6 +161,7 @@ TABLE: dict[tuple[MemberState, MemberEvent], Transition] = {
     (_S.JOINING, _E.MEMBER_ID_REQUIRED): Transition(_S.JOINING, (_F.TAKE_ID, _F.BACK_OFF_REPEATED)),
     (_S.JOINING, _E.JOINED): Transition(_S.SYNCING),
     (_S.JOINING, _E.REBALANCE): Transition(_S.JOINING, (_F.BACK_OFF,)),
+    (_S.JOINING, _E.WITHDRAWN): Transition(_S.PREPARING),
     (_S.JOINING, _E.MOVED): Transition(_S.JOINING),
     (_S.JOINING, _E.FAULT): Transition(_S.JOINING, (_F.BACK_OFF,)),
     (_S.JOINING, _E.REFUSED): Transition(_S.LEAVING, (_F.BACK_OFF_REPEATED,)),
@@ -161,8 +177,11 @@ TABLE: dict[tuple[MemberState, MemberEvent], Transition] = {
     (_S.BEGINNING, _E.BEGAN): Transition(_S.STABLE),
     **{(_S.STABLE, event): row for event, row in _GONE.items()},
     (_S.STABLE, _E.REBALANCE): Transition(_S.PREPARING, (_F.BACK_OFF_REPEATED,)),
+    (_S.STABLE, _E.WITHDRAWN): Transition(_S.PREPARING),
+    (_S.STABLE, _E.RENEWED): Transition(_S.BEGINNING),
     **{(_S.PREPARING, event): row for event, row in _GONE.items()},
     (_S.PREPARING, _E.PREPARED): Transition(_S.JOINING),
+    (_S.PREPARING, _E.RELEASED): Transition(_S.LEAVING),
     (_S.PREPARING, _E.RESYNCING): Transition(_S.SYNCING),
     (_S.PREPARING, _E.LATE): Transition(_S.JOINING, (_F.LOSE,)),
     (_S.LEAVING, _E.LEFT): Transition(_S.OUT),

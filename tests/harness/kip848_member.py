@@ -161,7 +161,9 @@ class Member:
     async def subscribe(self, *topics: Any) -> None:
         """Subscribe to topic names or one pattern; without arguments, unsubscribe."""
         wanted = topics[0] if topics and not isinstance(topics[0], str) else topics
-        await self._topics.begin(Subscription(wanted))
+        subscription = Subscription(wanted)
+        self._state.subscribe(subscription)
+        await self._topics.begin(subscription)
         self.membership.subscribed()
 
     @property

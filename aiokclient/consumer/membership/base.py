@@ -126,6 +126,14 @@ class Membership(Protocol):
         """Use a new subscription. Leave the group if the subscription is empty. Synchronous."""
         ...
 
+    def renewed(self) -> None:
+        """Release the partitions that the application has given up, and take them again.
+
+        They were given up by an `unsubscribe` before a `subscribe` to the same topics, of which the
+        group needs to know nothing. Synchronous.
+        """
+        ...
+
     def poll_overdue(self, reason: str) -> None:
         """Leave the group, because the application does not request records. Synchronous.
 

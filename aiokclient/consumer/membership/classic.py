@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from aiokclient import threads
@@ -111,6 +111,7 @@ class ClassicMembership:
             parts.cluster.log("consumer", config.group_id), parts.cluster.clock.monotonic
         )
         self._owned_in = -1
+        self._begun: Generation | None = None
         self._ready = False
         self._engine.pause("nothing is subscribed to")
 
@@ -170,13 +171,12 @@ class ClassicMembership:
             self._engine.resume()
             self._engine.rejoin("the subscription has changed")
         else:
-            self._parts.spawn(self._unsubscribe, name="unsubscribe")
+            owns = bool(self._reconciler.owned())
+            self._engine.withdraw("the consumer has unsubscribed", at_once=not owns)
 
-    async def _unsubscribe(self) -> None:
-        deadline = asyncio.get_running_loop().time() + self._rebalance_s
-        await self._reconciler.revoke(self._reconciler.owned(), deadline=deadline)
-        if not self._subscription.subscription:
-            self._engine.pause("the consumer has unsubscribed")
+    def renewed(self) -> None:
+        """Release what the application has given up, and take it again. Synchronous."""
+        self._engine.renew()
 
     def poll_overdue(self, reason: str) -> None:
         """Leave, because the application does not request records. Synchronous."""
@@ -230,15 +230,12 @@ class ClassicMembership:
     async def before_rejoin(self, reason: str) -> None:
         """Release partitions before the next JoinGroup.
 
-        The eager protocol releases all partitions. The cooperative protocol releases only those of
-        topics that are no longer subscribed to.
+        The eager protocol releases all partitions. The cooperative protocol releases only those
+        that the application has given up or no longer subscribes to.
         """
-        owned = self._reconciler.owned()
-        if self._protocol is RebalanceProtocol.COOPERATIVE:
-            owned = [tp for tp in owned if not self._is_wanted(tp)]
+        eager = self._protocol is not RebalanceProtocol.COOPERATIVE
         deadline = self._engine.rebalance_deadline - MARGIN_S
-        if owned:
-            await self._reconciler.revoke(owned, deadline=deadline)
+        await self._release(lambda tp: eager or not self._is_wanted(tp), deadline)
         if self._subscription.subscription.pattern is not None:
             # Look for new topics now. If members found them later, at different times, each member
             # would cause another rebalance.
@@ -292,24 +289,27 @@ class ClassicMembership:
 
     async def began(self, generation: Generation) -> None:
         """Release partitions that are no longer assigned, and take those that are new."""
-        self._rebalances.add()
-        if not generation.is_leader:
-            self._watch.follows()
         assignment = decode_assignment(generation.assignment)
-        self._tell(generation, assignment)
-        self._parts.changed()
-        owned = dict.fromkeys(self._reconciler.owned())
-        assigned = dict.fromkeys(tp for tp in assignment.partitions if self._is_wanted(tp))
-        revoked = [tp for tp in owned if tp not in assigned]
-        if revoked:
-            deadline = asyncio.get_running_loop().time() + self._rebalance_s - MARGIN_S
-            await self._reconciler.revoke(revoked, deadline=deadline)
+        is_new, self._begun = generation is not self._begun, generation
+        if is_new:
+            self._rebalances.add()
+            if not generation.is_leader:
+                self._watch.follows()
+            self._tell(generation, assignment)
+            self._parts.changed()
+        assigned = dict.fromkeys(assignment.partitions)
+        deadline = asyncio.get_running_loop().time() + self._rebalance_s - MARGIN_S
+        revoked = await self._release(
+            lambda tp: tp not in assigned or not self._is_wanted(tp), deadline
+        )
+        gone = [tp for tp in revoked if tp not in assigned]
+        if gone:
             self._engine.rejoin("the revoked partitions are released")
         self._owned_in = generation.metadata.generation_id
-        await self._reconciler.assign([tp for tp in assigned if tp not in owned])
-        if not revoked:
+        await self._reconciler.assign([tp for tp in assigned if self._is_wanted(tp)])
+        if not gone:
             await self._reconciler.conclude()
-        if self._parts.rewinder is not None:
+        if is_new and self._parts.rewinder is not None:
             self._parts.rewinder.carry_out(rewind_requests.read(generation.assignment))
 
     async def lost(self, reason: str) -> None:
@@ -322,6 +322,23 @@ class ClassicMembership:
 
     # -- steps
 
+    async def _release(
+        self, must_go: Callable[[TopicPartition], bool], deadline: float
+    ) -> list[TopicPartition]:
+        """Revoke the owned partitions for which `must_go` is true, or which were given up.
+
+        The subscription may change while they are revoked, so the owned partitions are compared
+        again until nothing is left to revoke. Return all that were revoked.
+        """
+        released: dict[TopicPartition, None] = {}
+        relinquished = self._subscription.is_relinquished
+        while owned := [tp for tp in self._reconciler.owned() if relinquished(tp) or must_go(tp)]:
+            if all(tp in released for tp in owned):
+                break  # The consumer is being closed, which releases them.
+            released.update(dict.fromkeys(owned))
+            await self._reconciler.revoke(owned, deadline=deadline)
+        return list(released)
+
     def _assignor(self, name: str) -> Assignor:
         assignor = self._assignors[name].get()
         if assignor is None:
@@ -333,7 +350,7 @@ class ClassicMembership:
         assignor.on_assignment(assignment, generation.metadata)
 
     def _is_wanted(self, tp: TopicPartition) -> bool:
-        return self._subscription.subscription.matches(tp.topic, internal=False)
+        return self._subscription.wants(tp)
 
     async def _look(self, topics: Sequence[str] | None) -> None:
         """Refresh the metadata of topics (None for all); if that fails, use the old metadata."""

@@ -254,7 +254,8 @@ class ConsumerCoordinator:
     # -- the subscription
 
     def _subscribed(self) -> None:
-        if self._subscription.subscription is not self.topics.current:
+        changed = self._subscription.subscription is not self.topics.current
+        if changed or self._subscription.has_relinquished:
             self._changes.set()
 
     async def _follow(self) -> None:
@@ -265,6 +266,8 @@ class ConsumerCoordinator:
                 self._subscription.changed()
                 self.membership.subscribed()
                 continue
+            if subscription and self._subscription.has_relinquished:
+                self.membership.renewed()
             self.topics.report_errors()
             await self._changes.wait()
 

@@ -21,7 +21,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
@@ -155,7 +155,8 @@ class PartitionReconciler:
         """Tell the listener if no partitions are owned; see `Reconciler`."""
         async with self._turn:
             listener = self._subscription.listener
-            if self._closed or self.owned() or listener is self._told_idle:
+            idle = self._subscription.subscription and not self.owned()
+            if self._closed or not idle or listener is self._told_idle:
                 return
             self._told_idle = listener
             await self._tell("on_assigned", [])
@@ -249,7 +250,8 @@ class PartitionReconciler:
         self._told_idle = self
         self._counts[how].add(len(tps))
         if how == "revoked":
-            await self._tell("on_revoked", tps)
+            with self._subscription.showing(tps):
+                await self._tell("on_revoked", tps)
         self._subscription.settle()
         self._released(states, how == "lost")
         self._drop(states)
@@ -268,8 +270,14 @@ class PartitionReconciler:
         self._subscription.withhold(kept, Withheld.REVOKING | Withheld.UNSUBSCRIBED, False)
 
     async def _tell(self, method: str, tps: Sequence[TopicPartition]) -> None:
-        """Call the listener of the present subscription, not those of earlier ones."""
-        listener = self._subscription.listener
+        """Call the listener of the present subscription.
+
+        An earlier listener is called for the partitions that an `unsubscribe` gave up in its time.
+        """
+        for listener, told in self._subscription.by_listener(tps):
+            await self._call(listener, method, told)
+
+    async def _call(self, listener: Any, method: str, tps: Sequence[TopicPartition]) -> None:
         if self._refused or listener is None:
             return
         time = asyncio.get_running_loop().time

@@ -13,7 +13,8 @@ import logging
 import math
 import re
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -31,6 +32,9 @@ from aiokclient.metrics import Metrics
 from aiokclient.types import OffsetAndMetadata, TopicPartition
 
 __all__ = ["PartitionSource", "Subscription", "SubscriptionState"]
+
+FORMER = 16
+"""The number of earlier subscriptions for which a late assignment is recognized."""
 
 
 class Subscription:
@@ -91,8 +95,11 @@ class SubscriptionState:
     listener = Weakly()
     """The listener of the last `subscribe`, which is also called when the subscription ends."""
 
-    def __init__(self, reset: Reset, *, grouped: bool = False) -> None:
+    def __init__(self, reset: Reset, *, grouped: bool = False, brokers_match: bool = False) -> None:
         self.reset = reset
+        self._brokers_match = brokers_match
+        self._formers: list[Subscription] = []
+        """The latest earlier subscriptions, if the brokers match patterns."""
         self.grouped = grouped
         """Whether a group assigns the partitions of subscribed topics and their initial offsets."""
         self._progress: Progress | None = None
@@ -115,6 +122,11 @@ class SubscriptionState:
 
         One response of a lagging broker may omit a topic. When the topic is back, with the same id,
         reading continues at the same position. Always empty if there is a group."""
+        self._relinquished: dict[TopicPartition, Subscription] = {}
+        """Partitions that `unsubscribe` gave up and that the group has not revoked yet.
+
+        Each value has the listener to which their revocation is reported."""
+        self._shown: Collection[TopicPartition] = ()
         self._listeners: list[Callable[[], None]] = []
         self._soon: Callable[[Callable[[], None]], None] = lambda call: call()
         self._pending = False
@@ -203,24 +215,92 @@ class SubscriptionState:
 
         No records of topics that are no longer subscribed are delivered. A group revokes their
         partitions; without a group they are removed when the metadata of the new topics is read. A
-        subscription to the same topics changes only the listener, even after an `unsubscribe` if
-        there was no await in between.
+        subscription to the same topics changes only the listener. An empty subscription gives the
+        partitions up: the group revokes them even if their topics are subscribed again.
         """
         followed = self.subscription if self._source is None else self._source.followed
+        former = Subscription(self.subscription.pattern or self.subscription.topics)
         for present in (self.subscription, followed):
             if present.is_like(subscription):
                 present.replace_listener(subscription.listener)
                 subscription = present
         self.subscription = subscription
+        if self._brokers_match and former and not former.is_like(subscription):
+            self._formers = [*self._formers[1 - FORMER :], former]
         if subscription:
             self.listener = subscription.listener
         if not self.grouped:
             self._drop_or_revive(subscription)
+        elif not subscription:
+            self._relinquish()
         for tp in self._subscribed:
             if self.grouped or tp not in self._by_hand:
-                wanted = subscription.matches(tp.topic, internal=False)
+                wanted = self.wants(tp)
                 self.withhold([self.partitions[tp]], Withheld.UNSUBSCRIBED, not wanted)
         self.changed()
+
+    def wants(self, tp: TopicPartition) -> bool:
+        """Return whether the present subscription includes the topic of a partition.
+
+        Brokers that match a pattern themselves understand it a little differently. What only they
+        find in it is included, unless it belongs to one of the latest earlier subscriptions.
+        """
+        if self.subscription.matches(tp.topic, internal=False):
+            return True
+        if not self._brokers_match or self.subscription.pattern is None:
+            return False
+        return not any(former.matches(tp.topic, internal=False) for former in self._formers)
+
+    def _relinquish(self) -> None:
+        former = Subscription(listener=self.listener)
+        self._relinquished = dict.fromkeys(self._subscribed, former) | self._relinquished
+        self.withhold([self.partitions[tp] for tp in self._relinquished], Withheld.REVOKING, True)
+
+    @property
+    def has_relinquished(self) -> bool:
+        """Whether the group has to revoke partitions that `unsubscribe` gave up."""
+        return bool(self._relinquished)
+
+    def is_relinquished(self, tp: TopicPartition) -> bool:
+        """Return whether `unsubscribe` gave up this partition, which is not revoked yet."""
+        return tp in self._relinquished
+
+    def by_listener(
+        self, tps: Sequence[TopicPartition]
+    ) -> list[tuple[Any, Sequence[TopicPartition]]]:
+        """Return the listeners to call for these partitions, each with its own."""
+        found: dict[Subscription, list[TopicPartition]] = {}
+        own = [tp for tp in tps if tp not in self._relinquished]
+        for tp in tps:
+            if tp in self._relinquished:
+                found.setdefault(self._relinquished[tp], []).append(tp)
+        told: list[tuple[Any, Sequence[TopicPartition]]] = [
+            (former.listener, each) for former, each in found.items()
+        ]
+        return [*told, (self.listener, own)] if own or not tps else told
+
+    def awaits(self, listener: Any) -> bool:
+        """Return whether this listener must still be told of partitions that were given up."""
+        return any(former.listener is listener for former in self._relinquished.values())
+
+    def assignment(self) -> set[TopicPartition]:
+        """Return the assigned partitions, without those that were given up."""
+        if not self._relinquished:
+            return set(self.partitions)
+        kept = {*self._by_hand, *self._shown}
+        return {tp for tp in self.partitions if tp in kept or tp not in self._relinquished}
+
+    @contextmanager
+    def showing(self, tps: Collection[TopicPartition]) -> Iterator[None]:
+        """Let calls use these partitions within the block, even if they were given up.
+
+        A listener may look at partitions that it has to release.
+        """
+        self._shown = tps
+        try:
+            yield
+        finally:
+            self._shown = ()
 
     def _drop_or_revive(self, subscription: Subscription) -> None:
         """Drop all partitions if the new subscription is empty; otherwise restore dropped ones.
@@ -255,6 +335,10 @@ class SubscriptionState:
 
     def _reconcile(self, resets: Mapping[TopicPartition, Reset | None]) -> None:
         self.settle()
+        if self._relinquished:
+            self._relinquished = {
+                tp: former for tp, former in self._relinquished.items() if tp in self._subscribed
+            }
         wanted = {**self._by_hand, **self._subscribed}
         for tp in [tp for tp in self.partitions if tp not in wanted]:
             state = self.partitions.pop(tp)
@@ -269,6 +353,9 @@ class SubscriptionState:
                 state = self.partitions[tp] = PartitionState(tp)
                 if self._late and tp not in self._by_hand:
                     state.withhold(Withheld.UNCONFIRMED, True)
+                if self.grouped and tp not in self._by_hand:
+                    # The group may assign what it was asked for before the subscription changed.
+                    state.withhold(Withheld.UNSUBSCRIBED, not self.wants(tp))
                 start = resets.get(tp, None if self.grouped else self.reset)
                 if start is not None:
                     self._begin(state, start)
@@ -308,7 +395,7 @@ class SubscriptionState:
 
     def __getitem__(self, tp: TopicPartition) -> PartitionState:
         state = self.partitions.get(tp)
-        if state is None:
+        if state is None or (self._relinquished and tp not in self.assignment()):
             raise IllegalStateError(
                 f"{TopicPartition(*tp)} is not assigned to this consumer. Assign it, or wait until "
                 "assignment() includes it."

@@ -1,7 +1,9 @@
 """Changes of the subscription: the rebalances that they cause, and the listener that is called."""
 
 import asyncio
+import gc
 import re
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ from group_world import PROTOCOLS, Diary, every_protocol, fill, member, reading,
 from world import World, simulate
 
 from aiokclient import TopicPartition
+from aiokclient.errors import IllegalStateError
 from aiokclient.protocol import ApiKey
 
 
@@ -21,10 +24,7 @@ async def rebalances(world: World) -> int:
 
 
 @every_protocol
-@pytest.mark.parametrize("first", ["nothing", "unsubscribe"])
-def test_subscribe_to_the_current_topics_changes_only_the_listener(
-    protocol: str, first: str
-) -> None:
+def test_subscribe_to_the_current_topics_changes_only_the_listener(protocol: str) -> None:
     async def scenario(world: World) -> None:
         fill(world, 10)
         old, new = Diary(), Diary()
@@ -33,8 +33,6 @@ def test_subscribe_to_the_current_topics_changes_only_the_listener(
             await old.until(lambda: old.owned)
             before = await rebalances(world)
             for _ in range(3):
-                if first == "unsubscribe":
-                    consumer.unsubscribe()
                 consumer.subscribe(["t"], new)
                 assert consumer.assignment() == {TopicPartition("t", 0)}
                 await asyncio.sleep(0)
@@ -44,6 +42,73 @@ def test_subscribe_to_the_current_topics_changes_only_the_listener(
             assert [record.offset for record in records] == list(range(15))
         assert old.pages == [("assigned", [0])]
         assert new.pages == [("revoked", [0])]
+
+    simulate(scenario)
+
+
+@every_protocol
+@pytest.mark.parametrize("topics", [["t"], re.compile("t")])
+def test_unsubscribe_before_a_subscribe_to_the_same_hands_the_partitions_to_the_new_listener(
+    protocol: str, topics: Any
+) -> None:
+    async def scenario(world: World) -> None:
+        fill(world, 10, 2)
+        diaries = [Diary() for _ in range(4)]
+        consumer = member(world, None, **PROTOCOLS[protocol])
+        consumer.subscribe(topics, diaries[0])
+        async with consumer, reading(consumer) as records:
+            await diaries[0].until(lambda: diaries[0].owned)
+            await asyncio.sleep(1)
+            assert len(records) == 20
+            before = await rebalances(world)
+            owned = consumer.assignment()
+            for old, new in pairwise(diaries):
+                consumer.unsubscribe()
+                assert consumer.assignment() == set()
+                consumer.subscribe(topics, new)
+                with pytest.raises(IllegalStateError):
+                    consumer.seek(TopicPartition("t", 0), 5)
+                await new.until(lambda new=new: new.owned == owned)  # type: ignore[misc]
+                assert consumer.assignment() == owned
+                assert old.pages == [("assigned", [0, 1]), ("revoked", [0, 1])]
+            assert await rebalances(world) == before
+            fill(world, 5, 2)
+            await asyncio.sleep(1)
+            assert sorted(record.offset for record in records) == sorted([*range(15)] * 2)
+        assert diaries[-1].pages == [("assigned", [0, 1]), ("revoked", [0, 1])]
+
+    simulate(scenario, topics={"t": 2})
+
+
+@every_protocol
+def test_earlier_listeners_are_kept_until_they_have_heard_of_the_revocation(protocol: str) -> None:
+    async def scenario(world: World) -> None:
+        fill(world, 1)
+        pages: list[str] = []
+
+        class Told:
+            def __init__(self, name: str) -> None:
+                self.name = name
+
+            async def on_revoked(self, tps: Any) -> None:
+                consumer.resume(tps)
+                assert [await consumer.position(tp) for tp in tps] == [1]
+                assert consumer.assignment() == set(tps)
+                pages.append(self.name)
+
+        consumer = member(world, None, **PROTOCOLS[protocol])
+        consumer.subscribe(["t"], Told("first"))
+        async with consumer:
+            assert await consumer.poll(timeout=30)
+            # The record is in progress, so the partition is not revoked yet.
+            for name in ("second", "third"):
+                consumer.unsubscribe()
+                await asyncio.sleep(0.5)
+                consumer.subscribe(["t"], Told(name))
+                gc.collect()
+            await consumer.poll(timeout=5)
+            assert pages == ["first"]
+        assert pages == ["first", "third"]
 
     simulate(scenario)
 
@@ -67,7 +132,9 @@ def test_subscribe_to_the_current_pattern_changes_only_the_listener(protocol: st
 
 
 @every_protocol
-def test_an_earlier_listener_is_not_called_after_another_subscribe(protocol: str) -> None:
+def test_an_earlier_listener_hears_only_of_the_revocation_after_another_subscribe(
+    protocol: str,
+) -> None:
     async def scenario(world: World) -> None:
         old, new = Diary(), Diary()
         consumer = member(world, old, **PROTOCOLS[protocol])
@@ -76,9 +143,8 @@ def test_an_earlier_listener_is_not_called_after_another_subscribe(protocol: str
             consumer.unsubscribe()
             consumer.subscribe(["other"], new)
             await new.until(lambda: ("assigned", [0, 1]) in new.pages)
-        assert old.pages == [("assigned", [0])]
+        assert old.pages == [("assigned", [0]), ("revoked", [0])]
         assert [page for page in new.pages if page[1]] == [
-            ("revoked", [0]),
             ("assigned", [0, 1]),
             ("revoked", [0, 1]),
         ]

@@ -15,6 +15,7 @@ joining    unknown member      joining    forget id, lose, back off
 joining    old generation      joining    forget generation, lose, back off
 joining    fenced              fenced     forget id, lose
 joining    paused              leaving
+joining    withdrawn           preparing
 joining    moved               joining
 joining    fault               joining    back off
 joining    refused             leaving    back off repeated
@@ -34,11 +35,14 @@ beginning  old generation      joining    forget generation, lose, back off
 beginning  fenced              fenced     forget id, lose
 beginning  paused              leaving
 stable     rebalance           preparing  back off repeated
+stable     withdrawn           preparing
+stable     renewed             beginning
 stable     unknown member      joining    forget id, lose, back off
 stable     old generation      joining    forget generation, lose, back off
 stable     fenced              fenced     forget id, lose
 stable     paused              leaving
 preparing  prepared            joining
+preparing  released            leaving
 preparing  resyncing           syncing
 preparing  late                joining    lose
 preparing  unknown member      joining    forget id, lose, back off

@@ -17,7 +17,7 @@ from aiokclient.types import TopicPartition
 if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
     from aiokclient.cluster.metadata import ClusterMetadata
-    from aiokclient.consumer.state.subscribed_topics import SubscribedTopics
+    from aiokclient.consumer.state.subscription import SubscriptionState
 
 __all__ = ["PartitionAssignment"]
 
@@ -25,13 +25,15 @@ __all__ = ["PartitionAssignment"]
 class PartitionAssignment:
     """The target that the coordinator has set for a member, and the partitions that are owned."""
 
-    def __init__(self, cluster: ClusterClient, topics: SubscribedTopics, *, hide: bool) -> None:
+    def __init__(
+        self, cluster: ClusterClient, subscription: SubscriptionState, *, hide: bool
+    ) -> None:
         self._target: TopicIdPartitions = frozenset()
         self._owned: dict[TopicIdPartition, TopicPartition] = {}
         self.assigned_at = -math.inf
         """The send time of the heartbeat whose response contained the target."""
         self._cluster = cluster
-        self._topics = topics
+        self._subscription = subscription
         self._hide = hide
         self._basis: tuple[object, ...] = ()
         self._found: tuple[dict[TopicIdPartition, TopicPartition], list[TopicIdPartition]] = (
@@ -70,12 +72,15 @@ class PartitionAssignment:
     def differs(self) -> bool:
         """Return whether there are partitions to revoke or to take."""
         known, unknown = self._wanted()
-        return bool(unknown) or known.keys() != self._owned.keys()
+        return bool(unknown or self.to_revoke()) or known.keys() != self._owned.keys()
 
     def to_revoke(self) -> dict[TopicIdPartition, TopicPartition]:
-        """Return the partitions that are owned and not in the target."""
+        """Return the owned partitions that are not in the target or that were given up."""
         known, _ = self._wanted()
-        return {each: tp for each, tp in self._owned.items() if each not in known}
+        relinquished = self._subscription.is_relinquished
+        return {
+            each: tp for each, tp in self._owned.items() if each not in known or relinquished(tp)
+        }
 
     def to_take(self) -> dict[TopicIdPartition, TopicPartition]:
         """Return the partitions that are in the target and not owned, if their names are known."""
@@ -93,16 +98,18 @@ class PartitionAssignment:
     def _wanted(self) -> tuple[dict[TopicIdPartition, TopicPartition], list[TopicIdPartition]]:
         """Return the target by name, and the partitions in it whose topics have no known name.
 
-        Brokers match a pattern against internal topics as well. Unless the application wants
-        internal topics, this method omits their partitions, as the client does when it matches the
-        pattern itself. For the coordinator, they remain assigned to this member.
+        The target may belong to an earlier subscription, so this method omits the partitions of
+        topics that are no longer subscribed to. Brokers match a pattern against internal topics as
+        well. Unless the application wants internal topics, this method omits their partitions, as
+        the client does when it matches the pattern itself. For the coordinator, they remain
+        assigned to this member.
         """
-        metadata, pattern = self._cluster.metadata, self._topics.current.pattern
-        basis = (self._target, metadata.version, pattern, len(self._owned))
+        metadata, wanted = self._cluster.metadata, self._subscription.subscription
+        basis = (self._target, metadata.version, wanted, len(self._owned))
         if basis != self._basis:
             # The result is cached between heartbeats, because there may be very many partitions.
             self._basis = basis
-            self._found = self._look(metadata, self._hide and pattern is not None)
+            self._found = self._look(metadata, self._hide and wanted.pattern is not None)
         return self._found
 
     def _look(
@@ -118,8 +125,11 @@ class PartitionAssignment:
                 owned = self._owned.get(partition)
                 if owned is None:
                     unknown.append(partition)
-                else:
+                elif not self._subscription.subscription or self._subscription.wants(owned):
                     known[partition] = owned
             elif not (hide and info.internal):
-                known[partition] = TopicPartition(name, partition.partition)
+                tp = TopicPartition(name, partition.partition)
+                # Without any subscription the member leaves, and revokes everything.
+                if not self._subscription.subscription or self._subscription.wants(tp):
+                    known[partition] = tp
         return known, unknown

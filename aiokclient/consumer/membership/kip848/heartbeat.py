@@ -74,6 +74,11 @@ class HeartbeatBuilder:
         self._settings = settings
         self._wanted: HeartbeatSubscription | None = None
         self._owned: TopicIdPartitions | None = None
+        self._regex_is_known = settings.instance_id is not None
+        """Whether the coordinator may know a regular expression of this member.
+
+        It is true even if no response has confirmed one, and for a static member, because the
+        member that it replaces may have sent one."""
 
     def forget(self) -> None:
         """Make the next heartbeat a full one. Synchronous."""
@@ -87,9 +92,16 @@ class HeartbeatBuilder:
         return self._wanted == wanted and self._owned == owned
 
     def build(
-        self, member: GroupMetadata, wanted: HeartbeatSubscription, owned: TopicIdPartitions
+        self,
+        member: GroupMetadata,
+        wanted: HeartbeatSubscription,
+        owned: TopicIdPartitions,
+        version: int = REGEX_FROM,
     ) -> ConsumerGroupHeartbeatRequest:
-        """Return the next heartbeat. If `member.generation_id` is 0, it joins the group."""
+        """Return the next heartbeat. If `member.generation_id` is 0, it joins the group.
+
+        `version` is the version of the request in which it will be sent.
+        """
         settings = self._settings
         request = self._bare(member.member_id, member.generation_id)
         if member.generation_id == JOIN_EPOCH:
@@ -103,8 +115,11 @@ class HeartbeatBuilder:
             request.server_assignor = settings.assignor
         if full or wanted.topics != before.topics:
             request.subscribed_topic_names = list(wanted.topics)
-        # An empty expression cancels one that was sent before.
-        if wanted.regex != before.regex or (full and wanted.regex):
+        self._regex_is_known = self._regex_is_known or bool(wanted.regex)
+        # Without this field, the coordinator keeps an earlier expression. An empty one cancels it.
+        if version >= REGEX_FROM and (
+            wanted.regex != before.regex or (full and self._regex_is_known)
+        ):
             request.subscribed_topic_regex = wanted.regex
         if full or owned != self._owned:
             request.topic_partitions = by_topic(owned)

@@ -76,7 +76,7 @@ class Kip848Membership:
         member_id = str(UUID(int=self._clock.rng.getrandbits(128), version=4))
         self._member = Kip848Member(config.group_id, member_id, config.group_instance_id)
         self._assignment = PartitionAssignment(
-            cluster, parts.topics, hide=config.exclude_internal_topics
+            cluster, parts.subscription, hide=config.exclude_internal_topics
         )
         self._builder = HeartbeatBuilder(
             MemberSettings(
@@ -149,6 +149,12 @@ class Kip848Membership:
         if current or not self._member.sends_heartbeats:
             self._subscription = current
         self._apply(Kip848Event.SUBSCRIBED if current else Kip848Event.UNSUBSCRIBED)
+        if current and self._parts.subscription.has_relinquished:
+            self.renewed()
+
+    def renewed(self) -> None:
+        """Release what the application has given up, and take it again. Synchronous."""
+        self._apply(Kip848Event.RENEWED)
 
     def poll_overdue(self, reason: str) -> None:
         self._apply(Kip848Event.OVERDUE, reason)
@@ -272,7 +278,9 @@ class Kip848Membership:
                 return
             self._schedule.sending(has_news=self._has_news())
             name = GroupMetadata(self._group_id, member.epoch, member.member_id)
-            request = self._builder.build(name, self._wanted(), self._assignment.reported())
+            request = self._builder.build(
+                name, self._wanted(), self._assignment.reported(), self._version
+            )
             sent_at = self._clock.monotonic()
             self._measures.heartbeat_sent(sent_at)
             timeout_s = self._schedule.attempt_timeout_s(request_s)

@@ -26,7 +26,7 @@ still consider the member part of the group, a last heartbeat says that the memb
 
 An event is one of these:
 
-- an action of the application: SUBSCRIBED, UNSUBSCRIBED, OVERDUE, RETURNED, CLOSED;
+- an action of the application: SUBSCRIBED, UNSUBSCRIBED, RENEWED, OVERDUE, RETURNED, CLOSED;
 - the response to a heartbeat: ASSIGNED, CONFIRMED, or an error code with a special meaning for
   members (`CODES`). For all other codes the policy decides: the heartbeat is sent again, the member
   joins again (FENCED), or it fails (REFUSED);
@@ -89,6 +89,8 @@ class Kip848Event(Enum):
     SUBSCRIBED = "subscribed"
     """The application has subscribed, or changed its subscription."""
     UNSUBSCRIBED = "unsubscribed"
+    RENEWED = "renewed"
+    """The application has given up what is owned, and wants it as if it were assigned anew."""
     OVERDUE = "overdue"
     """The application has not requested records for `max_poll_interval_ms`."""
     RETURNED = "returned"
@@ -164,6 +166,11 @@ TABLE: Mapping[tuple[Kip848State, Kip848Event], Kip848Transition] = MappingProxy
         },
         **{
             (state, _E.RECONCILED): _T(_S.ACKNOWLEDGING)
+            for state in MEMBER_STATES
+            if state is not _S.JOINING
+        },
+        **{
+            (state, _E.RENEWED): _T(_S.RECONCILING)
             for state in MEMBER_STATES
             if state is not _S.JOINING
         },
