@@ -52,6 +52,8 @@ EVENTS: Final = {
     "position_reset": "A position was reset by auto_offset_reset.",
     "position_restored": "A topic has its former id again, and reading continues at the position.",
     "producer_unknown": "A broker does not have the state of earlier writes by this producer.",
+    "reading_continues": "Records are delivered again, or the reasons for a stall are gone.",
+    "reading_stalled": "Requests for records waited in vain for five seconds, for known reasons.",
     "rebootstrapped": "The client starts again from its bootstrap servers.",
     "response_too_large": "A response was larger than receive_message_max_bytes.",
     "task_died": "A background task died, and its client with it.",

@@ -489,6 +489,13 @@ class Brokers:
 
     # -- closing ----------------------------------------------------------------------------
 
+    def silent_for(self, node_id: int) -> float:
+        """Return the seconds for which a broker has not answered or accepted a connection."""
+        pool = self._pools.get(node_id)
+        if pool is None:
+            return 0.0
+        return max(_silent_for(pool), pool.connecting_for(Purpose.CONTROL))
+
     def release(self, owner: Hashable) -> None:
         for pool in [*self._pools.values(), *self._retired]:
             pool.release(owner)

@@ -622,6 +622,13 @@ class ClusterClient:
             return self.updater.last_error
         return self._brokers.error_of(node_id)
 
+    def silent_for(self, node_id: int) -> float:
+        """Return the seconds for which a broker has not answered or accepted a connection.
+
+        Returns 0.0 if no answer is due. Synchronous.
+        """
+        return 0.0 if self._brokers is None else self._brokers.silent_for(node_id)
+
     def release(self, owner: Hashable) -> None:
         """Close the connections of an owner, and stop keeping metadata for it. Synchronous."""
         self.updater.unwant(owner)

@@ -16,6 +16,7 @@ from aiokclient.consumer.delivery.in_progress import InProgress
 from aiokclient.consumer.delivery.read_lock import ReadLock
 from aiokclient.consumer.delivery.reader import Reader
 from aiokclient.consumer.delivery.reports import Reports
+from aiokclient.consumer.delivery.stall_watch import StallWatch
 from aiokclient.consumer.delivery.unpack import Unpacker
 from aiokclient.consumer.fetching.buffer import FetchBuffer
 from aiokclient.consumer.fetching.list_offsets import OffsetLookup
@@ -104,6 +105,7 @@ class ConsumerEngine:
         self._source = self._make_source(config, offsets)
         self.positions = PositionWaits(subscription, self._source, self.reports, died, config)
         self.lookups = Lookups(cluster, subscription, offsets, self.positions.located)
+        self._stalls = StallWatch(time, supervisor.callbacks, log, self.troubles)
         self.reader = self._make_reader(config, deserializers, arrived, died)
         self._topics = AssignedTopics(cluster.updater, subscription)
         self._unsubscribe: Callable[[], None] = lambda: None
@@ -176,6 +178,7 @@ class ConsumerEngine:
             self.in_progress,
             self.read_lock,
             self.cluster.metrics,
+            self._stalls,
             requested=_nothing if self.group is None else self.group.requested,
             died=died,
         )
@@ -253,6 +256,7 @@ class ConsumerEngine:
 
     def _release(self) -> None:
         self.read_lock.forget()
+        self._stalls.close()
         self._gauges.close()
         self.reader.meters.end()
         self.fetchers.responses.meters.end()
@@ -266,18 +270,23 @@ class ConsumerEngine:
         self.cluster.release(self.fetchers.second)
 
     def troubles(self) -> list[str]:
-        """Return topics and partitions that cannot be read, with reasons, as texts. Synchronous."""
+        """Return topics and partitions that cannot be read, with reasons, as texts. Synchronous.
+
+        `health()` shows them, and the log, if no records can be read for a time; see `StallWatch`.
+        """
         errors = self.cluster.updater.errors
         found = [
             f"topic {topic} cannot be read: {errors[topic]}"
             for topic in self._subscription.subscription.topics
             if topic in errors
         ]
-        for state in self._subscription.partitions.values():
+        for state in list(self._subscription.partitions.values()):
             if state.retry.trouble is not None:
                 found.append(f"{state.tp} cannot be read: {state.retry.trouble}")
             elif state.leaderless:
                 found.append(f"{state.tp} cannot be read: it has no leader")
+            elif (silence := self.fetchers.silence(state)) is not None:
+                found.append(f"{state.tp} cannot be read: {silence}")
         if self.group is not None:
             found = [*self.group.troubles(), *found]
         if self.read_lock.trouble is not None and not self.reader.stopped:

@@ -164,6 +164,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
         arrived = len(self._arrivals)
         return self._in_flight[arrived].api if len(self._in_flight) > arrived else ""
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether a large response is being received, or the client may not send a request yet."""
+        return self._reader.in_large_frame or bool(self._arrivals) or bool(self._held.requests)
+
     def unanswered_for(self) -> float:
         """Return the seconds since the oldest unanswered request was sent, or 0.0."""
         arrived = len(self._arrivals)

@@ -44,6 +44,7 @@ from aiokclient.network.login import Sasl
 from aiokclient.network.missing_login import advise_login
 from aiokclient.network.setup import ConnectionSettings, open_connection
 from aiokclient.policy import Backoff, refuses_login
+from aiokclient.protocol.api import ApiKey
 
 __all__ = ["ConnectionPool", "Purpose", "Spawn"]
 
@@ -442,8 +443,11 @@ class ConnectionPool:
         return (_advised(error, advice), True) if advice else (error, False)
 
     def _tell_too_large(self, error: ResponseTooLargeError) -> None:
-        """Log the first response of each API that is too large. The broker remains reachable."""
-        if error.api in self._too_large:
+        """Log the first response of each API that is too large. The broker remains reachable.
+
+        What fetches records raises the error, with the partition, and logs it where necessary.
+        """
+        if error.api in self._too_large or error.api == ApiKey.FETCH.api_name:
             return
         self._too_large.add(error.api)
         self._log.warning(

@@ -394,6 +394,8 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
 
     def _troubles(self) -> list[str]:
         troubles = super()._troubles()
+        if self._engine is not None:
+            troubles += self._engine.leaders.troubles()
         manager = None if self._engine is None else self._engine.transactions
         if manager is not None and manager.status.fatal is not None:
             troubles.append("the transactional producer needs a restart()")

@@ -26,6 +26,7 @@ from aiokclient.consumer.delivery.end_offsets import EndOffsets, EndOffsetsLooku
 from aiokclient.consumer.delivery.in_progress import InProgress
 from aiokclient.consumer.delivery.read_lock import Cursor, ReadLock
 from aiokclient.consumer.delivery.reports import Reports
+from aiokclient.consumer.delivery.stall_watch import StallWatch
 from aiokclient.consumer.delivery.unpack import Chunk, Unpacker
 from aiokclient.consumer.fetching.buffer import Damage, FetchBuffer, PartitionFetch
 from aiokclient.consumer.meters import ReadMeters
@@ -59,6 +60,7 @@ class Reader:
         in_progress: InProgress,
         read_lock: ReadLock,
         metrics: Metrics,
+        stalls: StallWatch,
         *,
         requested: Callable[[], None],
         died: Callable[..., BaseException | None],
@@ -71,6 +73,7 @@ class Reader:
         self.in_progress = in_progress
         self.read_lock = read_lock
         self.meters = ReadMeters(metrics, subscription.measures)
+        self._stalls = stalls
         self._requested = requested
         self._died = died
         self._time = asyncio.get_running_loop().time
@@ -204,6 +207,7 @@ class Reader:
 
     async def _wait(self, until: float) -> None:
         self._ends.hold()
+        self._stalls.on_wait()
         await self._arrived.wait(until)
         self._ends.changed()
         began = max(self._looked, self._yielded)
@@ -368,6 +372,7 @@ class Reader:
 
     def _deliver(self, max_records: int, max_bytes: int, by_partition: bool) -> Records[Any, Any]:
         records: Records[Any, Any] = Records()
+        self._stalls.on_records()
         first = self._chunks[0].state
         space = max_bytes
         while self._chunks and len(records) < max_records:
@@ -413,6 +418,7 @@ class Reader:
                 chunk = self._front()
                 if chunk is not None and (room is None or room()):
                     self._exposed = chunk
+                    self._stalls.on_records()
                     return chunk.expose()
                 if self._cut_short:
                     await self.yield_to_loop()
@@ -464,6 +470,7 @@ class Reader:
             self._raise_failures()
             fetch = self._buffer.next()
             if fetch is not None:
+                self._stalls.on_records()
                 return fetch
             await self._wait(math.inf)
         return None

@@ -74,6 +74,9 @@ class BrokerFetcher:
         self._connection: BrokerConnection | None = None
         self._retry = responses.retry()
         self._in_flight = False
+        self._unanswered_since: float | None = None
+        """The time at which the broker was to answer or accept a connection, and has not yet."""
+        self._max_wait_s = config.fetch_max_wait_ms / 1000
         self._asked: Mapping[TopicPartition, Wanted] = {}
         """The contents of the request in flight, or of the last one."""
 
@@ -82,6 +85,16 @@ class BrokerFetcher:
         while self._routes.reads_from(self.node_id):
             await self._turn()
         self.end_session()
+
+    def silent_for(self) -> float:
+        """Return the seconds since an answer of the broker was due; 0.0 if none is. Synchronous.
+
+        A broker may wait for records for `fetch_max_wait_ms`, and for the end of a throttle time.
+        """
+        since, connection = self._unanswered_since, self._connection
+        if since is None or (connection is not None and connection.is_busy):
+            return 0.0
+        return self._clock.monotonic() - since - self._max_wait_s
 
     def hurry(self) -> None:
         """Fetch the partitions that have moved while a request was in flight. Synchronous.
@@ -98,11 +111,14 @@ class BrokerFetcher:
         known = self._asked
         wanted, retry_at = self._routes.wanted(self.node_id)
         if not wanted:
+            self._unanswered_since = None
             await self.wake.wait(retry_at)
             return
         if self._empty.pauses(known, wanted):
             await self.wake.wait(self._empty.until)
             return
+        if self._unanswered_since is None:
+            self._unanswered_since = self._clock.monotonic()
         try:
             connection = self._requests.connected(self._owner)
             if connection is None:
@@ -116,6 +132,7 @@ class BrokerFetcher:
             elif chosen:
                 await self._fetch(connection, chosen)
         except ResponseTooLargeError as error:
+            self._unanswered_since = None
             self._session.lost()
             self._session.limit(self._oversized.on_too_large(self._asked, error))
         except KafkaError as error:
@@ -154,10 +171,12 @@ class BrokerFetcher:
     ) -> FetchResponse:
         self._asked, self._in_flight = wanted, True
         try:
-            return await self._requests.fetch(connection, session, wanted, once=once)
+            response = await self._requests.fetch(connection, session, wanted, once=once)
         finally:
             self._in_flight = False
             self._moved.superseded()
+        self._unanswered_since = None
+        return response
 
     def _note(self, connection: BrokerConnection) -> None:
         if connection is not self._connection:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable
+from typing import Final
 
 from aiokclient.background import Callbacks
 from aiokclient.cluster.client import ClusterClient
@@ -20,11 +22,17 @@ from aiokclient.consumer.fetching.responses import PartitionResponses
 from aiokclient.consumer.fetching.routes import Routes
 from aiokclient.consumer.fetching.session import NO_TOPIC_ID
 from aiokclient.consumer.state.offset_reset import EARLIEST
-from aiokclient.consumer.state.partition import PartitionState
+from aiokclient.consumer.state.partition import PartitionState, Phase
 from aiokclient.consumer.state.subscription import SubscriptionState
 from aiokclient.errors import KafkaError
 
 __all__ = ["FetchManager"]
+
+
+SILENCE_S: Final = 1.0
+"""Seconds without an answer that is due, after which a broker counts as silent."""
+LOOKED_UP: Final = frozenset({Phase.RESETTING, Phase.VALIDATING})
+"""The phases in which the leader is asked about a position."""
 
 
 class FetchManager:
@@ -96,6 +104,23 @@ class FetchManager:
                 state.tp,
                 extra={"event": "leader_changed", "topic": state.tp.topic},
             )
+
+    def silence(self, state: PartitionState) -> str | None:
+        """Return a text about the broker that keeps a partition from being read by not answering.
+
+        Returns None if there is no such broker. Synchronous.
+        """
+        node_id = state.fetch.preferred if state.fetch.preferred >= 0 else state.fetch.leader
+        if state.flowing:
+            fetcher = self._fetchers.get(node_id)
+            seconds = 0.0 if fetcher is None else fetcher.silent_for()
+        elif state.phase in LOOKED_UP and state.retry.at == math.inf:
+            seconds = self._cluster.silent_for(node_id)
+        else:
+            return None
+        if seconds < SILENCE_S:
+            return None
+        return f"broker {node_id}, its leader, has not answered for {seconds:.0f} s"
 
     def changed(self) -> None:
         """Wake the fetchers, and create those that are missing."""

@@ -84,7 +84,7 @@ class PartitionResponses:
         if state.fetch.offset != wanted.offset:
             return
         failure = bare(error.of_records(tp, wanted.offset))
-        self._backoff.unusable(state, failure)
+        self._backoff.obstructed(state, failure)
         self.obstructed.add(tp)
         if state.is_obstructed:
             return

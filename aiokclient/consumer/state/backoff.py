@@ -40,6 +40,10 @@ class PartitionBackoff:
         """Delay the next request after an error that is expected to last."""
         self._rest(state, error, self.longest_s)
 
+    def obstructed(self, state: PartitionState, error: KafkaError) -> None:
+        """Delay the next request for a batch that is too large; every request raises the error."""
+        state.retry.back_off(self._clock.monotonic() + self.longest_s, error)
+
     def repeat(self, state: PartitionState) -> None:
         """Repeat a request after the usual delay, although its response had no error."""
         state.retry.back_off(self._clock.monotonic() + self._delay_s(state))

@@ -44,6 +44,10 @@ ABSENT_S = 1.0
 """Seconds between two searches for partitions that the metadata no longer lists."""
 REFUSED_S = 0.5
 """Seconds between two searches for records of a topic whose metadata was refused."""
+SHOWN_S = 1.0
+"""Seconds for which records must have waited before health shows why they cannot be written."""
+TROUBLES = 20
+"""The largest number of partitions that `troubles()` lists. Further ones are only counted."""
 
 
 def no_such_partition(topic_partition: TopicPartition, count: int) -> KafkaError:
@@ -139,6 +143,20 @@ class Leaders:
             info = new.topics.get(topic.name)
             if info is not None and (moved or info is not topic.status.info):
                 self._learn(topic, info)
+
+    def troubles(self) -> list[str]:
+        """Return the partitions to which no records can be written, as texts. Synchronous.
+
+        Only those count for which records have waited for a second.
+        """
+        now = self._clock.monotonic()
+        found = []
+        for topic in list(self.topics.values()):
+            for queue in topic.all_queues():
+                oldest = queue.oldest() if queue.unsendable else None
+                if oldest is not None and oldest.expired(now, SHOWN_S):
+                    found.append(f"{_described(queue)} cannot be written: {_reason(queue)}")
+        return found[:TROUBLES] + [f"and {len(found) - TROUBLES} more"] * (len(found) > TROUBLES)
 
     # -- the metadata of a topic
 
@@ -320,3 +338,19 @@ class Leaders:
     def _no_such(self, topic: str, partition: int | None, count: int) -> KafkaError:
         missing = TopicPartition(topic, -1 if partition is None else partition)
         return no_such_partition(missing, count)
+
+
+def _described(queue: PartitionQueue) -> str:
+    return f"topic {queue.topic.name}" if queue.partition is None else str(queue.topic_partition)
+
+
+def _reason(queue: PartitionQueue) -> str:
+    if queue.partition is None:
+        return "its partitions are not known"
+    if queue.sender is None:
+        return "it has no leader"
+    leader = f"broker {queue.sender.node_id}, its leader,"
+    seconds = queue.sender.unanswered_for()
+    if seconds > 0:
+        return f"{leader} has not answered for {seconds:.0f} s"
+    return f"{leader} cannot be reached"

@@ -1,0 +1,104 @@
+"""The log lines of a consumer that waits for records and gets none, for a known reason.
+
+A consumer without new records is nothing special, and neither is an election that takes a second.
+So the log has a line only if requests for records wait in vain and `reasons()`, which are those of
+`health()`, are not empty, both for `STALLED_S`. When records are delivered again, or the reasons
+are gone, there is another line. The watch looks once in `LOOK_S`, and only while requests wait.
+
+To let the log name another reason for which a consumer gets no records, add the reason to the texts
+that `ConsumerEngine.troubles` returns, or to those of a part that it asks, such as the group. Then
+health and log name it, and nothing else is to be done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from aiokclient.background import Callbacks
+from aiokclient.log import ClientLog
+
+__all__ = ["StallWatch"]
+
+STALLED_S: Final = 5.0
+"""Seconds without records and with a reason after which the log says so."""
+LOOK_S: Final = 1.0
+NAMED: Final = 3
+"""The largest number of reasons in a log line."""
+
+
+class StallWatch:
+    """The watch of one consumer's requests for records. All times are on the loop's clock."""
+
+    def __init__(
+        self,
+        time: Callable[[], float],
+        callbacks: Callbacks,
+        log: ClientLog,
+        reasons: Callable[[], list[str]],
+    ) -> None:
+        self._time = time
+        self._callbacks = callbacks
+        self._log = log
+        self._reasons = reasons
+        self._waiting_since: float | None = None
+        """The first wait since records were delivered, or None if nothing has waited since."""
+        self._reason_since: float | None = None
+        self._looked_at = 0.0
+        self._told_at: float | None = None
+        """The beginning of the stall that the log has named, or None."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    def on_wait(self) -> None:
+        """Watch from now on, because a request for records must wait."""
+        if self._waiting_since is None:
+            self._waiting_since = self._looked_at = self._time()
+            if self._timer is None and not self._closed:
+                self._timer = self._callbacks.later(LOOK_S, self._look)
+
+    def on_records(self) -> None:
+        """End a stall, because records are delivered."""
+        self._waiting_since = self._reason_since = None
+
+    def close(self) -> None:
+        """End the watch."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self) -> None:
+        self._timer = None
+        now, waiting_since = self._time(), self._waiting_since
+        reasons = self._reasons() if waiting_since is not None else []
+        if not reasons:
+            self._end(now)
+        if waiting_since is None or self._closed:
+            return
+        if reasons and self._reason_since is None:
+            self._reason_since = max(waiting_since, self._looked_at)
+        self._looked_at = now
+        since = self._reason_since
+        if since is not None and now - since >= STALLED_S and self._told_at is None:
+            self._told_at = since
+            more = len(reasons) - NAMED
+            self._log.warning(
+                "No records could be read for %.0f s: %s%s.",
+                now - since,
+                "; ".join(reason.rstrip(".") for reason in reasons[:NAMED]),
+                f"; and {more} more reasons" if more > 0 else "",
+                extra={"event": "reading_stalled", "seconds": now - since, "reasons": reasons},
+            )
+        self._timer = self._callbacks.later(LOOK_S, self._look)
+
+    def _end(self, now: float) -> None:
+        self._reason_since = None
+        since, self._told_at = self._told_at, None
+        if since is not None:
+            self._log.warning(
+                "Records can be read again. None could be read for %.0f s.",
+                now - since,
+                extra={"event": "reading_continues", "seconds": now - since},
+            )
