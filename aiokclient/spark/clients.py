@@ -81,11 +81,12 @@ def stream(
 ) -> Iterator[T]:
     """Yield the items of `function(client)`, which runs in the loop of this process.
 
-    The loop has at most `ahead` items ready. Closing the iterator cancels the function. Errors are
-    raised as by `run`.
+    The loop has at most `ahead` items ready, and fewer at the beginning, because a caller with a
+    limit needs only the first ones. Closing the iterator cancels the function. Errors are raised as
+    by `run`.
     """
     ready: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    room = asyncio.Semaphore(ahead)
+    room, allowed = asyncio.Semaphore(1), 1
     end = object()
 
     async def fill(client: Client) -> None:
@@ -103,8 +104,13 @@ def stream(
     future = submit(properties, fill)
     future.add_done_callback(lambda _: ready.put(end))
     try:
+        count = 0
         while (item := ready.get()) is not end:
+            count += 1
             loop.call_soon_threadsafe(room.release)
+            if allowed < min(ahead, 1 + count // 8):
+                allowed += 1
+                loop.call_soon_threadsafe(room.release)
             yield cast(T, item)
             # The item must not stay in memory while the next one is awaited.
             del item

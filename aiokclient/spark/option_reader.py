@@ -49,6 +49,41 @@ def number_of(text: str, default: int) -> int:
     return int(text) if NUMBER.fullmatch(text.strip()) else default
 
 
+CATALOG = "provider"
+"""The property that each table in Spark's catalog has, and that no program gives as an option."""
+OF_CATALOG = (
+    CATALOG,
+    "owner",
+    "comment",
+    "location",
+    "path",
+    "external",
+    "is_managed_location",
+    "collation",
+    "serialization.format",
+)
+"""Properties of tables in Spark's catalog."""
+IN_CATALOG = "option."
+"""The prefix with which Spark's catalog repeats the options of a table among its properties."""
+NOT_PASSED = (
+    "Spark does not pass the options of a table in its catalog to a source or a sink in Python. "
+    "Create a temporary view (CREATE TEMPORARY VIEW ... USING aiokclient OPTIONS ...), or name the "
+    "options in the query (SELECT ... FROM ... WITH (...))."
+)
+
+
+def _of_program(given: dict[str, str]) -> dict[str, str]:
+    """Return the options without the properties of a table, which Spark passes along with them."""
+    if CATALOG not in given:
+        return given
+    repeated = {name.removeprefix(IN_CATALOG) for name in given if name.startswith(IN_CATALOG)}
+    return {
+        name: value
+        for name, value in given.items()
+        if (name in repeated if repeated else name not in OF_CATALOG)
+    }
+
+
 class OptionReader:
     """The options that a program gave to a source or a sink (`kind`).
 
@@ -68,7 +103,7 @@ class OptionReader:
         hidden: Collection[str] = (),
         of_kafka: Collection[str] = (),
     ) -> None:
-        self._given = {name.lower(): str(given[name]) for name in given}
+        self._given = _of_program({name.lower(): str(given[name]) for name in given})
         self._problems: dict[str, None] = {}
         allowed = {name.lower() for name in (*known, *hidden)}
         for name in self._given:
@@ -184,6 +219,7 @@ class OptionReader:
             self.problem(
                 "kafka.bootstrap.servers is missing. It must be the addresses of one or more "
                 "brokers, as host:port separated by commas."
+                f"{'' if self._given else f' {NOT_PASSED}'}"
             )
             kept["bootstrap.servers"] = "localhost:9092"
         try:

@@ -42,7 +42,7 @@ async def find(client: Client, options: SourceOptions) -> dict[str, Topic]:
             names: Iterable[str] = options.topics or assigned
         else:
             pattern = re.compile(options.pattern)
-            names = [name for name in await admin.list_topics() if pattern.fullmatch(name)]
+            names = [name for name in await admin.list_topics() if pattern.search(name)]
         described = await admin.describe_topics(names)
         if described.errors:
             # The caller decides about topics that do not exist. Other errors are raised here.

@@ -115,6 +115,7 @@ class RangeFetches:
             if self._ready:
                 part = self._ready.popleft()
                 if part.event is PartEvent.DATA:
+                    self._sizes.taken(part.size)
                     self._fetch_ahead()
                     return part
                 await self._without_data(part)

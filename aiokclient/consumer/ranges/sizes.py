@@ -1,7 +1,8 @@
 """The sizes of the fetches of one range. Sans-IO.
 
 The size of the rest of the range is estimated from what was fetched, so that few records after the
-range are fetched.
+range are fetched. Fetches grow with what the reader has taken: a reader that needs only the first
+records of a large range, such as a limit in SQL, causes few bytes to be fetched.
 """
 
 from __future__ import annotations
@@ -17,8 +18,11 @@ PARTS: Final = 4
 
 One part is in flight, two wait for the reader, and one is being converted.
 """
-FIRST: Final = 1024 * 1024
-"""The size of the first fetch, when nothing is known about the records."""
+FIRST: Final = 256 * 1024
+"""The size of the first fetches, when it is not known how large the records are, and how many of
+them the reader needs."""
+GROWTH: Final = 4
+"""The part of what the reader has taken so far that one fetch may have, as a divisor."""
 SPARE: Final = 64 * 1024
 """Bytes that are added to an estimate, so that it is rarely too small."""
 
@@ -34,6 +38,11 @@ class FetchSizes:
         """The largest size of one fetch. A single larger batch is fetched as a whole."""
         self._offsets = 0
         self._bytes = 0
+        self._taken = 0
+
+    def taken(self, size: int) -> None:
+        """Record the bytes of a response that the reader has taken."""
+        self._taken += size
 
     def fetched(self, offsets: int, size: int) -> None:
         """Record the number of offsets and the bytes of a response."""
@@ -45,7 +54,8 @@ class FetchSizes:
 
         `offsets` is the number of offsets of the range that are left.
         """
+        most = min(max(FIRST, self._taken // GROWTH), self.largest)
         if not self._offsets:
-            return min(FIRST, self.largest)
+            return most
         estimate = offsets * self._bytes // self._offsets
-        return min(estimate + estimate // 8 + SPARE, self.largest)
+        return min(estimate + estimate // 8 + SPARE, most)

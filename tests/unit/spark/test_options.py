@@ -54,6 +54,23 @@ def test_names_are_not_case_sensitive() -> None:
     assert found.min_partitions == 7
 
 
+def test_properties_of_a_table_in_the_catalog_of_spark_are_ignored() -> None:
+    table = {"provider": "aiokclient", "owner": "root", "Comment": "c", "location": "file:/x"}
+    assert SourceOptions.parse({**GIVEN, **table}, streaming=False) == parse()
+    # Spark repeats the options of a table, and so shows which properties are no options.
+    repeated = {f"option.{name}": value for name, value in GIVEN.items()}
+    full = {**GIVEN, **repeated, **table, "team": "a"}
+    assert SourceOptions.parse(full, streaming=False) == parse()
+    wrong = {**full, "subscrib": "b", "option.subscrib": "b"}
+    assert refusal(wrong).startswith("subscrib is not an option of the source. Did you mean subscr")
+    assert "owner is not an option" in refusal({**GIVEN, "owner": "root"})
+
+
+def test_query_without_any_option_says_where_those_of_a_table_are() -> None:
+    with pytest.raises(ConfigError, match="Spark does not pass the options of a table"):
+        SourceOptions.parse({}, streaming=False)
+
+
 def test_topics_pattern_and_partitions() -> None:
     assert parse().topics == ("a",)
     pattern = {**WITHOUT_TOPICS, "subscribePattern": "a.*"}
