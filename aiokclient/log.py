@@ -15,6 +15,8 @@ from __future__ import annotations
 import logging
 from typing import Any, Final
 
+from aiokclient.texts import printable
+
 __all__ = ["EVENTS", "ClientLog"]
 
 EVENTS: Final = {
@@ -102,7 +104,7 @@ class ClientLog(logging.LoggerAdapter[logging.Logger]):
             level,
             f"%s: {msg}",
             self._prefix,
-            *args,
+            *(printable(each) if type(each) is str else each for each in args),
             extra=extra,
             stacklevel=level_of_caller,
             **kwargs,

@@ -12,12 +12,14 @@ from collections.abc import Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 from aiokclient.config.secret import Secret
+from aiokclient.texts import bounded, printable
 from aiokclient.types import shortened, text_problem
 
 __all__ = [
     "BOOLEAN",
     "CLOCK",
     "CONNECTOR",
+    "LONGEST_HOST",
     "DESERIALIZER",
     "FUNCTION",
     "NOT_NEGATIVE",
@@ -41,6 +43,9 @@ __all__ = [
     "bracketed",
     "written",
 ]
+
+LONGEST_HOST = 300
+"""The number of characters of a host that errors and logs show. A valid name has at most 255."""
 
 T = TypeVar("T")
 
@@ -374,7 +379,8 @@ def bracketed(host: str) -> str:
 def written(address: tuple[str, int]) -> str:
     """Return an address in the format of `bootstrap_servers`."""
     host, port = address
-    return f"{bracketed(host)}:{port}"
+    # A broker may advertise any text as its host.
+    return f"{printable(bounded(bracketed(host), LONGEST_HOST))}:{port}"
 
 
 class OffsetReset:

@@ -75,6 +75,7 @@ from aiokclient.errors.refresh_retriable import *
 from aiokclient.errors.retriable import *
 from aiokclient.errors.uncategorized import *
 from aiokclient.errors.uncategorized_admin import *
+from aiokclient.texts import bounded
 from aiokclient.types import TopicPartition
 
 __all__ = ["ERRORS_BY_CODE", "error_for"]
@@ -104,15 +105,15 @@ def error_for(
 ) -> KafkaError | None:
     """Return the error that a broker's code stands for; None for 0, which is success.
 
-    `message` is the text that the broker sent with the code. For a code that this library does not
+    `message` is the text that the broker sent with the code, of which LONGEST characters are kept.
+    For a code that this library does not
     know, the error is an `UnknownCodeError` with that code.
     """
     if code == 0:
         return None
+    message = bounded(message or "")
     error_type = registered.get(code)
-    error = (
-        UnknownCodeError(code, message or "") if error_type is None else error_type(message or "")
-    )
+    error = UnknownCodeError(code, message) if error_type is None else error_type(message)
     error.api, error.broker = api, broker
     error.topic_partition, error.resource = topic_partition, resource
     return error

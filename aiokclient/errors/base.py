@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
+from aiokclient.texts import printable
 from aiokclient.types import TopicPartition
 
 __all__ = [
@@ -42,6 +43,8 @@ class KafkaError(Exception):
     """Advice to the application about the error."""
     retriable: bool = False
     """Whether the same call may succeed later. The client retries on its own until the deadline."""
+    _has_lines: ClassVar[bool] = False
+    """Whether the text may have several lines. No part of it comes from a broker then."""
     fatal: bool = False
     """Whether the client that raised the error must be closed and replaced."""
 
@@ -68,6 +71,8 @@ class KafkaError(Exception):
         topic_partition: TopicPartition | None = None,
         resource: str | None = None,
     ) -> None:
+        if not self._has_lines:
+            message = printable(message)
         super().__init__(message)
         self.message = message
         self.api = api
@@ -102,7 +107,7 @@ class KafkaError(Exception):
             about = self.resource
         elif self.topic_partition.partition < 0:
             about = self.topic_partition.topic  # The partition was not chosen yet.
-        return f"{where} for {about}" if about is not None else where
+        return printable(f"{where} for {about}" if about is not None else where)
 
     def with_partition(self, topic_partition: TopicPartition) -> Self:
         """Return a copy that names another partition, for a cause that several partitions share."""

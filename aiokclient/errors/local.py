@@ -192,6 +192,7 @@ class TransactionFailedError(ApplicationRecoverableError):
 class ConfigError(KafkaError, ValueError):
     """An error raised for unknown or invalid options; `problems` has a text for each."""
 
+    _has_lines = True
     problems: tuple[str, ...] = ()
 
 

@@ -48,6 +48,7 @@ from aiokclient.protocol.framing import ClientPipeline
 from aiokclient.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from aiokclient.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from aiokclient.protocol.schema import Request, Response
+from aiokclient.texts import bounded
 
 __all__ = ["authenticate", "authenticate_again"]
 
@@ -189,7 +190,7 @@ async def _choose(ask: Ask, broker: ConnectedBroker, versions: Versions, sasl: S
             broker=broker.node_id,
         )
     response = await ask(SaslHandshakeRequest(mechanism=sasl.mechanism), HANDSHAKE_VERSION)
-    offered = ", ".join(response.mechanisms)
+    offered = bounded(", ".join(response.mechanisms))
     error = error_for(
         response.error_code,
         f"The client uses {sasl.mechanism}, but {broker.address} offers {offered}."
@@ -208,7 +209,7 @@ def _refusal(
     """Return the error for a login that the broker refuses, or None for the code 0."""
     user = sasl.user_of(login)
     whose = f"the user {user!r}" if user else "the client"
-    said = sasl.scrub(text or "", login).strip()
+    said = bounded(sasl.scrub(text or "", login).strip())
     return error_for(
         code,
         f"{broker.address} refused {whose} with the mechanism {sasl.mechanism}"

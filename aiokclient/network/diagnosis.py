@@ -7,6 +7,7 @@ import ssl
 from collections.abc import Sequence
 
 from aiokclient.errors import ConnectionSetupError, DisconnectedError, TlsError
+from aiokclient.texts import bounded
 
 __all__ = [
     "ClosedEarlyError",
@@ -159,7 +160,7 @@ def missing_login(address: str, mechanisms: Sequence[str], *, tls: bool) -> str:
     `mechanisms` is empty if the server does not name them. Naming some does not mean that it
     requires a login, and it may have closed a connection for another reason.
     """
-    named = f" with {' or '.join(mechanisms)}" if mechanisms else ""
+    named = bounded(f" with {' or '.join(mechanisms)}" if mechanisms else "")
     forms = dict.fromkeys(FORMS[name] for name in mechanisms if name in FORMS)
     form = (" or ".join(forms) or FORMS["PLAIN"]).replace(")", ", tls=Tls())" if tls else ")")
     return (

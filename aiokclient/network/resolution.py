@@ -6,8 +6,9 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import aiokclient.network.diagnosis as diagnosis
-from aiokclient.config.kinds import written
+from aiokclient.config.kinds import LONGEST_HOST, written
 from aiokclient.network.transport import TcpConnector
+from aiokclient.texts import bounded
 
 if TYPE_CHECKING:
     from aiokclient.network.transport import Address, Connector
@@ -30,10 +31,10 @@ async def resolve(connector: Connector, host: str, port: int, timeout_s: float) 
         ) from None
     except (OSError, ValueError) as error:
         text = getattr(error, "strerror", None) or str(error)
-        text = f"The name {host} cannot be resolved ({text})."
+        text = f"The name {bounded(host, LONGEST_HOST)} cannot be resolved ({text})."
         raise diagnosis.UnresolvedError(text) from error
     if not addresses:
-        raise diagnosis.UnresolvedError(f"The name {host} has no address.")
+        raise diagnosis.UnresolvedError(f"The name {bounded(host, LONGEST_HOST)} has no address.")
     return addresses
 
 
