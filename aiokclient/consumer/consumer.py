@@ -683,7 +683,8 @@ class Consumer(Lifecycle, Generic[K, V]):
         """Return the offset of the first record of each partition.
 
         `timeout` is in seconds (by default `default_api_timeout_ms`); ApiTimeoutError is raised
-        after it. The partitions need not be assigned.
+        after it. The partitions need not be assigned. A partition that does not exist for a few
+        seconds raises UnknownTopicOrPartitionError.
         """
         wanted = as_partitions(tps)
         return await self._running.lookups.beginning_offsets(wanted, self._seconds(timeout))

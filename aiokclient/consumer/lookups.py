@@ -10,7 +10,7 @@ from aiokclient.cluster.listing import by_name
 from aiokclient.cluster.metadata import PartitionInfo, differ, partitions_in
 from aiokclient.cluster.targets import AnyBroker
 from aiokclient.cluster.updater import partitions_of
-from aiokclient.consumer.fetching.list_offsets import OffsetLookup
+from aiokclient.consumer.fetching.list_offsets import MissingPartitions, OffsetLookup
 from aiokclient.consumer.ranges.log_bounds import LOOK_S, LOOKS
 from aiokclient.consumer.state.offset_reset import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from aiokclient.consumer.state.subscription import SubscriptionState
@@ -41,7 +41,13 @@ class Lookups:
 
     async def position(self, tp: TopicPartition, timeout: float) -> int:
         """Return the offset of the next record to be delivered."""
-        if not await self._located(tp, self._cluster.clock.monotonic() + timeout):
+        now = self._cluster.clock.monotonic
+        until, missing = now() + timeout, MissingPartitions(self._cluster)
+        while not await self._located(tp, min(until, now() + LOOK_S)):
+            if missing.is_missing(tp):
+                raise missing.error(tp)
+            if now() < until:
+                continue
             trouble = self._subscription[tp].retry.trouble
             text = f"The position was not found within {timeout:.1f} s."
             raise ApiTimeoutError(text, topic_partition=tp) from trouble

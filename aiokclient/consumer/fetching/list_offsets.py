@@ -6,6 +6,7 @@ errors. The caller handles the errors by the policy.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Final, NamedTuple, TypeAlias, TypeVar
@@ -36,7 +37,7 @@ from aiokclient.protocol.messages.offset_for_leader_epoch import (
 )
 from aiokclient.types import TopicPartition
 
-__all__ = ["EpochEnd", "FoundOffset", "LookupResult", "OffsetLookup"]
+__all__ = ["EpochEnd", "FoundOffset", "LookupResult", "MissingPartitions", "OffsetLookup"]
 
 CONSUMER: Final = -1
 FOR_CONSUMERS: Final = 3
@@ -44,6 +45,10 @@ FOR_CONSUMERS: Final = 3
 
 Older versions need a permission that only brokers have."""
 NO_END: Final = 2**63 - 1
+LOOKS: Final = 3
+"""The number of metadata responses without a partition after which it does not exist."""
+MISSING_S: Final = 2.0
+"""The shortest time, in seconds, within which these responses must arrive."""
 A = TypeVar("A")
 T = TypeVar("T")
 
@@ -64,6 +69,37 @@ class EpochEnd(NamedTuple):
 
     leader_epoch: int
     end_offset: int
+
+
+class MissingPartitions:
+    """The partitions that the metadata lacks, in one call of the application.
+
+    A new topic or partition may be unknown to some brokers for a moment. So a partition is missing
+    if `LOOKS` metadata responses within at least `MISSING_S` have said so.
+    """
+
+    def __init__(self, cluster: ClusterClient) -> None:
+        self._cluster = cluster
+        self._looks: dict[TopicPartition, tuple[float, int, float]] = {}
+        """The time of the first look, the number of looks, and the time of the last response."""
+
+    def is_missing(self, tp: TopicPartition) -> bool:
+        """Return whether the partition does not exist; request new metadata if it may not exist."""
+        updater, now = self._cluster.updater, self._cluster.clock.monotonic()
+        if not self._cluster.metadata.lacks(*tp):
+            self._looks.pop(tp, None)
+            return False
+        updater.request_update([tp.topic])
+        read_at = now - updater.age
+        since, count, last = self._looks.get(tp, (now, 0, -math.inf))
+        if read_at > last:
+            count, last = count + 1, read_at
+        self._looks[tp] = since, count, last
+        return count >= LOOKS and now - since >= MISSING_S
+
+    def error(self, tp: TopicPartition) -> KafkaError:
+        """Return the error for a missing partition."""
+        return _without_leader(self._cluster.metadata, tp)
 
 
 class OffsetLookup:
@@ -111,7 +147,8 @@ class OffsetLookup:
     ) -> dict[TopicPartition, FoundOffset]:
         """Repeat `by_time` until all offsets are found in one cluster, within `timeout` seconds.
 
-        Raises ApiTimeoutError, whose cause is the last error, and errors that are not retriable.
+        Raises UnknownTopicOrPartitionError for a partition that does not exist, ApiTimeoutError,
+        whose cause is the last error, and errors that are not retriable.
         """
         clock = self._cluster.clock
         until = clock.monotonic() + timeout
@@ -125,6 +162,11 @@ class OffsetLookup:
         self, timestamps: Mapping[TopicPartition, int], until: float, to_high_watermark: bool
     ) -> dict[TopicPartition, FoundOffset]:
         found: dict[TopicPartition, FoundOffset] = {}
+        missing = MissingPartitions(self._cluster)
+
+        def refresh(tp: TopicPartition, error: KafkaError) -> bool:
+            self._cluster.updater.request_update([tp.topic])
+            return not missing.is_missing(tp)
 
         async def ask(left: list[TopicPartition]) -> Mapping[TopicPartition, KafkaError]:
             some = {tp: timestamps[tp] for tp in left}
@@ -139,16 +181,12 @@ class OffsetLookup:
             ask,
             Retry(until, self._backoff, clock),
             Scope.LIST_OFFSETS,
-            refresh=self._refresh,
+            refresh=refresh,
             check=self._cluster.supervisor.check,
             api="ListOffsets",
             needed="offset",
         )
         return found
-
-    def _refresh(self, tp: TopicPartition, error: KafkaError) -> bool:
-        self._cluster.updater.request_update([tp.topic])
-        return True
 
     # -- one round
 
