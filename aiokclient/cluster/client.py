@@ -258,6 +258,7 @@ class ClusterClient:
 
         That takes at most two seconds. Idempotent. A cancellation does not stop the close.
         """
+        self.supervisor.begin_close()
         pending, self._pending = self._pending, {}
         for future in pending:
             if not future.done():

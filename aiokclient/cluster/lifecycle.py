@@ -123,7 +123,9 @@ class Lifecycle:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0
         self._starting: asyncio.Task[None] | None = None
-        self._start_waiters = 0
+        self._newest_start: asyncio.Task[None] | None = None
+        self._start_waiters: list[asyncio.Task[None]] = []
+        """The task of the start for which each caller of `start` waits."""
         self._close_scope: anyio.CancelScope | None = None
         self._close_bound = math.inf
         self._last_push: asyncio.TimerHandle | None = None
@@ -303,6 +305,8 @@ class Lifecycle:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        if self._supervisor.forked and asyncio._get_running_loop() is None:
+            return  # A forked process leaves the block by sys.exit(). Its parent has the client.
         if error is not None:
             await self._close(graceful=False, timeout=self._config.close_timeout_ms / 1000)
             return
@@ -386,18 +390,20 @@ class Lifecycle:
         """
         if wait is None:
             wait = not self._config.start_without_brokers
-        effects = self._on(LifecycleEvent.START)
-        if self._phase not in (LifecyclePhase.STARTING, LifecyclePhase.UNDOING):
-            self._check()
-            return await self._reached(wait)
         loop = asyncio.get_running_loop()
-        if Effect.BEGIN_START in effects:
-            self._loop, self._thread = loop, threading.get_ident()
-            self._starting = new_task(loop, self._start(wait))
-        elif loop is not self._loop:
-            self._refuse_caller()
-        assert self._starting is not None
-        await self._await_start(self._starting)
+        while True:
+            effects = self._on(LifecycleEvent.START)
+            if self._phase not in (LifecyclePhase.STARTING, LifecyclePhase.UNDOING):
+                self._check()
+                break
+            if Effect.BEGIN_START in effects:
+                self._loop, self._thread = loop, threading.get_ident()
+                self._starting = self._newest_start = new_task(loop, self._start(wait))
+            elif loop is not self._loop:
+                self._refuse_caller()
+            assert self._starting is not None
+            if await self._await_start(self._starting):
+                break
         await self._reached(wait)
 
     async def _reached(self, wait: bool) -> None:
@@ -405,26 +411,33 @@ class Lifecycle:
         if wait and not self._cluster.reached:
             await self._cluster.wait_until_reached(self._seconds(None))
 
-    async def _await_start(self, task: asyncio.Task[None]) -> None:
-        self._start_waiters += 1
+    async def _await_start(self, task: asyncio.Task[None]) -> bool:
+        """Wait for the task of a start. Return False if the start was undone for another caller."""
+        self._start_waiters.append(task)
         try:
             await asyncio.wait([task])
         except asyncio.CancelledError:
-            if self._start_waiters == 1:
+            if self._start_waiters.count(task) == 1:
                 await self._abandon_start(task)
             raise
         finally:
-            self._start_waiters -= 1
+            self._start_waiters.remove(task)
         if task.cancelled():
-            raise ClosedError(f"This {type(self).__name__} was closed while it started.")
+            await self._await_undone(task)
+            if self._phase in ENDING or self._phase is LifecyclePhase.CLOSED:
+                raise ClosedError(f"This {type(self).__name__} was closed while it started.")
+            return False
         task.result()
         self._on(LifecycleEvent.ANSWERED)
+        return True
 
     async def _abandon_start(self, task: asyncio.Task[None]) -> None:
         """Undo a start whose last caller was cancelled."""
         if task is self._starting and Effect.CANCEL_START in self._on(LifecycleEvent.ABANDONED):
             task.cancel()
         await self._await_undone(task)
+        if task is not self._newest_start:
+            return  # The phase is that of a later start.
         if Effect.UNDO_STARTED in self._on(LifecycleEvent.UNANSWERED):
             self._starting = new_task(asyncio.get_running_loop(), self._undo_started())
             await ended(self._starting)
@@ -438,6 +451,8 @@ class Lifecycle:
     def _undone(self) -> None:
         self._failure, self._starting = None, None
         self._on(LifecycleEvent.UNDONE)
+        if self._phase is LifecyclePhase.NEW:
+            self._loop, self._thread = None, 0  # Any loop may start or close the object now.
 
     async def _undo_started(self) -> None:
         try:
@@ -503,6 +518,7 @@ class Lifecycle:
                 f"{caller} to return. Close it from another task."
             )
         if Effect.BEGIN_CLOSE in self._on(LifecycleEvent.CLOSE):
+            self._loop, self._thread = loop, threading.get_ident()
             self._closing = new_task(loop, self._run_close(graceful))
         assert self._closing is not None
         self._bound_close(timeout)

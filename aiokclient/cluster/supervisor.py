@@ -5,8 +5,8 @@ They are asyncio tasks, each with its own anyio cancel scope. They are not in an
 because callbacks of the event loop call `spawn`, and anyio cannot be used there. They run in the
 context in which the supervisor was started, not in that of the call that spawns them.
 
-An error of a background task or a callback is a bug or a fatal error. It is logged, kept as
-`failure`, and passed to the `on_failure` callbacks. The other tasks run until the client is closed.
+An error of a background task or a callback is a bug or a fatal error. It is kept as `failure`,
+passed to the `on_failure` callbacks, and logged. The other tasks run until the client is closed.
 A background task that is cancelled, except by its supervisor, counts as a failure, too.
 
 A forked process has copies of the objects of its parent. If it used a client, both processes would
@@ -67,6 +67,7 @@ class Supervisor:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._context = contextvars.Context()
         self._stopping = False
+        self._closing = False
         self._loop_ends = False
         """Whether a task was cancelled because the event loop ends."""
         self._on_failure: list[Callable[[BaseException], None]] = []
@@ -87,10 +88,14 @@ class Supervisor:
 
     async def start(self) -> None:
         """Start to accept tasks, in the running event loop and the current context."""
-        self.failure, self._stopping, self._loop_ends = None, False, False
+        self.failure, self._stopping, self._closing, self._loop_ends = None, False, False, False
         self._context = contextvars.copy_context()
         self._loop = asyncio.get_running_loop()
         _started.add(self)
+
+    def begin_close(self) -> None:
+        """Expect that tasks end with ClosedError from now on, before `stop`. Synchronous."""
+        self._closing = True
 
     async def stop(self) -> None:
         """Cancel all tasks and wait until they have ended, at most STOP_S.
@@ -174,17 +179,21 @@ class Supervisor:
         elif self._stopping or self.failure is not None:
             pass
         elif self._loop_ends or loop_ends(task.get_loop()):
+            self._tell(ClosedError(ENDED))
             self._log.warning(
                 "%s was not closed before its event loop ended",
                 self._name,
                 extra={"event": "loop_ended"},
             )
-            self._tell(ClosedError(ENDED))
         else:
             self.fail(IllegalStateError(CANCELLED.format(name=name)), name)
 
     def fail(self, error: Exception, name: str) -> None:
         """Record the error of a background task or a callback as the failure. Synchronous."""
+        if self.forked or (self._closing and isinstance(error, ClosedError)):
+            return  # The task has used what the close, or the fork, has ended.
+        # First, because a filter or handler of the application may raise in the log.
+        self._tell(error)
         self._log.error(
             "%s: the task %r died",
             self._name,
@@ -192,7 +201,6 @@ class Supervisor:
             exc_info=error,
             extra={"event": "task_died", "task": name},
         )
-        self._tell(error)
 
     def adopt(self, failure: BaseException) -> None:
         """Adopt the failure of a supervisor on whose tasks these tasks depend. Synchronous.

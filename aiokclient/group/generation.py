@@ -107,6 +107,12 @@ class GroupGeneration:
         traceback: TracebackType | None,
     ) -> bool | None:
         assert self._scope is not None
+        if asyncio._get_running_loop() is None:
+            return None  # A forked process leaves the block by sys.exit().
+        if asyncio.current_task() is not self._task:
+            # Only the task that has entered the scope can leave it. A fixture's has ended.
+            self._left.set()
+            return None
         try:
             return self._scope.__exit__(kind, error, traceback)
         finally:
@@ -118,7 +124,7 @@ class GroupGeneration:
         if self._left.is_set():
             return
         self._lost = self._lost or lost
-        if self._scope is not None:
+        if self._scope is not None and self._task is not None and not self._task.done():
             self._scope.cancel()
 
     async def left(self, closer: asyncio.Task[Any] | None = None) -> None:

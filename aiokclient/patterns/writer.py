@@ -35,6 +35,35 @@ The member joins again while its body ends, and must not be chosen: it would not
 """
 
 
+class WriterBody:
+    """The body of a writer, which is cancelled as by an anyio cancel scope.
+
+    A scope must be left in the task that has entered it. A body may also be left in another task,
+    as by fixtures of tests. Then only the task that has entered it can be cancelled.
+    """
+
+    def __init__(self) -> None:
+        self._task = asyncio.current_task()
+        self._scope = anyio.CancelScope()
+        self._scope.__enter__()
+
+    def cancel(self) -> None:
+        """Cancel the task that has entered the body, unless it has ended. Synchronous."""
+        if self._task is not None and not self._task.done():
+            self._scope.cancel()
+
+    def leave(self, error: BaseException | None) -> bool:
+        """Leave the body with an error, or without. Return whether the error was its cancellation.
+
+        Synchronous.
+        """
+        # In a forked process, whose sys.exit() leaves the body, no loop is running.
+        if asyncio._get_running_loop() is None or asyncio.current_task() is not self._task:
+            return False
+        traceback = None if error is None else error.__traceback__
+        return bool(self._scope.__exit__(type(error) if error else None, error, traceback))
+
+
 class Candidacy:
     """The handler of a member that waits to become the writer, or is the writer.
 
@@ -53,7 +82,7 @@ class Candidacy:
         self._error: Exception | None = None
         self._chosen = False
         self._confirmed = False
-        self._scope: anyio.CancelScope | None = None
+        self._body: WriterBody | None = None
         self._closed = False
         self._changed = asyncio.Event()
         self.stopped = asyncio.Event()
@@ -63,7 +92,7 @@ class Candidacy:
     # -- the engine's side ------------------------------------------------------------------
 
     def protocols(self) -> Sequence[tuple[str, bytes]]:
-        if self._chosen or (self._scope is not None and not self.over):
+        if self._chosen or (self._body is not None and not self.over):
             return [(PROTOCOL, WRITER)]
         return [(PROTOCOL, FORMER if self.over else b"")]
 
@@ -103,13 +132,13 @@ class Candidacy:
 
     async def end(self) -> None:
         self._stop()
-        if self._scope is not None:
+        if self._body is not None:
             await self.left.wait()
 
     def _stop(self) -> None:
-        if self._scope is not None and not self.over:
+        if self._body is not None and not self.over:
             self.over = True
-            self._scope.cancel()
+            self._body.cancel()
             self.stopped.set()
 
     # -- the program's side -----------------------------------------------------------------
@@ -125,10 +154,10 @@ class Candidacy:
             self._changed.clear()
             await self._changed.wait()
 
-    def writing(self) -> anyio.CancelScope:
-        """Return the scope of the writer's body, to be entered immediately."""
-        self._scope = anyio.CancelScope()
-        return self._scope
+    def writing(self) -> WriterBody:
+        """Enter the body of the writer in the current task, and return it."""
+        self._body = WriterBody()
+        return self._body
 
 
 class WriterProducer(Producer[Any, Any]):
@@ -255,14 +284,17 @@ async def _writing(
         await stack.enter_async_context(candidate)
         candidacy = candidate.candidacy
         await candidate.chosen()
+        body = candidacy.writing()
         try:
-            with candidacy.writing():
-                async with producer:
-                    yield producer
-        except ClosedError as error:
-            if not candidacy.over:
+            async with producer:
+                yield producer
+        except BaseException as error:
+            if not body.leave(error):
+                if isinstance(error, ClosedError) and candidacy.over:
+                    raise candidate.no_writer() from error
                 raise
-            raise candidate.no_writer() from error
+        else:
+            body.leave(None)
         finally:
             candidacy.left.set()
         if candidacy.over:

@@ -280,6 +280,7 @@ class Reporter:
         self._failure, self._dead = error, True
         self._state = ReporterState.CLOSED
         self._forget()
+        self._fail_waiters(self._refusal())
         self._warn(
             "died",
             "client metrics are not pushed any more, because their task has failed: %r",
@@ -287,7 +288,6 @@ class Reporter:
             exc_info=error,
             extra={"event": "telemetry_died"},
         )
-        self._fail_waiters(self._refusal())
 
     async def _apply(self, event: ReporterEvent) -> ReporterEvent | None:
         """Make the transition of an event. Return the event that follows from it, or None."""

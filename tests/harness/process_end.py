@@ -11,9 +11,10 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import aclosing
 from typing import Any
 
-from aiokclient import Admin, Consumer, Producer
+from aiokclient import Admin, Client, Consumer, Producer, single_writer, work_pool
 from aiokclient.testing.proxy import ProxyConnector
 
 TOPIC = "t"
@@ -167,6 +168,34 @@ def fork_within(servers: str, kind: str) -> None:
     new_loop(kind).run_until_complete(main())
 
 
+def fork_and_sys_exit(servers: str, kind: str) -> None:
+    """Call sys.exit() in a forked process, within the blocks of all kinds of clients."""
+
+    async def main() -> None:
+        options: dict[str, Any] = {"bootstrap_servers": servers}
+        async with (
+            Client(**options) as client,
+            Producer[Any, Any](client=client) as producer,
+            Admin(**options) as admin,
+            Consumer[Any, Any](TOPIC, group_id="g", **options),
+            Producer[Any, Any](transactional_id="x", **options) as transactional,
+            aclosing(work_pool("pool", {"item": 1}, **options)) as pool,
+            transactional.transaction() as tx,
+            await anext(pool),
+            single_writer("writer", **options) as writer,
+        ):
+            await tx.send(TOPIC, b"in a transaction")
+            pid = os.fork()
+            if not pid:
+                sys.exit(3)
+            await_child(pid)
+            await producer.send(TOPIC, b"second")
+            await writer.send(TOPIC, b"third")
+            say("parent: brokers", len((await admin.describe_cluster()).brokers))
+
+    new_loop(kind).run_until_complete(main())
+
+
 # -- ends of the interpreter and of the loop
 
 
@@ -254,6 +283,7 @@ WAYS: Mapping[str, Callable[[str, str], None]] = {
         fork_and_run_another,
         fork_and_exit,
         fork_within,
+        fork_and_sys_exit,
         exit_without_closing_the_loop,
         exit_within,
         exit_beside_the_loop,

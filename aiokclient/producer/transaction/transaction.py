@@ -424,8 +424,8 @@ class Transaction:
 
         Return the error that makes the producer unusable, if the abort met one.
         """
-        if not self._is_current:
-            return None
+        if not self._is_current or asyncio._get_running_loop() is None:
+            return None  # No loop runs in a forked process, whose sys.exit() leaves the block.
         limit_s = self._manager.close_timeout_s
         task = new_task(asyncio.get_running_loop(), self._abort_within(limit_s))
         try:

@@ -44,6 +44,7 @@ def unexpected(stderr: str) -> list[str]:
     usual = (
         r".*: ResourceWarning: .*",
         r"  .*",  # The source line of a warning.
+        r"ResourceWarning: Enable tracemalloc .*",
         r"client .* was not closed before its event loop ended",
         r"client .* record\(s\) for topic t were not delivered: .* The event loop has ended.*",
     )
@@ -74,6 +75,17 @@ def test_a_forked_process_cannot_touch_the_clients_of_its_parent(how: str, loop:
     assert lines == ["child ended with 0", "parent: offset 2", "parent: brokers 1", "over"]
     assert done.returncode == 0
     assert values == [b"first", b"in a transaction", b"second"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no os.fork")
+def test_a_forked_process_may_exit_within_the_blocks_of_its_parents_clients(loop: str) -> None:
+    with EmbeddedCluster(topics={"t": 1}) as cluster:
+        done = run(cluster, "fork_and_sys_exit", loop)
+        values = {record.value for record in cluster.records("t")}
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["child ended with 3", "parent: brokers 1", "over"]
+    assert values == {b"in a transaction", b"second", b"third"}
+    assert unexpected(done.stderr) == []
 
 
 @pytest.mark.parametrize(

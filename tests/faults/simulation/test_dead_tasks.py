@@ -1,6 +1,7 @@
 """If a background task dies of a bug, calls that wait for it raise the error of the client."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable
 from typing import Any
 
@@ -283,3 +284,42 @@ def test_refresh_still_ends_with_its_own_timeout_while_the_task_lives() -> None:
                 await client.cluster.updater.refresh(timeout=2)
 
     simulate(scenario)
+
+
+async def poll_forever(consumer: Consumer[Any, Any]) -> None:
+    while True:
+        await consumer.poll(timeout=1)
+
+
+class BrokenHandler(logging.Handler):
+    """A handler of the application that raises, and does not handle its errors."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        raise LookupError("broken handler")
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_consumer_fails_with_a_reason_when_the_log_of_the_application_raises(
+    protocol: str,
+) -> None:
+    async def scenario(world: World) -> None:
+        consumer = world.consumer("t", group_id="g", group_protocol=protocol)
+        await consumer.start()
+        await consumer.poll(timeout=5)
+        logger, broken = logging.getLogger("aiokclient"), BrokenHandler()
+        level = logger.level
+        logger.setLevel(logging.DEBUG)
+        logger.addHandler(broken)
+        try:
+            consumer.subscribe(["u"])
+            async with asyncio.timeout(60):
+                with pytest.raises(LookupError, match="broken handler"):
+                    await poll_forever(consumer)
+        finally:
+            logger.removeHandler(broken)
+            logger.setLevel(level)
+        assert consumer.state is State.FAILED
+        assert "broken handler" in str(consumer.health().reasons)
+        await consumer.close()
+
+    simulate(scenario, topics={"t": 1, "u": 1})

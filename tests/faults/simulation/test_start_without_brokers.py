@@ -266,3 +266,35 @@ def test_metadata_of_a_topic_waits_for_the_cluster() -> None:
         await producer.close()
 
     simulate(scenario, topics={"orders": 1})
+
+
+@pytest.mark.parametrize("brokers", ["running", "stopped", "silent"])
+@pytest.mark.parametrize("how", ["close", "leave", "cancel"])
+def test_closing_a_client_that_has_reached_no_broker_yet_logs_no_failure(
+    brokers: str, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(world: World, moment: float, kind: Any) -> None:
+        if brokers == "stopped":
+            stop_all(world)
+        elif brokers == "silent":
+            for broker in world.cluster.brokers:
+                world.cluster.pause(broker)
+        client = kind(**world.options(start_without_brokers=True))
+        await client.start()
+        await asyncio.sleep(moment)
+        if how == "close":
+            await client.close()
+        elif how == "leave":
+            await client.__aexit__(ValueError, ValueError("no"), None)
+        else:
+            closing = asyncio.create_task(client.close())
+            await asyncio.sleep(0)
+            closing.cancel()
+            await asyncio.wait([closing])
+        assert client.state is State.CLOSED
+
+    for kind in (Client, Producer, Admin):
+        for step in range(20):
+            moment = 0.0007 * step if step < 14 else 0.05 * 2 ** (step - 14)
+            simulate(lambda world, m=moment, k=kind: scenario(world, m, k), brokers=2)  # type: ignore[misc]
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]

@@ -2,6 +2,7 @@
 
 import asyncio
 import importlib
+import logging
 import types
 from contextvars import ContextVar
 from functools import partial
@@ -234,3 +235,44 @@ def test_the_end_of_the_loop_is_not_a_failure(caplog: pytest.LogCaptureFixture) 
     asyncio.run(main())
     assert isinstance(supervisor.failure, ClosedError)
     assert [record.__dict__["event"] for record in caplog.records] == ["loop_ended"]
+
+
+class Raising(logging.Filter):
+    """A filter of the application that raises."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        raise LookupError("the filter is broken")
+
+
+async def test_a_failure_is_recorded_when_the_log_of_the_application_raises() -> None:
+    logger, broken = logging.getLogger("aiokclient"), Raising()
+    supervisor = Supervisor("test")
+    await supervisor.start()
+    failed = asyncio.Event()
+    supervisor.on_failure(lambda _: failed.set())
+    logger.addFilter(broken)
+    try:
+        supervisor.spawn(die, name="mortal")
+        async with asyncio.timeout(5):
+            await failed.wait()
+    finally:
+        logger.removeFilter(broken)
+    assert isinstance(supervisor.failure, ZeroDivisionError)
+    await supervisor.stop()
+
+
+def test_an_ended_loop_is_recorded_when_the_log_of_the_application_raises() -> None:
+    logger, broken = logging.getLogger("aiokclient"), Raising()
+    supervisor = Supervisor("test")
+
+    async def main() -> None:
+        await supervisor.start()
+        supervisor.spawn(asyncio.sleep, 1000, name="sleeper")
+        await asyncio.sleep(0)
+        logger.addFilter(broken)
+
+    try:
+        asyncio.run(main())
+    finally:
+        logger.removeFilter(broken)
+    assert isinstance(supervisor.failure, ClosedError)

@@ -2,13 +2,14 @@
 
 import asyncio
 import uuid
+from contextlib import aclosing
 from typing import Any
 
 import anyio
 import pytest
 from open_transactions import none_open
 
-from aiokclient import Admin, Client, Consumer, Coordinator, Producer
+from aiokclient import Admin, Client, Consumer, Coordinator, Producer, State
 from aiokclient.errors import (
     ApplicationRecoverableError,
     ClosedError,
@@ -16,7 +17,7 @@ from aiokclient.errors import (
     KafkaError,
     NotWriterError,
 )
-from aiokclient.patterns import single_writer, writer
+from aiokclient.patterns import single_writer, work_pool, writer
 from aiokclient.protocol.messages import LeaveGroupRequest
 from aiokclient.protocol.messages.leave_group import MemberIdentity
 
@@ -245,3 +246,52 @@ async def test_options_of_connections_belong_to_the_client_that_is_shared(
         with pytest.raises(ConfigError, match="bootstrap_servers"):
             async with single_writer("g", client=client, bootstrap_servers="localhost:9092"):
                 pass
+
+
+async def in_task(call: Any) -> Any:
+    """Run a coroutine in a task of its own, as fixtures and tests run."""
+    return await asyncio.create_task(call)
+
+
+async def test_it_may_be_entered_in_one_task_and_left_in_another(
+    cluster_servers: Any, ledger: str
+) -> None:
+    topic = await cluster_servers.new_topic(1)
+    for _ in range(2):  # The second one can write, so the first one has left the group.
+        scope = single_writer(ledger, bootstrap_servers=cluster_servers.bootstrap, **QUICK)
+        producer = await in_task(scope.__aenter__())
+        await in_task(producer.send_and_wait(topic, b"x"))
+        assert not await in_task(scope.__aexit__(None, None, None))
+
+
+async def test_an_error_of_its_body_comes_through_in_another_task(
+    cluster_servers: Any, ledger: str
+) -> None:
+    scope = single_writer(ledger, bootstrap_servers=cluster_servers.bootstrap, **QUICK)
+    await in_task(scope.__aenter__())
+    error = LookupError("mine")
+    assert not await in_task(scope.__aexit__(LookupError, error, None))
+    async with single_writer(ledger, bootstrap_servers=cluster_servers.bootstrap, **QUICK):
+        pass
+
+
+async def test_a_former_writer_raises_in_the_task_that_leaves_it(
+    cluster_servers: Any, ledger: str
+) -> None:
+    servers = {"bootstrap_servers": cluster_servers.bootstrap}
+    scope = single_writer(ledger, group_instance_id="i", **servers, **QUICK)
+    producer = await in_task(scope.__aenter__())
+    async with Admin(**servers) as admin:
+        (await admin.remove_members(ledger, ["i"], static=True)).raise_for_errors()
+    while producer.state is not State.CLOSED:  # noqa: ASYNC110
+        await asyncio.sleep(0.05)
+    with pytest.raises(NotWriterError):
+        await in_task(scope.__aexit__(None, None, None))
+
+
+async def test_a_generation_may_be_left_in_another_task(cluster_servers: Any, ledger: str) -> None:
+    servers = {"bootstrap_servers": cluster_servers.bootstrap}
+    async with aclosing(work_pool(ledger, {"a": 1}, **servers)) as pool:
+        items = await anext(pool)
+        assert await in_task(items.__aenter__()) == ("a",)
+        assert not await in_task(items.__aexit__(None, None, None))
