@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -57,6 +57,11 @@ class GroupEngine:
     `report(error)` is called with errors for the application: refusals by the group, failed
     assignments, and fencing. `confirmed_changed(confirmed)` is called when `confirmed` has changed,
     and `began()` when a generation begins.
+
+    `before_return()` is awaited before each JoinGroup of a member with an instance id and without a
+    member id. The coordinator may answer it with the present generation. Then `assign` is not
+    called, not even on the leader (KIP-814), and the assignment was made for the metadata of the
+    former member with that instance id.
     """
 
     def __init__(
@@ -70,6 +75,7 @@ class GroupEngine:
         report: Callable[[Exception], None],
         confirmed_changed: Callable[[bool], None] = lambda confirmed: None,
         began: Callable[[], None] = lambda: None,
+        before_return: Callable[[], Awaitable[None]] | None = None,
         measures: Measures | None = None,
     ) -> None:
         self.settings = settings
@@ -108,6 +114,7 @@ class GroupEngine:
             rejoin=self.rejoin,
             callbacks=callbacks,
             measures=self._measures,
+            before_return=before_return or _nothing,
         )
         self._participation = Participation()
         self._request = RejoinRequest()
@@ -476,6 +483,10 @@ class GroupEngine:
     async def _depart(self, member: GroupMetadata, reason: str) -> None:
         if member.member_id and member.group_instance_id is None:
             await self._connection.leave(member, reason)
+
+
+async def _nothing() -> None:
+    """Do nothing before a static member returns."""
 
 
 STEPS: Mapping[MemberState, Callable[[GroupEngine], Coroutine[Any, Any, MemberEvent]]] = {

@@ -63,7 +63,9 @@ class GroupJoin:
         rejoin: Callable[[str], None],
         callbacks: Callbacks,
         measures: GroupMeasures,
+        before_return: Callable[[], Awaitable[None]],
     ) -> None:
+        self._before_return = before_return
         self.no_member = GroupMetadata(
             settings.group_id, group_instance_id=settings.group_instance_id
         )
@@ -101,6 +103,9 @@ class GroupJoin:
 
     async def join(self, reason: str, *, again: bool) -> MemberEvent:
         """Send JoinGroup. With `again` it always leads to a new generation."""
+        member = self.generation.metadata
+        if member.group_instance_id is not None and not member.member_id:
+            await self._before_return()
         protocols = self._protocols()
         if protocols is None:
             return MemberEvent.FAULT

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
     from aiokclient.protocol.messages.join_group import JoinGroupRequest
 
-__all__ = ["explain"]
+__all__ = ["describe_group", "explain"]
 
 ASKING_S = 3.0
 """Seconds within which the coordinator has to describe the group."""
@@ -41,7 +41,7 @@ async def _protocols(cluster: ClusterClient, request: JoinGroupRequest) -> str:
     names = ", ".join(protocol.name for protocol in request.protocols)
     mine = f"This member offers {names} in a group of type {request.protocol_type!r}."
     try:
-        group = await _described(cluster, request.group_id)
+        group = await describe_group(cluster, request.group_id)
     except KafkaError:
         # The description is not permitted, or the group is not a classic one.
         return mine
@@ -50,7 +50,9 @@ async def _protocols(cluster: ClusterClient, request: JoinGroupRequest) -> str:
     return f"The group of type {group.protocol_type!r} uses {group.protocol_data!r}. {mine}"
 
 
-async def _described(cluster: ClusterClient, group_id: str) -> DescribedGroup:
+async def describe_group(cluster: ClusterClient, group_id: str) -> DescribedGroup:
+    """Return the coordinator's description of a group, within ASKING_S."""
+
     def refusal(response: DescribeGroupsResponse) -> KafkaError | None:
         return error_for(response.groups[0].error_code) if response.groups else None
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from aiokclient import threads
 from aiokclient.cluster.ownership import Anchor
@@ -28,6 +28,7 @@ from aiokclient.consumer.assignors import (
     RebalanceProtocol,
     decode_assignment,
     decode_members,
+    decode_subscription,
     encode_assignment,
     encode_subscription,
     make_assignors,
@@ -36,16 +37,25 @@ from aiokclient.consumer.assignors import (
 from aiokclient.consumer.assignors.validation import validate
 from aiokclient.consumer.membership.rewind import requests as rewind_requests
 from aiokclient.consumer.membership.topic_watch import TopicWatch, assignable
-from aiokclient.errors import AssignmentFailedError, ClosedError, FencedInstanceIdError
+from aiokclient.errors import (
+    AssignmentFailedError,
+    ClosedError,
+    FencedInstanceIdError,
+    KafkaError,
+    ProtocolError,
+)
 from aiokclient.group.engine import GroupEngine
 from aiokclient.group.handler import Generation, GroupSettings, MemberInfo
+from aiokclient.group.refusal import describe_group
 from aiokclient.group.states import MemberState
 from aiokclient.limited_log import LimitedLog
+from aiokclient.policy import Decision, Scope, classify
 from aiokclient.types import TopicPartition
 
 if TYPE_CHECKING:
     from aiokclient.consumer.assignors import Assignor
     from aiokclient.consumer.membership.base import MembershipParts
+    from aiokclient.protocol.messages.describe_groups import DescribedGroup
     from aiokclient.types import GroupMetadata
 
 __all__ = ["ClassicMembership"]
@@ -105,6 +115,7 @@ class ClassicMembership:
             report=parts.report,
             confirmed_changed=lambda confirmed: parts.changed(),
             measures=parts.subscription.measures,
+            before_return=self.before_return,
         )
         self._watch = TopicWatch(parts.cluster, parts.topics, self._changed, parts.callbacks)
         self._log = LimitedLog(
@@ -112,6 +123,12 @@ class ClassicMembership:
         )
         self._owned_in = -1
         self._begun: Generation | None = None
+        self._asked: tuple[str, ...] = ()
+        """The topics of the last JoinGroup."""
+        self._former: FormerMember | None = None
+        self._has_assigned = False
+        self._fits = True
+        """Whether the assignment that a static member finds was made for its topics."""
         self._ready = False
         self._engine.pause("nothing is subscribed to")
 
@@ -211,7 +228,7 @@ class ClassicMembership:
 
     def protocols(self) -> Sequence[tuple[str, bytes]]:
         """Return the subscription of this member, for each strategy."""
-        topics = tuple(self._watch.asked_for())
+        topics = self._asked = tuple(self._watch.asked_for())
         owned = tuple(self._reconciler.owned())
         rewinder = self._parts.rewinder
         wanted = {} if rewinder is None else rewinder.wanted
@@ -226,6 +243,28 @@ class ClassicMembership:
             )
             offered.append((name, rewind_requests.append(encode_subscription(wish), wanted)))
         return offered
+
+    async def before_return(self) -> None:
+        """Find out what the coordinator knows of the former member with this instance id.
+
+        The coordinator lets this member take its place without a rebalance, even if the former
+        member subscribed to other topics.
+        """
+        settings, asked = self._engine.settings, frozenset(self._watch.asked_for())
+        self._has_assigned = False
+        try:
+            group = await describe_group(self._parts.cluster, settings.group_id)
+        except KafkaError as error:
+            if classify(error, Scope.ADMIN) is not Decision.FAIL:
+                self._fits = False  # Nothing is known, so that the group must assign anew.
+            return
+        former = FormerMember.find(group, settings.group_instance_id)
+        if former is not None:
+            self._former = former
+            await self._look(sorted(former.group_topics | asked))
+            # This is never set to True here: after the first JoinGroup, whose response may be lost,
+            # the coordinator knows only the new topics.
+            self._fits = self._fits and former.topics == asked
 
     async def before_rejoin(self, reason: str) -> None:
         """Release partitions before the next JoinGroup.
@@ -249,6 +288,7 @@ class ClassicMembership:
         topics = sorted({topic for wish in wishes.values() for topic in wish.topics})
         await self._look(topics)
         cluster = assignable(self._parts.cluster.metadata, topics)
+        self._has_assigned = True
         self._watch.leads(topics)
         wanted = rewind_requests.merged(member.metadata for member in members)
 
@@ -293,8 +333,7 @@ class ClassicMembership:
         is_new, self._begun = generation is not self._begun, generation
         if is_new:
             self._rebalances.add()
-            if not generation.is_leader:
-                self._watch.follows()
+            self._watch_topics(generation)
             self._tell(generation, assignment)
             self._parts.changed()
         assigned = dict.fromkeys(assignment.partitions)
@@ -309,6 +348,9 @@ class ClassicMembership:
         await self._reconciler.assign([tp for tp in assigned if self._is_wanted(tp)])
         if not gone:
             await self._reconciler.conclude()
+        if is_new and not self._fits:
+            self._fits = True
+            self._engine.rejoin("the assignment was made for other topics or partitions")
         if is_new and self._parts.rewinder is not None:
             self._parts.rewinder.carry_out(rewind_requests.read(generation.assignment))
 
@@ -321,6 +363,30 @@ class ClassicMembership:
             await self._reconciler.lose(owned)
 
     # -- steps
+
+    def _watch_topics(self, generation: Generation) -> None:
+        """Watch the topics of the group as its leader, or stop watching them.
+
+        A static member that returns has a generation in which it did not assign, even as the leader
+        (KIP-814). The assignment does not fit if it omits partitions that exist now. Coordinators
+        before Kafka 3.2 return the id of the former member as that of the leader.
+        """
+        former, self._former = self._former, None
+        has_assigned, self._has_assigned = self._has_assigned, False
+        if has_assigned and generation.is_leader:
+            self._fits = True
+            return
+        led = former is not None and former.member_id == generation.leader_id
+        topics = frozenset(self._asked)
+        if not generation.is_leader and not led:
+            self._watch.follows()
+        else:
+            topics |= former.group_topics if former is not None else frozenset()
+            self._watch.leads(sorted(topics))
+        if former is not None:
+            cluster = assignable(self._parts.cluster.metadata, sorted(topics))
+            existing = {tp for topic in topics for tp in cluster.partitions(topic)}
+            self._fits = self._fits and existing <= former.group_owns
 
     async def _release(
         self, must_go: Callable[[TopicPartition], bool], deadline: float
@@ -359,6 +425,37 @@ class ClassicMembership:
         except Exception as error:  # The other members wait, even if this client has failed.
             text, extra = "A rebalance uses older metadata: %s", {"event": "metadata_outdated"}
             self._log.write(logging.INFO, "look", text, error, extra=extra)
+
+
+class FormerMember(NamedTuple):
+    """What the coordinator knows of the former member with an instance id, and of its group."""
+
+    member_id: str
+    topics: frozenset[str] | None
+    """The topics for which the leader has assigned. None if that is unknown."""
+    group_topics: frozenset[str]
+    group_owns: frozenset[TopicPartition]
+
+    @classmethod
+    def find(cls, group: DescribedGroup, instance_id: str | None) -> FormerMember | None:
+        """Return the former member, or None if the group has none with this instance id."""
+        mine = next((m for m in group.members if m.group_instance_id == instance_id), None)
+        if mine is None:
+            return None
+        nothing = cls(mine.member_id, None, frozenset(), frozenset())
+        if not group.protocol_data:
+            return nothing  # The group rebalances, and does not return metadata.
+        try:
+            read = {m.member_id: decode_subscription(m.member_metadata) for m in group.members}
+            assigned = [decode_assignment(m.member_assignment) for m in group.members]
+        except ProtocolError:
+            return nothing
+        return cls(
+            mine.member_id,
+            frozenset(read[mine.member_id].topics),
+            frozenset(topic for member in read.values() for topic in member.topics),
+            frozenset(tp for each in assigned for tp in each.partitions),
+        )
 
 
 def assignment_with(given: MemberAssignment, wanted: rewind_requests.RewindRequests) -> bytes:

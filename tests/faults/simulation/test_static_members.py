@@ -1,0 +1,141 @@
+"""Static members that return: the coordinator answers with the present generation (KIP-345)."""
+
+import asyncio
+import contextlib
+import re
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from group_world import PROTOCOLS, QUICK, check_owned_and_read, member, reading, until
+from world import World, simulate
+
+from aiokclient import Consumer
+from aiokclient.protocol import ApiKey
+
+classic = pytest.mark.parametrize("protocol", ["eager", "cooperative"])
+# The leader is chosen at random.
+seeds = pytest.mark.parametrize("seed", range(4))
+FAST = {"metadata_max_age_ms": 1000}
+STATIC = {**QUICK, "session_timeout_ms": 30_000, "max_poll_interval_ms": 10_000, **FAST}
+
+
+def static(world: World, name: str, topics: Any, protocol: str) -> Consumer[Any, Any]:
+    options = {**STATIC, **PROTOCOLS[protocol], "group_instance_id": name}
+    consumer = member(world, None, name, **options)
+    consumer.subscribe(topics)
+    return consumer
+
+
+@contextlib.asynccontextmanager
+async def group_of(
+    world: World, protocol: str, *topics: Any
+) -> AsyncIterator[list[Consumer[Any, Any]]]:
+    """Start a static member for each item of `topics`, and close those in the list at the end."""
+    consumers = [static(world, f"m{n}", each, protocol) for n, each in enumerate(topics)]
+    for consumer in consumers:
+        await consumer.start()
+    try:
+        await check_owned_and_read(world, consumers)
+        yield consumers
+    finally:
+        for consumer in consumers:
+            await consumer.close()
+
+
+def generation(world: World) -> int:
+    return int(world.cluster.groups["g"].generation)
+
+
+RETURNS = {
+    "others": (["a"], ["b"]),
+    "more": (["a"], ["a", "b"]),
+    "fewer": (["a", "b"], ["b"]),
+    "pattern": (["a"], re.compile("[ab]")),
+}
+
+
+@classic
+@seeds
+@pytest.mark.parametrize("how", ["restart", "unsubscribe", "lapse", "lost answer"])
+@pytest.mark.parametrize(("before", "after"), RETURNS.values(), ids=RETURNS)
+def test_static_member_that_returns_with_other_topics_gets_them(
+    protocol: str, seed: int, how: str, before: Any, after: Any
+) -> None:
+    async def scenario(world: World) -> None:
+        async with group_of(world, protocol, before, ["a"]) as consumers:
+            if how == "unsubscribe":
+                consumers[0].unsubscribe()
+                await asyncio.sleep(2)
+                consumers[0].subscribe(after)
+            elif how == "lapse":
+                async with reading(consumers[1]):
+                    await asyncio.sleep(12)
+                    consumers[0].subscribe(after)
+                    await asyncio.sleep(2)
+            else:
+                await consumers[0].close()
+                if how == "lost answer":
+                    world.cluster.drop(ApiKey.JOIN_GROUP, when="after", times=2)
+                consumers[0] = static(world, "m0", after, protocol)
+                await consumers[0].start()
+            await check_owned_and_read(world, consumers)
+            await asyncio.sleep(2)
+            settled = generation(world)
+            await asyncio.sleep(5)
+            assert generation(world) == settled
+
+    simulate(scenario, seed=seed, topics={"a": 2, "b": 2})
+
+
+@classic
+@seeds
+@pytest.mark.parametrize("when", ["after", "between"])
+@pytest.mark.parametrize("skips", [True, False])
+def test_new_partitions_are_assigned_after_static_members_have_returned(
+    protocol: str, seed: int, when: str, skips: bool
+) -> None:
+    async def scenario(world: World) -> None:
+        if not skips:
+            # Coordinators before Kafka 3.2 name the former member as the leader.
+            world.cluster.limit_versions({ApiKey.JOIN_GROUP: (0, 8)})
+        async with group_of(world, protocol, ["a"], ["b"]) as consumers:
+            before = generation(world)
+            for index in range(2):
+                await consumers[index].close()
+                if when == "between" and index == 0:
+                    world.cluster.add_partitions("a", 4)
+                    world.cluster.add_partitions("b", 4)
+                consumers[index] = static(world, f"m{index}", [["a"], ["b"]][index], protocol)
+                await consumers[index].start()
+                await asyncio.sleep(1)
+            if when == "after":
+                assert generation(world) == before
+                world.cluster.add_partitions("a", 4)
+                world.cluster.add_partitions("b", 4)
+            await asyncio.sleep(10)
+            await check_owned_and_read(world, consumers)
+
+    simulate(scenario, seed=seed, topics={"a": 2, "b": 2})
+
+
+@classic
+@seeds
+def test_restart_of_static_members_with_the_same_topics_causes_no_rebalance(
+    protocol: str, seed: int
+) -> None:
+    async def scenario(world: World) -> None:
+        # Of "b", the members own fewer partitions than there are members.
+        async with group_of(world, protocol, ["a", "b"], ["a", "b"], ["a", "b"]) as consumers:
+            await asyncio.sleep(3)
+            before = generation(world)
+            for index in range(3):
+                await consumers[index].close()
+                consumers[index] = static(world, f"m{index}", ["a", "b"], protocol)
+                await consumers[index].start()
+                await until(lambda index=index: consumers[index].health())  # type: ignore[misc]
+            await asyncio.sleep(5)
+            assert generation(world) == before
+            await check_owned_and_read(world, consumers)
+
+    simulate(scenario, seed=seed, topics={"a": 3, "b": 1})
