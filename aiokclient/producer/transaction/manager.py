@@ -544,8 +544,9 @@ class TransactionManager:
         return committed and self.status.state is _S.READY and self.status.current is current
 
     def _found_committed(self) -> KafkaError:
-        text = "The abort found that the transaction had been committed. Do not repeat it."
-        return self.status.failed(TransactionFailedError(text), Scope.TRANSACTION)
+        error = TransactionFailedError("The abort found that the transaction had been committed.")
+        error.hint = "Await restart(), and go on after this transaction. Do not repeat its work."
+        return self.status.failed(error, Scope.TRANSACTION)
 
     def _begin_abort(self, accept_commit: bool) -> None:
         self.status.step(_E.ABORT)
