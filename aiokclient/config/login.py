@@ -61,6 +61,13 @@ class LoginConfig(OptionValues):
         None,
         "The URL of the token endpoint. With file:, it is the path of a file with a token.",
     )
+    sasl_oauthbearer_token_provider: str | None = option(
+        OPTIONAL_TEXT,
+        None,
+        "The name of an async function without arguments that returns an OAuthToken, as "
+        "module:function. It is imported in each process that connects.",
+        java="no such option",
+    )
     sasl_oauthbearer_client_credentials_client_id: str | None = option(
         OPTIONAL_TEXT,
         None,
@@ -153,6 +160,7 @@ class LoginOptions(TypedDict, total=False):
     sasl_login_read_timeout_ms: int
     sasl_oauthbearer_jwt_retriever_class: str | None
     sasl_oauthbearer_token_endpoint_url: str | None
+    sasl_oauthbearer_token_provider: str | None
     sasl_oauthbearer_client_credentials_client_id: str | None
     sasl_oauthbearer_client_credentials_client_secret: str | None
     sasl_oauthbearer_scope: str | None

@@ -49,7 +49,10 @@ ABSENT: Final = {
     "internal_throw_on_fetch_stable_offset_unsupported": "Only Kafka Streams uses this option.",
     "ssl_keystore_password": _PEM,
     "ssl_truststore_password": "Trusted certificates must be in PEM format, which has no password.",
-    "sasl_client_callback_handler_class": "There are no callback handlers. Pass security=.",
+    "sasl_client_callback_handler_class": (
+        "There are no callback handlers. For Amazon MSK with IAM, set sasl_mechanism=OAUTHBEARER "
+        "and sasl_oauthbearer_token_provider=module:function."
+    ),
     "sasl_kerberos_ticket_renew_window_factor": _TICKET,
     "sasl_kerberos_ticket_renew_jitter": _TICKET,
     "sasl_kerberos_kinit_cmd": _TICKET,

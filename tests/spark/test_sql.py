@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 
 from aiokclient import Producer
 from aiokclient.protocol import ApiKey
-from aiokclient.testing import EmbeddedCluster
+from aiokclient.testing import BrokerListener, EmbeddedCluster
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -141,3 +141,31 @@ def test_limit_fetches_only_the_first_records(
         fetched = 0
         assert rows.count() == 60_002
         assert fetched >= 60_000_000
+
+
+def test_tasks_log_in_with_tokens_of_the_function_that_an_option_names(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    module = f"tokens_{uuid.uuid4().hex[:8]}"
+    file = tmp_path_factory.mktemp("tokens") / f"{module}.py"
+    file.write_text(
+        "from aiokclient import OAuthToken\n"
+        "from aiokclient.testing.tokens import unsecured_token\n"
+        "async def token():\n"
+        "    return OAuthToken(unsecured_token('alice'), 2**50)\n"
+    )
+    # As --py-files of spark-submit does, this makes the module importable on the executors.
+    spark.sparkContext.addPyFile(str(file))
+    listener = BrokerListener(mechanisms=["OAUTHBEARER"])
+    with EmbeddedCluster(brokers=1, topics={"t": 1}, listeners={"SASL": listener}) as cluster:
+        options = {
+            "kafka.bootstrap.servers": cluster.bootstrap_servers_for("SASL"),
+            "kafka.security.protocol": "SASL_PLAINTEXT",
+            "kafka.sasl.mechanism": "OAUTHBEARER",
+            "kafka.sasl.oauthbearer.token.provider": f"{module}:token",
+        }
+        rows = spark.range(3).selectExpr("CAST(id AS STRING) AS value")
+        writer = rows.write.format("aiokclient").options(**options, topic="t")
+        writer.mode("append").save()
+        found = spark.read.format("aiokclient").options(**options, subscribe="t").load()
+        assert values(found) == [b"0", b"1", b"2"]

@@ -49,16 +49,21 @@ OAUTHBEARER: Final = "sasl_oauthbearer_"
 These options become part of the `security` object, too.
 """
 
+AWS: Final = (
+    "For the tokens of the package aws-msk-iam-sasl-signer-python, set sasl_mechanism=OAUTHBEARER "
+    "and sasl_oauthbearer_token_provider=module:function, the name of an async function that "
+    "returns them as OAuthToken. Pass security=SaslOAuthBearer(token_provider=...) in a program."
+)
+"""What to use instead of the options of Amazon's library for Java's clients."""
 USER_MODULES: Final = ("PlainLoginModule", "ScramLoginModule")
 """Java's login modules with a user name and a password. Java accepts both for PLAIN and SCRAM."""
 
 MODULES: Final[Mapping[str, str]] = {
-    "IAMLoginModule": (
-        "Pass security=SaslOAuthBearer(token_provider=...) with the tokens of the package "
-        "aws-msk-iam-sasl-signer-python."
-    ),
+    "IAMLoginModule": AWS,
 }
 """Login modules of other vendors, with what to use instead."""
+MECHANISMS: Final[Mapping[str, str]] = {"AWS_MSK_IAM": AWS}
+"""Mechanisms of other vendors, with what to use instead."""
 
 
 def fold_security(config: Any) -> None:
@@ -161,6 +166,8 @@ def _login(config: Any, tls: Tls | None) -> Security:
     given = config.sasl_mechanism
     mechanism = (given or "GSSAPI").upper()
     make = LOGINS.get(mechanism)
+    if mechanism in MECHANISMS:
+        raise ConfigError(f"sasl_mechanism: {given} is not available. {MECHANISMS[mechanism]}")
     if make is None:
         raise ConfigError(
             f"sasl_mechanism: {given!r} is not allowed. It must be one of {', '.join(LOGINS)}."
@@ -174,7 +181,10 @@ def _login(config: Any, tls: Tls | None) -> Security:
         raise ConfigError(
             f"sasl_jaas_config: {entry.module} is not available. {MODULES[entry.module]}"
         )
-    if config.sasl_login_callback_handler_class is not None and mechanism != "OAUTHBEARER":
+    handler = config.sasl_login_callback_handler_class or ""
+    if "msk.auth.iam" in handler:
+        raise ConfigError(f"sasl_login_callback_handler_class: {handler} is not available. {AWS}")
+    if handler and mechanism != "OAUTHBEARER":
         raise ConfigError(
             f"sasl_login_callback_handler_class: It is not available for {mechanism}."
         )

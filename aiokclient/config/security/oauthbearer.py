@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import fields
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
@@ -26,8 +27,14 @@ __all__ = ["token_provider"]
 
 HANDLER: Final = "OAuthBearerLoginCallbackHandler"
 EXTENSION: Final = "extension_"
+PROVIDER: Final = "sasl_oauthbearer_token_provider"
 URL: Final = "sasl_oauthbearer_token_endpoint_url"
 OAUTHBEARER: Final = "sasl_oauthbearer_"
+
+ELSEWHERE: Final = (
+    f"For tokens from elsewhere, set {PROVIDER}=module:function, the name of an async function. "
+    "Pass security=SaslOAuthBearer(token_provider=...) in a program."
+)
 
 ASSERTION: Final[Mapping[str, str]] = {
     "algorithm": "algorithm",
@@ -56,11 +63,12 @@ ARGUMENT: Final = re.compile(rf"\b({'|'.join(ARGUMENTS)})\b")
 
 def token_provider(config: Any, entry: JaasEntry | None) -> TokenProvider:
     """Return the provider that the options and the JAAS entry describe."""
+    if config.sasl_oauthbearer_token_provider is not None:
+        return _imported(config, entry)
     handler = config.sasl_login_callback_handler_class
     if handler is not None and handler.rpartition(".")[2] != HANDLER:
         raise ConfigError(
-            f"sasl_login_callback_handler_class: {handler} is not available. Pass "
-            "security=SaslOAuthBearer(token_provider=...), with an async function."
+            f"sasl_login_callback_handler_class: {handler} is not available. {ELSEWHERE}"
         )
     options = {} if entry is None else entry.options
     if config.sasl_oauthbearer_token_endpoint_url is None:
@@ -73,9 +81,43 @@ def token_provider(config: Any, entry: JaasEntry | None) -> TokenProvider:
             return UnsecuredTokens(options)
         raise ConfigError(
             f"{URL}: OAUTHBEARER needs it, or unsecuredLogin options in sasl_jaas_config. For "
-            "tokens from elsewhere, pass security=SaslOAuthBearer(token_provider=...)."
+            "tokens from elsewhere, pass security=SaslOAuthBearer(token_provider=...), or set "
+            f"{PROVIDER}."
         )
     return _asking(config, entry)
+
+
+def _imported(config: Any, entry: JaasEntry | None) -> TokenProvider:
+    """Return the function that the option names. Raises ConfigError if there is none."""
+    name = config.sasl_oauthbearer_token_provider.strip()
+    given = [one.name for one in fields(config) if _is_given(config, one) and one.name != PROVIDER]
+    if config.sasl_login_callback_handler_class is not None:
+        given.append("sasl_login_callback_handler_class")
+    if entry is not None and entry.options:
+        given.append("sasl_jaas_config")
+    if given:
+        raise ConfigError(f"{PROVIDER}: It replaces {given[0]}. Give only one of them.")
+    module, _, path = name.partition(":")
+    if not (module and path and all(map(str.isidentifier, (*module.split("."), *path.split("."))))):
+        raise ConfigError(
+            f"{PROVIDER}: {name!r} is not allowed. It must be module:function, such as "
+            "company.tokens:msk_token."
+        )
+    try:
+        found: Any = import_module(module)
+        for part in path.split("."):
+            found = getattr(found, part)
+    except Exception as error:
+        raise ConfigError(
+            f"{PROVIDER}: {name} cannot be imported ({type(error).__name__}: {error}). Each "
+            "process that connects must find the module, also the executors of Spark."
+        ) from error
+    if not callable(found):
+        raise ConfigError(
+            f"{PROVIDER}: {name} is a {type(found).__name__}. It must be an async function."
+        )
+    provider: TokenProvider = found
+    return provider
 
 
 def _is_given(config: Any, field: Any) -> bool:
@@ -107,10 +149,7 @@ def _asking(config: Any, entry: JaasEntry | None) -> TokenProvider:
             raise
         text = ARGUMENT.sub(lambda match: ARGUMENTS[match[0]], message)
     else:
-        text = (
-            f"sasl_oauthbearer_jwt_retriever_class: {retriever} is not available. Pass "
-            "security=SaslOAuthBearer(token_provider=...), with an async function."
-        )
+        text = f"sasl_oauthbearer_jwt_retriever_class: {retriever} is not available. {ELSEWHERE}"
     raise ConfigError(text)
 
 
