@@ -69,6 +69,7 @@ EVENTS: Final = {
     "tls_files_replaced": "Certificate files were replaced. New connections use the new files.",
     "token_failed": "The token provider failed. It will be called again.",
     "topic_missing": "A subscribed topic does not exist yet.",
+    "topic_unreadable": "The brokers refuse a subscribed topic, for example for its permissions.",
     "transaction_repeated": "A batch of `transform` is repeated after an error.",
     "wire_failure": "A request failed without a response.",
     "wire_request": "A request was written.",

@@ -268,7 +268,10 @@ class InvalidRegularExpressionError(KafkaError, code=128, name="INVALID_REGULAR_
 
 class RebootstrapRequiredError(KafkaError, code=129, name="REBOOTSTRAP_REQUIRED"):
     what = "The broker asks the client to start again from its bootstrap servers."
-    hint = "The client does so. If it cannot reconnect, check bootstrap_servers."
+    hint = (
+        "With metadata_recovery_strategy='rebootstrap', the client does so; if it cannot, "
+        "check bootstrap_servers. With 'none', restart it."
+    )
 
 
 class StreamsInvalidTopologyError(KafkaError, code=130, name="STREAMS_INVALID_TOPOLOGY"):

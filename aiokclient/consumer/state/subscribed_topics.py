@@ -16,7 +16,7 @@ from aiokclient.cluster.client import ClusterClient
 from aiokclient.cluster.metadata import ClusterMetadata
 from aiokclient.config.consumer import ConsumerConfig
 from aiokclient.consumer.state.subscription import Subscription
-from aiokclient.errors import KafkaError
+from aiokclient.errors import KafkaError, error_for
 from aiokclient.policy import Backoff, Retry, Scope, classify
 from aiokclient.types import TopicPartition
 
@@ -59,12 +59,26 @@ class SubscribedTopics:
         self._base = _base(metadata)
         for topic in subscription.topics:
             if topic not in self._base:
-                self._log.warning(
-                    "The topic %s does not exist. It is read as soon as it exists.",
-                    topic,
-                    extra={"event": "topic_missing", "topic": topic},
-                )
+                self._tell_missing(topic, metadata)
         self.read = True
+
+    def _tell_missing(self, topic: str, metadata: ClusterMetadata) -> None:
+        """Log that a topic does not exist, or the error of the brokers if they say otherwise."""
+        info = metadata.topic(topic)
+        if info is None or not metadata.exists(topic):
+            self._log.warning(
+                "The topic %s does not exist. It is read as soon as it exists.",
+                topic,
+                extra={"event": "topic_missing", "topic": topic},
+            )
+            return
+        error = error_for(info.error, api="Metadata", resource=topic)
+        self._log.warning(
+            "The topic %s cannot be read: %s",
+            topic,
+            error,
+            extra={"event": "topic_unreadable", "topic": topic, "error": str(error)},
+        )
 
     def _sieve(self, pattern: re.Pattern[str]) -> Callable[[str], bool] | None:
         """Return a predicate for the topics to keep in the metadata, or None to keep all of them.

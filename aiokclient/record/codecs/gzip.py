@@ -47,4 +47,6 @@ def pieces(data: Buffer, size: int) -> Iterator[Buffer]:
                 yield piece
             elif not data and not member.eof:
                 raise CorruptRecordError("The gzip stream is incomplete.")
-        data = member.unused_data
+        # Some writers pad the last member with zero bytes, which Java, librdkafka, and Python's
+        # gzip module ignore.
+        data = member.unused_data.lstrip(b"\0")

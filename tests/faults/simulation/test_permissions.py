@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Any
 
 import pytest
@@ -84,3 +85,23 @@ def test_a_producer_asks_for_a_forbidden_topic_only_while_records_wait_for_it() 
         assert len(world.requests(ApiKey.METADATA)) == closed
 
     run(scenario)
+
+
+@pytest.mark.parametrize("group", [None, "g"])
+def test_a_forbidden_topic_is_not_logged_as_missing(
+    caplog: pytest.LogCaptureFixture, group: str | None
+) -> None:
+    async def scenario(world: World) -> None:
+        if group is not None:
+            world.cluster.allow("User:alice", "READ", group=group)
+        async with world.consumer(
+            "t", "gone", group_id=group, allow_auto_create_topics=False, **options(world)
+        ) as consumer:
+            with pytest.raises(TopicAuthorizationError):
+                await consumer.poll(timeout=30)
+
+    with caplog.at_level(logging.WARNING, logger="aiokclient"):
+        run(scenario)
+    texts = [record.getMessage() for record in caplog.records]
+    assert not any("t does not exist" in text for text in texts)
+    assert any("t cannot be read: TOPIC_AUTHORIZATION_FAILED" in text for text in texts), texts

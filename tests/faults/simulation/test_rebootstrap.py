@@ -517,3 +517,17 @@ def test_calls_end_by_their_deadlines_while_nothing_is_found() -> None:
                 assert abs(world.now - began - timeout) < 0.1
 
     simulate(scenario, brokers=3)
+
+
+def test_health_does_not_promise_a_rebootstrap_with_the_strategy_none() -> None:
+    async def scenario(world: World) -> None:
+        async with world.client(metadata_recovery_strategy="none") as client:
+            with world.cluster.alter(ApiKey.METADATA, require):
+                client.cluster.updater.request_update()
+                await asyncio.sleep(3)
+                reasons = client.health().reasons
+            assert any("REBOOTSTRAP_REQUIRED" in each for each in reasons), reasons
+            assert any("With 'none', restart it" in each for each in reasons), reasons
+            assert not any("The client does so" in each for each in reasons)
+
+    simulate(scenario)

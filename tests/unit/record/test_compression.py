@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from aiokclient.errors import CorruptRecordError
 from aiokclient.record.codecs.lz4 import mend
-from aiokclient.record.compression import Compression, check_level, compress, decompress
+from aiokclient.record.compression import Compression, check_level, compress, decompress, pieces
 
 CODECS = [codec for codec in Compression if codec]
 XERIAL = b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"
@@ -118,6 +118,21 @@ def test_an_unknown_codec_is_refused() -> None:
     for codec in (5, 6, 7):
         with pytest.raises(CorruptRecordError, match=f"codec {codec}"):
             decompress(codec, b"data", 10)
+
+
+@pytest.mark.parametrize("padding", [1, 7, 512, 100_000])
+@pytest.mark.parametrize("members", [1, 3])
+def test_zero_bytes_after_gzip_members_are_ignored(members: int, padding: int) -> None:
+    packed = gzip.compress(b"one " * 1_000) * members + bytes(padding)
+    content = b"one " * 1_000 * members
+    assert decompress(Compression.GZIP, packed, len(content)) == content
+    assert b"".join(pieces(Compression.GZIP, packed, 300)) == content
+    apart = gzip.compress(b"one ") + bytes(padding) + gzip.compress(b"two") + bytes(padding)
+    assert decompress(Compression.GZIP, apart, 7) == gzip.decompress(apart) == b"one two"
+    with pytest.raises(CorruptRecordError):
+        decompress(Compression.GZIP, packed + b"\1", len(content))
+    with pytest.raises(CorruptRecordError):
+        decompress(Compression.GZIP, bytes(padding), 10)
 
 
 def test_consecutive_gzip_members_are_read() -> None:
