@@ -111,6 +111,11 @@ cdef class BatchState(DeliveryBatch):
     cdef public int64_t stamp
     cdef public list stamps
     cdef public object explicit
+    cdef public Py_ssize_t chosen_from
+    cdef public Py_ssize_t chosen_to
+    cdef public list chosen_runs
+    # Store that the application chose the partition of the record.
+    cdef int choose_for(self, Py_ssize_t index) except -1
 
 
 cdef class QueueState:

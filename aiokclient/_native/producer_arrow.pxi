@@ -376,5 +376,7 @@ cdef DeliveryRuns append_rows(SendPath self, ArrowRows rows):
                 row.size,
                 forced=True,
             )
+        if row.partition >= 0:
+            batch.choose_for(index)
         made.put_one(batch, index, row.time)
     return made

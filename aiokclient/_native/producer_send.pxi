@@ -222,6 +222,8 @@ cdef Delivery put(
             batch.note(index, time)
     else:
         batch, index = self._append(queue, time, key, value, headers, size)
+    if partition is not None:
+        batch.choose_for(index)
     return aiok_delivery_new(deliveries, <PyObject *>batch, index, time)
 
 
@@ -454,5 +456,7 @@ cdef DeliveryRuns append(SendPath self, Row *rows, Py_ssize_t count):
             batch, index = self._append(
                 queue, row.time, key_object, value_object, NO_HEADERS, row.size, forced=True
             )
+        if row.partition != <PyObject *>None:
+            batch.choose_for(index)
         made.put_one(batch, index, row.time)
     return made

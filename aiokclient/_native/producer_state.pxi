@@ -340,6 +340,25 @@ cdef class BatchState(DeliveryBatch):
         chosen = self.explicit[index]
         return chosen if chosen >= 0 else None
 
+    cdef int choose_for(self, Py_ssize_t index) except -1:
+        if index != self.chosen_to:
+            if self.chosen_runs is None:
+                self.chosen_runs = []
+            self.chosen_runs.append((self.chosen_from, self.chosen_to))
+            self.chosen_from = index
+        self.chosen_to = index + 1
+        return 0
+
+    def note_chosen(self, Py_ssize_t index):
+        """Store that the application chose the partition of the record with this index."""
+        self.choose_for(index)
+
+    def is_chosen(self, Py_ssize_t index):
+        """Return whether the application chose the partition of the record with this index."""
+        if self.chosen_from <= index < self.chosen_to:
+            return True
+        return any([start <= index < end for start, end in self.chosen_runs or ()])
+
     def note(self, Py_ssize_t index, int64_t timestamp):
         """Store the timestamp of the records from this index on."""
         self.stamp = timestamp

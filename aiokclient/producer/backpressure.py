@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 import anyio
@@ -15,10 +15,12 @@ from aiokclient.producer.delivery.delivery import Delivery
 
 if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
+    from aiokclient.producer.batching.accumulator import Accumulator
+    from aiokclient.producer.batching.queue import PartitionQueue
     from aiokclient.producer.batching.topic import Topic
     from aiokclient.producer.delivery.failures import Failures
 
-__all__ = ["in_overflow", "known", "out_of_overflow", "prepared", "while_open"]
+__all__ = ["in_overflow", "known", "out_of_overflow", "prepared", "room", "while_open"]
 
 
 def in_overflow(delivery: Delivery) -> bool:
@@ -30,6 +32,24 @@ async def out_of_overflow(delivery: Delivery) -> None:
     """Wait until the record has left the overflow queue, or has its outcome."""
     while (batch := delivery.located()[0]).in_overflow and not batch.done:
         await batch.changed()
+
+
+async def room(
+    accumulator: Accumulator, failures: Failures, find: Callable[[], Sequence[PartitionQueue]]
+) -> bool:
+    """Wait until the buffer has room for a record of one of the queues that `find` returns.
+
+    Return whether it was necessary to wait. Raises the reason of the producer's end if it ends.
+    """
+    if any(map(accumulator.has_room, find())):
+        return False
+
+    async def wait() -> None:
+        while not any(map(accumulator.has_room, find())):
+            await accumulator.room()
+
+    await while_open(failures, wait())
+    return True
 
 
 async def while_open(failures: Failures, work: Awaitable[object]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 from asyncio import _get_running_loop
-from collections.abc import AsyncIterable, Callable, Iterable
+from collections.abc import AsyncIterable, Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Never, Unpack, cast, overload
 
@@ -19,6 +19,7 @@ from aiokclient.config.client import ClientConfig
 from aiokclient.config.problems import refuse_positional
 from aiokclient.config.producer import ProducerConfig, ProducerOptions
 from aiokclient.errors import ClosedError, IllegalStateError, KafkaError
+from aiokclient.errors.local import ArgumentTypeError
 from aiokclient.group.offset_forms import as_offsets, require_group_metadata
 from aiokclient.producer import backpressure
 from aiokclient.producer._pure.send import K, V
@@ -35,6 +36,7 @@ from aiokclient.types import GroupMetadata, Headers, RecordMetadata
 
 if TYPE_CHECKING:
     from aiokclient.cluster.metadata import PartitionInfo
+    from aiokclient.producer.batching.queue import PartitionQueue
     from aiokclient.producer.batching.topic import Topic
     from aiokclient.producer.transaction.manager import TransactionManager
     from aiokclient.producer.transaction.transaction import Transaction
@@ -189,27 +191,63 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         self._check()
         await self._required_engine().flush()
 
-    async def drain(self) -> None:
+    async def drain(self, topic: str | None = None, partition: int | None = None) -> None:
         """Wait until the record sent last has left the overflow queue or has its outcome.
 
         Call it directly after `send`, without an await in between. It returns immediately if that
-        record is not in the overflow queue. In a loop that sends records, it yields to the event
-        loop at least every 10 ms of work. Raises the error that failed the producer. Cancelling it
-        changes nothing.
+        record is not in the overflow queue.
+
+        With a topic and a partition, it waits until the buffer has room for a record of that
+        partition, whichever record was sent last; with a topic alone, for a record of any of its
+        partitions. Call it before the send to keep a partition without a leader from delaying
+        others.
+
+        In a loop that sends records, it yields to the event loop at least every 10 ms of work.
+        Raises the error that failed the producer, and ClosedError if the producer is closed
+        meanwhile. Cancelling it changes nothing.
         """
         try:
             self._check()
-            if self._last is not None and backpressure.in_overflow(self._last):
+            if topic is not None:
+                find = self._queues_of(topic, partition)
+                engine = self._required_engine()
+                if await backpressure.room(engine.accumulator, engine.failures, find):
+                    self._check()
+                    self._yielded_at = self._clock.monotonic()
+                    return
+            elif partition is not None:
+                raise ArgumentTypeError("drain() takes a partition only with its topic.")
+            elif self._last is not None and backpressure.in_overflow(self._last):
                 await backpressure.out_of_overflow(self._last)
                 self._check()
                 self._yielded_at = self._clock.monotonic()
-            elif self._clock.monotonic() - self._yielded_at >= SLICE_S:
+                return
+            if self._clock.monotonic() - self._yielded_at >= SLICE_S:
                 await asyncio.sleep(0)
                 self._yielded_at = self._clock.monotonic()
         except BaseException as error:
             let_go(error, self)
             del self
             raise
+
+    def _queues_of(
+        self, topic: str, partition: int | None
+    ) -> Callable[[], Sequence[PartitionQueue]]:
+        """Return a function that returns the queues to which records of a partition may go."""
+        require_topic(topic)
+        engine = self._required_engine()
+        target = engine.topic(topic)
+        try:
+            number = None if partition is None else self._existing(target, partition)
+        except TypeError as error:
+            raise ArgumentTypeError(str(error)) from None
+
+        def find() -> Sequence[PartitionQueue]:
+            if not target.known:
+                return [target.undesignated]
+            return target.queues if number is None else [engine.leaders.queue_of(target, number)]
+
+        return find
 
     @lets_go
     async def prepare(self, topic: str, timeout: float | None = None) -> None:

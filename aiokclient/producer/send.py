@@ -34,6 +34,9 @@ if not TYPE_CHECKING:
 
 __all__ = ["Sends", "require_topic"]
 
+PARTITIONS = 1 << 31
+"""The number of partitions that a topic could have: in requests, a partition has 32 bits."""
+
 
 def require_topic(name: Any) -> None:
     """Raise InvalidTopicError, or TopicTypeError, for an invalid topic name."""
@@ -145,7 +148,7 @@ class Sends(SendPath[K, V], Generic[K, V]):
                 if not topic.known:
                     queue = topic.undesignated
                 elif partition is not None:
-                    queue = topic.queues[partition]
+                    queue = engine.leaders.queue_of(topic, partition)
                 else:
                     queue = engine.leaders.partitioner.choose(topic, key, size)
                 batch = queue.open
@@ -160,6 +163,8 @@ class Sends(SendPath[K, V], Generic[K, V]):
                 raise self._unfit(topic.name, error, headers) from error
             if batch.explicit is not None:
                 batch.choose_partitions(-1 if partition is None else partition)
+            elif partition is not None:
+                batch.note_chosen(index)
             delivery = self._last = Delivery(batch, index, timestamp)
             return delivery
         except BaseException as error:
@@ -180,16 +185,12 @@ class Sends(SendPath[K, V], Generic[K, V]):
     def _existing(self, topic: Topic, given: int) -> int:
         """Return the application's partition as an int.
 
-        Raise UnknownTopicOrPartitionError if the topic cannot have it.
+        Raise UnknownTopicOrPartitionError if no topic can have it.
         """
-        count = len(topic.queues)
         partition = bulk.as_integer(given, "partition")
-        if not 0 <= partition < (count if topic.known else 1 << 63):
-            there = "Partitions are numbered from 0."
-            if topic.known:
-                there = f"The topic has {count} partitions, numbered from 0."
+        if not 0 <= partition < (PARTITIONS if topic.known else 1 << 63):
             raise self._send_errors().unknown_partition(
-                f"There is no partition {partition}. {there}",
+                f"There is no partition {partition}. Partitions are numbered from 0.",
                 topic_partition=TopicPartition(topic.name, partition),
             )
         return partition
@@ -271,10 +272,10 @@ class Sends(SendPath[K, V], Generic[K, V]):
         queue: PartitionQueue = target.undesignated
         if target.known:
             partitioner = self._required_engine().leaders.partitioner
-            chosen = partition is not None
-            queue = (
-                target.queues[partition or 0] if chosen else partitioner.choose(target, key, size)
-            )
+            if partition is None:
+                queue = partitioner.choose(target, key, size)
+            else:
+                queue = self._required_engine().leaders.queue_of(target, partition)
         if timestamp is None:
             timestamp = self._clock.time_ms()
         at = -1 if partition is None else partition
@@ -344,12 +345,10 @@ class Sends(SendPath[K, V], Generic[K, V]):
         size = record_size(key, value, headers)
         if size > self._largest:
             self._require_small(f"{target.name}, row {index}", key, value, headers)
-        count = len(target.queues)
-        if partition is not None and not 0 <= partition < (count if target.known else 1 << 31):
-            there = f"The topic has {count} partitions," if target.known else "Partitions are"
+        if partition is not None and not 0 <= partition < PARTITIONS:
             raise self._send_errors().unknown_partition(
-                f"Column 'partition' has {partition} in row {index}. {there} numbered from 0; null "
-                "lets the producer choose.",
+                f"Column 'partition' has {partition} in row {index}. Partitions are numbered from "
+                "0; null lets the producer choose.",
                 topic_partition=TopicPartition(target.name, partition),
             )
         return size

@@ -204,6 +204,8 @@ def send_prepared(
         batch, index = append(queue, timestamp, key, value, headers, size, forced=True)
         if batch.explicit is not None:
             batch.choose_partitions(partition)
+        elif partition >= 0:
+            batch.note_chosen(index)
         deliveries.add(Run(batch, index, 1, timestamp))
     return deliveries
 

@@ -22,7 +22,17 @@ Q = TypeVar("Q", bound="QueueState")
 class BatchState(DeliveryBatch):
     """A batch to which records are appended."""
 
-    __slots__ = ("builder", "explicit", "left", "reserved", "stamp", "stamps")
+    __slots__ = (
+        "builder",
+        "chosen_from",
+        "chosen_runs",
+        "chosen_to",
+        "explicit",
+        "left",
+        "reserved",
+        "stamp",
+        "stamps",
+    )
 
     def __init__(
         self, topic: str, partition: int | None, hooks: DeliveryHooks, builder: RecordBatchBuilder
@@ -42,6 +52,11 @@ class BatchState(DeliveryBatch):
 
         It is used only while the partitions of the topic are unknown.
         """
+
+        self.chosen_from = self.chosen_to = 0
+        """The indices of the last consecutive records whose partition the application chose."""
+        self.chosen_runs: list[tuple[int, int]] | None = None
+        """The earlier ones. They are needed when the topic is recreated with fewer partitions."""
 
     def use(self, builder: RecordBatchBuilder) -> None:
         """Set the builder to which records are appended."""
@@ -74,6 +89,21 @@ class BatchState(DeliveryBatch):
             return self.partition
         chosen = self.explicit[index]
         return chosen if chosen >= 0 else None
+
+    def note_chosen(self, index: int) -> None:
+        """Store that the application chose the partition of the record with this index."""
+        if index != self.chosen_to:
+            if self.chosen_runs is None:
+                self.chosen_runs = []
+            self.chosen_runs.append((self.chosen_from, self.chosen_to))
+            self.chosen_from = index
+        self.chosen_to = index + 1
+
+    def is_chosen(self, index: int) -> bool:
+        """Return whether the application chose the partition of the record with this index."""
+        if self.chosen_from <= index < self.chosen_to:
+            return True
+        return any(start <= index < end for start, end in self.chosen_runs or ())
 
     def note(self, index: int, timestamp: int) -> None:
         """Store the timestamp of the records from this index on."""

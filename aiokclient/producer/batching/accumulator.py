@@ -503,6 +503,14 @@ class Accumulator:
         finally:
             self._room.pop(waiter, None)
 
+    def has_room(self, queue: PartitionQueue) -> bool:
+        """Return whether a record of a usual size that is sent now goes into the buffer."""
+        memory, batch = self.memory, queue.open
+        size = min(BATCH_OVERHEAD + FIRST_RESERVE, memory.buffer.quarter // 4)
+        if batch is not None and not batch.in_overflow and batch.room() >= size:
+            return True
+        return memory.where(queue, size) is Room.BUFFER
+
     def on_room(self) -> None:
         """Wake the tasks that wait for room, because there may be more of it."""
         if self._room:

@@ -181,6 +181,21 @@ class ProducerBatch(BatchState, Generic[Q_co]):
         """Mark the linger time of the batch as over."""
         self.due = True
 
+    @property
+    def may_move(self) -> bool:
+        """Whether its records may go to other batches: none may be in a log or in use now."""
+        unsent = self.identity is None and self.in_log is InLog.NO
+        return unsent and not self.compressing and not self.done
+
+    def is_free(self) -> bool:
+        """Return whether some of its records can go to a partition that the library chooses."""
+        if not self.may_move:
+            return False
+        count = self.builder.count
+        if self.chosen_from == 0 and self.chosen_to == count:
+            return False
+        return not all(map(self.is_chosen, range(count)))
+
     # -- encoding
 
     def close(self) -> None:
@@ -331,6 +346,10 @@ class ProducerBatch(BatchState, Generic[Q_co]):
             for index, timestamp in self.stamps
             if before < index < before + part.count
         ]
+        if self.chosen_to:
+            for index in range(part.count):
+                if self.is_chosen(before + index):
+                    part.note_chosen(index)
         if self.identity is not None:
             first = advance(self.identity.sequence, before)
             part.identity = self.identity._replace(sequence=first)

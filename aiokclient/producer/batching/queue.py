@@ -79,6 +79,7 @@ class PartitionQueue(Account):
         "incarnation",
         "leader_epoch",
         "likely",
+        "listed_in",
         "overflow",
         "partition",
         "sender",
@@ -109,6 +110,8 @@ class PartitionQueue(Account):
         """Whether the queue backs off after an error."""
         self.absent_since: float | None = None
         """The time at which the partition disappeared from the metadata, on the loop's clock."""
+        self.listed_in = -1
+        """`TopicStatus.recreations` when the metadata last listed the partition."""
         self.vanished = False
         """Whether the leader said that the partition does not exist, in response to a request with
         the topic's name. Batches that were sent after that request may be in the log of another
@@ -138,6 +141,21 @@ class PartitionQueue(Account):
         yield from self.overflow
         if self.open is not None and self.open.in_overflow:
             yield self.open
+
+    def leaving_batches(self) -> list[QueuedBatch]:
+        """Return the batches that must be moved so that free records reach another partition.
+
+        These are the oldest batch with such records and all later ones, because the records that
+        stay must keep their order. None is moved as long as the topic is the same, because a broker
+        with old metadata may have omitted the partition.
+        """
+        if self.topic.topic_id.int and self.listed_in == self.topic.recreations:
+            return []
+        unsent = [batch for batch in self.batches() if batch not in self.sent]
+        first = next((at for at, batch in enumerate(unsent) if batch.is_free()), len(unsent))
+        if first < len(unsent):
+            self.close_open()  # The records that stay come into a new batch.
+        return [batch for batch in unsent[first:] if batch.may_move]
 
     def oldest(self) -> QueuedBatch | None:
         """Return the oldest batch without an outcome, or None."""
@@ -196,6 +214,10 @@ class PartitionQueue(Account):
         self.sender = leader
         if epoch is not None:
             self.leader_epoch = epoch
+
+    def note_listed(self) -> None:
+        """Store that the metadata of the present topic lists the partition."""
+        self.listed_in = self.topic.recreations
 
     def note_vanished(self) -> None:
         """Store that the leader knows no such partition of a topic with this name."""

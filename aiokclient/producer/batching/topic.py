@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from aiokclient.producer.batching.queue import PartitionQueue
+from collections import deque
+
+from aiokclient.producer.batching.queue import PartitionQueue, QueuedBatch
 from aiokclient.producer.batching.topic_status import TopicStatus
 from aiokclient.producer.state import TopicState
 
@@ -12,14 +14,18 @@ __all__ = ["Topic"]
 class Topic(TopicState[PartitionQueue]):
     """The queues of a topic. While `known` is false all records wait in `undesignated`."""
 
-    __slots__ = ("absent", "status", "undesignated")
+    __slots__ = ("absent", "leaving", "status", "undesignated", "unseen")
 
     def __init__(self, name: str, batch_limit: int) -> None:
         super().__init__(name)
         self.status = TopicStatus(name, batch_limit)
         self.undesignated = PartitionQueue(self.status, None)
         self.absent: dict[int, PartitionQueue] = {}
-        """The queues of partitions that the metadata no longer lists."""
+        """The queues of partitions that the metadata does not list, or no longer."""
+        self.leaving: deque[QueuedBatch] = deque()
+        """Batches of absent partitions whose records are being moved to others."""
+        self.unseen: set[int] = set()
+        """Those of them that it has never listed."""
 
     def all_queues(self) -> list[PartitionQueue]:
         """Return the queues of all partitions, listed or absent, and the undesignated one."""
@@ -31,10 +37,42 @@ class Topic(TopicState[PartitionQueue]):
         A partition that was absent gets its former queue back.
         """
         index = len(self.queues)
+        self.unseen.discard(index)
         queue = self.absent.pop(index, None) or PartitionQueue(self.status, index)
         queue.appear()
         self.queues.append(queue)
         return queue
+
+    def add_absent(self, partition: int, now: float) -> PartitionQueue:
+        """Add a partition that the metadata does not list. Return its queue."""
+        queue = self.absent[partition] = PartitionQueue(self.status, partition)
+        self.unseen.add(partition)
+        queue.disappear(now)
+        return queue
+
+    def forget_unseen(self) -> None:
+        """Drop the partitions that no metadata has listed and for which no record waits."""
+        for partition in [p for p in self.unseen if self.absent[p].oldest() is None]:
+            self.unseen.discard(partition)
+            del self.absent[partition]
+
+    def leave_absent(self) -> bool:
+        """Let records of absent partitions go to others unless the application chose the partition.
+
+        Return whether there are such records.
+        """
+        if not self.leaving:
+            for partition in sorted(self.absent):
+                self.leaving.extend(self.absent[partition].leaving_batches())
+        return bool(self.leaving)
+
+    def next_waiting(self) -> QueuedBatch | None:
+        """Return the next batch whose records are to be moved to their partitions, or None."""
+        while self.leaving:
+            batch = self.leaving.popleft()
+            if batch.may_move and batch.queue.partition in self.absent:
+                return batch
+        return self.undesignated.oldest()
 
     def drop_partitions(self, count: int, now: float) -> list[PartitionQueue]:
         """Keep only the first `count` partitions. Return the queues of the others, now absent."""

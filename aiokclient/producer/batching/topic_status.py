@@ -25,6 +25,7 @@ class TopicStatus:
         "missing_since",
         "moving",
         "name",
+        "recreations",
     )
 
     def __init__(self, name: str, batch_limit: int) -> None:
@@ -38,6 +39,8 @@ class TopicStatus:
         """Whether records are being moved to the queues of their partitions."""
         self.incarnation: Hashable = None
         """The topic id, or if the brokers have no topic ids, the cluster id."""
+        self.recreations = 0
+        """Number of times that the topic was found to be another one of the same name."""
         self._known_id = NO_ID
         """The last topic id that was not all zeros."""
         self._cluster_id: str | None = None
@@ -73,6 +76,7 @@ class TopicStatus:
         if not found.int and not moved:
             found = known
         changed = known != found if known.int and found.int else moved
+        self.recreations += changed
         self._known_id = found
         self._cluster_id = cluster_id or self._cluster_id
         self.incarnation = found if found.int else self._cluster_id

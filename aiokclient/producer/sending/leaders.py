@@ -7,8 +7,10 @@ them. When a partition has a new leader, batches in flight to the old leader are
 the new one if sequences make that safe. A topic that was deleted and created again is another
 topic: the remaining batches are sent there with new sequences.
 
-A partition that the metadata no longer lists keeps its queue: batches there wait at most
-`max_block_ms` for the partition to return, and its sequences are kept permanently.
+A partition that the metadata does not list is absent. Its batches wait at most `max_block_ms` for
+the partition to appear, while the metadata is requested again and again. A partition that the
+metadata no longer lists keeps its queue and its sequences permanently. Records whose partition the
+application did not choose go to other partitions then, if they were not sent.
 """
 
 from __future__ import annotations
@@ -128,6 +130,21 @@ class Leaders:
             self._want(name)
         return topic
 
+    def queue_of(self, topic: Topic, partition: int) -> PartitionQueue:
+        """Return the queue of a partition of a known topic, even if the metadata lacks it."""
+        if partition < len(topic.queues):
+            return topic.queues[partition]
+        queue = topic.absent.get(partition)
+        if queue is None:
+            had_absent = bool(topic.absent)
+            queue = topic.add_absent(partition, self._clock.monotonic())
+            self._accumulator.memory.set_unsendable(queue, True)
+            if not had_absent:
+                self._accumulator.callbacks.later(ABSENT_S, self._look_for_absent, topic)
+        if queue.oldest() is None:  # The partition may have been created in the meantime.
+            self._ask_for(topic.name)
+        return queue
+
     def has_sent(self, name: str) -> bool:
         """Return whether the topic has batches that were sent and have no outcome."""
         return any(queue.sent for queue in self.topics[name].all_queues())
@@ -170,9 +187,10 @@ class Leaders:
         if info.error:
             self._troubled(topic, info.error)
         self._resize(topic, len(info.partitions))
-        if not topic.queues:
+        if not topic.queues or (changed and topic.leave_absent()):
             topic.become_unknown()
         for queue, partition in zip(topic.queues, info.partitions, strict=True):
+            queue.note_listed()
             self._lead(queue, partition)
             if changed:
                 queue.poke()
@@ -244,8 +262,12 @@ class Leaders:
 
     def _look_for_absent(self, topic: Topic) -> None:
         """Request metadata while records wait for partitions that the metadata does not list."""
+        topic.forget_unseen()
         if not topic.absent or self._stopped:
             return
+        if topic.known and topic.leave_absent():
+            topic.become_unknown()
+            self._designate(topic)
         if any(queue.oldest() is not None for queue in topic.absent.values()):
             self._ask_for(topic.name)
         self._accumulator.callbacks.later(ABSENT_S, self._look_for_absent, topic)
@@ -271,13 +293,15 @@ class Leaders:
     def _designate(self, topic: Topic) -> None:
         """Move waiting records to their partitions, over several loop iterations if necessary."""
         until = self._clock.monotonic() + SLICE_S
-        queue = topic.undesignated
-        while (batch := queue.oldest()) is not None:
+        while topic.queues and (batch := topic.next_waiting()) is not None:
             self._move(topic, batch)
             if self._clock.monotonic() >= until:
                 topic.status.begin_moving()
                 self._accumulator.callbacks.soon(self._designate, topic)
                 return
+        if not topic.queues:  # The topic was deleted in the meantime.
+            topic.status.end_moving()
+            return
         topic.become_known()
         self._accumulator.on_room()
 
@@ -285,12 +309,15 @@ class Leaders:
         queue = batch.queue
         queue.remove(batch)
         batch.count_records()
-        explicit = batch.explicit
-        assert explicit is not None
+        explicit, own = batch.explicit, queue.partition
         # The memory of the batch is released first, so that its records find room in their queues.
         self._accumulator.release(batch)
         for index, record in enumerate(batch.builder.records()):
-            target, at = self._put(topic, explicit[index], batch, record)
+            if explicit is not None:
+                partition = explicit[index]
+            else:  # The records of an absent partition.
+                partition = -1 if own is None or not batch.is_chosen(index) else own
+            target, at = self._put(topic, partition, batch, record)
             batch.forward(1, target, at)
             if batch.demanded:
                 target.demand()
@@ -307,12 +334,13 @@ class Leaders:
     ) -> tuple[DeliveryBatch, int]:
         timestamp, key, value, headers = record
         size = record_size(key, value, headers)
-        if partition >= len(topic.queues):
+        known = partition < len(topic.queues) or batch.queue.partition is not None
+        if not known:
             error = self._no_such(topic.name, partition, len(topic.queues))
             return self._failed(topic, partition, timestamp, error), 0
         try:
             if partition >= 0:
-                queue = topic.queues[partition]
+                queue = self.queue_of(topic, partition)
             else:
                 queue = self.partitioner.choose(topic, key, size)
         except KafkaError as error:
@@ -320,6 +348,8 @@ class Leaders:
         target, at = self._accumulator.append(
             queue, timestamp, key, value, headers, size, forced=True
         )
+        if partition >= 0:
+            target.note_chosen(at)
         # The delivery timeout of a record starts with its send, not with this move.
         target.backdate(batch.created)
         return target, at

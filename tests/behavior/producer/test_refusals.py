@@ -44,7 +44,6 @@ WRONG: list[tuple[dict[str, Any], type[KafkaError]]] = [
     ({"timestamp": -1}, SerializationError),
     ({"timestamp": 1 << 63}, SerializationError),
     ({"partition": -1}, UnknownTopicOrPartitionError),
-    ({"partition": 1}, UnknownTopicOrPartitionError),
     ({"partition": 1 << 40}, UnknownTopicOrPartitionError),
     ({"partition": "0"}, KafkaError),
     ({"partition": 0.0}, KafkaError),
@@ -66,8 +65,8 @@ async def test_a_refused_send_keeps_nothing(
     amid: int,
     known: bool,
 ) -> None:
-    if not known and wrong.get("partition", 0) in (1, 1 << 40):
-        return  # Here, `send` does not raise; the delivery does.
+    if not known and wrong.get("partition") == 1 << 40:
+        return  # The topic may have any partition. The delivery fails.
     async with make() as producer:
         if known:
             await producer.prepare(topic)
@@ -89,7 +88,7 @@ async def test_a_refused_send_many_keeps_nothing(
     error: type[KafkaError],
     known: bool,
 ) -> None:
-    if not known and wrong.get("partition", 0) in (1, 1 << 40):
+    if not known and wrong.get("partition") == 1 << 40:
         return
     async with make() as producer:
         if known:

@@ -242,11 +242,10 @@ REFUSED: dict[str, tuple[Callable[[Any, Producer[Any, Any]], Any], type[KafkaErr
         lambda _, producer: producer.send_many("out", [(b"k", b"x" * ROOM)]),
         RecordTooLargeError,
     ),
-    "missing": (lambda tx, _: tx.send("out", b"v", partition=7), UnknownTopicOrPartitionError),
     "negative": (lambda tx, _: tx.send("out", b"v", partition=-1), UnknownTopicOrPartitionError),
-    "missing, Arrow": (
+    "negative, Arrow": (
         lambda tx, _: tx.send_arrow(
-            "out", pa.RecordBatch.from_pydict({"value": ["v"], "partition": [7]})
+            "out", pa.RecordBatch.from_pydict({"value": ["v"], "partition": [-7]})
         ),
         UnknownTopicOrPartitionError,
     ),

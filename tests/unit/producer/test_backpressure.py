@@ -13,10 +13,14 @@ from world import World, simulate
 from aiokclient import ProducerRecord
 from aiokclient.errors import (
     BufferExhaustedError,
+    ClosedError,
     DeliveryTimeoutError,
+    InvalidTopicError,
+    KafkaError,
     RecordTooLargeError,
     UnknownTopicOrPartitionError,
 )
+from aiokclient.errors.local import ArgumentTypeError
 from aiokclient.protocol import ApiKey
 
 MEMORY = 200_000
@@ -367,3 +371,105 @@ def test_send_many_stays_within_the_memory_whatever_batches_reserve(
             raise_nothing(producer)
 
     simulate(scenario, topics={"t": 8})
+
+
+class TestDrainOfAPartition:
+    def test_drain_of_a_healthy_partition_does_not_wait_for_a_dead_one(self) -> None:
+        """One task that alternates between both delivers to the healthy one at full rate."""
+
+        async def scenario(world: World) -> None:
+            led = led_by_two(world)
+            alive = next(p for p in range(4) if world.cluster.leader("alive", p) == 1)
+            options: dict[str, Any] = {"delivery_timeout_ms": 30_000, "on_delivery_error": id}
+            async with world.producer(
+                buffer_memory=MEMORY, batch_size=16_384, **options
+            ) as producer:
+                await producer.prepare("alive")
+                await producer.send("dead", b"x", partition=led[0])
+                world.cluster.pause(2)
+                await asyncio.sleep(2)
+                fill(producer, "dead", led[0])
+                waiting = asyncio.create_task(producer.drain("dead", led[0]))
+                began = world.now
+                for _ in range(2000):
+                    await producer.drain("alive", alive)
+                    producer.send("alive", VALUE, partition=alive)
+                await producer.drain("alive")
+                assert world.now - began < 10
+                assert not waiting.done()
+                world.cluster.resume(2)
+                await waiting
+                producer.send("dead", VALUE, partition=led[0])
+                assert not producer.full
+
+        simulate(scenario, brokers=2, topics={})
+
+    def test_loop_of_drains_and_sends_is_never_refused(self, memory_totals: list[int]) -> None:
+        async def scenario(world: World) -> None:
+            async with world.producer(buffer_memory=MEMORY, batch_size=16_384) as producer:
+                world.cluster.delay(ApiKey.PRODUCE, 0.01)
+                for number in range(2000):
+                    partition = number % 4
+                    await producer.drain("t", partition)
+                    producer.send("t", VALUE, partition=partition)
+                    await producer.drain("t")
+                    producer.send("t", VALUE)
+                await producer.flush()
+            assert len(world.cluster.records("t")) == 4000
+            assert max(memory_totals) <= 2 * MEMORY
+
+        simulate(scenario, topics={"t": 4})
+
+    @pytest.mark.parametrize("end", ["close", "fail", "cancel", "expire", "create"])
+    def test_drain_of_an_unknown_topic_ends_with_room_or_with_the_producer(self, end: str) -> None:
+        async def scenario(world: World) -> None:
+            producer = await world.producer(
+                buffer_memory=MEMORY, batch_size=16_384, max_block_ms=5000, on_delivery_error=id
+            )
+            fill(producer, "late")
+            waiting = asyncio.create_task(producer.drain("late"))
+            others = asyncio.create_task(producer.drain("late", 2))
+            await asyncio.sleep(1)
+            assert not waiting.done()
+            assert not others.done()
+            if end == "close":
+                await producer.close(0)
+            elif end == "fail":
+                producer._supervisor.fail(ValueError("a bug"), "test")
+            elif end == "create":
+                world.cluster.create_topic("late", 4)
+            elif end == "cancel":
+                waiting.cancel()
+                others.cancel()
+            results = await asyncio.gather(waiting, others, return_exceptions=True)
+            expected = {
+                "close": ClosedError,
+                "fail": KafkaError,
+                "cancel": asyncio.CancelledError,
+            }.get(end, type(None))
+            assert {type(result) for result in results} == {expected}
+            assert not producer._engine.accumulator._room  # type: ignore[union-attr]
+            await producer.close(0)
+            raise_nothing(producer)
+
+        simulate(scenario)
+
+    def test_drain_has_room_at_once_whatever_the_size_of_the_memory(self) -> None:
+        async def scenario(world: World) -> None:
+            for memory in (200, 1000, 5000):
+                async with world.producer(buffer_memory=memory) as producer:
+                    await producer.drain("t")
+                    await producer.drain("t", 0)
+                    await producer.prepare("t")
+                    await producer.drain("t", 0)
+                    await producer.drain("t", 9)
+                    with pytest.raises(UnknownTopicOrPartitionError):
+                        await producer.drain("t", -1)
+                    with pytest.raises(ArgumentTypeError):
+                        await producer.drain("t", "0")  # type: ignore[arg-type]  # on purpose
+                    with pytest.raises(ArgumentTypeError):
+                        await producer.drain(partition=0)
+                    with pytest.raises(InvalidTopicError):
+                        await producer.drain("a b")
+
+        simulate(scenario)

@@ -94,6 +94,7 @@ async def sent(kind: Any, cluster: EmbeddedCluster, calls: Any, options: Any, pr
         clock=StillClock(),
         partitioner_adaptive_partitioning_enable=False,
         linger_ms=1000,
+        max_block_ms=50,
         on_delivery_error=lambda _: None,
         max_request_size=4000,
         batch_size=700,
@@ -208,7 +209,7 @@ async def test_nothing_leaks(producer: Any) -> None:
             deliveries += producer.send_many(topic, items)
             deliveries += producer.send_many(topic, [(key, value), (None, None)] * 30)
             deliveries += producer.send_many(topic, [record] * 5)
-            for wrong in ([(key, "text")], [(key, value), ProducerRecord(topic, value, key, 9)]):
+            for wrong in ([(key, "text")], [(key, value), ProducerRecord(topic, value, key, -9)]):
                 with pytest.raises(Exception, match=r"encoded|no partition"):
                     producer.send_many(topic, [*items, *wrong])
             assert len(await producer.gather(deliveries)) == len(deliveries)
