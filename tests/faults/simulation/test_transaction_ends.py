@@ -231,3 +231,31 @@ def test_a_transaction_after_an_upgrade_is_not_ended_by_the_markers_of_the_one_b
                 raise BodyError
 
     run(scenario, level=0)
+
+
+@pytest.mark.parametrize("level", [0, 1])
+def test_a_transaction_after_an_abortable_error_has_a_new_epoch(level: int) -> None:
+    """What the failed transaction has in flight must not become a part of the next one (KIP-360).
+
+    All its records are acknowledged, so that their sequences are no reason for a new epoch.
+    """
+
+    async def scenario(world: World, producer: Producer[Any, Any]) -> None:
+        async def abort(*, after_error: bool) -> int:
+            await producer.begin_transaction()
+            await producer.send("t", b"lost", partition=0)
+            with contextlib.ExitStack() as faults:
+                if after_error:
+                    api, error = ApiKey.TXN_OFFSET_COMMIT, TransactionAbortableError
+                    faults.enter_context(world.cluster.fail(api, error, times=1))
+                    faults.enter_context(pytest.raises(AbortableError))
+                await producer.send_offsets_to_transaction({INPUT: 1}, MEMBER)
+            await producer.abort_transaction()
+            return len(world.requests(ApiKey.INIT_PRODUCER_ID))
+
+        assert await abort(after_error=False) == 1
+        assert await abort(after_error=True) == 2
+        assert await abort(after_error=False) == 2
+        assert await abort(after_error=True) == 3
+
+    run(scenario, level)

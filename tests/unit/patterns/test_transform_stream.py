@@ -11,6 +11,7 @@ from world import World, simulate
 from aiokclient import Consumer, Producer, TopicPartition, transform
 from aiokclient.errors import (
     AbortableError,
+    IllegalStateError,
     ProducerFencedError,
     TransactionAbortableError,
 )
@@ -205,5 +206,32 @@ def test_the_error_of_a_delivery_does_not_leave_the_loop_unless_it_is_awaited() 
                     await send_and_wait(stream)
             await work.run()
             assert await work.results() == list(range(COUNT))
+
+    simulate(scenario, topics=TOPICS)
+
+
+def test_records_are_delivered_again_when_their_transaction_could_not_begin() -> None:
+    async def scenario(world: World) -> None:
+        async with Work(world) as work, transform(work.consumer, work.producer, COUNT) as stream:
+            batch = await anext(stream)
+            for record in batch:
+                batch.send("out", record.value)
+            following = asyncio.create_task(anext(stream))
+            await world.cluster.until(lambda: IN in world.cluster.committed("g"), 10)
+            await asyncio.sleep(1)
+            assert not following.done()
+            # A transaction of another task: the one of the next batch cannot begin.
+            await work.producer.begin_transaction()
+            world.cluster.produce("in", [b"%d" % COUNT])
+            with pytest.raises(IllegalStateError):
+                await following
+            await work.producer.commit_transaction()
+            batch = await anext(stream)
+            assert [record.offset for record in batch] == [COUNT]
+            batch.send("out", b"%d" % COUNT)
+            work.consumer.stop()
+            with pytest.raises(StopAsyncIteration):
+                await anext(stream)
+            assert await work.results() == list(range(COUNT + 1))
 
     simulate(scenario, topics=TOPICS)
