@@ -423,10 +423,15 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         coordinator did not respond, and InvalidConfigurationError if it refused the request. After
         an error or a cancellation, call it again or close the producer. Consumers that were added
         to the transaction go back to their committed offsets, unless it was committed.
+
+        If another task is restarting the producer, this waits for that restart, and ends as it
+        does. Until the end of a restart, `begin_transaction`, `commit_transaction`, and
+        `abort_transaction` raise IllegalStateError, and `close` waits for it.
         """
         self._check()
-        await self._transactions("restart()").restart()
+        # Another task may have begun a transaction before this one continues after the restart.
         last = self._last_transaction
+        await self._transactions("restart()").restart()
         if last is not None:
             await last.go_back(self._seconds(None), is_final=True)
 

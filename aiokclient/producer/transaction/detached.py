@@ -105,17 +105,18 @@ async def detach(
     try:
         await flush()
     except asyncio.CancelledError:
-        if status.state is TransactionState.DETACHING:
+        if status.state is TransactionState.DETACHING and status.current is current:
             status.step(TransactionEvent.NOT_DETACHED)
         raise
-    if status.state is not TransactionState.DETACHING and status.state not in BROKEN:
+    moved = status.state is not TransactionState.DETACHING and status.state not in BROKEN
+    if moved or status.current is not current:
         raise abortable("The producer was restarted or closed before the transaction was detached.")
     check()
     status.step(TransactionEvent.DETACHED)
     current.note_detached()
     return DetachedTransaction(
         status.transactional_id,
-        *status.identity,
+        *current.identity,
         current.level,
         not current.written,
         cluster_id,

@@ -133,7 +133,7 @@ class DirectCommit:
             self.leave()
         elif not commit.current.written:
             self._commit = None
-            self._end(commit, self._status.identity)
+            self._end(commit, commit.current.identity)
         else:
             self._send(commit)
 
@@ -142,7 +142,7 @@ class DirectCommit:
         commit.end_by(self._clock.monotonic() + self._end_s)
         self._timer.wake_at(commit.deadline)
         answered = partial(self._answered, commit)
-        if not self._requests.commit_now(commit.current, self._status.identity, answered):
+        if not self._requests.commit_now(commit.current, commit.current.identity, answered):
             self._sent = False
             self.leave()
 

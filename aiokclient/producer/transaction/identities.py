@@ -36,8 +36,9 @@ class TransactionalIds:
         if batch.identity is not None:
             return True
         sequences = queue.sequences
-        if (sequences.producer_id, sequences.epoch) != status.identity:
-            sequences.adopt(*status.identity)
+        identity = status.current.identity
+        if (sequences.producer_id, sequences.epoch) != identity:
+            sequences.adopt(*identity)
         batch.identify(sequences.assign(batch.count))
         status.current.note_written()
         return True

@@ -10,10 +10,9 @@ shielded, for a limited time. If EndTxn was not sent by then, the commit is give
 abort, so that it can never end without its offsets. If EndTxn was sent, the commit goes on in the
 background.
 
-A commit without a response may have been applied. The abort after it finds that out. If the
-transaction is committed, the coordinator answers the abort with INVALID_TXN_STATE, and a repetition
-of the commit with success. If it refuses both, it has ended the transaction at its timeout, or
-another producer has taken over, and the outcome stays unknown.
+A commit without a response may have been applied. The abort after it finds that out, see
+`end_requests`. If the coordinator has ended the transaction at its timeout, or another producer has
+taken over, the outcome stays unknown.
 """
 
 from __future__ import annotations
@@ -28,7 +27,6 @@ from aiokclient.cluster.metadata import differ
 from aiokclient.errors import (
     ApiTimeoutError,
     ClosedError,
-    InvalidTxnStateError,
     KafkaError,
     TransactionFailedError,
 )
@@ -36,6 +34,7 @@ from aiokclient.policy import Decision, Scope, as_transaction_error, classify
 from aiokclient.producer.transaction.detached import DetachedTransaction, detach
 from aiokclient.producer.transaction.direct_commit import Commit, DirectCommit, LastOffsets
 from aiokclient.producer.transaction.drain import Drain
+from aiokclient.producer.transaction.end_requests import EndRequests
 from aiokclient.producer.transaction.identities import TransactionalIds
 from aiokclient.producer.transaction.level_check import LevelCheck
 from aiokclient.producer.transaction.marker_pause import MarkerPause
@@ -43,7 +42,7 @@ from aiokclient.producer.transaction.meters import TransactionMeters
 from aiokclient.producer.transaction.offsets import Offsets, TransactionOffsets
 from aiokclient.producer.transaction.operation import Operation
 from aiokclient.producer.transaction.partitions import TransactionPartitions
-from aiokclient.producer.transaction.requests import IMPLICIT, Patience, TransactionRequests
+from aiokclient.producer.transaction.requests import IMPLICIT, TransactionRequests
 from aiokclient.producer.transaction.states import BROKEN, TransactionEvent, TransactionState
 from aiokclient.producer.transaction.status import (
     CurrentTransaction,
@@ -63,23 +62,21 @@ if TYPE_CHECKING:
 
 __all__ = ["TransactionManager"]
 
-RETRY_ABORT_S = 0.1
-"""Seconds until an abort is sent again after an error that only an abort could correct."""
 FLUSH_GRACE_S = 1.0
 """Seconds that a commit waits beyond the delivery timeout for batches to expire."""
-
-NOT_OPEN = frozenset({InvalidTxnStateError.code})
-"""The codes by which the coordinator says that no transaction is open. An abort has then succeeded,
-unless the coordinator is known to have a part of the transaction, or a commit was sent."""
 
 ELSEWHERE = (
     "The client has moved to another cluster during the transaction. The former cluster aborts it, "
     "unless a commit was sent before. Whether such a commit was applied is unknown."
 )
 
+RESTARTED = "The producer was restarted."
+
 _S, _E = TransactionState, TransactionEvent
 OPEN = frozenset({_S.IN_TRANSACTION, _S.COMMITTING, _S.DETACHING, _S.ABORTING, _S.ABORTABLE_ERROR})
 """The states in which a coordinator may have a part of a transaction."""
+FAILING = OPEN | {_S.FATAL_ERROR}
+"""The states in which the errors of a transaction's requests are events."""
 
 
 class TransactionManager:
@@ -111,6 +108,7 @@ class TransactionManager:
         self._accept = accept
         self._accumulator = accumulator
         self._requests = TransactionRequests(config, cluster)
+        self._ends = EndRequests(self._requests)
         self._drain = Drain(accumulator, status)
         self._offsets = TransactionOffsets(config, cluster, self._requests, status)
         self._partitions = TransactionPartitions(
@@ -144,6 +142,11 @@ class TransactionManager:
         """The cluster whose coordinator has returned the producer id."""
         self._started = asyncio.Event()
         """An event that is cleared while a start in the background is in progress."""
+        self._restart_call: asyncio.Future[None] | None = None
+        """The restart in progress. It is cancelled if the restart is cancelled."""
+        self._begin_refused = False
+        """Whether the last begin failed before it opened a transaction, so that there is nothing to
+        abort."""
         self._started.set()
         status.listen(self._changed)
 
@@ -190,23 +193,53 @@ class TransactionManager:
         self.status.step(_E.INITIALIZED)
 
     async def restart(self) -> None:
-        """Begin again with a new epoch; see `Producer.restart`."""
-        status, current = self.status, self.status.current
-        if status.state is _S.INITIALIZING:
-            raise status.misuse("restart()")
-        deadline = self._clock.monotonic() + self._default_s
-        self._drain.restart()
-        if self._ending is not None and not self._ending.over:
-            self._ending.cancel(abortable("The producer was restarted."))
+        """Begin again with a new epoch; see `Producer.restart`.
+
+        If another task is restarting, wait for that restart, and end as it does. If that one is
+        cancelled, restart.
+        """
+        while (other := self._restart_call) is not None:
+            await asyncio.wait([other])
+            if not other.cancelled():
+                error = other.exception()
+                if isinstance(error, KafkaError):
+                    raise repeated(error)
+                return
+        if self.status.state is _S.INITIALIZING:
+            raise self.status.misuse("restart()")
+        call = self._restart_call = asyncio.get_running_loop().create_future()
         try:
-            await self._settle_before_restart(current, deadline)
-        except asyncio.CancelledError:
-            status.interrupt_restart()
+            await self._restart()
+        except KafkaError as error:
+            call.set_exception(error)
+            call.exception()  # Marks the error as retrieved: maybe no other task waits for it.
             raise
-        status.step(_E.INITIALIZE)
+        except BaseException:
+            call.cancel()
+            raise
+        else:
+            call.set_result(None)
+        finally:
+            self._restart_call = None
+
+    async def _restart(self) -> None:
+        status, current = self.status, self.status.current
+        deadline = self._clock.monotonic() + self._default_s
+        was_aborting = status.state is _S.ABORTING
+        status.step(_E.RESTART)
+        self._begin_refused = False
+        if self._ending is not None and not self._ending.over:
+            text = "The producer was restarted before the transaction was aborted."
+            error = TransactionFailedError(text) if was_aborting else abortable(RESTARTED)
+            self._ending.cancel(error)
         self._drain.restart()
         self._retrieve()
-        status.not_restarted()
+        try:
+            await self._settle_before_restart(current, deadline)
+        except BaseException:
+            status.not_restarted()
+            status.step(_E.NOT_INITIALIZED)
+            raise
         self._meters.restarted()
         try:
             await self._initialize(self._left(deadline))
@@ -222,7 +255,7 @@ class TransactionManager:
         if current.undecided:
             try:
                 async with asyncio.timeout(self._left(deadline) / 2):
-                    outcome, _ = await self._settle(current)
+                    outcome, _ = await self._ends.find_outcome(current)
             except (KafkaError, TimeoutError):
                 outcome = TransactionOutcome.UNKNOWN
         current.end(outcome)
@@ -241,7 +274,7 @@ class TransactionManager:
             raise status.misuse("begin_transaction()")
         status.require(_S.READY, call="begin_transaction()")
         if differ(self._cluster_id, self._cluster.metadata.cluster_id):
-            await self.start(self._default_s)
+            await self._renew(ProducerIdentity())
         self._partitions.begin()
         self._offsets.begin()
         self._level_check.begin()
@@ -249,7 +282,34 @@ class TransactionManager:
         if self._used_at_old_level and level >= IMPLICIT:
             level = await self._upgraded(level)
         self._used_at_old_level = level < IMPLICIT
+        self._begin_refused = False
         return status.begin(level, self._clock.monotonic())
+
+    async def _renew(self, known: ProducerIdentity) -> None:
+        """Get a new epoch of a known identity for a begin, or without one a new identity.
+
+        After an error that does not require a restart, and after a cancellation, the next begin
+        tries again.
+        """
+        self.status.step(_E.INITIALIZE)
+        try:
+            identity = await self._requests.initialize(known, self._default_s)
+        except KafkaError as error:
+            raised = as_transaction_error(error, Scope.INIT_PRODUCER_ID)
+            if classify(error, Scope.INIT_PRODUCER_ID) is Decision.RECOVER:
+                self.status.not_restarted()
+                self.status.step(_E.NOT_INITIALIZED)
+            else:
+                self._begin_refused = True
+                self.status.step(_E.NOT_RENEWED)
+            raise raised from raised.__cause__
+        except BaseException:
+            self.status.step(_E.NOT_RENEWED)
+            raise
+        self.status.adopt(identity)
+        self._cluster_id = self._cluster.metadata.cluster_id
+        self._bump_needed = self._used_at_old_level = False
+        self.status.step(_E.INITIALIZED)
 
     async def _upgraded(self, level: int) -> int:
         """Take a new epoch after an upgrade. Return the level of the next transaction.
@@ -260,10 +320,10 @@ class TransactionManager:
         markers are written.
         """
         try:
-            identity = await self._requests.initialize(self.status.identity, self._default_s)
+            await self._renew(self.status.identity)
         except KafkaError:
+            self.status.require(_S.READY, call="begin_transaction()")
             return IMPLICIT - 1
-        self.status.adopt(identity)
         return level
 
     def cluster_replaced(self) -> None:
@@ -285,6 +345,7 @@ class TransactionManager:
         except TimeoutError:
             if not patience.expired():
                 raise
+            self._begin_refused = True
             raise abortable(
                 "The producer has not started yet: no coordinator has answered within "
                 f"{self._default_s:.1f} s."
@@ -423,15 +484,17 @@ class TransactionManager:
 
     async def _commit(self, commit: Commit, earlier: KafkaError | None) -> None:
         current, scope = commit.current, Scope.TXN_OFFSET_COMMIT
-        following = self.status.identity
+        following = current.identity
         if earlier is None:
             await self._flush_by(commit)
+            commit.operation.require_running()
             self._raise_failure(current)
             commit.end_by(self._clock.monotonic() + self._default_s)
         try:
             if earlier is None and commit.last_offsets is not None:
                 for offsets, member in commit.last_offsets():
                     await self._offsets.send(offsets, member, self._left(commit.deadline))
+                    commit.operation.require_running()
             scope = Scope.TRANSACTION
             if earlier is None:
                 # An error of another task may have come in the meantime.
@@ -441,12 +504,33 @@ class TransactionManager:
                 following = await self._requests.end(
                     current, following, commit=True, timeout=left_s, earlier=earlier
                 )
-                following = await self._bumped(following)
-                await self._requests.refresh_level()
+                commit.operation.require_running()
         except KafkaError as error:
+            if commit.operation.over:
+                raise
             raised = self._not_committed(error, scope, current)
             raise raised from raised.__cause__
+        if current.written:
+            # It stays committed, whatever comes of the epoch for the next transaction.
+            current.end(TransactionOutcome.COMMITTED)
+            try:
+                following = await self._bumped(current, following)
+            except KafkaError as error:
+                commit.operation.require_running()
+                self._lost_epoch(error)
+                self._meters.ended(TransactionOutcome.COMMITTED)
+                return
+            await self._requests.refresh_level()
+            commit.operation.require_running()
         self.committed(commit, following)
+
+    def _lost_epoch(self, error: KafkaError) -> KafkaError:
+        """Make the producer unusable, because the next transaction has no epoch."""
+        raised = TransactionFailedError(
+            "The transaction has ended, but the coordinator refused the epoch of the next one."
+        )
+        raised.__cause__ = error
+        return self.status.failed(raised, Scope.TRANSACTION)
 
     def committed(self, commit: Commit, following: ProducerIdentity) -> None:
         """End a transaction that was committed; see `CommitEnds`."""
@@ -527,16 +611,25 @@ class TransactionManager:
                 return
         if self._is_found_committed(current):
             raise self._found_committed()
-        if status.state is _S.READY and current.outcome is TransactionOutcome.ABORTED:
+        is_aborted = current.outcome is TransactionOutcome.ABORTED
+        if status.state is _S.READY and (is_aborted or self._begin_refused):
+            return
+        if status.state is _S.INITIALIZING and self._begin_refused:
             return
         if status.state is not _S.ABORTING:
             status.require(_S.IN_TRANSACTION, _S.ABORTABLE_ERROR, call="abort_transaction()")
             self._begin_abort(accept_commit)
         operation = self._required_ending()
-        if await operation.wait(self._left(deadline)):
-            await operation.result(0.0)
-        else:
-            current.end(TransactionOutcome.UNKNOWN)
+        if not await operation.wait(self._left(deadline)):
+            if current.outcome is None:
+                current.end(TransactionOutcome.UNKNOWN)
+            return
+        if (restart := self._restart_call) is not None:
+            # The restart has cancelled the abort, and aborts the transaction, too.
+            await asyncio.wait([restart], timeout=self._left(deadline))
+            if not restart.done() or current.outcome is TransactionOutcome.ABORTED:
+                return
+        await operation.result(0.0)
 
     def _is_found_committed(self, current: CurrentTransaction) -> bool:
         """Return whether a commit that went on in the background has succeeded."""
@@ -551,28 +644,42 @@ class TransactionManager:
     def _begin_abort(self, accept_commit: bool) -> None:
         self.status.step(_E.ABORT)
         self._ending = Operation()
-        self._spawn("abort", self._ending, self._abort, accept_commit)
+        self._spawn("abort", self._ending, self._abort, self._ending, accept_commit)
 
-    async def _abort(self, accept_commit: bool) -> None:
+    async def _abort(self, operation: Operation, accept_commit: bool) -> None:
         current, began = self.status.current, self._clock.monotonic()
         await self._drain.abort()
         await self._await_offset_calls()
+        operation.require_running()
         self._retrieve()
         self._raise_fatal()
         try:
-            outcome, following = TransactionOutcome.ABORTED, self.status.identity
+            outcome, following = TransactionOutcome.ABORTED, current.identity
             if current.undecided:
-                outcome, following = await self._settle(current)
+                outcome, following = await self._ends.find_outcome(current)
             elif current.written:
-                following = await self._send_abort(current)
-            if current.written:
-                self.status.adopt(await self._bumped(following))
-                await self._requests.refresh_level()
+                following = await self._ends.send_abort(current)
+            operation.require_running()
         except KafkaError as error:
+            if operation.over:
+                raise
             raised = self._failed(error, Scope.TRANSACTION, current)
             if self.status.state is _S.ABORTING:
                 self.status.step(_E.ABORT_REFUSED)
             raise raised from raised.__cause__
+        if current.written:
+            current.end(outcome)
+            try:
+                following = await self._bumped(current, following)
+            except KafkaError as error:
+                operation.require_running()
+                self._meters.ended(outcome)
+                raised = self._lost_epoch(error)
+                raise raised from raised.__cause__
+            operation.require_running()
+            self.status.adopt(following)
+            await self._requests.refresh_level()
+            operation.require_running()
         if outcome is TransactionOutcome.COMMITTED and not accept_commit:
             current.end(outcome)
             self._meters.ended(outcome)
@@ -582,59 +689,14 @@ class TransactionManager:
         self._end(outcome, _E.COMMITTED if committed else _E.ABORTED)
         self._meters.took("abort", self._clock.monotonic() - began)
 
-    async def _send_abort(self, current: CurrentTransaction) -> ProducerIdentity:
-        """Send the abort until the coordinator accepts or refuses it."""
-        try:
-            return await self._until_ended(partial(self._send_end, current, False))
-        except KafkaError as error:
-            if error.code in NOT_OPEN and not (current.added or current.undecided):
-                return self.status.identity
-            raise
-
-    async def _send_end(
-        self, current: CurrentTransaction, commit: bool, patience: Patience
-    ) -> ProducerIdentity:
-        identity = self.status.identity
-        return await self._requests.end(
-            current, identity, commit=commit, timeout=math.inf, patience=patience
-        )
-
-    async def _until_ended(
-        self, send: Callable[[Patience], Awaitable[ProducerIdentity]]
-    ) -> ProducerIdentity:
-        """Send a request of an abort. Repeat it after an error that only an abort could correct."""
-        patience = self._requests.patience()
-        while True:
-            try:
-                return await send(patience)
-            except KafkaError as error:
-                if classify(error, Scope.TRANSACTION) is not Decision.ABORT:
-                    raise
-                patience.met(error)
-            await asyncio.sleep(RETRY_ABORT_S)
-
-    async def _settle(
-        self, current: CurrentTransaction
-    ) -> tuple[TransactionOutcome, ProducerIdentity]:
-        """Abort a transaction whose commit was not answered, or find out that it is committed.
-
-        Raises the coordinator's error if the outcome stays unknown.
-        """
-        try:
-            return TransactionOutcome.ABORTED, await self._send_abort(current)
-        except KafkaError as error:
-            if classify(error, Scope.TRANSACTION) is not Decision.RECOVER:
-                raise
-        following = await self._until_ended(partial(self._send_end, current, True))
-        return TransactionOutcome.COMMITTED, following
-
     # -- ends
 
-    async def _bumped(self, following: ProducerIdentity) -> ProducerIdentity:
+    async def _bumped(
+        self, current: CurrentTransaction, following: ProducerIdentity
+    ) -> ProducerIdentity:
         """Return the identity for the next transaction. EndTxn has returned `following`."""
-        if following == self.status.identity and self._needs_epoch():
-            initialize = partial(self._requests.initialize, following, math.inf)
-            following = await self._until_ended(initialize)
+        if following == current.identity and self._needs_epoch():
+            following = await self._ends.renew_epoch(following)
         self._bump_needed = False
         return following
 
@@ -681,7 +743,7 @@ class TransactionManager:
 
     def _failed(self, error: KafkaError, scope: Scope, current: CurrentTransaction) -> KafkaError:
         """Handle a final error of a request of a transaction. Return the error to raise."""
-        if self.status.current is not current or not current.is_open:
+        if self.status.current is not current or self.status.state not in FAILING:
             return as_transaction_error(error, scope)
         return self.status.failed(error, scope)
 
@@ -711,8 +773,10 @@ class TransactionManager:
         if self._cluster.supervisor.failure is not None:
             return
         deadline = self._clock.monotonic() + timeout
+        if self._restart_call is not None:
+            await asyncio.wait([self._restart_call], timeout=timeout)
         if self.status.state in (_S.COMMITTING, _S.ABORTING):
-            await self._required_ending().wait(timeout)
+            await self._required_ending().wait(self._left(deadline))
         if self.status.state is _S.DETACHING:
             self.status.step(_E.NOT_DETACHED)
         if self.status.state in (_S.IN_TRANSACTION, _S.ABORTABLE_ERROR):

@@ -11,7 +11,13 @@ from aiokclient.cluster.targets import Coordinator
 from aiokclient.errors import KafkaError, ProtocolError, error_for
 from aiokclient.policy import Backoff, Retry, Scope, as_transaction_error
 from aiokclient.producer.transaction.requests import BLOCKING, IMPLICIT, TransactionRequests
-from aiokclient.producer.transaction.status import TransactionStatus, abortable
+from aiokclient.producer.transaction.states import TransactionState
+from aiokclient.producer.transaction.status import (
+    CurrentTransaction,
+    ProducerIdentity,
+    TransactionStatus,
+    abortable,
+)
 from aiokclient.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
@@ -64,17 +70,17 @@ class TransactionOffsets:
 
         Raises the first error that is not retried, and ApiTimeoutError.
         """
-        transaction, identity = self._status.current, self._status.identity
+        transaction = self._status.current
         transaction.note_written()
         deadline = self._cluster.clock.monotonic() + timeout
-        await self._add_group(member.group_id, timeout)
+        await self._add_group(transaction, member.group_id, timeout)
         retry = Retry(deadline, self._backoff, self._cluster.clock)
 
         async def ask(tps: list[TopicPartition]) -> Errors:
-            if self._status.identity != identity or self._status.current is not transaction:
-                # After a restart, the offsets would become part of another transaction.
+            if not transaction.is_open or self._status.state is TransactionState.RESTARTING:
                 raise abortable("The transaction ended before its offsets were sent.")
-            return await self._ask({tp: offsets[tp] for tp in tps}, member, retry)
+            wanted = {tp: offsets[tp] for tp in tps}
+            return await self._ask(transaction, wanted, member, retry)
 
         def refresh(tp: TopicPartition, error: KafkaError) -> bool:
             self._cluster.coordinators.forget("group", member.group_id)
@@ -92,34 +98,45 @@ class TransactionOffsets:
             needed="acknowledgement of the offset",
         )
 
-    async def _add_group(self, group_id: str, timeout: float) -> None:
-        if self._status.current.level < IMPLICIT and group_id not in self._groups:
+    async def _add_group(
+        self, transaction: CurrentTransaction, group_id: str, timeout: float
+    ) -> None:
+        if transaction.level < IMPLICIT and group_id not in self._groups:
             try:
-                await self._requests.add_group(
-                    group_id, self._status.current, self._status.identity, timeout
-                )
+                await self._requests.add_group(group_id, transaction, transaction.identity, timeout)
             except KafkaError as error:
                 raised = as_transaction_error(error, Scope.TRANSACTION)
                 raise raised from raised.__cause__
-            self._status.current.note_added()
-            self._groups.add(group_id)
+            transaction.note_added()
+            if self._status.current is transaction:
+                self._groups.add(group_id)
 
-    async def _ask(self, offsets: Offsets, member: GroupMetadata, retry: Retry) -> Errors:
-        errors = await self._request(offsets, member, retry.remaining_s)
+    async def _ask(
+        self,
+        transaction: CurrentTransaction,
+        offsets: Offsets,
+        member: GroupMetadata,
+        retry: Retry,
+    ) -> Errors:
+        errors = await self._request(transaction, offsets, member, retry.remaining_s)
         codes = {error.code for error in errors.values()}
-        if codes & BLOCKING and await self._requests.was_downgraded(
-            self._status.current, member.group_id
-        ):
-            await self._add_group(member.group_id, retry.remaining_s)
-            errors = await self._request(offsets, member, retry.remaining_s)
+        if codes & BLOCKING and await self._requests.was_downgraded(transaction, member.group_id):
+            await self._add_group(transaction, member.group_id, retry.remaining_s)
+            errors = await self._request(transaction, offsets, member, retry.remaining_s)
         return errors
 
-    async def _request(self, offsets: Offsets, member: GroupMetadata, timeout: float) -> Errors:
-        request = self._message(offsets, member)
+    async def _request(
+        self,
+        transaction: CurrentTransaction,
+        offsets: Offsets,
+        member: GroupMetadata,
+        timeout: float,
+    ) -> Errors:
+        request = self._message(transaction.identity, offsets, member)
         unnamed = any(topic.topic_id == NO_ID for topic in request.topics)
 
         def highest() -> int | None:
-            if self._status.current.level < IMPLICIT:
+            if transaction.level < IMPLICIT:
                 return OLD
             return BY_NAME if unnamed else None
 
@@ -132,8 +149,10 @@ class TransactionOffsets:
         )
         return self._errors(offsets, request, response)
 
-    def _message(self, offsets: Offsets, member: GroupMetadata) -> TxnOffsetCommitRequest:
-        metadata, identity = self._cluster.metadata, self._status.identity
+    def _message(
+        self, identity: ProducerIdentity, offsets: Offsets, member: GroupMetadata
+    ) -> TxnOffsetCommitRequest:
+        metadata = self._cluster.metadata
         topics: dict[str, TxnOffsetCommitRequestTopic] = {}
         for tp, to in offsets.items():
             topic = topics.get(tp.topic)

@@ -73,6 +73,14 @@ class Operation:
             if not waiter.done():
                 waiter.set_result(None)
 
+    def require_running(self) -> None:
+        """Raise the error with which the operation was cancelled, if it was.
+
+        A cancelled task may still run up to its next suspension.
+        """
+        if self._done.done():
+            self._done.result()
+
     async def wait(self, timeout: float) -> bool:
         """Wait at most `timeout` seconds. Return whether the operation has ended."""
         if not self._done.done():

@@ -106,7 +106,7 @@ class TransactionPartitions:
         async def ask(tps: list[TopicPartition]) -> Errors:
             if is_over():
                 return {}
-            errors = await self._ask(tps)
+            errors = await self._ask(transaction, tps)
             if transaction.refused:
                 errors = {
                     tp: blocked(error) if error.code in BUSY else error
@@ -137,13 +137,13 @@ class TransactionPartitions:
             for tp in loop.left:
                 refuse(tp, error)
 
-    async def _ask(self, tps: list[TopicPartition]) -> Errors:
+    async def _ask(self, transaction: CurrentTransaction, tps: list[TopicPartition]) -> Errors:
         """Send the request. If the coordinator refuses partitions, send it again without them."""
         errors: Errors = {}
         left: Iterable[TopicPartition] = tps
         while left:
             response = await self._requests.add_partitions(
-                left, self._status.identity, math.inf, lambda response: None
+                left, transaction.identity, math.inf, lambda response: None
             )
             found = self._errors(response)
             skipped = [tp for tp in found if found[tp].code in NOT_ATTEMPTED]

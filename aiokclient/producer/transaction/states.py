@@ -1,6 +1,6 @@
 """The states of a transactional producer, as a table. Sans-IO (KIP-98, KIP-360, KIP-890, KIP-1050).
 
-A transactional producer is in one of ten states, of which these are the usual ones:
+A transactional producer is in one of eleven states, of which these are the usual ones:
 
     UNINITIALIZED ──▶ INITIALIZING ──▶ READY ──begin──▶ IN_TRANSACTION ──commit──▶ COMMITTING
          ▲                 │             ▲                  │      │                 │    │
@@ -33,8 +33,13 @@ An error of a request or of a record is an event: `policy.classify` decides whic
 is no list of errors here. Errors that concern the configuration (REFUSED) end the transaction like
 abortable errors: after an abort, the producer is usable.
 
-A restart is allowed in every state. It fails the records without an outcome and sends
-InitProducerId, which begins a new epoch. Requests of the old epoch are refused from then on.
+A restart is allowed in every state but INITIALIZING, and leads to RESTARTING in its first step. It
+fails the records without an outcome, finds out the outcome of a commit, and sends InitProducerId,
+which begins a new epoch. Requests of the old epoch are refused from then on. During a restart,
+another restart waits for the end of this one, and all other calls are refused.
+
+A begin needs a new producer id or a new epoch if the client has moved to another cluster, or if the
+cluster was upgraded. It is INITIALIZING then, and READY again if it gets none.
 
 `TABLE` has the transitions. A pair of state and event without a row is a bug: `TransitionError`
 names both and fails the producer, because continuing could lose or repeat a transaction. Calls of
@@ -76,6 +81,7 @@ class TransactionState(Enum):
     DETACHED = "detached from its transaction"
     ABORTABLE_ERROR = "in a transaction that must be aborted"
     FATAL_ERROR = "unusable after a fatal error"
+    RESTARTING = "restarting"
 
 
 class TransactionEvent(Enum):
@@ -84,11 +90,15 @@ class TransactionEvent(Enum):
     __hash__ = object.__hash__
 
     INITIALIZE = "initialize"
-    """A start or a restart begins, and InitProducerId is sent."""
+    """A start begins, or a begin that needs a new identity: InitProducerId is sent."""
+    RESTART = "restart"
+    """A restart begins."""
     INITIALIZED = "initialized"
     """The coordinator returned a producer id and an epoch."""
     NOT_INITIALIZED = "not initialized"
     """InitProducerId failed, or the start or restart was cancelled."""
+    NOT_RENEWED = "not renewed"
+    """A begin got no new identity, and keeps the one that it has."""
     BEGIN = "begin"
     COMMIT = "commit"
     ABORT = "abort"
@@ -157,16 +167,25 @@ TABLE: Mapping[tuple[TransactionState, TransactionEvent], TransactionState] = {
     (_S.FATAL_ERROR, _E.FAILED_FATAL): _S.FATAL_ERROR,
     # A commit that went on in the background has succeeded, which the abort finds out.
     (_S.READY, _E.FAILED_FATAL): _S.FATAL_ERROR,
-    # A restart is allowed in every state.
+    # A begin needs a new identity.
     (_S.READY, _E.INITIALIZE): _S.INITIALIZING,
-    (_S.IN_TRANSACTION, _E.INITIALIZE): _S.INITIALIZING,
-    (_S.COMMITTING, _E.INITIALIZE): _S.INITIALIZING,
-    (_S.ABORTING, _E.INITIALIZE): _S.INITIALIZING,
-    (_S.DETACHING, _E.INITIALIZE): _S.INITIALIZING,
-    (_S.DETACHED, _E.INITIALIZE): _S.INITIALIZING,
-    (_S.ABORTABLE_ERROR, _E.INITIALIZE): _S.INITIALIZING,
-    (_S.FATAL_ERROR, _E.INITIALIZE): _S.INITIALIZING,
-    (_S.INITIALIZING, _E.FAILED_ABORTABLE): _S.INITIALIZING,
+    (_S.INITIALIZING, _E.NOT_RENEWED): _S.READY,
+    # A restart is allowed in every state, except during a start.
+    (_S.UNINITIALIZED, _E.RESTART): _S.RESTARTING,
+    (_S.READY, _E.RESTART): _S.RESTARTING,
+    (_S.IN_TRANSACTION, _E.RESTART): _S.RESTARTING,
+    (_S.COMMITTING, _E.RESTART): _S.RESTARTING,
+    (_S.ABORTING, _E.RESTART): _S.RESTARTING,
+    (_S.DETACHING, _E.RESTART): _S.RESTARTING,
+    (_S.DETACHED, _E.RESTART): _S.RESTARTING,
+    (_S.ABORTABLE_ERROR, _E.RESTART): _S.RESTARTING,
+    (_S.FATAL_ERROR, _E.RESTART): _S.RESTARTING,
+    (_S.RESTARTING, _E.INITIALIZED): _S.READY,
+    (_S.RESTARTING, _E.NOT_INITIALIZED): _S.UNINITIALIZED,
+    # The restart drops the records of the transaction, and its requests fail.
+    (_S.RESTARTING, _E.FAILED_ABORTABLE): _S.RESTARTING,
+    (_S.RESTARTING, _E.FAILED_REFUSED): _S.RESTARTING,
+    (_S.RESTARTING, _E.FAILED_FATAL): _S.RESTARTING,
 }
 """The next state for each state and event."""
 
@@ -209,6 +228,7 @@ CALLS: Mapping[TransactionState, tuple[str, ...]] = {
     _S.ABORTING: ("abort_transaction()", "begin_transaction()", "restart()", "close()"),
     _S.ABORTABLE_ERROR: ("abort_transaction()", "restart()", "close()"),
     _S.FATAL_ERROR: ("restart()", "close()"),
+    _S.RESTARTING: ("restart()", "close()"),
 }
 """The calls that each state allows."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from enum import Enum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from aiokclient.errors import (
     IllegalStateError,
@@ -70,6 +70,9 @@ class ProducerIdentity(NamedTuple):
     epoch: int = -1
 
 
+NO_IDENTITY: Final = ProducerIdentity()
+
+
 class CurrentTransaction:
     """One transaction, from its begin to its outcome."""
 
@@ -78,6 +81,7 @@ class CurrentTransaction:
         "begun",
         "error",
         "given_up",
+        "identity",
         "level",
         "lowered",
         "must_abort",
@@ -89,7 +93,11 @@ class CurrentTransaction:
         "written",
     )
 
-    def __init__(self, level: int, begun: float | None) -> None:
+    def __init__(
+        self, level: int, begun: float | None, identity: ProducerIdentity = NO_IDENTITY
+    ) -> None:
+        self.identity = identity
+        """The producer id and epoch of all requests of this transaction."""
         self.level = level
         """The level of `transaction.version` whose requests this transaction uses."""
         self.lowered = False
@@ -236,7 +244,7 @@ class TransactionStatus:
 
     def begin(self, level: int, now: float) -> CurrentTransaction:
         """Open a transaction."""
-        self.current = CurrentTransaction(level, now)
+        self.current = CurrentTransaction(level, now, self.identity)
         self.step(TransactionEvent.BEGIN)
         return self.current
 
@@ -281,12 +289,6 @@ class TransactionStatus:
             "The last restart() was not completed. Call restart() again."
         )
 
-    def interrupt_restart(self) -> None:
-        """Handle a restart that was cancelled before it sent InitProducerId."""
-        self.not_restarted()
-        if self.state is not TransactionState.UNINITIALIZED:
-            self.step(TransactionEvent.FAILED_FATAL)
-
     # -- calls of the application
 
     def require(self, *states: TransactionState, call: str) -> None:
@@ -305,6 +307,8 @@ class TransactionStatus:
     @property
     def failure(self) -> KafkaError | None:
         """The error because of which the transaction cannot be continued, or None."""
+        if self.state is TransactionState.RESTARTING:
+            return None
         return self.fatal or (self.current.error if self.state in BROKEN else None)
 
     def misuse(self, call: str) -> IllegalStateError:
