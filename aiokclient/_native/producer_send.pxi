@@ -103,7 +103,7 @@ Raises the errors of `send`, and BufferExhaustedError if there is not enough roo
         if not self._usable or aiok_call(get_running_loop) is not self._loop:
             self._check()
         if self._raw and self._chooses and (type(values) is list or type(values) is tuple):
-            found = self._topics.get(topic)
+            found = self._topics.get(topic) if isinstance(topic, str) else None
             if found is not None and (<TopicState>found).known and values:
                 # A tuple, because code that is called meanwhile could change a list.
                 made = send_items(self, found, tuple(values))
@@ -161,7 +161,9 @@ aiok_send_shortly(<PyTypeObject *>SendPath, sent_plain)
 
 
 cdef TopicState topic_of(SendPath self, object topic):
-    cdef PyObject *found = PyDict_GetItemWithError(self._topics, topic)
+    cdef PyObject *found = NULL
+    if isinstance(topic, str):  # Anything else may have no hash.
+        found = PyDict_GetItemWithError(self._topics, topic)
     cdef TopicState target = self._topic(topic) if found == NULL else <object>found
     if type(topic) is str:
         self._recent, self._recent_of, self._recent_target = topic, self._topics, target

@@ -330,7 +330,7 @@ class Addresses:
 
     def check(self, value: Any) -> tuple[tuple[str, int], ...]:
         items = value.split(",") if isinstance(value, str) else value
-        if not isinstance(items, Sequence):
+        if not isinstance(items, Sequence) or isinstance(items, bytes | bytearray):
             raise ValueError
         addresses = tuple(_address(item) for item in items if item != "")
         if not addresses:
@@ -345,6 +345,8 @@ _ADDRESS = re.compile(
     r"(?:[A-Za-z_]+://)?(?:\[(?P<v6>[0-9A-Fa-f:.%\w]+)\]|(?P<host>[^\s:\[\]/]+)):(?P<port>\d{1,5})"
 )
 
+_URL = re.compile(r"https?://", re.I)
+
 
 def _address(item: Any) -> tuple[str, int]:
     if isinstance(item, tuple) and len(item) == 2:
@@ -353,7 +355,13 @@ def _address(item: Any) -> tuple[str, int]:
             raise ValueError
         host = bare(host)
     else:
-        match = _ADDRESS.fullmatch(item.strip()) if isinstance(item, str) else None
+        text = item.strip() if isinstance(item, str) else ""
+        if _URL.match(text):
+            raise ValueError(
+                f"{shortened(text)} is a URL. Brokers do not speak HTTP: write host:port, with the "
+                "port of a Kafka listener."
+            )
+        match = _ADDRESS.fullmatch(text)
         if match is None:
             raise ValueError(
                 f"{shortened(item)} is not host:port, or [host]:port for an IPv6 address."

@@ -29,6 +29,8 @@ __all__ = [
     "require_record",
 ]
 
+PATTERN_CHARACTERS: Final = frozenset("^$*+?()[]{}|\\")
+"""Characters of regular expressions that no topic name contains."""
 LISTENING: Final = ("on_assigned", "on_revoked", "on_lost")
 
 
@@ -47,11 +49,18 @@ def as_topics(topics: Iterable[str] | re.Pattern[str]) -> list[str] | re.Pattern
         if not isinstance(given.pattern, str):
             raise ArgumentTypeError(f"{given!r} matches bytes. Topic names are str.")
         return given
-    names = [given] if isinstance(given, str) or not isinstance(given, Iterable) else [*given]
+    alone = isinstance(given, str | bytes) or not isinstance(given, Iterable)
+    names = [given] if alone else [*given]
     for name in names:
         if not isinstance(name, str):
             raise ArgumentTypeError(
                 f"{name!r} is not a topic. Pass topic names, each a str, or one compiled pattern."
+            )
+        if not is_topic_name(name) and not PATTERN_CHARACTERS.isdisjoint(name):
+            raise InvalidTopicError(
+                f"{name!r} cannot be a topic. If it is a regular expression, pass the compiled "
+                f"pattern, re.compile({name.removeprefix('^')!r}), instead of a list of names. It "
+                "must match the whole name of a topic."
             )
         _require_name(name)
     return names

@@ -43,6 +43,7 @@ from aiokclient.errors import (
     ConfigError,
     IllegalStateError,
 )
+from aiokclient.errors.local import refuse_loop
 from aiokclient.types import (
     ConsumerRecord,
     GroupMetadata,
@@ -382,6 +383,9 @@ class Consumer(Lifecycle, Generic[K, V]):
 
     # -- reading
 
+    if not TYPE_CHECKING:  # Type checkers know that a consumer is no iterable.
+        __iter__ = refuse_loop
+
     def __aiter__(self) -> RecordIterator[K, V]:
         """Return an endless iterator over the records: `async for record in consumer`.
 
@@ -554,8 +558,9 @@ class Consumer(Lifecycle, Generic[K, V]):
 
         `commit()` covers all delivered records, including those that are being processed (with
         `tracked`: up to the lowest record that is not done). `commit(what)` covers only what is
-        given: one or more records, `{tp: offset}`, `{tp: OffsetAndMetadata}`, topics, or
-        partitions. For a record its offset + 1 is committed.
+        given: one or more records, `{tp: offset}`, `{tp: OffsetAndMetadata}`, or one or more topics
+        or partitions. For a record its offset + 1 is committed. Raises IllegalStateError for a
+        topic that is neither subscribed nor assigned.
 
         `timeout` is in seconds (by default `default_api_timeout_ms`); ApiTimeoutError is raised
         after it. The call waits for the end of a rebalance, and retries temporary errors. Raises

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 from aiokclient.errors.base import (
     ApplicationRecoverableError,
@@ -421,6 +421,13 @@ class ArgumentTypeError(IllegalStateError, TypeError):
     """An error raised when an argument has the wrong type."""
 
 
+def refuse_loop(self: object) -> NoReturn:
+    """Raise the error for a `for` loop over an asynchronous iterable, as its `__iter__`."""
+    raise ArgumentTypeError(
+        f"{type(self).__name__} is read asynchronously. Write `async for`, in a coroutine."
+    )
+
+
 class ArgumentValueError(IllegalStateError, ValueError):
     """An error raised when an argument of a call has a value that no broker could receive."""
 
@@ -431,6 +438,8 @@ class ConfigTypeError(ConfigError, TypeError):
 
 class TopicTypeError(InvalidTopicError, TypeError):
     """An error raised when the name of a topic is not a str."""
+
+    what = "The name of a topic must be a str, as in send('orders', value)."
 
 
 class TopicValueError(InvalidTopicError, ValueError):

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 from aiokclient.cluster.tracebacks import lets_go
 from aiokclient.consumer.arguments import require_count
 from aiokclient.errors import IllegalStateError, KafkaError
-from aiokclient.errors.local import ArgumentTypeError
+from aiokclient.errors.local import ArgumentTypeError, refuse_loop
 from aiokclient.log import ClientLog
 from aiokclient.policy import Backoff, Decision, Retry, Scope, classify
 from aiokclient.producer.delivery.failed import failed_delivery
@@ -155,6 +155,9 @@ class TransformStream(Generic[K, V]):
         worse = await transaction.abandon()
         if worse is not None and error is None:
             raise worse
+
+    if not TYPE_CHECKING:
+        __iter__ = refuse_loop
 
     def __aiter__(self) -> TransformLoop[K, V]:
         return TransformLoop(self)

@@ -38,11 +38,18 @@ PARTITIONS = 1 << 31
 """The number of partitions that a topic could have: in requests, a partition has 32 bits."""
 
 
+def is_ascii(name: Any) -> bool:
+    """Return whether this is the name of a topic as bytes."""
+    return isinstance(name, bytes) and name.isascii()
+
+
 def require_topic(name: Any) -> None:
     """Raise InvalidTopicError, or TopicTypeError, for an invalid topic name."""
     if not isinstance(name, str) or not is_topic_name(name):
-        kind = InvalidTopicError if isinstance(name, str) else TopicTypeError
-        raise kind(f"{name!r} cannot be a topic.")
+        if isinstance(name, str):
+            raise InvalidTopicError(f"{name!r} cannot be a topic.")
+        advice = f" Pass {bytes(name).decode()!r}." if is_ascii(name) else ""
+        raise TopicTypeError(f"{name!r} cannot be a topic.{advice}")
 
 
 class Sends(SendPath[K, V], Generic[K, V]):
@@ -160,7 +167,7 @@ class Sends(SendPath[K, V], Generic[K, V]):
                         queue, timestamp, key, value, headers, size
                     )
             except (TypeError, AttributeError, ValueError) as error:
-                raise self._unfit(topic.name, error, headers) from error
+                raise self._unfit(topic.name, error, headers, key, value) from error
             if batch.explicit is not None:
                 batch.choose_partitions(-1 if partition is None else partition)
             elif partition is not None:
@@ -195,16 +202,21 @@ class Sends(SendPath[K, V], Generic[K, V]):
             )
         return partition
 
-    def _unfit(self, topic: str, error: Exception, headers: Headers) -> SerializationError:
+    def _unfit(
+        self, topic: str, error: Exception, headers: Headers, key: Any = None, value: Any = None
+    ) -> SerializationError:
         kind = SerializationError
         wrong = isinstance(error, TypeError | AttributeError)
         if wrong or not all(isinstance(pair, tuple | list) and len(pair) == 2 for pair in headers):
             kind = RecordTypeError
+        wrong_part = bulk.describe_wrong_part(key, value, headers)
+        if wrong_part is not None:
+            kind = RecordTypeError
+        why = wrong_part or f"{str(error).rstrip('.')}."
         return kind(
-            f"A record for topic {topic} cannot be encoded: {str(error).rstrip('.')}. Without a "
-            "serializer, keys, values, and header values must be bytes or None, and header names "
-            "str, as in headers=[('name', b'value')]. Partition and timestamp (in milliseconds) "
-            "must be int."
+            f"A record for topic {topic} cannot be encoded: {why} Without a serializer, keys, "
+            "values, and header values must be bytes or None, and header names str, as in "
+            "headers=[('name', b'value')]. Partition and timestamp (in milliseconds) must be int."
         )
 
     # -- many
@@ -255,7 +267,7 @@ class Sends(SendPath[K, V], Generic[K, V]):
             if partition is not None:
                 partition = self._existing(target, partition)
         except (TypeError, AttributeError, ValueError) as error:
-            raise self._unfit(topic, error, headers) from error
+            raise self._unfit(topic, error, headers, key, value) from error
         return self._placed(target, key, value, partition, timestamp, headers, size)
 
     def _placed(

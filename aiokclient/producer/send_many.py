@@ -17,7 +17,7 @@ from aiokclient.producer.batching.queue import PartitionQueue
 from aiokclient.producer.delivery.deliveries import Deliveries, Run
 from aiokclient.producer.partitioner import Partitioner
 from aiokclient.record.batch import RecordBatchBuilder
-from aiokclient.types import Headers, ProducerRecord
+from aiokclient.types import Headers, ProducerRecord, shortened
 
 if TYPE_CHECKING:
     from aiokclient.errors import KafkaError
@@ -32,6 +32,7 @@ __all__ = [
     "as_integer",
     "as_record",
     "as_timestamp",
+    "describe_wrong_part",
     "exact_size",
     "largest",
     "require_room",
@@ -122,6 +123,22 @@ def as_headers(headers: Any) -> Headers:
         name.encode()
         copied.append((name, as_bytes(content)))
     return copied
+
+
+def describe_wrong_part(key: Any, value: Any, headers: Any) -> str | None:
+    """Return a text about the part of a record that has a wrong type, or None if all are right."""
+    for name, content in (("key", key), ("value", value)):
+        if content is not None and not isinstance(content, bytes | bytearray | memoryview):
+            shown = f"{type(content).__name__} {shortened(content)}"
+            return f"the {name} is {shown}. Encode it, or set {name}_serializer."
+    if isinstance(headers, Mapping):
+        return (
+            f"the headers are a {type(headers).__name__}, but a name may occur several times. Pass "
+            "headers=list(headers.items())."
+        )
+    if isinstance(headers, tuple) and len(headers) == 2 and isinstance(headers[0], str):
+        return f"the headers are one pair. Pass headers=[{shortened(headers)}]."
+    return None
 
 
 def exact_size(limit: int, key: bytes | None, value: bytes | None, headers: Headers) -> int:

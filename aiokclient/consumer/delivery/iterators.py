@@ -16,6 +16,7 @@ from aiokclient.consumer.delivery.cursor import RecordCursor, clock_of
 from aiokclient.consumer.delivery.end_offsets import EndOffsetsLookup
 from aiokclient.consumer.delivery.reader import Reader
 from aiokclient.consumer.records import Records
+from aiokclient.errors.local import refuse_loop
 from aiokclient.types import ConsumerRecord
 
 if TYPE_CHECKING:
@@ -43,6 +44,9 @@ class RecordIterator(RecordCursor[ConsumerRecord[K, V]], Generic[K, V]):
         self._reader = reader
         self._ends = ends
         self._limited = ends is None
+
+    if not TYPE_CHECKING:
+        __iter__ = refuse_loop
 
     @lets_go
     async def _advance(self) -> ConsumerRecord[K, V]:
@@ -90,6 +94,9 @@ class RecordBatches(Generic[K, V]):
         self._ends = ends
         self._limited = ends is None
 
+    if not TYPE_CHECKING:
+        __iter__ = refuse_loop
+
     def __aiter__(self) -> Self:
         return self
 
@@ -129,6 +136,9 @@ class ArrowBatches:
         arrow_schema()  # Raises ImportError without pyarrow, before any thread needs it.
         self._owner = owner
         self._tables = ArrowTables(reader, max_bytes=max_bytes, limit=limit, check_crcs=check_crcs)
+
+    if not TYPE_CHECKING:
+        __iter__ = refuse_loop
 
     def __aiter__(self) -> Self:
         return self

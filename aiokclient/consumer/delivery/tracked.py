@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Iterator
-from typing import Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from aiokclient.cluster.tracebacks import let_go
 from aiokclient.consumer.delivery.reader import Reader
 from aiokclient.consumer.state.partition import PartitionState
+from aiokclient.errors.local import refuse_loop
 from aiokclient.types import ConsumerRecord
 
 __all__ = ["TrackedRecords"]
@@ -46,6 +47,9 @@ class TrackedRecords(Generic[K, V]):
         self._room = 0
         self._time = asyncio.get_running_loop().time
         self._until = -math.inf
+
+    if not TYPE_CHECKING:
+        __iter__ = refuse_loop
 
     def __aiter__(self) -> Self:
         return self

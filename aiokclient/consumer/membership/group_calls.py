@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from aiokclient.consumer.membership.coordinator import ConsumerCoordinator
-from aiokclient.consumer.membership.offsets.commit_forms import covered, to_commit
+from aiokclient.consumer.membership.offsets.commit_forms import covered, named_topics, to_commit
 from aiokclient.consumer.membership.rewind.requests import plain
 from aiokclient.consumer.state.subscription import SubscriptionState
+from aiokclient.errors import IllegalStateError
 from aiokclient.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
 __all__ = ["ConsumerGroupCalls"]
@@ -25,7 +26,17 @@ class ConsumerGroupCalls:
 
     async def commit(self, what: Any, timeout: float) -> None:
         """Commit offsets to the group, within `timeout` seconds."""
-        offsets, nothing = to_commit(what, self._subscription.consumed())
+        if isinstance(what, Iterator):
+            what = list(what)  # It is read several times.
+        consumed = self._subscription.consumed()
+        offsets, nothing = to_commit(what, consumed)
+        known = {tp.topic for tp in [*consumed, *self._subscription.partitions]}
+        for topic in named_topics(what):
+            if topic not in known and not self._group.commits.may_have(topic):
+                raise IllegalStateError(
+                    f"The topic {topic!r} cannot be committed: it is neither subscribed nor "
+                    "assigned. Check its name, or commit offsets as {partition: offset}."
+                )
         gone = [tp for tp in nothing if tp not in self._subscription]
         if gone:
             raise self._group.commits.not_assigned(gone)

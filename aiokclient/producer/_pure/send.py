@@ -105,7 +105,10 @@ class SendPath(Generic[K, V]):
         try:
             if not self._usable or _get_running_loop() is not self._loop:
                 self._check()
-            target = self._topics.get(topic)
+            try:
+                target = self._topics.get(topic)
+            except TypeError:  # It has no hash, so it is no topic.
+                target = None
             if target is None:
                 target = self._topic(topic)
             raw_key: Any = key

@@ -135,6 +135,10 @@ class Responses:
             self._refused(batch, error, event)
         elif part.error_code in SPLITTING and batch.count > 1:
             self._split(sent, error)
+        elif part.error_code in SPLITTING:
+            said = f"{error.message.rstrip('.')}. " if error.message else ""
+            error.message = f"{said}The batch, which has only this record, has {batch.size} bytes."
+            self._failed(batch, error)
         elif not self._postpone(batch, error):
             if part.error_code in OTHER_TOPIC:
                 self._updater.doubt(batch.queue.topic.topic_id)

@@ -336,6 +336,6 @@ async def test_a_commit_after_the_partition_was_lost_raises(site: Site, protocol
 
 async def test_commit_refuses_wrong_arguments(site: Site) -> None:
     async with site.member() as consumer:
-        for wrong in (5, [site.tp(0), "orders"], {site.tp(0): -1}, {site.tp(0): "1"}, site.tp(0)):
+        for wrong in (5, [site.tp(0), "orders"], {site.tp(0): -1}, {site.tp(0): "1"}, b"orders"):
             with pytest.raises(IllegalStateError):
                 await consumer.commit(wrong)

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
-from aiokclient.consumer.arguments import as_partitions, as_topics
+from aiokclient.consumer.arguments import as_partition, as_partitions, as_topics
 from aiokclient.errors import IllegalStateError
 from aiokclient.errors.local import ArgumentTypeError
 from aiokclient.group.offset_forms import Offsets, after_records, as_offset
-from aiokclient.types import ConsumerRecord, TopicPartition
+from aiokclient.types import ConsumerRecord, TopicPartition, is_integer
 
-__all__ = ["covered", "to_commit"]
+__all__ = ["covered", "named_topics", "to_commit"]
 
 
 def to_commit(what: Any, consumed: Offsets) -> tuple[Offsets, list[TopicPartition]]:
     """Return the offsets to commit, and the given partitions of which no record was delivered.
 
     `what` is None (for all of `consumed`), one or more records, a mapping from partition to offset,
-    or topics or partitions. Raises IllegalStateError for anything else.
+    or one or more topics or partitions. Raises IllegalStateError for anything else.
     """
     if what is None:
         return consumed, []
@@ -29,9 +29,20 @@ def to_commit(what: Any, consumed: Offsets) -> tuple[Offsets, list[TopicPartitio
         return dict(zip(tps, map(as_offset, what.values()), strict=True)), []
     if isinstance(what, str):
         return _of_topics([what], consumed), []
-    if isinstance(what, TopicPartition) or not isinstance(what, Iterable):
+    if _is_partition(what):
+        return _of_many([as_partition(what)], consumed)
+    if isinstance(what, bytes) or not isinstance(what, Iterable):
         raise _refusal(what)
     return _of_many(list(what), consumed)
+
+
+def named_topics(what: Any) -> list[str]:
+    """Return the topics that `commit(what)` names, or none if it names something else."""
+    if isinstance(what, str):
+        return [what]
+    if isinstance(what, ConsumerRecord | Mapping) or not isinstance(what, Collection):
+        return []
+    return [*what] if all(isinstance(item, str) for item in what) else []
 
 
 def covered(what: Any) -> Callable[[TopicPartition], bool]:
@@ -44,8 +55,15 @@ def covered(what: Any) -> Callable[[TopicPartition], bool]:
         return lambda tp: True
     if isinstance(what, ConsumerRecord | Mapping):
         return lambda tp: False
-    named = frozenset([what] if isinstance(what, str) else what)
+    named = frozenset([what] if isinstance(what, str) or _is_partition(what) else what)
     return lambda tp: tp.topic in named or tp in named
+
+
+def _is_partition(what: Any) -> bool:
+    """Return whether this is one partition, which may be given as a tuple."""
+    if not isinstance(what, tuple) or len(what) != 2:
+        return False
+    return isinstance(what, TopicPartition) or (isinstance(what[0], str) and is_integer(what[1]))
 
 
 def _of_many(items: list[Any], consumed: Offsets) -> tuple[Offsets, list[TopicPartition]]:
@@ -69,5 +87,5 @@ def _of_topics(topics: list[str], consumed: Offsets) -> Offsets:
 def _refusal(what: Any) -> IllegalStateError:
     return ArgumentTypeError(
         f"{what!r} cannot be committed. commit() accepts one or more records, a mapping from "
-        "TopicPartition to offset, or a collection of topics or partitions."
+        "TopicPartition to offset, or one or more topics or partitions."
     )

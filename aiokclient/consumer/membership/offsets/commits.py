@@ -525,6 +525,11 @@ class Commits:
         lost = any(self._is_lost(tp, None) for tp in tps)
         return _commit_failed(tps, [], None if lost else NOT_ASSIGNED)
 
+    def may_have(self, topic: str) -> bool:
+        """Return whether the consumer subscribes to a topic, or had a partition of it."""
+        subscribed = self._subscription.subscription.matches(topic, internal=False)
+        return subscribed or self._lost.has_topic(topic)
+
     def _is_lost(self, tp: TopicPartition, held: PartitionState | None) -> bool:
         """Return whether a partition of the group is not owned, or was lost and assigned again.
 

@@ -83,6 +83,10 @@ class LostRecords:
         """Return whether the group has taken the partition from the consumer."""
         return tp in self._released and tp not in self._partitions
 
+    def has_topic(self, topic: str) -> bool:
+        """Return whether the group has taken a partition of this topic from the consumer."""
+        return any(tp.topic == topic for tp in self._released)
+
     def uncommitted(self, covered: Callable[[TopicPartition], bool]) -> list[TopicPartition]:
         """Return the `covered` partitions of which delivered records were lost uncommitted.
 

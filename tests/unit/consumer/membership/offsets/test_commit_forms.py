@@ -45,9 +45,10 @@ class TestForms:
         assert to_commit("t", CONSUMED) == ({T0: CONSUMED[T0]}, [])
         assert to_commit(["t", "u"], CONSUMED) == (CONSUMED, [])
         assert to_commit([T0, T1], CONSUMED) == ({T0: CONSUMED[T0]}, [T1])
+        assert to_commit(T0, CONSUMED) == to_commit(("t", 0), CONSUMED) == to_commit([T0], CONSUMED)
 
     @pytest.mark.parametrize(
-        "what", [0, 1.5, T0, {T0: None}, {T0: -2}, {"t": 1}, [record(T0, 1), T0], ["t", T0], b"t"]
+        "what", [0, 1.5, {T0: None}, {T0: -2}, {"t": 1}, [record(T0, 1), T0], ["t", T0], b"t"]
     )
     def test_commit_refuses_other_arguments(self, what: Any) -> None:
         with pytest.raises(IllegalStateError):
