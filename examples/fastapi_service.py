@@ -42,10 +42,12 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     app.state.topic = os.environ.get("TOPIC", "orders")
     app.state.seen = []
     async with (
-        Producer(bootstrap_servers=servers) as app.state.producer,
+        # Both together end before Kubernetes kills the process, after 30 seconds.
+        Producer(bootstrap_servers=servers, shutdown_timeout_ms=10_000) as app.state.producer,
         Consumer(
             app.state.topic,
             bootstrap_servers=servers,
+            shutdown_timeout_ms=10_000,
             auto_offset_reset="earliest",
             value_deserializer=bytes.decode,
             on_record_error=skip,

@@ -20,7 +20,9 @@ LATE_S = 2.0
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     servers = os.environ.get("BOOTSTRAP", "localhost:9092")
     # The service accepts requests at once. Records wait in memory until a broker responds.
-    async with Producer(bootstrap_servers=servers, start_without_brokers=True) as producer:
+    async with Producer(
+        bootstrap_servers=servers, start_without_brokers=True, shutdown_timeout_ms=20_000
+    ) as producer:
         app.state.producer = producer
         app.state.waiting = {}
         yield

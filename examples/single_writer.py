@@ -18,7 +18,8 @@ ENTRIES = int(sys.argv[2]) if len(sys.argv) > 2 else 1_000_000
 
 async def write_ledger() -> None:
     """Write entries. If another process becomes the writer, the block is cancelled."""
-    async with single_writer("ledger", bootstrap_servers=SERVERS) as producer:
+    options = {"bootstrap_servers": SERVERS, "shutdown_timeout_ms": 20_000}
+    async with single_writer("ledger", **options) as producer:
         print(f"{os.getpid()} writes", flush=True)
         for number in range(ENTRIES):
             await producer.send("ledger", b"entry %d by %d" % (number, os.getpid()))

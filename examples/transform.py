@@ -27,8 +27,13 @@ async def main(
             enable_auto_commit=False,
             auto_offset_reset="earliest",
             isolation_level="read_committed",
+            shutdown_timeout_ms=10_000,
         ) as consumer,
-        Producer(bootstrap_servers=bootstrap, transactional_id=transactional_id) as producer,
+        Producer(
+            bootstrap_servers=bootstrap,
+            transactional_id=transactional_id,
+            shutdown_timeout_ms=10_000,
+        ) as producer,
     ):
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, consumer.stop)

@@ -68,12 +68,14 @@ async def main(
             auto_offset_reset="earliest",
             isolation_level="read_committed",
             value_deserializer=bytes.decode,
+            shutdown_timeout_ms=10_000,
         ) as consumer,
         Producer(
             bootstrap_servers=bootstrap,
             transactional_id=transactional_id,
             key_serializer=str.encode,
             value_serializer=str.encode,
+            shutdown_timeout_ms=10_000,
         ) as producer,
     ):
         running, must_restart, must_reset = True, False, False

@@ -25,7 +25,7 @@ async def crawl(site: str) -> None:
 
 
 async def main() -> None:
-    pool = work_pool("crawlers", SITES, bootstrap_servers=SERVERS)
+    pool = work_pool("crawlers", SITES, bootstrap_servers=SERVERS, shutdown_timeout_ms=20_000)
     with anyio.move_on_after(SECONDS):
         async with aclosing(pool):  # Leave the group when the loop ends.
             async for items in pool:

@@ -498,7 +498,7 @@ class Lifecycle:
     async def close(self, timeout: float | None = None) -> None:
         """Finish the work and close all connections. Idempotent; all callers share one close.
 
-        `timeout` (seconds) limits all of it. Operations that have no outcome by then fail with
+        `timeout` (seconds) limits all of it, as `shutdown_timeout_ms` does. Operations that have no outcome by then fail with
         ClosedError. A cancellation does not stop the close: it ends within `close_timeout_ms`, and
         then the cancellation is raised.
         """
@@ -554,6 +554,8 @@ class Lifecycle:
 
     def _bound_close(self, timeout: float) -> None:
         assert self._closing is not None
+        if self._config.shutdown_timeout_ms is not None:
+            timeout = min(timeout, self._config.shutdown_timeout_ms / 1000)
         deadline = self._closing.get_loop().time() + timeout
         self._close_bound = min(self._close_bound, deadline)
         if self._close_scope is not None:

@@ -264,6 +264,16 @@ class ClientConfig(LoginConfig):
         per_child=True,
         java=ABSENT,
     )
+    shutdown_timeout_ms: int | None = option(
+        Integer(0, 2**31 - 1, optional=True),
+        None,
+        "The time limit of leaving `async with` and of close() as a whole, in milliseconds: the "
+        "flush of a producer included. What is pending then fails with ClosedError. Set it below "
+        "the time that the environment gives a process to end, as 30 seconds in Kubernetes. None "
+        "means no limit beyond those of each step.",
+        per_child=True,
+        java=ABSENT,
+    )
     start_without_brokers: bool = option(
         BOOLEAN,
         False,
@@ -513,6 +523,7 @@ class ClientOptions(LoginOptions, total=False):
     request_timeout_ms: int
     default_api_timeout_ms: int
     close_timeout_ms: int
+    shutdown_timeout_ms: int | None
     start_without_brokers: bool
     socket_connection_setup_timeout_ms: int
     socket_connection_setup_timeout_max_ms: int

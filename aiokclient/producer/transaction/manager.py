@@ -730,7 +730,8 @@ class TransactionManager:
     @property
     def close_timeout_s(self) -> float:
         """Seconds that an abort at the end of `async with` may take."""
-        return self._config.close_timeout_ms / 1000
+        bounds_ms = (self._config.close_timeout_ms, self._config.shutdown_timeout_ms)
+        return min(bound for bound in bounds_ms if bound is not None) / 1000
 
     @property
     def _default_s(self) -> float:
