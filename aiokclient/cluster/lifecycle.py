@@ -498,9 +498,9 @@ class Lifecycle:
     async def close(self, timeout: float | None = None) -> None:
         """Finish the work and close all connections. Idempotent; all callers share one close.
 
-        `timeout` (seconds) limits all of it, as `shutdown_timeout_ms` does. Operations that have no outcome by then fail with
-        ClosedError. A cancellation does not stop the close: it ends within `close_timeout_ms`, and
-        then the cancellation is raised.
+        `timeout` (seconds) limits all of it, and so does `shutdown_timeout_ms`. Operations that
+        have no outcome by then fail with ClosedError. A cancellation does not stop the close: it
+        ends within `close_timeout_ms`, and then the cancellation is raised.
         """
         bound = self._grace_s() if timeout is None else seconds(timeout)
         await self._close(graceful=True, timeout=bound)
