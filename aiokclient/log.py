@@ -46,6 +46,7 @@ EVENTS: Final = {
     "loop_ended": "The event loop ended before its client was closed.",
     "log_truncated": "A log was truncated below the position.",
     "metadata_outdated": "Metadata could not be refreshed. The last known metadata is used.",
+    "options_ignored": "A properties file has options of other kinds of clients.",
     "partition_unreadable": "A partition cannot be read. The attempt will be repeated.",
     "partitions_assigned": "Partitions were assigned.",
     "partitions_lost": "Partitions were lost: another member may have them already.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Protocol, runtime_checkable
 
+from aiokclient.cli.output import OutputError
 from aiokclient.errors import ConfigError, KafkaError
 
 __all__ = ["ExitCode", "WrongUseError", "exit_code_of", "one_line"]
@@ -50,6 +51,10 @@ def one_line(error: Exception) -> str | None:
         text = error.format_message()
     elif isinstance(error, KafkaError | WrongUseError):
         text = str(error)
+    elif isinstance(error, OSError | OutputError):
+        # Only the output can fail with an OSError: files and brokers have errors of the library.
+        reason = getattr(error, "strerror", None) or str(error)
+        text = f"The output cannot be written: {reason}."
     else:
         return None
     return " ".join(text.split())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ import typer
 from aiokclient import __version__
 from aiokclient.cli.client_metrics import client_metrics
 from aiokclient.cli.exit_codes import ExitCode, exit_code_of, one_line
+from aiokclient.cli.output import Line, OutputError, Result, discard, write
 
 __all__ = ["run"]
 
@@ -23,7 +25,7 @@ app.command("client-metrics")(client_metrics)
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        sys.stdout.write(f"{NAME} {__version__}\n")
+        write(Result([Line(f"{NAME} {__version__}")], None), as_json=False)
         raise typer.Exit
 
 
@@ -47,7 +49,7 @@ def program(
     log = logging.getLogger(NAME)
     # On a terminal, the log shows what the command waits for. For a script, standard error must
     # have only the error. Without any handler, Python would write warnings to it.
-    shown = verbose or sys.stderr.isatty()
+    shown = sys.stderr is not None and (verbose or sys.stderr.isatty())
     log.addHandler(logging.StreamHandler() if shown else logging.NullHandler())
     if verbose:
         log.setLevel(logging.INFO)
@@ -65,6 +67,11 @@ def run(arguments: Sequence[str]) -> int:
         text = one_line(error)
         if text is None:
             raise
-        sys.stderr.write(f"{NAME}: {text}\n")
+        if isinstance(error, OSError | OutputError):
+            discard()
+        if sys.stderr is not None:
+            with contextlib.suppress(OSError):
+                sys.stderr.write(f"{NAME}: {text}\n")
+                sys.stderr.flush()
         return exit_code_of(error)
     return code if isinstance(code, int) else ExitCode.SUCCESS

@@ -30,7 +30,7 @@ from aiokclient.config.kinds import (
 )
 from aiokclient.config.login import LoginConfig, LoginOptions
 from aiokclient.config.option import ABSENT, REQUIRED, declared, option
-from aiokclient.config.problems import Problems, together, unknown
+from aiokclient.config.problems import LISTED, Problems, is_of_another_kind, together
 from aiokclient.config.properties import hidden_properties
 from aiokclient.config.rules import order_backoffs
 from aiokclient.config.secret import Secret, hide_secrets
@@ -38,6 +38,7 @@ from aiokclient.config.security import Plaintext, settle_security
 from aiokclient.config.security.tls_limits import CIPHER_SUITES, PROTOCOL_NAME, PROTOCOL_NAMES
 from aiokclient.config.values import checked
 from aiokclient.errors import ConfigError
+from aiokclient.log import ClientLog
 
 if TYPE_CHECKING:
     from aiokclient.config.security.sasl import Security
@@ -402,7 +403,7 @@ class ClientConfig(LoginConfig):
         good: dict[str, Any] = {}
         for name, value in options.items():
             if name not in known:
-                problems.add(unknown(name, known, cls.kind()))
+                problems.add_unknown(name, known, cls.kind())
             elif name in shared and not declared(known[name]).per_child:
                 problems.add(
                     f"{name} is an option of the client that is passed as client=. Set it there."
@@ -421,29 +422,37 @@ class ClientConfig(LoginConfig):
 
         `source` is a mapping, the path of a properties file, or the result of `hide_properties`.
         `options` are additional keyword options, such as functions. `client` is as in `build`.
-        Raises ConfigError, which lists all unknown names and texts that are not allowed.
+        Options of other kinds of clients are ignored with one line of the log, as files that
+        several programs share have them. Raises ConfigError, which lists all unknown names and
+        texts that are not allowed.
         """
         source = cls.hide_properties(source, options)
         if isinstance(source, Exception):
             raise source
         known, problems = _fields(cls), Problems()
         fields = {name.replace("_", "."): field for name, field in known.items()}
+        ignored: list[str] = []
         for name, value in options.items():
             if name not in known:
-                problems.add(unknown(name, known, cls.kind()))
+                problems.add_unknown(name, known, cls.kind())
                 continue
             with problems:
                 checked(known[name], value, name)
         for name, text in source.items():
             field = fields.get(name)
             if field is None:
-                problems.add(unknown(name, fields, cls.kind()))
+                if is_of_another_kind(name, cls.kind()):
+                    ignored.append(name)
+                else:
+                    problems.add_unknown(name, fields, cls.kind())
                 continue
             with problems:
                 options.setdefault(field.name, checked(field, text, name, reading=True))
         problems.raise_any()
         try:
-            return cls.build(options, client=client)
+            config = cls.build(options, client=client)
+            _log_ignored(ignored, config)
+            return config
         except ConfigError as error:
             # Errors about combinations use the dotted names of the properties.
             names = re.compile(rf"\b({'|'.join(known)})\b")
@@ -475,6 +484,18 @@ class ClientConfig(LoginConfig):
 
 def _fields(cls: type[ClientConfig]) -> dict[str, dataclasses.Field[Any]]:
     return {field.name: field for field in dataclasses.fields(cls)}
+
+
+def _log_ignored(names: list[str], config: ClientConfig) -> None:
+    """Log the names of options that other kinds of clients have."""
+    if names:
+        more = f", and {len(names) - LISTED} more" if len(names) > LISTED else ""
+        ClientLog.of("aiokclient", config).info(
+            "Options of other kinds of clients are ignored: %s%s",
+            ", ".join(names[:LISTED]),
+            more,
+            extra={"event": "options_ignored"},
+        )
 
 
 def _names(*kinds: type[ClientConfig]) -> tuple[list[str], list[str]]:

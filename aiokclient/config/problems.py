@@ -4,15 +4,29 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection
+from importlib import import_module
 from types import TracebackType
 from typing import Any
 
 from aiokclient.errors import ConfigError
+from aiokclient.types import shortened
 
-__all__ = ["Problems", "refuse_positional", "suggest", "together", "unknown"]
+__all__ = [
+    "LISTED",
+    "Problems",
+    "is_of_another_kind",
+    "refuse_positional",
+    "suggest",
+    "together",
+    "unknown",
+]
 
 CLOSE = 0.75
 """The similarity of two names, from 0 to 1, at which one is suggested for the other."""
+LISTED = 50
+"""The number of problems that the text of an error lists."""
+NAME_CHARACTERS = 200
+"""The length of the longest name for which another name is suggested."""
 CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
@@ -21,6 +35,17 @@ class Problems:
 
     def __init__(self) -> None:
         self._texts: dict[str, None] = {}
+
+    def add_unknown(self, name: str, known: Collection[str], kind: str) -> None:
+        """Add the problem of a name that is not an option of a `kind`, such as "Producer".
+
+        After `LISTED` problems, the text has no suggestion, because looking for one takes a
+        millisecond.
+        """
+        if len(self._texts) < LISTED and len(name) <= NAME_CHARACTERS:
+            self.add(unknown(name, known, kind))
+        else:
+            self.add(f"{shortened(name)} is not an option.")
 
     def add(self, text: str) -> None:
         """Add the text of a problem."""
@@ -42,14 +67,17 @@ class Problems:
         return True
 
     def raise_any(self) -> None:
-        """Raise ConfigError if there are problems. Its `problems` has their texts."""
+        """Raise ConfigError if there are problems. Its `problems` has all texts."""
         texts = tuple(self._texts)
         if not texts:
             return
         if len(texts) == 1:
             error = ConfigError(texts[0])
         else:
-            error = ConfigError("\n".join([f"{len(texts)} options cannot be used:", *texts]))
+            listed = [f"{len(texts)} options cannot be used:", *texts[:LISTED]]
+            if len(texts) > LISTED:
+                listed.append(f"... and {len(texts) - LISTED} more.")
+            error = ConfigError("\n".join(listed))
         error.problems = texts
         raise error
 
@@ -70,6 +98,25 @@ _suggested: dict[str, Collection[str]] = {}
 def suggest(kind: str, options: Collection[str]) -> None:
     """Let errors name this kind of client, such as "Producer", as the owner of `options`."""
     _suggested[kind] = options
+
+
+def is_of_another_kind(name: str, kind: str) -> bool:
+    """Return whether a dotted name is an option of another kind of client than this one.
+
+    Also counts options of Kafka's Java clients that this library does not have.
+    """
+    from aiokclient.hints.java import OWNERS
+
+    for module in ("consumer", "producer"):
+        # The program may not have imported these clients, whose modules import this one.
+        import_module(f"aiokclient.config.{module}")
+
+    plain = name.replace(".", "_")
+    if "_" in name:
+        return False  # Java's options have no underscores.
+    if any(plain in options for other, options in _suggested.items() if other != kind):
+        return True
+    return plain in OWNERS and kind not in OWNERS[plain]
 
 
 def unknown(name: str, known: Collection[str], kind: str) -> str:

@@ -17,8 +17,12 @@ from typing import Any
 
 from aiokclient.config.secret import hide_secrets
 from aiokclient.errors import ConfigError
+from aiokclient.types import shortened
 
 __all__ = ["hidden_properties", "parse_properties", "read_properties"]
+
+LARGEST_FILE = 1_000_000
+"""The size in bytes of the largest file that is read, because reading blocks the event loop."""
 
 _LINES = re.compile(r"\r\n|\r|\n")
 _SPACE = " \t\f"
@@ -62,18 +66,23 @@ def read_properties(path: str | os.PathLike[str]) -> dict[str, str]:
     The file is decoded as UTF-8, or as Latin-1 (Java's encoding) if it is not valid UTF-8. Raises
     ConfigError for a file that cannot be read, and for a malformed escape.
     """
+    name = os.fspath(path)
+    if not name.isprintable() or len(name) > 1_000:
+        name = shortened(name)
     try:
-        data = Path(path).read_bytes()
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise ConfigError(f"The properties file {os.fspath(path)} cannot be read: {reason}.") from (
-            error
-        )
+        with Path(path).open("rb") as file:
+            data = file.read(LARGEST_FILE + 1)
+    except (OSError, ValueError) as error:  # ValueError: the path contains a null character.
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ConfigError(f"The properties file {name} cannot be read: {reason}.") from error
+    if len(data) > LARGEST_FILE:
+        size = f"{LARGEST_FILE:,} bytes"
+        raise ConfigError(f"The file {name} is not one of properties: it has more than {size}.")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
         text = data.decode("latin-1")
-    return parse_properties(text, os.fspath(path))
+    return parse_properties(text, name)
 
 
 def parse_properties(text: str, name: str = "the properties") -> dict[str, str]:

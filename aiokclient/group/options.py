@@ -7,6 +7,7 @@ import dataclasses
 from aiokclient.config.client import ClientConfig, ClientOptions
 from aiokclient.config.kinds import OPTIONAL_TEXT, POSITIVE, TEXT
 from aiokclient.config.option import ABSENT, option
+from aiokclient.config.problems import suggest
 from aiokclient.errors import ConfigError
 from aiokclient.group.handler import GroupSettings
 
@@ -73,6 +74,9 @@ class GroupMemberConfig(ClientConfig):
             self.rebalance_timeout_ms,
             self.heartbeat_interval_ms,
         )
+
+
+suggest(GroupMemberConfig.kind(), GroupMemberConfig.__dataclass_fields__)
 
 
 class GroupMemberOptions(ClientOptions, total=False):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["ABSENT", "RENAMED"]
+__all__ = ["ABSENT", "OWNERS", "RENAMED"]
 
 RENAMED: Final[dict[str, str]] = {}
 """Java's options with another name here. There are none."""
@@ -81,3 +81,15 @@ ABSENT: Final = {
         "Use max_block_ms, which limits how long a record waits for metadata."
     ),
 }
+
+OWNERS: Final = {
+    "block_on_buffer_full": ("Producer",),
+    "metadata_fetch_timeout_ms": ("Producer",),
+    "metadata_max_idle_ms": ("Producer",),
+    "partitioner_class": ("Producer",),
+    "retries": ("Producer", "Admin"),
+    "share_acknowledgement_mode": ("Consumer",),
+    "share_acquire_mode": ("Consumer",),
+    "transaction_two_phase_commit_enable": ("Producer",),
+}
+"""The kinds of clients that have an option of `ABSENT` in Java, if not all have it."""

@@ -16,6 +16,7 @@ from aiokclient.group.generation_mailbox import GroupProtocol
 from aiokclient.group.member import GroupMember
 from aiokclient.group.options import GroupMemberConfig, GroupMemberOptions
 from aiokclient.patterns.spread import Claim, spread
+from aiokclient.types import shortened
 
 __all__ = ["WorkItems", "work_pool"]
 
@@ -79,8 +80,9 @@ def claim(said: bytes) -> Claim:
     """Decode the claim of a worker. Raises ProtocolError for a member that is not a worker."""
     try:
         found: dict[str, Any] = json.loads(said)
-        return Claim(dict(found["items"]), tuple(found["held"]), int(found["generation"]))
-    except (ValueError, KeyError, TypeError) as error:
+        items = {str(name): _weight(weight) for name, weight in dict(found["items"]).items()}
+        return Claim(items, tuple(map(str, found["held"])), int(found["generation"]))
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise ProtocolError(
             f"A member of the group sent {said[:100]!r}, which is not the claim of a worker. "
             "Stop that member, or use another group for the work pool."
@@ -137,9 +139,21 @@ def weighed(items: Mapping[str, float]) -> dict[str, float]:
         if not isinstance(name, str):
             raise ConfigTypeError(f"items: {name!r} is not a name. Each name must be a str.")
         number = isinstance(weight, int | float) and not isinstance(weight, bool)
-        if not (number and math.isfinite(weight) and weight > 0):
+        try:
+            _weight(weight)
+        except (TypeError, ValueError, OverflowError):
             kind = ConfigError if number else ConfigTypeError
             raise kind(
-                f"items: {weight!r} is not a weight for {name!r}. It must be a number above 0."
-            )
+                f"items: {shortened(weight)} is not a weight for {shortened(name)}. It must be a "
+                "number above 0 that a float can express."
+            ) from None
     return dict(items)
+
+
+def _weight(given: Any) -> float:
+    """Return a weight. Raises TypeError, ValueError, or OverflowError if it cannot be one."""
+    if isinstance(given, bool) or not isinstance(given, int | float):
+        raise TypeError
+    if not (math.isfinite(given) and given > 0):
+        raise ValueError
+    return given

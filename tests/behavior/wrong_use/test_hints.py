@@ -106,7 +106,7 @@ def test_one_error_lists_all_bad_options() -> None:
         assert sum(line.startswith(name) for line in lines) == 1
     with pytest.raises(ConfigError) as caught:
         Consumer.from_properties(
-            {"bootstrap.servers": "x", "linger.ms": "1", "auto.offset.reset": "first"}
+            {"bootstrap.servers": "x", "linger.mss": "1", "auto.offset.reset": "first"}
         )
     assert len(caught.value.problems) == 3
     with pytest.raises(ConfigError) as caught:

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
-from aiokclient.errors import ConfigError
+from aiokclient.errors import ConfigError, ProtocolError
 from aiokclient.patterns import WorkItems, work_pool
+from aiokclient.patterns.pool import Spreading, claim
+from aiokclient.patterns.spread import Claim
 
 ITEMS = {"site-a": 1, "site-b": 3, "site-c": 2, "site-d": 2}
 # A session timeout that never ends in a test, so that a silent member stays in the group.
@@ -121,3 +123,38 @@ async def test_leaving_the_body_early_waits_for_the_next_change(cluster_servers:
 def test_weights_are_checked(items: Any) -> None:
     with pytest.raises(ConfigError, match="items: "):
         work_pool("g", items, bootstrap_servers="localhost:9092")
+
+
+def test_a_weight_that_no_float_can_express_is_refused() -> None:
+    with pytest.raises(ConfigError, match="is not a weight") as raised:
+        work_pool("crawlers", {"a": 10**400}, bootstrap_servers="b:9092")
+    assert len(str(raised.value)) < 400
+    work_pool("crawlers", {"a": 10**300}, bootstrap_servers="b:9092")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b'{"items": {"a": Infinity}, "held": [], "generation": 1}',
+        b'{"items": {"a": NaN}, "held": [], "generation": 1}',
+        b'{"items": {"a": 1%s}, "held": [], "generation": 1}' % (b"0" * 400),
+        b'{"items": {"a": -1}, "held": [], "generation": 1}',
+        b'{"items": {"a": "1"}, "held": [], "generation": 1}',
+        b'{"items": {"a": 1}, "held": [], "generation": Infinity}',
+        b'{"items": {"a": 1}, "held": 5, "generation": 1}',
+        b"[" * 100_000,
+        b'{"items": {"a": 1}, "held": %s, "generation": 1}' % (b"[" * 100_000),
+        b'{"items": {"a": 1}, "held": [], "generation": %s}' % (b"9" * 5_000),
+        b"[]",
+        b"\xff",
+    ],
+)
+def test_a_claim_that_is_not_one_of_a_worker_is_a_protocol_error(said: bytes) -> None:
+    with pytest.raises(ProtocolError, match="not the claim of a worker"):
+        claim(said)
+
+
+def test_a_claim_is_decoded_as_it_was_sent() -> None:
+    spreading = Spreading({"a": 1, "b": 2.5})
+    spreading.held, spreading.generation = ("a",), 7
+    assert claim(spreading.metadata()) == Claim({"a": 1, "b": 2.5}, ("a",), 7)

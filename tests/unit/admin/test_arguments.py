@@ -1,0 +1,66 @@
+"""Arguments of admin calls of wrong types, and the forms of a resource."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from aiokclient import Admin, ConfigResource, Producer
+from aiokclient.admin import ResourceType
+from aiokclient.errors.local import ArgumentTypeError, ArgumentValueError
+from aiokclient.telemetry.otel import instrument
+
+WRONG: dict[str, Callable[[Admin], Any]] = {
+    "describe_log_dirs": lambda admin: admin.describe_log_dirs(topics=[[]]),  # type: ignore[list-item]
+    "describe_log_dirs of brokers": lambda admin: admin.describe_log_dirs([{}]),  # type: ignore[list-item]
+    "describe_producers": lambda admin: admin.describe_producers(None),  # type: ignore[arg-type]
+    "describe_producers of one": lambda admin: admin.describe_producers("orders"),  # type: ignore[arg-type]
+    "describe_producers of lists": lambda admin: admin.describe_producers([[]]),  # type: ignore[list-item]
+    "delete_consumer_group_offsets": lambda admin: admin.delete_consumer_group_offsets("g", None),  # type: ignore[arg-type]
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+async def test_an_argument_that_is_no_collection_of_the_right_type_is_refused(
+    admin: Admin, name: str
+) -> None:
+    with pytest.raises(ArgumentTypeError, match="is not"):
+        await WRONG[name](admin)
+
+
+@pytest.mark.parametrize("given", ["topic", "TOPIC", ResourceType.TOPIC])
+async def test_the_type_of_a_resource_may_be_given_by_its_name(admin: Admin, given: Any) -> None:
+    resource = ConfigResource(given, "orders")
+    assert resource == ConfigResource.topic("orders")
+    assert str(resource) == "topic orders"
+    assert pickle.loads(pickle.dumps(resource)) == resource
+    (await admin.alter_configs({resource: {"retention.ms": 5_000}})).raise_for_errors()
+    described = (await admin.describe_configs([resource]))[resource]
+    assert not isinstance(described, Exception)
+    assert described["retention.ms"].value == "5000"
+
+
+@pytest.mark.parametrize("given", ["client-metrics", "client_metrics", "client metrics"])
+def test_the_type_of_a_resource_may_be_written_as_kafkas_tools_do(given: str) -> None:
+    assert ConfigResource(given, "m") == ConfigResource.client_metrics("m")
+
+
+def test_a_resource_of_an_unknown_type_is_refused() -> None:
+    with pytest.raises(ArgumentValueError, match="'topics' is not a type of resource"):
+        ConfigResource("topics", "orders")
+    with pytest.raises(ArgumentTypeError, match="is not a type of resource"):
+        ConfigResource(None, "orders")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["one", "-1", "1.5", "\u0661"])
+async def test_the_name_of_a_broker_as_a_resource_is_its_id(admin: Admin, name: str) -> None:
+    with pytest.raises(ValueError, match="is not the id of a broker"):
+        await admin.describe_configs([ConfigResource("broker", name)])
+
+
+def test_a_class_cannot_be_instrumented() -> None:
+    with pytest.raises(ArgumentTypeError, match="cannot be instrumented"):
+        instrument(Producer)
