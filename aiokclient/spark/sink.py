@@ -132,6 +132,15 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Commit the rows that the tasks have written and not committed."""
+        if None in messages:
+            # Spark commits a batch only if all its tasks have reported. In an epoch of a continuous
+            # trigger, it passes no rows to a sink in Python, and so there are no reports. The error
+            # does not end the query, but keeps Spark from committing the epoch.
+            raise ConfigError(
+                "A continuous trigger is not allowed: Spark does not pass the rows of its epochs "
+                "to a sink in Python. Nothing is written or committed. Stop the query, and use "
+                "trigger(processingTime=...) or trigger(availableNow=True)."
+            )
         self._query(messages)
         _commit(self._options, messages, batchId)
 

@@ -1,4 +1,4 @@
-"""A bar chart of the most important results."""
+"""A picture of the most important results: a point for each client, on logarithmic axes."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ def draw(reports: Sequence[Report], file: Path) -> bool:
         return False
     matplotlib.use("Agg")
     from matplotlib import pyplot
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     figure, axes = pyplot.subplots(len(panels), 1, figsize=(10, 3.6 * len(panels)), squeeze=False)
     suffix = f", {SAME}"
@@ -37,9 +38,23 @@ def draw(reports: Sequence[Report], file: Path) -> bool:
         }
         ordered = sorted(costs, key=lambda name: -costs[name])
         colours = [OWN if name.startswith("aiokclient") else OTHER for name in ordered]
-        bars = axis.barh(ordered, [costs[name] for name in ordered], color=colours)
-        axis.bar_label(bars, fmt="%.2f", padding=3, fontsize=8)
+        # On a logarithmic axis, the length of a bar would have no meaning.
+        axis.scatter([costs[name] for name in ordered], ordered, color=colours, s=45, zorder=2)
+        for name in ordered:
+            axis.annotate(
+                f"{costs[name]:.2f}",
+                (costs[name], name),
+                xytext=(7, 0),
+                textcoords="offset points",
+                va="center",
+                fontsize=8,
+            )
         axis.set_xscale("log")
+        axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axis.xaxis.set_minor_formatter(NullFormatter())
+        axis.grid(axis="y", color="0.9", linewidth=0.8)
+        axis.set_axisbelow(True)
         axis.set_title(f"{work}: CPU seconds of the client per million messages", loc="left")
         axis.tick_params(axis="y", labelsize=8)
         axis.spines[["top", "right"]].set_visible(False)

@@ -52,3 +52,14 @@ async def committed(servers: str, topic: str) -> list[bytes | None]:
     options: Any = {"auto_offset_reset": "earliest", "isolation_level": "read_committed"}
     async with Consumer(topic, bootstrap_servers=servers, **options) as consumer:
         return [record.value async for record in consumer.until_end()]
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *sorted((ROOT / "docs").glob("*spark*.md"))])
+def test_programs_that_start_spark_set_the_python_of_its_processes(page: Path) -> None:
+    # Otherwise, Spark runs the python3 on PATH, which may not have the package.
+    setting = 'os.environ["PYSPARK_PYTHON"] = sys.executable'
+    for heading, code in programs(page):
+        before, start, _ = code.partition("getOrCreate()")
+        assert not start or setting in before, heading
+    if page.name in ("README.md", "spark.md"):
+        assert '`.mode("append")`' in page.read_text()

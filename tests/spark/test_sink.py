@@ -14,8 +14,11 @@ from open_transactions import none_open
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
+from pyspark.sql.types import StructType
 
 from aiokclient import Consumer
+from aiokclient.errors import ConfigError
+from aiokclient.spark.sink import stream_writer
 
 ADAPTIVE = "spark.sql.adaptive.streaming.stateless.enabled"
 Options = dict[str, Any]
@@ -234,6 +237,18 @@ def test_stream_in_the_mode_complete_writes_the_result_of_each_batch(
         writer = counts.writeStream.format(sink).options(**named).outputMode("complete")
         writer.trigger(availableNow=True).start().awaitTermination()
         assert [record.value for record in records(options, target)] == [b"3", b"5"]
+
+
+@pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
+def test_epoch_of_a_continuous_trigger_is_not_committed(
+    options: Options, tmp_path: Path, guarantee: str
+) -> None:
+    # Spark reports no task of such an epoch, and does not end the query after the error.
+    given = {**options, "topic": "t", "checkpointLocation": str(tmp_path)}
+    schema = StructType().add("value", "string")
+    writer = stream_writer({**given, "deliveryGuarantee": guarantee}, schema, False)
+    with pytest.raises(ConfigError, match="A continuous trigger is not allowed"):
+        writer.commit([None, None], 0)
 
 
 def test_record_that_is_too_large_fails_the_write_and_says_which_option_allows_it(

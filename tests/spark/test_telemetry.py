@@ -26,6 +26,7 @@ from aiokclient import ProducerRecord
 from aiokclient.errors import ConfigError
 from aiokclient.spark import telemetry
 from aiokclient.spark.telemetry import query
+from aiokclient.spark.telemetry.picture import title
 from aiokclient.spark.telemetry.views import LATENCIES
 from aiokclient.testing import EmbeddedCluster
 
@@ -195,6 +196,24 @@ def test_lost_pushes_are_recognized(delivered: Delivered, tables: telemetry.Tabl
     assert Counter(row["client_id"] for row in lost) == delivered.interior
 
 
+def test_throughput_and_lag_are_those_of_the_fleet_by_time(
+    counted: Counted, delivered: Delivered, tables: telemetry.Tables
+) -> None:
+    rows = telemetry.throughput_by_client(tables.points).collect()
+    sent: Counter[str] = Counter()
+    for row in rows:
+        if row["direction"] == "sent":
+            sent[row["client_id"]] += round(row["records"])
+        assert row["per_second"] >= 0
+    wanted = expected(counted.sent, delivered.missing, SENT)
+    assert {name: sent[name] for name in SHOPS} == {name: wanted[name] for name in SHOPS}
+    assert any(row["direction"] == "consumed" and row["records"] > 0 for row in rows)
+    assert [row["time"] for row in rows] == sorted(row["time"] for row in rows)
+    lags = telemetry.lag_by_client(tables.points).collect()
+    assert {row["group_id"] for row in lags} == {GROUP}
+    assert all(row["lag"] >= row["highest"] >= 0 and row["partitions"] > 0 for row in lags)
+
+
 def test_dashboard_names_the_slow_and_the_silent_client(
     tables: telemetry.Tables, tmp_path: Path
 ) -> None:
@@ -209,6 +228,11 @@ def test_dashboard_names_the_slow_and_the_silent_client(
     summary = list(dashboard.summary())
     assert any(line.startswith(f"slow: {SLOW}, ") for line in summary)
     assert any(line.startswith(f"silent: {QUIET}, ") for line in summary)
+    for rows in (dashboard.throughput, dashboard.lag, dashboard.error_history, dashboard.lives):
+        assert rows
+    assert sum(row["increase"] for row in dashboard.rebalance_history) >= 2
+    assert f"{SLOW} is slow" in title(dashboard)
+    assert f"{QUIET} is silent." in title(dashboard)
     dashboard.draw(tmp_path / "dashboard.png")
     assert (tmp_path / "dashboard.png").read_bytes().startswith(b"\x89PNG")
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from aiokclient.spark.telemetry.views import (
         fleet_by_version,
         instances,
+        lag_by_client,
         latency_by_client,
         lost_pushes,
         rebalances_by_group,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
         restarts,
         silent_clients,
         slow_clients,
+        throughput_by_client,
         top_errors,
     )
 
@@ -34,6 +36,7 @@ __all__ = [
     "Tables",
     "fleet_by_version",
     "instances",
+    "lag_by_client",
     "latency_by_client",
     "lost_pushes",
     "make_dashboard",
@@ -44,6 +47,7 @@ __all__ = [
     "restarts",
     "silent_clients",
     "slow_clients",
+    "throughput_by_client",
     "top_errors",
     "totals",
     "write_tables",

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 __all__ = [
     "fleet_by_version",
     "instances",
+    "lag_by_client",
     "latency_by_client",
     "lost_pushes",
     "rebalances_by_group",
@@ -19,6 +20,7 @@ __all__ = [
     "restarts",
     "silent_clients",
     "slow_clients",
+    "throughput_by_client",
     "top_errors",
 ]
 
@@ -33,6 +35,9 @@ COMPARED: Final = (LATENCIES[0], LATENCIES[2])
 the broker waits for records, so that a consumer of an idle topic would seem to be slow."""
 ERRORS: Final = r"[.](error|failed([.][a-z]+)?)[.]total$"
 REBALANCES: Final = r"[.](failed[.])?rebalance[.]total$"
+SENT: Final = f"{PREFIX}producer.record.send.total"
+CONSUMED: Final = f"{PREFIX}consumer.fetch.manager.records.consumed.total"
+LAG: Final = f"{PREFIX}consumer.fetch.manager.records.lag"
 COUNTED: Final = "value IS NOT NULL AND NOT isnan(value)"
 """The condition for points that are added up. One NaN would make the total of its series NaN."""
 
@@ -99,6 +104,62 @@ def latency_by_client(points: DataFrame, metrics: tuple[str, ...] = LATENCIES) -
         FROM {{points}}
         WHERE metric IN ({names}) AND value IS NOT NULL AND NOT isnan(value)
         GROUP BY client_id, metric ORDER BY metric, p90 DESC, client_id
+        """,
+        points=points,
+    )
+
+
+def throughput_by_client(points: DataFrame) -> DataFrame:
+    """Return the records that each client sent and consumed, by the time of each push.
+
+    `records` are those since the push before, and `per_second` is their number for each second.
+    `direction` is "sent" or "consumed".
+    """
+    wanted = points.where(f"metric IN ('{SENT}', '{CONSUMED}') AND size(labels) = 0")
+    return _sql(
+        f"""
+        SELECT client_id, if(metric = '{SENT}', 'sent', 'consumed') AS direction, time,
+            sum(increase) AS records, sum(increase / seconds) AS per_second
+        FROM {{increases}} WHERE seconds > 0
+        GROUP BY client_id, metric, time ORDER BY time, client_id, direction
+        """,
+        increases=increases(wanted),
+    )
+
+
+def lag_by_client(points: DataFrame) -> DataFrame:
+    """Return the lag of each consumer, by the time of each push.
+
+    `lag` is the number of records after those that it has fetched, in all its partitions, and
+    `highest` the number in one of them.
+    """
+    return _sql(
+        f"""
+        SELECT client_id, any_value(attributes['group_id']) AS group_id, time, sum(value) AS lag,
+            max(value) AS highest, count(*) AS partitions
+        FROM {{points}} WHERE metric = '{LAG}' AND size(labels) > 0 AND {COUNTED}
+        GROUP BY client_id, instance_id, time ORDER BY time, client_id
+        """,
+        points=points,
+    )
+
+
+def increases(points: DataFrame) -> DataFrame:
+    """Return how much each sum has increased since the push before, and the seconds of that time.
+
+    The first point of a cumulative sum has no increase, because it is not known when it began.
+    """
+    return _sql(
+        f"""
+        SELECT *, greatest(0, if(temporality = 'delta', value, value - before)) AS increase,
+            (unix_micros(time) - unix_micros(if(temporality = 'delta', start, earlier))) / 1e6
+                AS seconds
+        FROM (
+            SELECT *, lag(value) OVER series AS before, lag(time) OVER series AS earlier
+            FROM {{points}} WHERE temporality IS NOT NULL AND {COUNTED}
+            WINDOW series AS (
+                PARTITION BY instance_id, metric, labels::string ORDER BY time, offset)
+        ) WHERE temporality = 'delta' OR before IS NOT NULL
         """,
         points=points,
     )
