@@ -270,7 +270,7 @@ class TransactingWorkload(seeded.Workload):
                 producer = self.transactional(name, client)
                 await self.start(producer)
                 stack.push_async_callback(self.close, producer)
-                self.authors.append(Author(self, producer, name))
+                self.authors.append(self.author(producer, name))
             async with asyncio.TaskGroup() as group:
                 for author in self.authors:
                     group.create_task(author.run())
@@ -296,6 +296,9 @@ class TransactingWorkload(seeded.Workload):
         if client is None:
             return Producer(**{**self.options(), **options})
         return Producer(client=client, **options)
+
+    def author(self, producer: Producer[Any, Any], name: str) -> Author:
+        return Author(self, producer, name)
 
     async def start(self, producer: Producer[Any, Any]) -> None:
         await producer.start()

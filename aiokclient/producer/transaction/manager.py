@@ -469,6 +469,7 @@ class TransactionManager:
         """Return whether a commit can begin without a task of its own; see `CommitEnds`."""
         return not (
             self._bump_needed
+            or self.status.current.lowered
             or self._offset_calls
             or self._requests.level_is_old
             or self._accumulator.undesignated
@@ -703,10 +704,13 @@ class TransactionManager:
     def _needs_epoch(self) -> bool:
         """Return whether the epoch must be increased before the next transaction.
 
-        At level 2, EndTxn increases it, unless the coordinator knew nothing of the transaction.
+        At level 2, EndTxn increases it, unless the coordinator knew nothing of the transaction. A
+        transaction whose level was lowered needs a new epoch: its partitions were written at level
+        2, and if the level is raised again, the next transaction does not wait for its markers.
         """
-        is_implicit = self.status.current.level >= IMPLICIT
-        return self._bump_needed or is_implicit or self._partitions.has_gap()
+        current = self.status.current
+        is_implicit = current.level >= IMPLICIT
+        return self._bump_needed or is_implicit or current.lowered or self._partitions.has_gap()
 
     def _end(self, outcome: TransactionOutcome, event: TransactionEvent) -> None:
         self._meters.ended(outcome)

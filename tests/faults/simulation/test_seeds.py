@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import incarnations
+import pairing
 import pytest
 import seeded
 import transacting
@@ -18,6 +19,7 @@ WANTED = int(os.environ.get("AIOKCLIENT_SIM_SEEDS") or 0)
 SEEDS = [int(ONE)] if ONE else range(WANTED or 30)
 INCARNATIONS = [int(ONE)] if ONE else range(WANTED or 12)
 TRANSACTIONS = [int(ONE)] if ONE else range(WANTED or 18)
+PAIRS = [int(ONE)] if ONE else range(WANTED or 8)
 
 
 @pytest.mark.fault(1, 2, 3, 11, 15, 16, 17)
@@ -40,7 +42,13 @@ def test_transactions_are_whole_in_all_faults_for_a_seed(seed: int) -> None:
     assert outcome.seed == seed
 
 
-@pytest.mark.parametrize("workload", [seeded, incarnations, transacting])
+@pytest.mark.parametrize("seed", PAIRS)
+def test_transactions_are_whole_when_two_tasks_call_and_levels_change_for_a_seed(seed: int) -> None:
+    outcome = pairing.run(seed)
+    assert outcome.seed == seed
+
+
+@pytest.mark.parametrize("workload", [seeded, incarnations, transacting, pairing])
 def test_a_seed_gives_the_same_run_again(workload: Any) -> None:
     assert workload.run(1) == workload.run(1)
 
