@@ -54,8 +54,10 @@ if TYPE_CHECKING:
     from aiokclient.consumer.assignors import (
         AssignmentCluster,
         Assignor,
+        CoPartitioned,
         MemberAssignment,
         MemberSubscription,
+        Redundant,
     )
     from aiokclient.errors import KafkaError
     from aiokclient.group.generation_mailbox import GroupProtocol
@@ -94,6 +96,7 @@ __all__ = [
     "ClientQuotaEntity",
     "ClientQuotaFilter",
     "ClientQuotaName",
+    "CoPartitioned",
     "ConfigResource",
     "Consumer",
     "ConsumerRecord",
@@ -122,6 +125,7 @@ __all__ = [
     "ProducerRecord",
     "RecordMetadata",
     "Records",
+    "Redundant",
     "ResourcePattern",
     "ResourcePatternFilter",
     "SKIP",
@@ -161,6 +165,8 @@ _MODULES_BY_NAME = {
     "AnyBroker": "cluster.targets",
     "AssignmentCluster": "consumer.assignors",
     "Assignor": "consumer.assignors",
+    "CoPartitioned": "consumer.assignors",
+    "Redundant": "consumer.assignors",
     "Broker": "cluster.targets",
     "Client": "client",
     "ClientQuotaEntity": "admin",

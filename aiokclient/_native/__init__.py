@@ -15,13 +15,23 @@ A value that depends on the speed of the implementation in use comes from `chose
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable
 from importlib import import_module
 from importlib.machinery import EXTENSION_SUFFIXES
 from typing import Any, TypeVar
 
-__all__ = ["BUILT", "EXTENSIONS", "WANTED", "are_built", "chosen", "in_use", "twin"]
+__all__ = [
+    "BUILT",
+    "EXTENSIONS",
+    "WANTED",
+    "are_built",
+    "chosen",
+    "in_use",
+    "twin",
+    "warn_if_not_built",
+]
 
 T = TypeVar("T")
 
@@ -44,6 +54,23 @@ WANTED = os.environ.get("AIOKCLIENT_PURE", "0") in ("", "0")
 def in_use() -> bool:
     """Return whether the native modules are in use."""
     return BUILT and WANTED
+
+
+_warned = False
+
+
+def warn_if_not_built() -> None:
+    """Log one WARNING in a process that runs the pure modules because no others were compiled."""
+    global _warned
+    if BUILT or not WANTED or _warned:
+        return
+    _warned = True
+    logging.getLogger("aiokclient").warning(
+        "The native modules are not compiled, so the pure Python ones run, which are several times "
+        "slower. In a checkout, `make native` compiles them. AIOKCLIENT_PURE=1 selects the pure "
+        "ones without this warning.",
+        extra={"event": "pure_modules"},
+    )
 
 
 def twin(name: str) -> Callable[[T], T]:

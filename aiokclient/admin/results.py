@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
 from typing import TypeVar
 
@@ -22,15 +23,36 @@ class Results(Mapping[K, V | KafkaError]):
         created["a"]                  # a CreatedTopic, or the KafkaError that prevented it
         created.errors                # the errors of the items that failed
         created.raise_for_errors()    # the results if all items succeeded; raises otherwise
+
+    If items have failed, and the program looks at none of the errors, a WARNING is logged when the
+    results are dropped.
     """
 
-    __slots__ = ("_results",)
+    __slots__ = ("_is_read", "_results")
 
     def __init__(self, results: Mapping[K, V | KafkaError]) -> None:
         self._results = dict(results)
+        self._is_read = False
+
+    def __del__(self) -> None:
+        if getattr(self, "_is_read", True) or not (errors := self.errors):
+            return
+        key, error = next(iter(errors.items()))
+        logging.getLogger("aiokclient.admin").warning(
+            "%d of %d items of an admin call have failed, and the program did not look at their "
+            "errors. The first is %s: %s: %s Call raise_for_errors() on the results.",
+            len(errors),
+            len(self._results),
+            key,
+            type(error).__name__,
+            error,
+            extra={"event": "unread_errors"},
+        )
 
     def __getitem__(self, key: K) -> V | KafkaError:
-        return self._results[key]
+        found = self._results[key]
+        self._is_read = self._is_read or isinstance(found, KafkaError)
+        return found
 
     def __iter__(self) -> Iterator[K]:
         return iter(self._results)
@@ -39,6 +61,7 @@ class Results(Mapping[K, V | KafkaError]):
         return len(self._results)
 
     def __repr__(self) -> str:
+        self._is_read = True
         return f"Results({self._results!r})"
 
     @property
@@ -49,6 +72,7 @@ class Results(Mapping[K, V | KafkaError]):
     @property
     def errors(self) -> dict[K, KafkaError]:
         """The errors of the items that failed."""
+        self._is_read = True
         return {key: got for key, got in self._results.items() if isinstance(got, KafkaError)}
 
     @property

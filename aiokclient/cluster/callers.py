@@ -15,7 +15,18 @@ from aiokclient.errors import (
     WrongThreadError,
 )
 
-__all__ = ["own_cancellation", "wrong_caller"]
+__all__ = ["own_cancellation", "running_loop", "wrong_caller"]
+
+
+def running_loop(name: str) -> asyncio.AbstractEventLoop:
+    """Return the running event loop. Raise WrongLoopError, which names asyncio, without one."""
+    loop = asyncio._get_running_loop()
+    if loop is None:
+        raise WrongLoopError(
+            f"No asyncio event loop is running, and this {name} needs one. The library is for "
+            "asyncio, and does not run under trio. Run the program by asyncio.run()."
+        )
+    return loop
 
 
 def wrong_caller(name: str, loop: asyncio.AbstractEventLoop | None, thread: int) -> UsageError:

@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self, cast
 
 import anyio
 
+from aiokclient._native import warn_if_not_built
 from aiokclient.background import ended, load_anyio, new_task
 from aiokclient.clock import SystemClock
-from aiokclient.cluster.callers import wrong_caller
+from aiokclient.cluster.callers import running_loop, wrong_caller
 from aiokclient.cluster.client import ClusterClient
 from aiokclient.cluster.health import Health, described
 from aiokclient.cluster.lifecycle_states import (
@@ -390,7 +391,8 @@ class Lifecycle:
         """
         if wait is None:
             wait = not self._config.start_without_brokers
-        loop = asyncio.get_running_loop()
+        loop = running_loop(type(self).__name__)
+        warn_if_not_built()
         while True:
             effects = self._on(LifecycleEvent.START)
             if self._phase not in (LifecyclePhase.STARTING, LifecyclePhase.UNDOING):
@@ -508,7 +510,7 @@ class Lifecycle:
     async def _close(self, *, graceful: bool, timeout: float) -> None:
         if self._phase is LifecyclePhase.CLOSED:
             return
-        loop = asyncio.get_running_loop()
+        loop = running_loop(type(self).__name__)
         if self._loop is not None and loop is not self._loop:
             self._refuse_caller()
         caller = self._waits_for_caller()

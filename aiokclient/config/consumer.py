@@ -67,7 +67,8 @@ class ConsumerConfig(ClientConfig):
         AssignmentStrategies(),
         ("range", "cooperative-sticky"),
         "The assignors of group_protocol='classic' in order of preference: names, classes "
-        "derived from aiokclient.Assignor, or objects of these.",
+        "derived from aiokclient.Assignor, or objects of these. 'redundant' is Redundant(), and "
+        "'co-partitioned' is CoPartitioned().",
         accepts="Strategy | Sequence[Strategy]",
     )
     session_timeout_ms: int = option(

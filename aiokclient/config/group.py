@@ -56,10 +56,18 @@ def _mistakes(config: Any) -> Iterator[tuple[str, str]]:
             yield field.name, f"It cannot be set with group_protocol='consumer'. {advice}"
 
 
+OVERLAPPING = ("redundant",)
+"""The names of built-in assignors that may give a partition to several members."""
+
+
 def commits_by_itself(strategies: tuple[Any, ...]) -> bool:
     """Return the default of `enable_auto_commit` for these assignors.
 
     It is False if several members may read the same partition, because the commits of these members
     would overwrite each other.
     """
-    return not any(getattr(strategy, "overlapping", False) for strategy in strategies)
+    return not any(
+        strategy in OVERLAPPING or getattr(strategy, "overlapping", False)
+        for strategy in strategies
+        if isinstance(strategy, str) or hasattr(strategy, "overlapping")
+    )

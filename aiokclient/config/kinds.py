@@ -30,6 +30,7 @@ __all__ = [
     "SECURITY",
     "SERIALIZER",
     "OPTIONAL_SECRET",
+    "OWN_STRATEGIES",
     "STRATEGIES",
     "TEXT",
     "Addresses",
@@ -230,6 +231,8 @@ STRATEGIES = {
     "org.apache.kafka.clients.consumer.CooperativeStickyAssignor": "cooperative-sticky",
 }
 """The short names of the built-in assignors, by the names of Kafka's classes."""
+OWN_STRATEGIES = ("redundant", "co-partitioned")
+"""The names of the built-in assignors that Kafka does not have."""
 
 
 class AssignmentStrategies:
@@ -241,9 +244,9 @@ class AssignmentStrategies:
     @property
     def allowed(self) -> str:
         return (
-            f"one of {', '.join(map(repr, STRATEGIES.values()))}, the name of Kafka's class for "
-            f"one of these ({next(iter(STRATEGIES))}), a class derived from aiokclient.Assignor, "
-            "an object of one, or a list of them"
+            f"one of {', '.join(map(repr, [*STRATEGIES.values(), *OWN_STRATEGIES]))}, the name of "
+            f"Kafka's class for one of the first four ({next(iter(STRATEGIES))}), a class derived "
+            "from aiokclient.Assignor, an object of one, or a list of them"
         )
 
     def check(self, value: Any) -> tuple[Any, ...]:
@@ -262,7 +265,7 @@ class AssignmentStrategies:
     def _one(self, value: Any) -> Any:
         if isinstance(value, str):
             name = STRATEGIES.get(value, value)
-            if name in STRATEGIES.values():
+            if name in STRATEGIES.values() or name in OWN_STRATEGIES:
                 return name
         elif callable(getattr(value, "assign", None)):
             return value

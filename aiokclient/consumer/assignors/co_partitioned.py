@@ -32,6 +32,9 @@ __all__ = ["CoPartitioned"]
 class CoPartitioned(Assignor):
     """A strategy that assigns equal partition numbers of several topics to the same member.
 
+        Consumer("a", "b", group_id="g", partition_assignment_strategy=CoPartitioned("a", "b"), ...)
+
+    `partition_assignment_strategy="co-partitioned"` is the same as `CoPartitioned()`.
     The inner strategy `by` computes the assignment; the default is a `CooperativeSticky`. If
     topics are given, these are co-partitioned: only members that subscribe to all of them are
     assigned any of their partitions, and the assignment fails if there is no such member. If no

@@ -27,6 +27,9 @@ __all__ = ["Redundant"]
 class Redundant(Sticky):
     """A strategy that assigns each partition to `copies` members.
 
+        Consumer("cache", group_id="g", partition_assignment_strategy=Redundant(3), ...)
+
+    `partition_assignment_strategy="redundant"` is the same as `Redundant()`: two copies.
     If fewer members subscribe to a topic, all of them are assigned its partitions. The number of
     copies is part of the strategy's name, because all members must use the same number. To change
     it in a running group, offer the strategy with the new number first and the old one second

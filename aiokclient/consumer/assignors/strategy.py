@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from aiokclient.consumer.assignors.assignor import Assignor
+from aiokclient.consumer.assignors.co_partitioned import CoPartitioned
 from aiokclient.consumer.assignors.range import Range
+from aiokclient.consumer.assignors.redundant import Redundant
 from aiokclient.consumer.assignors.round_robin import RoundRobin
 from aiokclient.consumer.assignors.sticky import CooperativeSticky, Sticky
 from aiokclient.errors import ConfigError
@@ -16,7 +18,12 @@ __all__ = ["BUILT_IN", "make_assignors"]
 BUILT_IN: dict[str, type[Assignor]] = {
     kind.name: kind for kind in (Range, RoundRobin, Sticky, CooperativeSticky)
 }
-"""The assignors that can be selected by name. A test compares them with the option's values."""
+"""Kafka's assignors, by name. A test compares them with the option's values."""
+NAMED: dict[str, type[Assignor]] = {
+    **BUILT_IN,
+    **{kind.name: kind for kind in (Redundant, CoPartitioned)},
+}
+"""The assignors that can be selected by name."""
 
 
 def make_assignors(
@@ -53,7 +60,7 @@ def make_assignors(
 def _made(strategy: str | type[AssignorLike] | AssignorLike) -> Assignor:
     made: object = strategy
     if isinstance(strategy, str):
-        made = BUILT_IN[strategy]() if strategy in BUILT_IN else None
+        made = NAMED[strategy]() if strategy in NAMED else None
     elif isinstance(strategy, type):
         try:
             made = strategy()
@@ -65,7 +72,7 @@ def _made(strategy: str | type[AssignorLike] | AssignorLike) -> Assignor:
     if not isinstance(made, Assignor):
         raise ConfigError(
             f"partition_assignment_strategy: {_called(strategy)} is not an assignor. Use one of "
-            f"{', '.join(map(repr, BUILT_IN))}, a class derived from aiokclient.Assignor, or an "
+            f"{', '.join(map(repr, NAMED))}, a class derived from aiokclient.Assignor, or an "
             "instance of one."
         )
     return made

@@ -29,6 +29,66 @@ def run_pytest(tmp_path):
     return run
 
 
+def test_factory_starts_clusters_with_options_and_closes_them(run_pytest):
+    done = run_pytest(
+        """
+import pytest
+from aiokclient.errors import IllegalStateError
+
+clusters = []
+
+@pytest.fixture(scope="module")
+def two_brokers(kafka_cluster_factory):
+    cluster = kafka_cluster_factory(brokers=2)
+    clusters.append(cluster)
+    return cluster
+
+@pytest.fixture
+def topics(kafka_cluster_factory):
+    return kafka_cluster_factory(brokers=1, topics={"u": 2})
+
+def test_in_the_test(kafka_cluster_factory, topics, two_brokers):
+    cluster = kafka_cluster_factory(brokers=1, topics={"t": 3})
+    clusters.extend([cluster, topics])
+    assert cluster.topics == {"t": 3}
+    assert topics.topics == {"u": 2}
+    assert cluster.bootstrap_servers != topics.bootstrap_servers
+    cluster.produce("t", [b"v"])
+
+async def test_afterwards(two_brokers):
+    kept, *closed = clusters
+    assert kept is two_brokers
+    assert len(kept.brokers) == 2
+    kept.create_topic("alive")
+    for cluster in closed:
+        with pytest.raises(IllegalStateError):
+            cluster.create_topic("late")
+"""
+    )
+    assert "2 passed" in done.stdout, done.stdout + done.stderr
+
+
+def test_faults_of_a_test_end_with_it(run_pytest):
+    done = run_pytest(
+        """
+from aiokclient import Producer
+from aiokclient.errors import TopicAuthorizationError
+from aiokclient.protocol import ApiKey
+
+def test_leaves_faults(kafka_cluster, kafka_topic):
+    kafka_cluster.fail(ApiKey.PRODUCE, TopicAuthorizationError)
+    kafka_cluster.stop(1)
+
+async def test_has_no_faults(kafka_cluster, kafka_topic):
+    assert kafka_cluster.requests == []
+    async with Producer(bootstrap_servers=kafka_cluster.bootstrap_servers) as producer:
+        await producer.send(kafka_topic, b"v")
+        assert len(producer.health().brokers) == 3
+"""
+    )
+    assert "2 passed" in done.stdout, done.stdout + done.stderr
+
+
 def test_the_fixtures_work_in_synchronous_and_asynchronous_tests(run_pytest):
     done = run_pytest(
         """
