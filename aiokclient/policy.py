@@ -447,6 +447,20 @@ def as_transaction_error(error: KafkaError, scope: Scope) -> KafkaError:
     category, kind = _RAISED[classify(error, scope)]
     if isinstance(error, category | ConfigError | SerializationError | UsageError):
         return error
+    return _caused_by(error, kind)
+
+
+def as_commit_error(error: KafkaError) -> KafkaError:
+    """Return what a commit raises because of a delivery that failed with this error.
+
+    A commit raises no SerializationError, because it is not the call with the wrong argument.
+    """
+    if isinstance(error, SerializationError):
+        return _caused_by(error, TransactionAbortableError)
+    return error
+
+
+def _caused_by(error: KafkaError, kind: type[KafkaError]) -> KafkaError:
     name = error.name or type(error).__name__
     raised = kind(
         f"The cause is {name}: {error.what} {error.message}".strip(),

@@ -17,7 +17,13 @@ from aiokclient.errors import (
     TransactionAbortableError,
     TransactionFailedError,
 )
-from aiokclient.policy import Decision, Scope, as_transaction_error, classify
+from aiokclient.policy import (
+    Decision,
+    Scope,
+    as_commit_error,
+    as_transaction_error,
+    classify,
+)
 from aiokclient.producer.transaction.states import (
     BROKEN,
     CALLS,
@@ -256,11 +262,12 @@ class TransactionStatus:
     def failed(self, error: KafkaError, scope: Scope) -> KafkaError:
         """Handle a final error of a record or of a request. Return the error to raise for it."""
         self._explain(error)
-        event = EVENTS[classify(error, scope)]
         raised = as_transaction_error(error, scope)
+        noted = as_commit_error(raised)
+        event = EVENTS[classify(error if noted is raised else noted, scope)]
         if self.closed:
             return raised
-        self.current.note_error(raised, SEVERITY[event])
+        self.current.note_error(noted, SEVERITY[event])
         if event is TransactionEvent.FAILED_FATAL and self.fatal is None:
             self.fatal = raised
         self.step(event)

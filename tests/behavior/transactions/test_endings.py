@@ -99,10 +99,11 @@ async def test_commit_raises_what_a_partitioner_raised_for_a_topic_not_yet_known
         return 0
 
     async with producer_of(cluster, partitioner=partitioner) as producer:
-        with pytest.raises(SerializationError, match="no such customer"):  # noqa: PT012 - the end of the block raises
+        with pytest.raises(TransactionAbortableError, match="no such customer") as caught:  # noqa: PT012 - the end of the block raises
             async with producer.transaction() as tx:
                 tx.send("out", b"kept out", key=b"good")
                 tx.send("out", b"lost", key=b"bad")
+        assert isinstance(caught.value.__cause__, SerializationError)
         assert tx.outcome is ABORTED
     assert await committed(cluster) == []
 
