@@ -61,6 +61,10 @@ The fraction is random, so that connections do not authenticate at the same time
 """
 
 
+LOGIN_INTERVAL_S = 1.0
+"""The minimum time in seconds between two logins of a connection, as brokers require it."""
+
+
 class Purpose(Enum):
     """The use of a connection. CONTROL and PRODUCE are shared. The others belong to an owner."""
 
@@ -205,6 +209,8 @@ class ConnectionPool:
         self._closed = False
         self._too_large: set[str | None] = set()
         """The APIs with a response that was too large."""
+        self._logged_in_at = 0.0
+        """The time of the last login, on the loop's clock."""
         self._renewals: dict[BrokerConnection, asyncio.TimerHandle] = {}
         """The timers of the next authentications on open connections."""
 
@@ -510,15 +516,30 @@ class ConnectionPool:
             lifetime_s = lifetime_ms / 1000
             after_s = lifetime_s * self._rng.uniform(*RENEWED)
             loop = asyncio.get_running_loop()
+            self._logged_in_at = loop.time()
             ends_at = loop.time() + lifetime_s
             if connection not in self._renewals:
                 connection.on_close(self._forget_renewal)
-            self._renewals[connection] = loop.call_later(
-                after_s, self._renew_later, connection, sasl, ends_at
-            )
+            renew = partial(self._renew_later, connection, sasl, ends_at)
+            if lifetime_s < LOGIN_INTERVAL_S:
+                # The requests wait for the next login: the broker would close the connection.
+                self._renewals[connection] = loop.call_later(
+                    after_s, self._suspend, connection, LOGIN_INTERVAL_S - after_s, renew
+                )
+            else:
+                self._renewals[connection] = loop.call_later(max(after_s, LOGIN_INTERVAL_S), renew)
+
+    def _suspend(
+        self, connection: BrokerConnection, seconds: float, renew: Callable[[], None]
+    ) -> None:
+        """Hold the requests of a session that is about to end, until the next login."""
+        connection.suspend()
+        self._renewals[connection] = asyncio.get_running_loop().call_later(seconds, renew)
 
     def _forget_renewal(self, connection: BrokerConnection, reason: KafkaError | None) -> None:
         self._renewals.pop(connection).cancel()
+        if connection.broker.session_lifetime_ms < 1000 * LOGIN_INTERVAL_S:
+            self._not_before = max(self._not_before, self._logged_in_at + LOGIN_INTERVAL_S)
 
     def _renew_later(self, connection: BrokerConnection, sasl: Sasl, ends_at: float) -> None:
         if not self._closed:

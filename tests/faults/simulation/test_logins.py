@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import itertools
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -335,3 +336,27 @@ def test_a_call_raises_the_providers_error_after_the_token_has_expired(failing: 
             await client.request(messages.ListGroupsRequest(), AnyBroker(), timeout=60)
 
     run_with_logins(scenario)
+
+
+@pytest.mark.fault(46)
+@pytest.mark.parametrize("lifetime_ms", [5, 50, 500, 999, 1_000, 1_100])
+@pytest.mark.parametrize("mechanism", ["PLAIN", "OAUTHBEARER"])
+def test_short_sessions_cause_one_login_a_second_for_each_connection(
+    mechanism: str, lifetime_ms: int
+) -> None:
+    async def scenario(world: World) -> None:
+        async with world.producer(**options(world, LOGINS[mechanism](world))) as producer:
+            began = world.now
+            for number in range(20):
+                await producer.send("t", b"%d" % number)
+            while world.now < began + 20:
+                await asyncio.sleep(0.01)
+                producer.send("t", b"more", partition=0)
+            await producer.flush()
+            seconds = world.now - began
+            logins = Counter(each.broker for each in world.requests(ApiKey.SASL_HANDSHAKE))
+            for count in logins.values():
+                assert count <= 2 * (seconds + 2), "two connections to each broker"
+            assert producer.state is State.RUNNING
+
+    run_with_logins(scenario, lifetime_ms=lifetime_ms)
