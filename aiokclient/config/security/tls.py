@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 from typing import ClassVar
 
 from aiokclient.config.secret import Secret
+from aiokclient.config.security.pem import laid_out
 from aiokclient.config.security.tls_limits import TlsLimits
 from aiokclient.errors import ConfigError
 
@@ -64,8 +65,8 @@ class Tls:
         strict: bool = True,
         context: ssl.SSLContext | None = None,
     ) -> None:
-        cadata, password = Secret.of(cadata), Secret.of(password)
-        certdata, keydata = Secret.of(certdata), Secret.of(keydata)
+        cadata, password = laid_out(Secret.of(cadata)), Secret.of(password)
+        certdata, keydata = laid_out(Secret.of(certdata)), laid_out(Secret.of(keydata))
         cafile, certfile, keyfile = _path(cafile), _path(certfile), _path(keyfile)
         given = locals() | {"limits": None}
         for field in dataclasses.fields(self):

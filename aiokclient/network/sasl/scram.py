@@ -88,7 +88,7 @@ class Scram:
         raise ChallengeError("The broker sent a message that SCRAM does not expect.")
 
     def _client_first(self) -> bytes:
-        user = _escaped(_prepared(self._credentials.user))
+        user = _escaped(self._credentials.user)
         extension = ",tokenauth=true" if self._credentials.token_auth else ""
         self._first = f"n={user},r={self._nonce}{extension}"
         self._state = _State.SERVER_FIRST
@@ -149,22 +149,8 @@ def derive_keys(hash_name: str, password: Secret, salt: bytes, iterations: int) 
 
 def salted_password(hash_name: str, password: Secret, salt: bytes, iterations: int) -> bytes:
     """Return the salted password, from which the keys follow. It takes as long as the keys."""
-    return hashlib.pbkdf2_hmac(hash_name, _prepared(password.reveal()).encode(), salt, iterations)
-
-
-def _prepared(text: str) -> str:
-    """Return the text after SASLprep, or unchanged if SASLprep prohibits it.
-
-    Kafka applies no SASLprep, so it accepts texts that are prohibited. SASLprep changes no ASCII.
-    """
-    if text.isascii():
-        return text
-    from aiokclient.network.sasl.saslprep import saslprep
-
-    try:
-        return saslprep(text)
-    except ValueError:
-        return text
+    # Kafka hashes the bytes as they are, without the SASLprep that RFC 5802 demands.
+    return hashlib.pbkdf2_hmac(hash_name, password.reveal().encode(), salt, iterations)
 
 
 def _escaped(name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -9,11 +10,20 @@ from typing import Any
 
 import pytest
 import stolen_time
+from kafka_harness import JavaTool
 from kerberos_peers import needs_kerberos
 from logging_in import login_time, refusal, round_trip
 from secured_kafka import AUDIENCE, ISSUER, LOGINS, PASSWORD, SEC, USER, SecuredKafka, unsecured
 
-from aiokclient import Admin, OAuthToken, Plaintext, SaslOAuthBearer, SaslPlain, SaslScram
+from aiokclient import (
+    Admin,
+    OAuthToken,
+    Plaintext,
+    SaslOAuthBearer,
+    SaslPlain,
+    SaslScram,
+    UserScramCredentialUpsertion,
+)
 from aiokclient.errors import (
     BootstrapError,
     ConnectionSetupError,
@@ -207,3 +217,47 @@ async def test_a_missing_login_is_explained_at_the_deadline(secured: SecuredKafk
         error = await refusal(servers, security=security, default_api_timeout_ms=2_000)
         assert type(error) is BootstrapError, error
         assert text in str(error)
+
+
+PASSWORDS = [
+    "\u00bd",
+    "\ufb01ne",
+    "e\u0301",
+    "a\u00a0b",
+    "I\u00adX",
+    "\u00aa\u2168",
+    "\u65e5\u672c",
+]
+
+
+@pytest.mark.usefixtures("kafka_tools_jars")
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
+async def test_passwords_that_are_not_ascii_are_those_of_java(
+    secured: SecuredKafka, tmp_path: Path, mechanism: str
+) -> None:
+    """Java's client logs in with the password that `Admin` has stored, and so does this one."""
+    servers = secured.servers("SASL_PLAINTEXT")
+    passwords = [*PASSWORDS, "".join(PASSWORDS)]
+    async with Admin(bootstrap_servers=secured.cluster.bootstrap) as admin:
+        for number, password in enumerate(passwords):
+            stored = UserScramCredentialUpsertion(f"u{number}", password, mechanism)
+            (await admin.alter_user_scram_credentials([stored])).raise_for_errors()
+    for number, password in enumerate(passwords):
+        security = SaslScram(f"u{number}", password, mechanism)
+        async with Admin(bootstrap_servers=servers, security=security) as admin:
+            await admin.describe_cluster()
+    user = f"u{number}"
+    login = jaas(f"{SEC}scram.ScramLoginModule", username=user, password=password)
+    properties = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": mechanism,
+        "sasl.jaas.config": login,
+    }
+    file = tmp_path / "client.properties"
+    lines = "".join(f"{name}={text}\n" for name, text in properties.items())
+    file.write_text("".join(c if c.isascii() else f"\\u{ord(c):04x}" for c in lines))
+    tool = JavaTool(
+        "org.apache.kafka.tools.TopicCommand",
+        *("--bootstrap-server", servers, "--command-config", str(file), "--list"),
+    )
+    await asyncio.to_thread(tool.run)

@@ -33,7 +33,8 @@ MOST_ITERATIONS: Final = 16384
 """The maximum number of iterations that AlterUserScramCredentials accepts, as in Kafka."""
 
 _FIRST = re.compile(
-    r"n,(?:a=(?P<identity>[^,\0]*))?,(?P<bare>(?:m=[^,]*,)?n=(?P<name>(?:[^=,\0]|=2C|=3D)+),"
+    r"n,(?:a=(?P<identity>[^,\0]*))?,(?P<bare>(?:m=[^,]*,)?"
+    r"n=(?P<name>(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+),"
     r"r=(?P<nonce>[\x21-\x2b\x2d-\x7e]+)(?P<extensions>(?:,[A-Za-z]+=[^,]*)*))"
 )
 _FINAL = re.compile(

@@ -1,0 +1,40 @@
+"""The layout of PEM texts, which OpenSSL reads only with lines of their own for each part.
+
+A PEM text in a properties file is often one line, because a backslash at the end of a line
+continues it, and its lines may be indented. Java's clients and brokers accept that.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from aiokclient.config.secret import Secret
+
+__all__ = ["laid_out"]
+
+_BLOCK: Final = re.compile(
+    r"\s*-+BEGIN\s+(?P<label>[^-]*?)\s*-+\s+"
+    r"(?P<headers>(?:[^\r\n:]*:[^\r\n]*[\r\n]+)*)"
+    r"(?P<base64>[A-Za-z0-9/+=\s]*)"
+    r"-+END\s+[^-]*-+"
+)
+_WIDTH: Final = 64
+
+
+def laid_out(text: Secret | None) -> Secret | None:
+    """Return a PEM text with the usual lines. Any other text is returned as it is. Never raises."""
+    if text is None or not text.is_text:
+        return text
+    return Secret(_BLOCK.sub(_lay_out, text.reveal()))
+
+
+def _lay_out(block: re.Match[str]) -> str:
+    label = " ".join(block["label"].split())
+    headers = [line.strip() for line in block["headers"].splitlines() if line.strip()]
+    body = "".join(block["base64"].split())
+    lines = [body[start : start + _WIDTH] for start in range(0, len(body), _WIDTH)]
+    between = [*headers, ""] if headers else []
+    return "\n".join(
+        ["", f"-----BEGIN {label}-----", *between, *lines, f"-----END {label}-----", ""]
+    )
