@@ -211,6 +211,11 @@ class ClientConfig(LoginConfig):
     sasl_kerberos_service_name: str | None = option(
         OPTIONAL_TEXT, None, "The service name of the brokers in Kerberos, by default kafka."
     )
+    sasl_kerberos_domain_name: str | None = option(
+        OPTIONAL_TEXT,
+        None,
+        "The host name in the brokers' Kerberos principals, by default that of each address.",
+    )
     sasl_login_refresh_window_factor: float = option(
         Number(0.5, 1.0),
         0.8,
@@ -535,6 +540,7 @@ class ClientOptions(LoginOptions, total=False):
     sasl_mechanism: str | None
     sasl_jaas_config: str | None
     sasl_kerberos_service_name: str | None
+    sasl_kerberos_domain_name: str | None
     sasl_login_refresh_window_factor: float
     sasl_login_refresh_window_jitter: float
     sasl_login_refresh_min_period_seconds: int

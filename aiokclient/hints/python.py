@@ -40,7 +40,6 @@ ABSENT: Final = {
     "sasl_plain_password": _USER,
     "sasl_oauth_token_provider": "Pass security=SaslOAuthBearer(token_provider=...).",
     "sasl_kerberos_name": _TICKET,
-    "sasl_kerberos_domain_name": _TICKET,
     "ssl_crlfile": _CONTEXT,
     "rebalance_timeout_ms": "Use max_poll_interval_ms, which is also the rebalance timeout.",
     "consumer_timeout_ms": _END,

@@ -27,6 +27,7 @@ from aiokclient.errors import (
     ConfigError,
     DisconnectedError,
     KafkaError,
+    ProtocolError,
     SaslAuthenticationError,
     UnsupportedVersionError,
     error_for,
@@ -143,7 +144,7 @@ async def _converse(
     mechanism = make(login)
     await _choose(ask, broker, versions, sasl)
     version = negotiate(SaslAuthenticateRequest, versions.get(ApiKey.SASL_AUTHENTICATE))
-    lifetime_ms, request = 0, await _next(mechanism, b"", broker)
+    lifetime_ms, request = 0, await _next(mechanism, b"", broker, sasl)
     for _ in range(MOST_STEPS):
         if request is None:
             return lifetime_ms
@@ -153,16 +154,17 @@ async def _converse(
             del response  # A careless broker may have put the secret into the error text.
             raise error
         lifetime_ms = response.session_lifetime_ms
-        request = await _next(mechanism, response.auth_bytes, broker)
+        request = await _next(mechanism, response.auth_bytes, broker, sasl)
     raise SaslAuthenticationError(
-        f"{broker.address} did not complete the authentication after {MOST_STEPS} messages.",
+        f"{broker.address} did not complete the login with the mechanism {sasl.mechanism} after "
+        f"{MOST_STEPS} messages.",
         api="SaslAuthenticate",
         broker=broker.node_id,
     )
 
 
 async def _next(
-    mechanism: Mechanism, challenge: bytes, broker: ConnectedBroker
+    mechanism: Mechanism, challenge: bytes, broker: ConnectedBroker, sasl: Sasl
 ) -> SaslAuthenticateRequest | None:
     """Return the request with the mechanism's next message; None if there is no further message."""
     try:
@@ -177,6 +179,10 @@ async def _next(
             step = step.then(await run(step.work))
     except ChallengeError as error:
         error.api, error.broker = "SaslAuthenticate", broker.node_id
+        error.message = (
+            f"{broker.address} did not complete the login with the mechanism {sasl.mechanism}. "
+            f"{error.message}"
+        )
         raise
     return None if step is None else SaslAuthenticateRequest(auth_bytes=step)
 
@@ -237,7 +243,12 @@ async def _ask(
             api=api,
             broker=broker.node_id,
         ) from error
-    response: R = pipeline.match(frame).decode(frame)
+    try:
+        response: R = pipeline.match(frame).decode(frame)
+    except ProtocolError as error:
+        error.api, error.broker = api, broker.node_id
+        error.message = f"{broker.address} sent a malformed SASL response. {error.message}"
+        raise
     traffic.log_response(broker, api, version, len(frame), time() - began, response)
     return response
 

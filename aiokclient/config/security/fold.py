@@ -37,6 +37,7 @@ LOGIN: Final = (
     "sasl_mechanism",
     "sasl_jaas_config",
     "sasl_kerberos_service_name",
+    "sasl_kerberos_domain_name",
     "sasl_login_callback_handler_class",
 )
 """The options of a SASL login, except those of OAUTHBEARER.
@@ -229,7 +230,9 @@ def _ticket(mechanism: str, entry: JaasEntry | None, tls: Tls | None, config: An
 
     if entry is not None:
         _require(mechanism, entry, "Krb5LoginModule")
-    return credentials(config.sasl_kerberos_service_name, entry, tls)
+    return credentials(
+        config.sasl_kerberos_service_name, entry, tls, config.sasl_kerberos_domain_name
+    )
 
 
 def _require(mechanism: str, entry: JaasEntry, *modules: str) -> None:

@@ -14,10 +14,15 @@ if TYPE_CHECKING:
 __all__ = ["credentials"]
 
 
-def credentials(service_name: str | None, entry: JaasEntry | None, tls: Tls | None) -> SaslGssapi:
+def credentials(
+    service_name: str | None,
+    entry: JaasEntry | None,
+    tls: Tls | None,
+    domain_name: str | None = None,
+) -> SaslGssapi:
     """Return the credentials of a JAAS entry. Without an entry, they are in the ticket cache."""
     if entry is None:
-        return SaslGssapi(service_name or "kafka", tls=tls)
+        return SaslGssapi(service_name or "kafka", tls=tls, domain_name=domain_name)
     named = entry.text("serviceName")
     if named is not None and service_name is not None and named != service_name:
         raise ConfigError(
@@ -45,4 +50,5 @@ def credentials(service_name: str | None, entry: JaasEntry | None, tls: Tls | No
         keytab,
         tls,
         ticket_cache=ticket_cache,
+        domain_name=domain_name,
     )

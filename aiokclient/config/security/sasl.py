@@ -31,6 +31,7 @@ __all__ = [
 SCRAM_MECHANISMS: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 
 _SERVICE = re.compile(r"[^/@\s]+")
+_HOST = _SERVICE
 _TOKEN = re.compile(r"[-_~+/.a-zA-Z0-9]+=*")
 _EXTENSION_NAME = re.compile(r"[A-Za-z]+")
 _EXTENSION_VALUE = re.compile(r"[\x21-\x7e \t\r\n]+")
@@ -220,7 +221,8 @@ class SaslOAuthBearer(_Sasl):
 class SaslGssapi(_Sasl):
     """The mechanism GSSAPI: Kerberos, with the tickets of a keytab or of a ticket cache.
 
-    The brokers have the principals `service_name`/host. `principal` is the name of the client, by
+    The brokers have the principals `service_name`/host. `domain_name` replaces the host of their
+    addresses, if their principals have another one. `principal` is the name of the client, by
     default the first one in the keytab or the one of the ticket cache. With `keytab`, the path of a
     keytab, the client gets its tickets itself, and renews them. Otherwise it uses the tickets in
     the ticket cache of the process, or in `ticket_cache` (a path, or a name such as KCM:). Another
@@ -234,6 +236,7 @@ class SaslGssapi(_Sasl):
     keytab: str | None = None
     tls: Tls | None = None
     ticket_cache: str | None = None
+    domain_name: str | None = None
     memory_cache: str = dataclasses.field(default="", repr=False, compare=False)
     """The name of the cache in memory for tickets that are obtained with the keytab."""
 
@@ -247,13 +250,19 @@ class SaslGssapi(_Sasl):
         tls: Tls | ssl.SSLContext | None = None,
         *,
         ticket_cache: str | None = None,
+        domain_name: str | None = None,
     ) -> None:
+        self._set(domain_name=domain_name)
         self._set(service_name=service_name, principal=principal, keytab=keytab)
         self._set(ticket_cache=ticket_cache, memory_cache=f"MEMORY:aiokclient-{uuid.uuid4().hex}")
         self._set(tls=_tls("SaslGssapi", tls))
         if not _is(_SERVICE, service_name):
             raise ConfigError(
                 "SaslGssapi: service_name must be a name such as kafka, without / or @."
+            )
+        if domain_name is not None and not _is(_HOST, domain_name):
+            raise ConfigError(
+                "SaslGssapi: domain_name must be a host name such as kafka.example.com, or None."
             )
         for name in ("principal", "keytab", "ticket_cache"):
             value = getattr(self, name)

@@ -47,7 +47,8 @@ class Gssapi:
     """One authentication with SaslGssapi(...)."""
 
     def __init__(self, login: Login) -> None:
-        self._context = KerberosContext(login.credentials, login.host)
+        host = login.credentials.domain_name or login.host
+        self._context = KerberosContext(login.credentials, host)
         self._begun = False
         self._state = _State.CONTEXT
 

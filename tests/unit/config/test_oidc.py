@@ -202,6 +202,69 @@ def test_any_response_is_a_token_or_a_typed_error(status: int, body: bytes) -> N
     assert len(str(found)) < 1000
 
 
+@pytest.mark.parametrize("status", [200, 201])
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ({"error": "invalid_client", "error_description": "who?"}, "invalid_client"),
+        ({"error": "invalid_client", "access_token": None}, "invalid_client"),
+        ({"error": "invalid_client", "access_token": ""}, "invalid_client"),
+        ({"error": {"code": 5}}, None),
+        ({"error": "no such\nclient"}, None),
+    ],
+)
+async def test_an_error_with_a_status_of_success_is_a_refusal(
+    server: TokenServer, status: int, body: dict[str, Any], code: str | None
+) -> None:
+    server.respond = lambda asked: (status, json.dumps(body).encode())
+    with pytest.raises(TokenRefusedError, match=f"HTTP status {status}") as caught:
+        await credentials(server)()
+    assert caught.value.oauth_error == code
+
+
+async def test_a_temporary_error_with_status_200_is_no_refusal(server: TokenServer) -> None:
+    server.respond = lambda asked: refused("temporarily_unavailable", status=200)
+    with pytest.raises(TokenProviderError, match="temporarily_unavailable"):
+        await credentials(server)()
+
+
+async def test_an_error_member_beside_a_token_is_ignored(server: TokenServer) -> None:
+    server.respond = lambda asked: granted("opaque", expires_in=60, error="")
+    assert (await credentials(server)()).principal is None
+
+
+async def test_a_response_beyond_the_limit_is_not_read_to_its_end() -> None:
+    chunk, chunks = b" " * 65_536, 1_024
+    sent = 0
+    ended = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal sent
+        try:
+            await reader.readuntil(b"\r\n\r\n")
+            size = len(chunk) * chunks
+            writer.write(f"HTTP/1.1 200 OK\r\nContent-Length: {size}\r\n\r\n".encode())
+            for _ in range(chunks):
+                writer.write(chunk)
+                await writer.drain()
+                sent += len(chunk)
+        except OSError:
+            pass  # The client has closed the connection.
+        finally:
+            writer.close()
+            ended.set()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    provider = OidcClientCredentials(f"http://127.0.0.1:{port}/token", "app", SECRET)
+    with pytest.raises(TokenProviderError, match="more than 1048576 bytes"):
+        await provider()
+    await ended.wait()
+    assert sent < len(chunk) * chunks / 2, "the rest was not read"
+    server.close()
+    await server.wait_closed()
+
+
 # -- TLS -----------------------------------------------------------------------------------------
 
 
@@ -212,8 +275,10 @@ async def test_the_certificate_of_the_endpoint_is_verified(tmp_path: Path) -> No
     cafile = tmp_path / "ca.pem"
     ca.cert_pem.write_to_path(cafile)
     async with token_server(context) as server:
-        with pytest.raises(TokenProviderError, match="CERTIFICATE_VERIFY_FAILED"):
+        with pytest.raises(TokenProviderError, match="CERTIFICATE_VERIFY_FAILED") as caught:
             await credentials(server)()
+        assert "pass tls=Tls(cafile=...)" in str(caught.value)
+        assert "ssl.truststore.location in sasl_jaas_config" in str(caught.value)
         assert server.requests == []
         assert (await credentials(server, tls=Tls(cafile=str(cafile)))()).principal == "alice"
 

@@ -167,6 +167,53 @@ async def test_a_challenge_is_bounded(cluster: EmbeddedCluster, size: int, kind:
     assert "SASL_AUTHENTICATION_FAILED" not in str(error), "the broker has not refused the client"
 
 
+def answer_first(message: bytes) -> Callable[[Any, Any], Any]:
+    """Answer the client's first SCRAM message, and no other, with this message."""
+
+    def change(request: Any, response: Any) -> Any:
+        first = bytes(request.auth_bytes).startswith(b"n,,")
+        return SaslAuthenticateResponse(auth_bytes=message) if first else response
+
+    return change
+
+
+def answer_last(message: bytes) -> Callable[[Any, Any], Any]:
+    def change(request: Any, response: Any) -> Any:
+        last = bytes(request.auth_bytes).startswith(b"c=")
+        return SaslAuthenticateResponse(auth_bytes=message) if last else response
+
+    return change
+
+
+WRONG_MESSAGES = [
+    answer_first(b""),
+    answer_first(b"\xff"),
+    answer_first(b"nonsense"),
+    answer_first(b"e=other-error"),
+    answer_first(b"r=other,s=c2FsdA==,i=4096"),
+    answer_first(b"m=ext,r=other,s=c2FsdA==,i=4096"),
+    answer_first(b"x" * 65_537),
+    answer_last(b""),
+    answer_last(b"\xff"),
+    answer_last(b"nonsense"),
+    answer_last(b"e=invalid-proof"),
+    answer_last(b"v=d3Jvbmc="),
+    answer_last(b"v=!"),
+]
+
+
+@pytest.mark.parametrize("change", WRONG_MESSAGES)
+async def test_a_wrong_scram_message_names_the_address_and_the_mechanism(
+    cluster: EmbeddedCluster, change: Any
+) -> None:
+    with cluster.alter(ApiKey.SASL_AUTHENTICATE, change):
+        error = await refusal(cluster, SaslScram("alice", SECRET, "SCRAM-SHA-256"))
+    assert isinstance(error, SaslAuthenticationError)
+    assert str(error).count(cluster.bootstrap_servers_for("SASL")) == 1
+    assert "with the mechanism SCRAM-SHA-256" in str(error)
+    assert_hidden(error, SECRET)
+
+
 async def test_a_secret_in_the_clear_is_warned_of_once(
     cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -25,6 +25,9 @@ __all__ = ["MAX_RESPONSE", "Endpoint", "Reply"]
 MAX_RESPONSE: Final = 1024 * 1024
 """The largest accepted response in bytes."""
 
+TRUST: Final = frozenset({2, 18, 19, 20, 21})
+"""OpenSSL's codes of the checks that fail for a certificate of an unknown authority."""
+
 PORTS: Final = {"http": 80, "https": 443}
 
 
@@ -85,7 +88,10 @@ class Endpoint:
             raise self._failed("did not respond in time") from outcome
         if isinstance(outcome, Exception):
             reason = str(outcome) or type(outcome).__name__
-            raise self._failed(f"cannot be asked ({reason})") from outcome
+            failed = self._failed(f"cannot be asked ({reason})")
+            if isinstance(outcome, ssl.SSLCertVerificationError):
+                failed.message += f" {_advice(outcome)}"
+            raise failed from outcome
         if len(outcome.body.reveal()) > MAX_RESPONSE:
             raise self._failed(f"sent a response of more than {MAX_RESPONSE} bytes")
         return outcome
@@ -149,6 +155,16 @@ class _Exchange:
         connection.endheaders(self._form.encode())
         response = connection.getresponse()
         return Reply(response.status, Secret(response.read(MAX_RESPONSE + 1).decode("latin-1")))
+
+
+def _advice(error: ssl.SSLCertVerificationError) -> str:
+    """Return what to do about a certificate of the endpoint that is not accepted."""
+    if error.verify_code not in TRUST:
+        return "Check the names and the dates of the endpoint's certificate."
+    return (
+        "If a private authority has signed its certificate, pass tls=Tls(cafile=...) to the token "
+        "provider, or set ssl.truststore.type=PEM and ssl.truststore.location in sasl_jaas_config."
+    )
 
 
 def _split(url: object) -> SplitResult:

@@ -59,7 +59,7 @@ def token_from_reply(
     Raises TokenRefusedError if the endpoint refuses the request, and TokenProviderError if it
     cannot process it now, or if the response has no usable token.
     """
-    if not 200 <= reply.status < 300:
+    if not 200 <= reply.status < 300 or _is_refusal(reply.body):
         raise _error(_refusal(reply, scrub), endpoint)
     found = _token(_member(reply.body, "access_token"), _lifetime(reply, asked_at), claims)
     if isinstance(found, OAuthToken):
@@ -103,8 +103,16 @@ def _refusal(reply: Reply, scrub: Scrub) -> _Refusal:
     if not isinstance(code, str) or not _CODE.fullmatch(code) or scrub(code) != code:
         code = None
     text = _NOT_PRINTABLE.sub(" ", scrub(text)).strip()[:SHOWN] if isinstance(text, str) else ""
-    final = 400 <= reply.status < 500 and reply.status not in TRANSIENT_STATUS
+    # A redirection is not followed, and says nothing about the request.
+    final = not 300 <= reply.status < 400 and reply.status < 500
+    final = final and reply.status not in TRANSIENT_STATUS
     return _Refusal(reply.status, code, text, not final or code in TRANSIENT_ERRORS)
+
+
+def _is_refusal(body: Secret) -> bool:
+    """Return whether a response has an error and no token, which some servers send as a success."""
+    found = _parsed(body)
+    return bool(found.get("error")) and not found.get("access_token")
 
 
 def _parsed(text: Secret) -> Mapping[str, Any]:

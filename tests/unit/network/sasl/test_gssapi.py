@@ -113,6 +113,27 @@ def test_a_broker_that_does_not_authenticate_itself_is_refused(package: FakeGssa
         answer(mechanism, b"ap-rep")
 
 
+@pytest.mark.parametrize("host", ["broker.test", "10.0.0.1"])
+def test_a_domain_name_replaces_the_host_of_the_address(package: FakeGssapi, host: str) -> None:
+    made = read(
+        sasl_kerberos_service_name="broker",
+        sasl_kerberos_domain_name="kafka.example.com",
+        sasl_jaas_config=KRB5 + 'useKeyTab=true keyTab="/a.keytab";',
+    )
+    for credentials in (made, SaslGssapi("broker", domain_name="kafka.example.com")):
+        package.contexts.clear()
+        answer(Gssapi(Login(credentials, host)), b"")
+        (context,) = package.contexts
+        assert context["name"] == ("broker@kafka.example.com", "host")
+    assert read(sasl_kerberos_domain_name="x") == SaslGssapi(domain_name="x")
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "a@B", "a b", 5])
+def test_a_wrong_domain_name_is_refused(package: FakeGssapi, name: Any) -> None:
+    with pytest.raises(ConfigError, match="domain_name must be a host name"):
+        SaslGssapi(domain_name=name)
+
+
 @pytest.mark.parametrize(
     ("layers", "text"),
     [
