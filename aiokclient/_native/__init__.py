@@ -15,7 +15,6 @@ A value that depends on the speed of the implementation in use comes from `chose
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Callable
 from importlib import import_module
@@ -29,8 +28,8 @@ __all__ = [
     "are_built",
     "chosen",
     "in_use",
+    "note_pure_modules",
     "twin",
-    "warn_if_not_built",
 ]
 
 T = TypeVar("T")
@@ -56,21 +55,15 @@ def in_use() -> bool:
     return BUILT and WANTED
 
 
-_warned = False
+_noted: list[bool] = []
 
 
-def warn_if_not_built() -> None:
-    """Log one WARNING in a process that runs the pure modules because no others were compiled."""
-    global _warned
-    if BUILT or not WANTED or _warned:
-        return
-    _warned = True
-    logging.getLogger("aiokclient").warning(
-        "The native modules are not compiled, so the pure Python ones run, which are several times "
-        "slower. In a checkout, `make native` compiles them. AIOKCLIENT_PURE=1 selects the pure "
-        "ones without this warning.",
-        extra={"event": "pure_modules"},
-    )
+def note_pure_modules() -> bool:
+    """Return True once in a process that runs the pure modules because no others are compiled."""
+    if BUILT or not WANTED or _noted:
+        return False
+    _noted.append(True)
+    return True
 
 
 def twin(name: str) -> Callable[[T], T]:

@@ -65,7 +65,8 @@ class ClientMetricsCalls:
             timeout=self._remaining(deadline),
         )
         errors: dict[ConfigResource, KafkaError] = described.errors | altered.errors
-        return Results({name: errors.get(resource) for name, resource in resources.items()})
+        results = {name: errors.get(resource) for name, resource in resources.items()}
+        return Results(results, self._requests.cluster.log("admin"))
 
     def _remaining(self, deadline: float) -> float:
         return max(deadline - self._requests.cluster.clock.monotonic(), 0.0)

@@ -139,7 +139,7 @@ class AdminRequests:
         except KafkaError as error:
             bare(error)
             results.update({key: _latest(error, results[key]) for key in loop.left})
-        return Results(results)
+        return Results(results, self.cluster.log("admin"))
 
     def _refresh(self, key: object, error: KafkaError) -> bool:
         self.cluster.updater.request_update()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from aiokclient.errors import KafkaError
+
+if TYPE_CHECKING:
+    from aiokclient.log import ClientLog
 
 __all__ = ["Results"]
 
@@ -28,17 +30,19 @@ class Results(Mapping[K, V | KafkaError]):
     results are dropped.
     """
 
-    __slots__ = ("_is_read", "_results")
+    __slots__ = ("_is_read", "_log", "_results")
 
-    def __init__(self, results: Mapping[K, V | KafkaError]) -> None:
+    def __init__(self, results: Mapping[K, V | KafkaError], log: ClientLog | None = None) -> None:
         self._results = dict(results)
-        self._is_read = False
+        self._log = log
+        self._is_read = log is None
 
     def __del__(self) -> None:
         if getattr(self, "_is_read", True) or not (errors := self.errors):
             return
         key, error = next(iter(errors.items()))
-        logging.getLogger("aiokclient.admin").warning(
+        assert self._log is not None
+        self._log.warning(
             "%d of %d items of an admin call have failed, and the program did not look at their "
             "errors. The first is %s: %s: %s Call raise_for_errors() on the results.",
             len(errors),
@@ -48,6 +52,10 @@ class Results(Mapping[K, V | KafkaError]):
             error,
             extra={"event": "unread_errors"},
         )
+
+    def __reduce__(self) -> tuple[type[Results[K, V]], tuple[Mapping[K, V | KafkaError]]]:
+        self._is_read = True  # The copy is looked at elsewhere.
+        return type(self), (self._results,)
 
     def __getitem__(self, key: K) -> V | KafkaError:
         found = self._results[key]

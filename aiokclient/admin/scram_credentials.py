@@ -151,7 +151,8 @@ class ScramCredentialCalls:
     ) -> Results[str, tuple[ScramCredentialInfo, ...]]:
         """See `Admin.describe_user_scram_credentials`."""
         if users is None:
-            return Results(await self._describe(None, timeout))
+            log = self._requests.cluster.log("admin")
+            return Results(await self._describe(None, timeout), log)
 
         async def ask(
             items: dict[str, None], remaining: float

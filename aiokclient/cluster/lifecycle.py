@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self, cast
 
 import anyio
 
-from aiokclient._native import warn_if_not_built
+from aiokclient._native import note_pure_modules
 from aiokclient.background import ended, load_anyio, new_task
 from aiokclient.clock import SystemClock
 from aiokclient.cluster.callers import running_loop, wrong_caller
@@ -392,7 +392,13 @@ class Lifecycle:
         if wait is None:
             wait = not self._config.start_without_brokers
         loop = running_loop(type(self).__name__)
-        warn_if_not_built()
+        if note_pure_modules():
+            ClientLog.of("aiokclient", self._config).warning(
+                "The native modules are not compiled, so the pure Python ones run, which are "
+                "several times slower. In a checkout, `make native` compiles them. "
+                "AIOKCLIENT_PURE=1 selects the pure ones without this warning.",
+                extra={"event": "pure_modules"},
+            )
         while True:
             effects = self._on(LifecycleEvent.START)
             if self._phase not in (LifecyclePhase.STARTING, LifecyclePhase.UNDOING):
