@@ -33,6 +33,8 @@ EVENTS: Final = {
     "credentials_unencrypted": "A password or token is sent without TLS.",
     "deliveries_failed": "Records were not delivered, and `on_delivery_error` is not set.",
     "group_assignment_failed": "The assignment function of the group's leader raised.",
+    "group_instance_unreleased": "The coordinator still has an earlier membership of a static "
+    "member (KIP-848).",
     "group_interval_refused": "A coordinator asked for heartbeats at an unusable interval.",
     "group_join_failed": "Joining the group failed. It will be repeated.",
     "group_leave_failed": "Leaving the group failed. The session timeout will end the membership.",

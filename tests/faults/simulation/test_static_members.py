@@ -10,7 +10,13 @@ import pytest
 from group_world import PROTOCOLS, QUICK, check_owned_and_read, member, reading, until
 from world import World, simulate
 
-from aiokclient import Consumer
+from aiokclient import Consumer, State
+from aiokclient.errors import (
+    FencedMemberEpochError,
+    KafkaError,
+    UnknownMemberIdError,
+    UnreleasedInstanceIdError,
+)
 from aiokclient.protocol import ApiKey
 
 classic = pytest.mark.parametrize("protocol", ["eager", "cooperative"])
@@ -139,3 +145,84 @@ def test_restart_of_static_members_with_the_same_topics_causes_no_rebalance(
             await check_owned_and_read(world, consumers)
 
     simulate(scenario, seed=seed, topics={"a": 3, "b": 1})
+
+
+HEARTBEAT = ApiKey.CONSUMER_GROUP_HEARTBEAT
+
+
+@pytest.mark.parametrize("lost", [1, 2, 5])
+@pytest.mark.parametrize("how", ["cut", "silent"])
+@pytest.mark.parametrize("when", ["first join", "later"])
+def test_static_member_of_kip848_joins_after_lost_answers(lost: int, how: str, when: str) -> None:
+    async def scenario(world: World) -> None:
+        options = {"group_instance_id": "i", "request_timeout_ms": 3000}
+        consumer = member(world, **PROTOCOLS["kip848"], **options)
+        async with contextlib.AsyncExitStack() as stack:
+            if when == "later":
+                await stack.enter_async_context(consumer)
+                await until(lambda: consumer.assignment())
+            if how == "cut":
+                world.cluster.drop(HEARTBEAT, when="after", times=lost)
+            else:
+                world.cluster.delay(HEARTBEAT, 10, when="after", times=lost)
+            if when == "first join":
+                await stack.enter_async_context(consumer)
+            else:
+                consumer.unsubscribe()
+                await asyncio.sleep(0.1)
+                consumer.subscribe(["t"])
+            await check_owned_and_read(world, [consumer], within_s=100)
+
+    simulate(scenario, topics={"t": 2})
+
+
+@pytest.mark.parametrize("code", [FencedMemberEpochError, UnknownMemberIdError])
+@pytest.mark.parametrize("times", [1, 3])
+def test_static_member_of_kip848_joins_again_after_it_was_fenced(
+    code: type[KafkaError], times: int
+) -> None:
+    async def scenario(world: World) -> None:
+        consumer = member(world, **PROTOCOLS["kip848"], group_instance_id="i")
+        async with consumer:
+            await check_owned_and_read(world, [consumer])
+            world.cluster.fail(HEARTBEAT, code, times=times)
+            await asyncio.sleep(10)
+            await check_owned_and_read(world, [consumer], within_s=100)
+
+    simulate(scenario, topics={"t": 2})
+
+
+def test_static_member_of_kip848_says_that_it_waits_for_its_former_session(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario(world: World) -> None:
+        consumer = member(world, **PROTOCOLS["kip848"], group_instance_id="i")
+        async with consumer:
+            await check_owned_and_read(world, [consumer])
+            world.cluster.fail(HEARTBEAT, FencedMemberEpochError, times=1)
+            # The end of the earlier membership cannot be sent.
+            world.cluster.drop(HEARTBEAT, where=lambda request: request.member_epoch == -2)
+            await asyncio.sleep(20)
+            assert not consumer.assignment()
+            assert consumer.state is not State.FAILED
+            await check_owned_and_read(world, [consumer], within_s=100)
+
+    simulate(scenario, topics={"t": 2})
+    told = [r for r in caplog.records if getattr(r, "event", "") == "group_instance_unreleased"]
+    assert {record.levelname for record in told} == {"WARNING"}
+    assert "until its session has ended" in told[0].getMessage()
+
+
+def test_second_member_of_kip848_with_an_instance_id_is_refused_at_once() -> None:
+    async def scenario(world: World) -> None:
+        consumer = member(world, **PROTOCOLS["kip848"], group_instance_id="i")
+        async with consumer:
+            await check_owned_and_read(world, [consumer])
+            began = world.now
+            with pytest.raises(UnreleasedInstanceIdError):
+                async with member(world, None, "two", **PROTOCOLS["kip848"], group_instance_id="i"):
+                    pass
+            assert world.now - began < 1
+            await check_owned_and_read(world, [consumer])
+
+    simulate(scenario, topics={"t": 2})

@@ -51,6 +51,8 @@ class HeartbeatConnection:
         backoff = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
         self._retry = Retry(math.inf, backoff, cluster.clock)
         self._log = cluster.log("consumer", group_id)
+        self.was_answered = True
+        """Whether no heartbeat was sent whose response is unknown, since the last `send`."""
 
     async def version(self) -> int:
         """Return the version of the heartbeat that the coordinator supports.
@@ -72,9 +74,11 @@ class HeartbeatConnection:
         Raises the error in the response, or the error of the connection.
         """
         connection = await self._connect()
+        self.was_answered = False
         response: ConsumerGroupHeartbeatResponse = await connection.send(
             request, timeout_s=timeout_s
         )
+        self.was_answered = True
         off = response.error_code in SWITCHED_OFF
         message = ADVICE if off else response.error_message
         error = error_for(
@@ -113,16 +117,20 @@ class HeartbeatConnection:
             self._cluster.coordinators.forget("group", self._group_id)
         return Action(decision, self._retry.pause_s())
 
-    async def leave(self, request: ConsumerGroupHeartbeatRequest, timeout_s: float) -> None:
+    async def leave(
+        self, request: ConsumerGroupHeartbeatRequest, timeout_s: float
+    ) -> KafkaError | None:
         """Send the heartbeat that leaves the group, in at most LEAVE_ATTEMPTS attempts.
 
-        A failure is only logged.
+        A failure is only logged. Return the last one if no attempt has succeeded.
         """
+        failure: KafkaError | None = None
         for _ in range(LEAVE_ATTEMPTS):
             try:
                 await self.send(request, timeout_s)
-                break
+                return None
             except KafkaError as error:
+                failure = error
                 action = self.failed(error)
                 if error.code in CODES or not action.again:
                     # The coordinator removes the member anyway when its session times out.
@@ -130,6 +138,7 @@ class HeartbeatConnection:
                     self._log.info("Could not leave the group: %s", error, extra=extra)
                     break
                 await asyncio.sleep(action.delay_s)
+        return failure
 
     async def _connect(self) -> BrokerConnection:
         node_id = await self._cluster.coordinators.locate("group", self._group_id)

@@ -39,6 +39,8 @@ class Kip848Member:
         """Number of memberships that have ended. Responses to their heartbeats are ignored."""
         self.must_leave = False
         """Whether the heartbeat by which the member leaves must still be sent."""
+        self.must_release = False
+        """Whether the coordinator must be told that an earlier membership has ended."""
         self.lost_by = ""
         """The reason for the end of the last membership, for the log."""
         self._group_id = group_id
@@ -64,6 +66,7 @@ class Kip848Member:
             self.epoch = JOIN_EPOCH
         if Kip848Effect.LEAVE in row.effects:
             self.must_leave = True
+        self.must_release = Kip848Effect.RELEASE in row.effects
         self.lost_by = reason or self.lost_by
         return row.effects
 
@@ -74,6 +77,10 @@ class Kip848Member:
     def leaves(self) -> None:
         """Record that the last heartbeat is about to be sent."""
         self.must_leave = False
+
+    def released(self) -> None:
+        """Record that the end of an earlier membership is about to be sent."""
+        self.must_release = False
 
     @property
     def sends_heartbeats(self) -> bool:

@@ -57,6 +57,15 @@ if TYPE_CHECKING:
 __all__ = ["Kip848Membership"]
 
 
+UNRELEASED_SESSIONS = 1.2
+"""The number of session timeouts for which an earlier membership may keep the instance id."""
+
+UNRELEASED = (
+    "The coordinator still has an earlier membership of this consumer with the instance id %s. "
+    "Joining again until its session has ended, for at most %.0f s."
+)
+
+
 class Kip848Membership:
     """A `Membership` by the newer consumer protocol (KIP-848).
 
@@ -91,6 +100,8 @@ class Kip848Membership:
         usual_s, session_s = config.heartbeat_interval_ms / 1000, config.session_timeout_ms / 1000
         self._schedule = HeartbeatSchedule(usual_s, session_s, self._connection.pause_s)
         self._version = REGEX_FROM
+        self._known_until = -math.inf
+        """The time until which the coordinator may keep an earlier membership, on the clock."""
         self._subscription = Subscription()
         """The subscription in heartbeats. A member that is about to leave keeps its old one."""
         self._leaving = asyncio.Lock()
@@ -238,6 +249,8 @@ class Kip848Membership:
     async def _step(self) -> None:
         if self._member.must_leave:
             await self._leave()
+        elif self._member.must_release and not self._must_not_join():
+            await self._release()
         elif not self._member.sends_heartbeats or self._must_not_join():
             await self._heartbeat_due.wait()
         elif not await self._heartbeat_due.wait(self._next_at()) and not self._member.is_closed:
@@ -286,8 +299,11 @@ class Kip848Membership:
             timeout_s = self._schedule.attempt_timeout_s(request_s)
             answer = await self._connection.send(request, timeout_s)
             self._measures.heartbeat_answered(sent_at)
+            self._note_known()
         except KafkaError as error:
             self._builder.forget()
+            if not self._connection.was_answered:
+                self._note_known()  # The coordinator may have executed the heartbeat.
             if membership == member.memberships:
                 self._refused(error)
             return
@@ -317,16 +333,48 @@ class Kip848Membership:
         event = event_of(self._member.state, error.code)
         if event is None and action.decision is Decision.RECOVER:
             event = Kip848Event.FENCED
+        if event is Kip848Event.UNRELEASED and not self._may_be_known():
+            event = Kip848Event.REFUSED
         if event is Kip848Event.FENCED:
             text, extra = "The membership ended: %s", {"event": "group_left"}
             self._log.write(logging.INFO, ("over", error.code), text, error, extra=extra)
             self._apply(event, str(error))
+        elif event is Kip848Event.UNRELEASED:
+            text, extra = UNRELEASED, {"event": "group_instance_unreleased"}
+            left_s = max(self._known_until - self._clock.monotonic(), 0.0)
+            instance_id = self._parts.config.group_instance_id
+            self._log.write(logging.WARNING, "unreleased", text, instance_id, left_s, extra=extra)
+            self._apply(event)
         elif error.code in PERMISSION_CODES:
             # Each request for records raises this error until the permission is granted.
             self._parts.report(error)
         elif event is not None or not action.again:
             self._apply(event or Kip848Event.REFUSED, str(error))
             raise error
+
+    def _note_known(self) -> None:
+        """Record that the coordinator may have received a heartbeat until now."""
+        session_s = max(self._schedule.session_s, self._parts.config.session_timeout_ms / 1000)
+        self._known_until = self._clock.monotonic() + session_s * UNRELEASED_SESSIONS
+
+    def _may_be_known(self) -> bool:
+        """Return whether the coordinator may still have an earlier membership of this member."""
+        return self._clock.monotonic() < self._known_until
+
+    async def _release(self) -> None:
+        """Tell the coordinator that a membership has ended whose session may go on.
+
+        It needs no epoch. If it is refused because the instance id belongs to a member with another
+        id, this member has to end.
+        """
+        self._member.released()
+        request = self._builder.last(self._member.member_id)
+        error = await self._connection.leave(request, self._schedule.session_s)
+        state = self._member.state
+        if error is not None and event_of(state, error.code) is Kip848Event.REPLACED:
+            self._apply(Kip848Event.REPLACED, str(error))
+            if self._member.state is Kip848State.FAILED:
+                raise error
 
     async def _leave(self) -> None:
         self._member.leaves()

@@ -51,6 +51,7 @@ from aiokclient.errors import (
     GroupIdNotFoundError,
     TopicAuthorizationError,
     UnknownMemberIdError,
+    UnreleasedInstanceIdError,
 )
 
 __all__ = [
@@ -108,6 +109,8 @@ class Kip848Event(Enum):
     """Another member has taken the instance id, or the group does not use this protocol."""
     REFUSED = "refused"
     """The coordinator has refused a heartbeat, and would refuse it again."""
+    UNRELEASED = "unreleased"
+    """The coordinator still has an earlier membership of this static member."""
 
     RECONCILED = "reconciled"
     """The member owns the target, and the coordinator does not know that yet."""
@@ -122,6 +125,7 @@ class Kip848Effect(Enum):
 
     END = "end the membership: forget the epoch, the target and what the coordinator was told"
     LEAVE = "tell the coordinator that the member leaves"
+    RELEASE = "tell the coordinator that an earlier membership of a static member has ended"
 
 
 class Kip848Transition(NamedTuple):
@@ -143,7 +147,7 @@ HEARTBEAT_STATES = (*MEMBER_STATES, Kip848State.LEAVING)
 """The states in which heartbeats are sent."""
 
 _S, _E, _T = Kip848State, Kip848Event, Kip848Transition
-_END, _LEAVE = Kip848Effect.END, Kip848Effect.LEAVE
+_END, _LEAVE, _RELEASE = Kip848Effect.END, Kip848Effect.LEAVE, Kip848Effect.RELEASE
 
 _EVERY_MEMBER = {
     _E.ASSIGNED: _T(_S.RECONCILING),
@@ -174,6 +178,9 @@ TABLE: Mapping[tuple[Kip848State, Kip848Event], Kip848Transition] = MappingProxy
             for state in MEMBER_STATES
             if state is not _S.JOINING
         },
+        # The coordinator forgets the earlier membership when its session ends, or if the member
+        # says that it leaves.
+        (_S.JOINING, _E.UNRELEASED): _T(_S.JOINING, (_RELEASE,)),
         # Before its first epoch the member is not in the group and does not have to leave it.
         (_S.JOINING, _E.REFUSED): _T(_S.FAILED, (_END,)),
         (_S.OUT, _E.SUBSCRIBED): _T(_S.JOINING),
@@ -205,10 +212,14 @@ CODES: Mapping[int | None, Kip848Event] = MappingProxyType(
 """The events for error codes of heartbeats."""
 
 JOIN_CODES: Mapping[int | None, Kip848Event] = MappingProxyType(
-    {GroupIdNotFoundError.code: Kip848Event.REPLACED}
+    {
+        GroupIdNotFoundError.code: Kip848Event.REPLACED,
+        UnreleasedInstanceIdError.code: Kip848Event.UNRELEASED,
+    }
 )
 """The events for error codes of a heartbeat that joins. GroupIdNotFoundError means here that the
-group uses the classic protocol, which a later attempt would not change."""
+group uses the classic protocol, which a later attempt would not change. UNRELEASED is a refusal
+unless the instance id may still belong to an earlier membership of this member."""
 
 PERMISSION_CODES: frozenset[int | None] = frozenset(
     {
