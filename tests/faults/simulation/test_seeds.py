@@ -11,6 +11,7 @@ import incarnations
 import pairing
 import pytest
 import seeded
+import subscribing
 import transacting
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -18,6 +19,7 @@ ONE = os.environ.get("AIOKCLIENT_SIM_SEED")
 WANTED = int(os.environ.get("AIOKCLIENT_SIM_SEEDS") or 0)
 SEEDS = [int(ONE)] if ONE else range(WANTED or 30)
 INCARNATIONS = [int(ONE)] if ONE else range(WANTED or 12)
+SUBSCRIPTIONS = [int(ONE)] if ONE else range(WANTED or 30)
 TRANSACTIONS = [int(ONE)] if ONE else range(WANTED or 18)
 PAIRS = [int(ONE)] if ONE else range(WANTED or 8)
 
@@ -48,7 +50,13 @@ def test_transactions_are_whole_when_two_tasks_call_and_levels_change_for_a_seed
     assert outcome.seed == seed
 
 
-@pytest.mark.parametrize("workload", [seeded, incarnations, transacting, pairing])
+@pytest.mark.parametrize("seed", SUBSCRIPTIONS)
+def test_partitions_are_owned_once_and_read_after_subscriptions_have_changed(seed: int) -> None:
+    outcome = subscribing.run(seed)
+    assert outcome.seed == seed
+
+
+@pytest.mark.parametrize("workload", [seeded, incarnations, subscribing, transacting, pairing])
 def test_a_seed_gives_the_same_run_again(workload: Any) -> None:
     assert workload.run(1) == workload.run(1)
 
