@@ -19,7 +19,12 @@ from aiokclient.admin.requests import AdminRequests, Answers, failure
 from aiokclient.admin.results import Results
 from aiokclient.cluster.metadata import BrokerInfo, ClusterMetadata
 from aiokclient.cluster.targets import AnyBroker, Broker, Coordinator
-from aiokclient.errors import KafkaError, UnknownTopicOrPartitionError, UnsupportedVersionError
+from aiokclient.errors import (
+    KafkaError,
+    UnknownMemberIdError,
+    UnknownTopicOrPartitionError,
+    UnsupportedVersionError,
+)
 from aiokclient.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from aiokclient.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -41,6 +46,16 @@ __all__ = ["GroupOffsetCalls"]
 
 NO_ID = UUID(int=0)
 Offsets = dict[TopicPartition, OffsetAndMetadata]
+
+
+LIVE_GROUP: Mapping[int | None, tuple[str, str]] = {
+    UnknownMemberIdError.code: (
+        "The group has members, and only they may commit its offsets.",
+        "Call rewind_group() of one of its members, which moves the whole group, or stop all of "
+        "them first.",
+    )
+}
+"""The meaning of a refused commit by an administrator, by error code, and what to do."""
 
 
 class GroupOffsetCalls:
@@ -139,9 +154,10 @@ class GroupOffsetCalls:
                 name = topic.name or snapshot.names.get(topic.topic_id, "")
                 for result in topic.partitions:
                     tp = TopicPartition(name, result.partition_index)
-                    answers[tp] = failure(
-                        result.error_code, None, "OffsetCommit", f"partition {tp}"
-                    )
+                    error = failure(result.error_code, None, "OffsetCommit", f"partition {tp}")
+                    if error is not None and error.code in LIVE_GROUP:
+                        error.what, error.hint = LIVE_GROUP[error.code]
+                    answers[tp] = error
             return answers
 
         return await self._requests.each(wanted, ask, timeout)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import Literal, TypeAlias
 
 from aiokclient.testing.broker.security.acls import (
@@ -37,7 +38,7 @@ class AclControls(Controls):
     def allow(
         self,
         principal: str,
-        operation: Operation,
+        operation: Operation | IntEnum,
         *,
         topic: str | None = None,
         group: str | None = None,
@@ -48,7 +49,8 @@ class AclControls(Controls):
         """Add an ACL that allows an operation on a topic, a group, or a transactional id.
 
         Without any of them, it is an operation on the cluster. The principal is a text such as
-        "User:alice", or "User:*" for everybody. The name "*" means all resources. With `prefixed`,
+        "User:alice", or "User:*" for everybody. The operation is a name such as "READ", or a
+        `aiokclient.AclOperation`. The name "*" means all resources. With `prefixed`,
         the ACL applies to all names that begin with the given one. READ, WRITE, DELETE, and ALTER
         imply DESCRIBE, and ALTER_CONFIGS implies DESCRIBE_CONFIGS.
 
@@ -60,7 +62,7 @@ class AclControls(Controls):
     def deny(
         self,
         principal: str,
-        operation: Operation,
+        operation: Operation | IntEnum,
         *,
         topic: str | None = None,
         group: str | None = None,
@@ -79,7 +81,7 @@ class AclControls(Controls):
         self,
         permission: AclPermission,
         principal: str,
-        operation: str,
+        operation: str | IntEnum,
         resource: tuple[AclResource, str],
         host: str,
         prefixed: bool,
@@ -90,6 +92,8 @@ class AclControls(Controls):
                 "The cluster has no authorizer. Set the config authorizer.class.name to "
                 "org.apache.kafka.metadata.authorizer.StandardAuthorizer."
             )
+        # The package's own AclOperation has the same names.
+        operation = operation.name if isinstance(operation, IntEnum) else operation
         if operation not in AclOperation.__members__ or operation == "ANY":
             known = ", ".join(each for each in AclOperation.__members__ if each != "ANY")
             raise ValueError(f"operation={operation!r}: Use one of {known}.")

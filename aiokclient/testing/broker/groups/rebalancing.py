@@ -220,7 +220,9 @@ class RebalancingGroup(Group):
         if self.phase is ClassicGroupState.COMPLETING:
             for member in self.members:
                 member.assignment = b""
-                self._answer_sync(member, Code.REBALANCE_IN_PROGRESS)
+                if self._answer_sync(member, Code.REBALANCE_IN_PROGRESS):
+                    # While its request waited, the member needed to send no heartbeats.
+                    self.keep(member)
         self._synced()
         first = self.phase is ClassicGroupState.EMPTY
         self._to(ClassicGroupState.PREPARING)
