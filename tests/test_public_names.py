@@ -68,7 +68,7 @@ COROUTINES: dict[type, str] = {
     Client: "start close request end_transaction client_instance_id",
     Producer: "start close send_and_wait send_all gather flush drain prepare client_instance_id",
     Consumer: "start close poll get commit committed position beginning_offsets end_offsets "
-    "offsets_for_times lag partitions_for list_topics client_instance_id",
+    "offsets_for_times lag table partitions_for list_topics client_instance_id",
     Admin: "start close create_topics delete_topics describe_topics list_topics "
     "create_partitions delete_records describe_cluster describe_configs alter_configs "
     "list_groups describe_groups delete_groups remove_members list_consumer_group_offsets "

@@ -56,6 +56,7 @@ from aiokclient.types import (
 
 if TYPE_CHECKING:
     # Without deserializers, keys and values are bytes. Only type checkers need to know that.
+    import pyarrow as pa
     from typing_extensions import TypeVar as TypeVarWithDefault
 
     K = TypeVarWithDefault("K", default=bytes)
@@ -476,7 +477,7 @@ class Consumer(Lifecycle, Generic[K, V]):
             self._check_known()
 
     @lets_go
-    def arrow_batches(self, max_bytes: int = MAX_BYTES) -> ArrowBatches:
+    def arrow_batches(self, max_bytes: int = MAX_BYTES, until_end: bool = False) -> ArrowBatches:
         """Return an iterator over `pyarrow.RecordBatch`es, each of one partition.
 
             async for table in consumer.arrow_batches(): ...
@@ -484,7 +485,8 @@ class Consumer(Lifecycle, Generic[K, V]):
         `max_bytes`, at most 1 GiB, limits the decompressed keys, values, and headers of a table,
         except that a larger single record is delivered alone. The columns are topic, partition,
         offset, timestamp, timestamp_type, key, value, and headers. Keys and values are bytes:
-        deserializers are not applied. Raises ImportError if pyarrow is not installed. In all other
+        deserializers are not applied. With `until_end` the iteration ends at the present end
+        offsets, as with `until_end()`. Raises ImportError if pyarrow is not installed. In all other
         respects it is like the iteration over the consumer.
         """
         require_count("max_bytes", max_bytes)
@@ -494,7 +496,21 @@ class Consumer(Lifecycle, Generic[K, V]):
             max_bytes=max_bytes,
             limit=self._config.max_decompressed_batch_bytes,
             check_crcs=self._config.check_crcs,
+            ends=self._final_offsets if until_end else None,
         )
+
+    @lets_go
+    async def table(self, max_bytes: int | None = None) -> pa.Table:
+        """Return the records up to the present end offsets as one `pyarrow.Table`.
+
+        It has the batches of `arrow_batches(until_end=True)`. `max_bytes` limits the decompressed
+        keys, values, and headers beyond its first record; what does not fit comes next. By default
+        there is no limit. After an error or a cancellation, the records are delivered again. Raises
+        ImportError if pyarrow is not installed.
+        """
+        if max_bytes is not None:
+            require_count("max_bytes", max_bytes)
+        return await self.arrow_batches(until_end=True).read_all(max_bytes)
 
     async def poll(
         self,

@@ -51,11 +51,19 @@ class Records(list[ConsumerRecord[K, V]]):
     def to_pandas(self) -> Any:
         """Return a pandas.DataFrame with a row for each record; needs pandas.
 
-        Keys, values and timestamps are as in the records. `timestamp_type` is the name of the type.
+        Keys and values are as in the records. `timestamp` is a column of times in UTC with
+        milliseconds, as `to_pandas()` of an Arrow table has it; NaT for a record without one.
+        `timestamp_type` is the name of the type.
         """
         rows = []
         for record in self:
             fields = record._asdict()
             fields["timestamp_type"] = getattr(record.timestamp_type, "name", None)
             rows.append(tuple(fields.values()))
-        return Table(tuple(map(Column, RECORD_FIELDS)), rows).pandas()
+        frame = Table(tuple(map(Column, RECORD_FIELDS)), rows).pandas()
+        import pandas
+
+        known = frame["timestamp"].where(frame["timestamp"] >= 0)
+        times = pandas.to_datetime(known, unit="ms", utc=True)
+        frame["timestamp"] = times.astype("datetime64[ms, UTC]")
+        return frame

@@ -258,6 +258,25 @@ async def test_health_in_a_notebook_is_a_table(cluster: EmbeddedCluster) -> None
 class Frame:
     def __init__(self, rows: list[Any], columns: list[str]) -> None:
         self.rows, self.columns, self.attrs = rows, columns, {}
+        self.changed: dict[str, Any] = {}
+
+    def __getitem__(self, column: str) -> Any:
+        return Series(row[self.columns.index(column)] for row in self.rows)
+
+    def __setitem__(self, column: str, values: Any) -> None:
+        self.changed[column] = list(values)
+
+
+class Series(list[Any]):
+    def __ge__(self, other: Any) -> Any:
+        return [value >= other for value in self]
+
+    def where(self, conditions: list[bool]) -> Any:
+        pairs = zip(self, conditions, strict=True)
+        return Series(value if condition else None for value, condition in pairs)
+
+    def astype(self, kind: str) -> Any:
+        return Series((kind, value) for value in self)
 
 
 async def test_to_pandas_of_records_health_and_metrics_makes_frames(
@@ -265,10 +284,12 @@ async def test_to_pandas_of_records_health_and_metrics_makes_frames(
 ) -> None:
     pandas = types.ModuleType("pandas")
     pandas.DataFrame = Frame  # type: ignore[attr-defined]
+    pandas.to_datetime = lambda column, **options: column  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "pandas", pandas)
     frame = Records([record()]).to_pandas()
     assert frame.columns[:3] == ["topic", "partition", "offset"]
     assert frame.rows[0][frame.columns.index("value")] == b"v"
+    assert frame.changed["timestamp"][0][0] == "datetime64[ms, UTC]"
     async with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
         await producer.send("orders", b"v")
         metrics = producer.metrics().to_pandas()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import weakref
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, TypeAlias
@@ -107,6 +108,10 @@ class EndOffsets:
             self._to_hold.append(state)
             if len(self._to_hold) * TOGETHER >= len(self._open):
                 self.hold()
+
+    def end_of(self, state: PartitionState) -> float:
+        """Return the end offset of a partition, or infinity."""
+        return self._offsets.get(state, math.inf)
 
     def hold(self) -> None:
         """Withhold the partitions that are at their ends and are not withheld yet."""

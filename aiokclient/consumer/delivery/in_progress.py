@@ -54,10 +54,13 @@ class InProgress:
         if state not in self._held:
             state.all_processed()
 
-    def ask(self, *, tracking: bool = False) -> None:
-        """Count the held records as processed, because the application requests more."""
+    def ask(self, *, tracking: bool = False, keeps: bool = False) -> None:
+        """Count the held records as processed, because the application requests more.
+
+        With `keeps`, they remain in progress: the application gets them together with the next.
+        """
         self._tracking = tracking
-        if not self._held:
+        if keeps or not self._held:
             return
         for state in self._held:
             state.all_processed()

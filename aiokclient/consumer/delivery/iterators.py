@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import math
-from typing import TYPE_CHECKING, Generic, Self, TypeVar
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from aiokclient.cluster.tracebacks import lets_go
 from aiokclient.consumer.delivery.arrow_tables import ArrowTables
 from aiokclient.consumer.delivery.cursor import RecordCursor, clock_of
 from aiokclient.consumer.delivery.end_offsets import EndOffsetsLookup
 from aiokclient.consumer.delivery.reader import Reader
+from aiokclient.consumer.delivery.table_converter import LARGEST
 from aiokclient.consumer.records import Records
 from aiokclient.errors.local import refuse_loop
-from aiokclient.types import ConsumerRecord
+from aiokclient.types import ConsumerRecord, TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -126,15 +128,25 @@ class RecordBatches(Generic[K, V]):
 class ArrowBatches:
     """The iterator of `consumer.arrow_batches()`, over `pyarrow.RecordBatch`es."""
 
-    __slots__ = ("__weakref__", "_owner", "_tables")
+    __slots__ = ("__weakref__", "_ends", "_limited", "_owner", "_reader", "_tables")
 
     def __init__(
-        self, owner: object, reader: Reader, *, max_bytes: int, limit: int, check_crcs: bool
+        self,
+        owner: object,
+        reader: Reader,
+        *,
+        max_bytes: int,
+        limit: int,
+        check_crcs: bool,
+        ends: EndOffsetsLookup | None = None,
     ) -> None:
         from aiokclient.record.arrow import arrow_schema
 
         arrow_schema()  # Raises ImportError without pyarrow, before any thread needs it.
         self._owner = owner
+        self._reader = reader
+        self._ends = ends
+        self._limited = ends is None
         self._tables = ArrowTables(reader, max_bytes=max_bytes, limit=limit, check_crcs=check_crcs)
 
     if not TYPE_CHECKING:
@@ -145,10 +157,53 @@ class ArrowBatches:
 
     @lets_go
     async def __anext__(self) -> pa.RecordBatch:
-        table = await self._tables.next(self)
+        table = await self._next()
         if table is None:
             raise StopAsyncIteration
         return table
 
+    async def _next(self, *, keeps: bool = False) -> Any:
+        if not self._limited and self._ends is not None:
+            await self._reader.limit(self, self._ends)
+            self._limited = True
+        return await self._tables.next(self, self._ends, keeps=keeps)
+
+    async def read_all(self, max_bytes: int | None) -> Any:
+        """Return a pyarrow.Table of all the batches, or of as many as fit into `max_bytes`.
+
+        After an error or a cancellation, the records are delivered again.
+        """
+        import pyarrow as pa
+
+        from aiokclient.record.arrow import arrow_schema
+
+        batches: list[Any] = []
+        left = math.inf if max_bytes is None else max_bytes
+        try:
+            while left > 0:
+                if left < math.inf:
+                    self._tables.limit(min(int(left), LARGEST))
+                batch = await self._next(keeps=bool(batches))
+                if batch is None:
+                    break
+                batches.append(batch)
+                left -= sum(batch.column(name).nbytes for name in ("key", "value", "headers"))
+        except BaseException:
+            self._reader.return_records(_starts(batches))
+            raise
+        self._reader.leave(self)
+        return pa.Table.from_batches(batches, schema=arrow_schema())
+
     def interrupt(self) -> None:
         """Do nothing: each request calls `Reader` anyway."""
+
+
+def _starts(batches: Iterable[Any]) -> dict[TopicPartition, int]:
+    """Return the first offset of each partition in Arrow record batches."""
+    starts: dict[TopicPartition, int] = {}
+    for batch in batches:
+        topic, partition, offset = (
+            batch.column(name)[0].as_py() for name in ("topic", "partition", "offset")
+        )
+        starts.setdefault(TopicPartition(topic, partition), offset)
+    return starts

@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from aiokclient.consumer.delivery.deserialize import RawRecord
@@ -176,11 +176,14 @@ class Reader:
         self._exposed = None
         self.read_lock.interrupt()
 
-    def _ask(self, *, tracking: bool = False) -> None:
-        """Begin a request: records that were in progress now count as processed."""
+    def _ask(self, *, tracking: bool = False, keeps: bool = False) -> None:
+        """Begin a request: records that were in progress now count as processed.
+
+        With `keeps`, they remain in progress.
+        """
         self._requested()
         self._take_back()
-        self.in_progress.ask(tracking=tracking)
+        self.in_progress.ask(tracking=tracking, keeps=keeps)
 
     async def yield_to_loop(self) -> None:
         """Yield to the event loop if it is due. Cancellations and timeouts take effect here."""
@@ -450,22 +453,30 @@ class Reader:
 
     # -- whole parts, for tables
 
-    async def begin(self, cursor: Cursor) -> None:
+    async def begin(self, cursor: Cursor, *, keeps: bool = False) -> None:
         """Begin a request that reads fetched parts directly.
 
-        To be called within `read_lock.enter(cursor)`.
+        With `keeps`, records in progress do not count as processed. To be called within
+        `read_lock.enter(cursor)`.
         """
-        self._ask()
+        self._ask(keeps=keeps)
         self._limit(cursor)
         self._drop_chunks()
         await self.yield_to_loop()
 
-    async def part(self) -> PartitionFetch | None:
-        """Wait for the next part that is not fully read; return None once the consumer is stopped.
+    async def part(
+        self, cursor: Cursor, ends: EndOffsetsLookup | None = None
+    ) -> PartitionFetch | None:
+        """Wait for the next part that is not fully read.
 
-        Raises the same errors as `read`.
+        Returns None once the consumer is stopped, and when the iteration has reached its end
+        offsets, which `ends` looks up again if necessary. Raises the same errors as `read`.
         """
-        while not self.stopped:
+        while not (self.stopped or self._at_end(cursor)):
+            if self._ends.outdated(cursor):
+                await self._update_ends(cursor, ends)
+                continue
+            self._ends.hold()
             self._subscription.look()
             self._raise_failures()
             fetch = self._buffer.next()
@@ -490,6 +501,18 @@ class Reader:
             self.in_progress.took(state, None)
         else:
             self.in_progress.passed(state)
+        self._ends.moved(state)
+
+    def return_records(self, starts: Mapping[TopicPartition, int]) -> None:
+        """Move positions back to these offsets, because the records did not reach the caller."""
+        partitions = self._subscription.partitions
+        for tp, offset in starts.items():
+            if tp in partitions:
+                self._subscription.seek(tp, offset)
+
+    def end_of(self, state: PartitionState) -> float:
+        """Return the offset at which the iteration ends in a partition, or infinity."""
+        return self._ends.end_of(state)
 
     def finished(self, fetch: PartitionFetch) -> None:
         """Remove a part of which every batch was read, or handle its damage."""
