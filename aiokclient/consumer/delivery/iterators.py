@@ -189,7 +189,7 @@ class ArrowBatches:
                 batches.append(batch)
                 left -= sum(batch.column(name).nbytes for name in ("key", "value", "headers"))
         except BaseException:
-            self._reader.return_records(_starts(batches))
+            self._reader.return_records(_first_offsets(batches))
             raise
         self._reader.leave(self)
         return pa.Table.from_batches(batches, schema=arrow_schema())
@@ -198,12 +198,12 @@ class ArrowBatches:
         """Do nothing: each request calls `Reader` anyway."""
 
 
-def _starts(batches: Iterable[Any]) -> dict[TopicPartition, int]:
+def _first_offsets(batches: Iterable[Any]) -> dict[TopicPartition, int]:
     """Return the first offset of each partition in Arrow record batches."""
-    starts: dict[TopicPartition, int] = {}
+    offsets: dict[TopicPartition, int] = {}
     for batch in batches:
         topic, partition, offset = (
             batch.column(name)[0].as_py() for name in ("topic", "partition", "offset")
         )
-        starts.setdefault(TopicPartition(topic, partition), offset)
-    return starts
+        offsets.setdefault(TopicPartition(topic, partition), offset)
+    return offsets

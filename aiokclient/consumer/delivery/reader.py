@@ -503,10 +503,10 @@ class Reader:
             self.in_progress.passed(state)
         self._ends.moved(state)
 
-    def return_records(self, starts: Mapping[TopicPartition, int]) -> None:
+    def return_records(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Move positions back to these offsets, because the records did not reach the caller."""
         partitions = self._subscription.partitions
-        for tp, offset in starts.items():
+        for tp, offset in offsets.items():
             if tp in partitions:
                 self._subscription.seek(tp, offset)
 
