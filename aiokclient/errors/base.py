@@ -117,6 +117,14 @@ class KafkaError(Exception):
         copied.__suppress_context__ = self.__suppress_context__
         return copied
 
+    @property
+    def brief(self) -> str:
+        """What happened, in one sentence without advice, for the text of another error."""
+        if self.code is None:
+            return f"{type(self).__name__}: {_sentence(self.message or self.what)}"
+        said = f": {self.message}" if self.message else ""
+        return _sentence(f"{self.name} ({self.code}){said}")
+
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), self.args), dict(self.__dict__)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aiokclient.errors.base import RetriableError
+from aiokclient.errors.base import KafkaError, RetriableError
 
 __all__ = [
     "ConcurrentTransactionsError",
@@ -27,7 +27,16 @@ __all__ = [
 
 
 class KafkaTimeoutError(RetriableError, TimeoutError):
-    """An error raised when a deadline has passed; also a `TimeoutError`."""
+    """An error raised when a deadline has passed; also a `TimeoutError`.
+
+    If attempts have failed before, the error of the last one is the cause, and the text has it.
+    """
+
+    def __str__(self) -> str:
+        text, cause = super().__str__(), self.__cause__
+        if not isinstance(cause, KafkaError) or cause.brief in text:
+            return text
+        return f"{text} The last error: {cause.brief}"
 
 
 class CorruptRecordError(RetriableError, code=2, name="CORRUPT_MESSAGE"):

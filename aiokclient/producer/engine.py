@@ -92,7 +92,7 @@ class Engine:
         )
         self._config = config
         self._supervisor = supervisor
-        self._expiry = Expiry(config, cluster, self.accumulator)
+        self._expiry = Expiry(config, cluster, self.accumulator, lambda: self._ids.last_error)
         self._responses = Responses(
             config,
             cluster.clock,
@@ -254,7 +254,11 @@ class Engine:
         try:
             # This needs no deadline, because the batches that wait for the id have their own.
             answer = await self.cluster.request(
-                request, AnyBroker(), timeout=math.inf, scope=Scope.INIT_PRODUCER_ID
+                request,
+                AnyBroker(),
+                timeout=math.inf,
+                scope=Scope.INIT_PRODUCER_ID,
+                failed=self._ids.note_failure,
             )
         except UnsupportedVersionError as error:
             raise UnsupportedVersionError(

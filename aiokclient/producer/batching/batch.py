@@ -10,6 +10,7 @@ from array import array
 from typing import Generic, Protocol, TypeVar
 
 from aiokclient.errors import KafkaError
+from aiokclient.kept_errors import bare
 from aiokclient.producer.batching.sequences import BatchIdentity, advance
 from aiokclient.producer.batching.stages import BEFORE, BatchStage, InLog, StageError
 from aiokclient.producer.delivery.delivery import DeliveryBatch, DeliveryHooks
@@ -67,6 +68,7 @@ class ProducerBatch(BatchState, Generic[Q_co]):
         "first_sent",
         "identity",
         "in_log",
+        "last_error",
         "queue",
         "refused",
         "requests",
@@ -122,6 +124,8 @@ class ProducerBatch(BatchState, Generic[Q_co]):
 
         Only the first of the parts has this list.
         """
+        self.last_error: KafkaError | None = None
+        """The error of the last attempt, if it failed."""
         self.requests = 0
         """Number of requests that use the bytes of the batch.
 
@@ -271,9 +275,10 @@ class ProducerBatch(BatchState, Generic[Q_co]):
         """Store that the last request may have written the batch."""
         self.in_log = InLog.MAYBE
 
-    def count_failure(self) -> None:
-        """Count a failed attempt, for the backoff."""
+    def count_failure(self, error: KafkaError) -> None:
+        """Count a failed attempt, for the backoff, and keep its error."""
         self.failures += 1
+        self.last_error = bare(error)
 
     def come_back(self, *, refused: bool) -> None:
         """Enter the stage BACKING_OFF, to be sent again later.
@@ -340,6 +345,7 @@ class ProducerBatch(BatchState, Generic[Q_co]):
         part.stage = BatchStage.BACKING_OFF
         part.count = builder.count
         part.demanded = self.demanded
+        part.last_error = self.last_error
         part.note(0, self.timestamp_of(before))
         part.stamps += [
             (index - before, timestamp)

@@ -23,6 +23,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from aiokclient.errors import KafkaError
+from aiokclient.kept_errors import bare
 from aiokclient.producer.batching.queue import PartitionQueue, QueuedBatch
 from aiokclient.producer.batching.sequences import SequenceState
 
@@ -56,6 +57,8 @@ class ProducerIds:
     ) -> None:
         self.current: tuple[int, int] | None = None
         self.generation = 0
+        self.last_error: KafkaError | None = None
+        """The error of the last request for an id, if it failed."""
         self._idempotent = idempotent
         self._request = request
         self._look = look
@@ -111,6 +114,10 @@ class ProducerIds:
             self._asking = True
             self._supervisor.spawn(self._ask, name="producer id")
         return None
+
+    def note_failure(self, error: KafkaError) -> None:
+        """Store the error of a request that is repeated."""
+        self.last_error = bare(error)
 
     def expire(self) -> None:
         """Begin a new generation, because earlier ids may now belong to other producers."""

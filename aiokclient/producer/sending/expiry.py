@@ -13,13 +13,15 @@ record's own deadline.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from aiokclient.clock import Clock
-from aiokclient.errors import DeliveryTimeoutError, KafkaError, error_for
+from aiokclient.errors import KafkaError, error_for
 from aiokclient.producer.batching.accumulator import Accumulator
 from aiokclient.producer.batching.queue import PartitionQueue, QueuedBatch
 from aiokclient.producer.fairness import SLICE_S
+from aiokclient.producer.sending.lateness import late_error, why_never_sent
 from aiokclient.producer.sending.leaders import no_such_partition
 
 if TYPE_CHECKING:
@@ -37,8 +39,14 @@ class Expiry:
     """The expiry of batches whose deadline has passed."""
 
     def __init__(
-        self, config: ProducerConfig, cluster: ClusterClient, accumulator: Accumulator
+        self,
+        config: ProducerConfig,
+        cluster: ClusterClient,
+        accumulator: Accumulator,
+        ids_error: Callable[[], KafkaError | None] = lambda: None,
     ) -> None:
+        """`ids_error()` returns the last error of requests for a producer id."""
+        self._ids_error = ids_error
         self._delivery_s = config.delivery_timeout_ms / 1000
         self._block_s = config.max_block_ms / 1000
         self._age_s = self._delivery_s / AGES
@@ -107,31 +115,19 @@ class Expiry:
             return missing
         if batch.queue.absent_since is not None:
             return no_such_partition(batch.queue.topic_partition, topic.partition_count)
-        late = DeliveryTimeoutError(self._why(batch), topic_partition=batch.queue.topic_partition)
-        late.__cause__ = self._cause(batch.queue)
-        return late
+        waited_s = self._clock.monotonic() - batch.created
+        why = why_never_sent(batch, self._idempotent)
+        return late_error(batch, waited_s, self._last_error(batch), why)
 
-    def _cause(self, queue: PartitionQueue) -> KafkaError | None:
-        """Return the error that has kept the client from sending, or None if it is not known."""
-        if queue.sender is None:
-            return self._cluster.last_error()
-        return self._cluster.last_error(queue.sender.node_id) if queue.unsendable else None
-
-    def _why(self, batch: QueuedBatch) -> str:
-        waited = f"{self._clock.monotonic() - batch.created:.1f} s"
+    def _last_error(self, batch: QueuedBatch) -> KafkaError | None:
+        """Return the last error of what the batch waits for, or None if that has not failed."""
         queue = batch.queue
         if batch.attempt:
-            return f"It was sent {batch.attempt} time(s) in {waited} and not acknowledged."
-        if queue.topic.info is None:
-            why = "no broker described the partitions of the topic"
-        elif queue.sender is None:
-            why = "the partition had no leader"
-        elif queue.unsendable:
-            why = f"its leader, broker {queue.sender.node_id}, was disconnected or did not answer"
-        elif self._idempotent and queue.sequences.producer_id < 0:
-            why = "no broker returned a producer id"
-        elif batch.compressing:
-            why = "it was being compressed, or waited for a thread for that"
-        else:
-            why = "older records were sent first"
-        return f"It was never sent: for {waited}, {why}."
+            return batch.last_error
+        if queue.sender is None:
+            return self._cluster.last_error()
+        if queue.unsendable:
+            return self._cluster.last_error(queue.sender.node_id)
+        if self._idempotent and queue.sequences.producer_id < 0:
+            return self._ids_error()
+        return queue.sent[0].last_error if queue.sent else None

@@ -16,7 +16,6 @@ from aiokclient.cluster.metadata import BrokerInfo
 from aiokclient.codecs import SLOW_BYTES, Compression
 from aiokclient.errors import (
     CorruptRecordError,
-    DeliveryTimeoutError,
     KafkaError,
     NotEnoughReplicasError,
     RecordTooLargeError,
@@ -32,6 +31,7 @@ from aiokclient.producer.batching.accumulator import Accumulator
 from aiokclient.producer.batching.queue import PartitionQueue, QueuedBatch
 from aiokclient.producer.batching.sequences import CODES, SequenceEvent
 from aiokclient.producer.batching.stages import InLog
+from aiokclient.producer.sending.lateness import late_error
 from aiokclient.producer.sending.produce_request import Sent
 from aiokclient.record.batch import RecordBatchBuilder
 
@@ -61,6 +61,8 @@ UNWRITTEN = frozenset(
 response, the batch may have been written."""
 OTHER_TOPIC = frozenset({UnknownTopicIdError.code})
 """Codes by which a leader says that it knows no topic of this id."""
+PERSISTENT = 5
+"""Number of failed attempts after which a refusal is logged although new metadata may end it."""
 NO_PARTITION = frozenset({UnknownTopicOrPartitionError.code})
 """Codes by which a leader says that it knows no such partition."""
 
@@ -203,13 +205,12 @@ class Responses:
         )
         if not action.again or not self._may_retry():
             if remaining <= 0:
-                late = DeliveryTimeoutError("", topic_partition=queue.topic_partition)
-                late.__cause__ = error
-                error = late
+                error = self._late(batch, error)
             self._accumulator.fail(batch, error)
             return
         self._count(batch, error)
-        batch.count_failure()
+        batch.count_failure(error)
+        self._log_retried(batch, error, action.decision)
         if error.code not in UNWRITTEN:
             batch.note_unknown()
         if batch.by_name and error.code in NO_PARTITION:
@@ -226,6 +227,32 @@ class Responses:
         if action.decision is Decision.REFRESH_AND_RETRY:
             self._updater.request_update((queue.topic.name,))
 
+    def _late(self, batch: QueuedBatch, error: KafkaError) -> KafkaError:
+        """Return the error of a batch whose last attempt failed after its deadline."""
+        if error.code not in UNWRITTEN:
+            batch.note_unknown()
+        waited_s = self._clock.monotonic() - batch.created
+        return late_error(batch, waited_s, error)
+
+    def _log_retried(self, batch: QueuedBatch, error: KafkaError, decision: Decision) -> None:
+        """Log the first refusal of each kind. A broker's repeated ones are one line in a while."""
+        # A refusal that new metadata usually ends is logged if it did not.
+        usual = decision is Decision.REFRESH_AND_RETRY and batch.failures < PERSISTENT
+        if error.code is None or usual:
+            return
+        partition = batch.queue.topic_partition
+        self._log.write(
+            logging.WARNING,
+            ("retried", partition.topic, error.name),
+            "Broker %s refuses records for %s: %s The producer sends them again, until %.0f s "
+            "after their send.",
+            error.broker,
+            partition,
+            error.brief,
+            self._delivery_s,
+            extra={"event": "batch_retried", "topic": partition.topic, "error": error.name},
+        )
+
     def _refused(self, batch: QueuedBatch, error: KafkaError, event: SequenceEvent) -> None:
         """Send a batch again that the leader refused because of its sequence.
 
@@ -241,7 +268,7 @@ class Responses:
         if head:
             self._log_refused(batch, error, event)
             self._block(queue, self._backoff.delay(batch.failures, self._clock.rng))
-            batch.count_failure()
+            batch.count_failure(error)
         else:
             queue.poke()
 

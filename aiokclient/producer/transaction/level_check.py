@@ -59,7 +59,7 @@ class LevelCheck:
         refused = error.code in BLOCKING and self._status.may_send
         if not refused or batch in self._checked:
             return False
-        batch.count_failure()
+        batch.count_failure(error)
         batch.queue.come_back(batch)
         batch.queue.block()
         if not self._waiting:
