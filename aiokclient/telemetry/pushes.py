@@ -68,6 +68,16 @@ class Pushes:
         """The next payload of metrics that were taken and did not fit into the last push."""
         return self._payloads[0] if self._payloads else None
 
+    @property
+    def is_last(self) -> bool:
+        """Whether the next payload is the last one of the metrics that were taken."""
+        return len(self._payloads) <= 1
+
+    def keep_only_next(self) -> None:
+        """Forget all payloads except for the next one."""
+        while len(self._payloads) > 1:
+            self._payloads.pop()
+
     def follow(self, subscription: Subscription) -> None:
         """Begin a new subscription."""
         if self._collector is None:

@@ -427,9 +427,19 @@ class Reporter:
         subscription = self._subscription
         if subscription is not None and self._id is not None:
             payload = await self._take(subscription, last=True)
-            if payload is not None:
-                message = self._request(subscription, payload, terminating=True)
-                await self._exchange(message, at_least_s=math.inf)
+            while payload is not None:
+                # Metrics that do not fit into one push go first, in pushes before the last one. A
+                # broker may refuse these, because they come too early. It never refuses the last.
+                is_last = self._pushes.is_last
+                message = self._request(subscription, payload, terminating=is_last)
+                outcome = await self._exchange(message, at_least_s=math.inf)
+                if is_last or outcome is None:
+                    break
+                if isinstance(outcome, Response):
+                    self._pushes.accepted()
+                else:
+                    self._pushes.keep_only_next()
+                payload = self._pushes.next
         return ReporterEvent.DONE
 
     def _request(

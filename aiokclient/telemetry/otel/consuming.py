@@ -230,7 +230,9 @@ class ConsumerTracing:
             return None
         topic, partition = (table.column(name)[0].as_py() for name in ("topic", "partition"))
         attributes = {COUNT: table.num_rows, "messaging.destination.partition.id": str(partition)}
-        read = Read([topic], attributes, [])
+        headers = table.column("headers").to_pylist() if table.column("headers").nbytes else []
+        links = links_to(injected(_as_headers(each)) for each in headers)
+        read = Read([topic], attributes, links)
         return self._process_many(self._polled(read, began_ns), read)
 
     def _process_many(self, polled: Span, read: Read) -> Processing:
@@ -336,6 +338,11 @@ def _of_record(record: Record) -> dict[str, Any]:
     if record.value is None:
         attributes["messaging.kafka.message.tombstone"] = True
     return attributes
+
+
+def _as_headers(found: Any) -> Sequence[tuple[str, Any]]:
+    """Return the headers of a record in an Arrow table as those of a record."""
+    return [(each["key"], each["value"]) for each in found or ()]
 
 
 def _read(records: Sequence[Record]) -> Read:

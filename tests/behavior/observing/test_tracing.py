@@ -318,6 +318,8 @@ async def test_tables_are_traced(cluster: EmbeddedCluster, traces: Traces) -> No
     poll, process = traces.one("poll orders"), traces.one("process orders")
     assert parent(process) == ids(poll)
     assert process.attributes[COUNT] == 2
+    sends = [ids(span) for span in traces.named("send orders")]
+    assert links(poll) == links(process) == sends
 
 
 async def test_failed_request_is_recorded(cluster: EmbeddedCluster, traces: Traces) -> None:

@@ -413,6 +413,36 @@ def test_metrics_that_are_too_large_are_split_over_intervals(
     simulate_reports(monkeypatch, scenario)
 
 
+@pytest.mark.parametrize("early", [True, False], ids=["early", "refused"])
+def test_all_parts_of_the_last_metrics_are_pushed_when_the_broker_accepts_them_early(
+    monkeypatch: pytest.MonkeyPatch, early: bool
+) -> None:
+    """Kafka refuses a push that comes too early, but never the terminating one."""
+
+    def change(request: Any, response: Any) -> Any:
+        response.telemetry_max_bytes = 1_000
+        return response
+
+    def accept(request: Any, response: Any) -> Any:
+        response.error_code = 0
+        return response
+
+    async def scenario(reports: Reports) -> None:
+        reports.fake.sums = 30
+        reports.world.cluster.alter(ASK, change)
+        async with Client(**reports.options()):
+            await reports.until(1, PUSH)
+            if early:
+                reports.world.cluster.alter(PUSH, accept)
+            before = len(reports.messages(PUSH))
+        last = reports.messages(PUSH)[before:]
+        assert [each.terminating for each in last[:-1]] == [False] * (len(last) - 1)
+        assert last[-1].terminating
+        assert len(last) > 2 if early else len(last) == 2
+
+    simulate_reports(monkeypatch, scenario)
+
+
 def test_brokers_that_announce_nothing_are_asked_nothing_until_they_do(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
