@@ -14,9 +14,12 @@ REBALANCE_IN_PROGRESS = 27
 @pytest.mark.parametrize("seed", range(6))
 def test_followers_that_wait_in_sync_group_are_kept_when_the_leader_is_removed(seed: int) -> None:
     async def scenario(world):
-        members = [await world.make() for _ in range(3)]
+        members = [await world.make(rebalance_timeout_ms=60_000) for _ in range(3)]
         leader, *followers = await world.settled(*members, sync=False)
-        # The requests of the followers wait until the session of the leader ends.
+        # The requests of the followers wait until the session of the leader ends, a little before
+        # theirs would.
+        await asyncio.sleep(0.1)
+        assert await asyncio.gather(*(each.beat() for each in followers)) == [0, 0]
         answers = await asyncio.gather(*(each.sync() for each in followers))
         assert answers == [REBALANCE_IN_PROGRESS] * 2
         await asyncio.sleep(4)
