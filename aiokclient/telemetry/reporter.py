@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import logging
 import math
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
@@ -505,14 +506,18 @@ class Reporter:
         error.api, error.broker = api, self._node_id
         self._last_error = error
         event = event_of(code)
+        # A changed subscription is an operator's intention, and makes every client ask so soon that
+        # brokers may throttle it. One line is enough for both.
+        usual = event in (ReporterEvent.OUTDATED, ReporterEvent.POSTPONED)
         self._warn(
-            code,
+            "changed" if usual else code,
             "broker %s has refused %s with %s (%d). %s",
             self._node_id,
             api,
             error.name,
             code,
             CONSEQUENCES[event],
+            level=logging.INFO if usual else logging.WARNING,
         )
         if event is ReporterEvent.REFUSED:
             self._failure = error
@@ -581,11 +586,11 @@ class Reporter:
                 waiter.set_exception(error)
 
     def _warn(self, key: object, text: str, *args: object, **more: Any) -> None:
-        """Log a warning, once for each key."""
+        """Log a warning, or a line of another `level`, once for each key."""
         if key not in self._warned:
             self._warned.add(key)
             more.setdefault("extra", {"event": "telemetry_refused"})
-            self._log.warning(text, *args, **more)
+            self._log.log(more.pop("level", logging.WARNING), text, *args, **more)
 
 
 def retrieved(task: asyncio.Task[Any]) -> None:

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import call_pairs
 import incarnations
 import pairing
 import pytest
@@ -19,6 +20,7 @@ ONE = os.environ.get("AIOKCLIENT_SIM_SEED")
 WANTED = int(os.environ.get("AIOKCLIENT_SIM_SEEDS") or 0)
 SEEDS = [int(ONE)] if ONE else range(WANTED or 30)
 INCARNATIONS = [int(ONE)] if ONE else range(WANTED or 12)
+CALL_PAIRS = [int(ONE)] if ONE else range(WANTED or 20)
 SUBSCRIPTIONS = [int(ONE)] if ONE else range(WANTED or 30)
 TRANSACTIONS = [int(ONE)] if ONE else range(WANTED or 18)
 PAIRS = [int(ONE)] if ONE else range(WANTED or 8)
@@ -56,7 +58,15 @@ def test_partitions_are_owned_once_and_read_after_subscriptions_have_changed(see
     assert outcome.seed == seed
 
 
-@pytest.mark.parametrize("workload", [seeded, incarnations, subscribing, transacting, pairing])
+@pytest.mark.parametrize("seed", CALL_PAIRS)
+def test_calls_beside_each_other_end_and_leave_nothing_for_a_seed(seed: int) -> None:
+    outcome = call_pairs.run(seed)
+    assert outcome.seed == seed
+
+
+@pytest.mark.parametrize(
+    "workload", [call_pairs, seeded, incarnations, subscribing, transacting, pairing]
+)
 def test_a_seed_gives_the_same_run_again(workload: Any) -> None:
     assert workload.run(1) == workload.run(1)
 

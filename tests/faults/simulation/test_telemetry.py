@@ -81,7 +81,7 @@ def test_subscription_is_requested_immediately_after_a_push_that_is_refused(
         reports.check_nothing_is_lost()
 
     simulate_reports(monkeypatch, scenario, more=50)
-    assert len(warnings(caplog.records)) == 1
+    assert len(warnings(caplog.records)) == (code != UNKNOWN_SUBSCRIPTION_ID)
 
 
 def test_every_compression_is_tried_and_then_none(
@@ -118,7 +118,7 @@ def test_push_is_repeated_after_an_interval(
             assert (sizes[-1] < sizes[0]) == (code == TELEMETRY_TOO_LARGE)
 
     simulate_reports(monkeypatch, scenario, more=50)
-    assert len(warnings(caplog.records)) == 1
+    assert len(warnings(caplog.records)) == (code == TELEMETRY_TOO_LARGE)
 
 
 @pytest.mark.parametrize("api", [ASK, PUSH])
@@ -561,3 +561,26 @@ def test_pushes_go_on_while_brokers_come_and_go(monkeypatch: pytest.MonkeyPatch)
         reports.check_nothing_is_lost()
 
     simulate_reports(monkeypatch, scenario, brokers=3, topics={"t": 3}, replication=3)
+
+
+def test_a_changed_subscription_is_one_line_of_information_for_each_client(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "aiokclient.telemetry")
+
+    async def scenario(reports: Reports) -> None:
+        async with Client(**reports.options()):
+            for _ in range(2):
+                await reports.until(len(reports.times(PUSH)) + 1, PUSH)
+                reports.world.cluster.fail(PUSH, UNKNOWN_SUBSCRIPTION_ID, times=1)
+                reports.world.cluster.fail(ASK, THROTTLING_QUOTA_EXCEEDED, times=1)
+                await reports.until(len(reports.times(PUSH)) + 3, PUSH)
+
+    simulate_reports(monkeypatch, scenario)
+    refusals = [
+        record.levelname
+        for record in caplog.records
+        if getattr(record, "event", None) == "telemetry_refused"
+    ]
+    assert refusals == ["INFO"]
+    assert not warnings(caplog.records)

@@ -1,0 +1,220 @@
+"""Seeded pairs of public calls, cancelled at their awaits: lifecycles, admin calls, group members.
+
+Each program opens clients of several kinds, which may share a client, and runs pairs of calls
+beside each other. It starts the second call, and cancels either of them, after random numbers of
+iterations of the event loop. These must hold:
+
+    D       every call ends, and the close by its time limit
+    H       nothing is left when all objects are closed: no task, and no connection
+    K       a call raises only errors of the library and its own cancellation
+    L       no background task has died, and no task keeps an error that nobody retrieves
+
+``python tests/harness/call_pairs.py SEED`` runs one seed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, NamedTuple
+
+from ledger import BrokenInvariantError
+
+from aiokclient import (
+    Admin,
+    Client,
+    Consumer,
+    GroupMember,
+    GroupProtocol,
+    Producer,
+    State,
+    TopicPartition,
+)
+from aiokclient.errors import KafkaError
+from aiokclient.testing import EmbeddedCluster, Simulation
+
+T0 = TopicPartition("t", 0)
+PAIRS = 8
+CLOSE_S = 8.0
+Call = Callable[[Any], Awaitable[Any]]
+
+LIFECYCLE: Mapping[str, Call] = {
+    "start": lambda c: c.start(),
+    "start without waiting": lambda c: c.start(wait=False),
+    "close": lambda c: c.close(),
+    "close at once": lambda c: c.close(0.0),
+    "leave after an error": lambda c: c.__aexit__(LookupError, LookupError("no"), None),
+    "client_instance_id": lambda c: c.client_instance_id(timeout=1.0),
+}
+"""The calls that every object has."""
+
+CALLS: Mapping[type[Any], Mapping[str, Call]] = {
+    Client: {},
+    Admin: {
+        "list_topics": lambda c: c.list_topics(),
+        "describe_groups": lambda c: c.describe_groups(["g"]),
+        "delete_records": lambda c: c.delete_records({T0: 0}),
+        "describe_producers": lambda c: c.describe_producers([T0]),
+        "fence_producers": lambda c: c.fence_producers(["x"]),
+    },
+    Producer: {
+        "send": lambda c: c.send_and_wait("t", b"x"),
+        "flush": lambda c: c.flush(),
+    },
+    Consumer: {
+        "poll": lambda c: c.poll(timeout=0.5),
+        "position": lambda c: c.position(T0),
+    },
+    GroupMember: {
+        "next generation": lambda c: asyncio.wait_for(anext(c.generations()), 1.0),
+        "rejoin": lambda c: rejoin(c),
+    },
+}
+"""The other calls of each kind."""
+
+
+class Nothing(GroupProtocol):
+    """A group protocol that assigns nothing."""
+
+    name = "nothing"
+
+    def assign(self, members: Mapping[str, bytes]) -> Mapping[str, bytes]:
+        return {}
+
+
+async def rejoin(member: GroupMember) -> None:
+    member.rejoin("a pair of calls")
+
+
+class Outcome(NamedTuple):
+    """The outcome of a run, which is equal for equal seeds."""
+
+    seed: int
+    trace: str
+    account: list[str]
+
+
+class Logged(logging.Handler):
+    """The lines of the log about errors."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(record.getMessage())
+
+
+def run(seed: int) -> Outcome:
+    """Run one seed. If the run fails, raise its error with the seed in a note."""
+    logged = Logged()
+    loggers = [logging.getLogger(name) for name in ("aiokclient", "asyncio")]
+    for logger in loggers:
+        logger.addHandler(logged)
+    try:
+        outcome = Simulation(seed, limit_s=3600).run(Program().main)
+        gc.collect()
+    finally:
+        for logger in loggers:
+            logger.removeHandler(logged)
+    if logged.lines:
+        raise BrokenInvariantError(f"L: seed {seed}: {logged.lines[:3]}")
+    return outcome
+
+
+class Program:
+    """One run."""
+
+    sim: Simulation
+    cluster: EmbeddedCluster
+
+    def __init__(self) -> None:
+        self.account: list[str] = []
+
+    async def main(self, sim: Simulation) -> Outcome:
+        self.sim = sim
+        async with sim.cluster(brokers=2, topics={"t": 1}) as self.cluster:
+            for _ in range(PAIRS):
+                await self.pair()
+            await asyncio.sleep(1)
+            self.check_leaks()
+        return Outcome(sim.seed, sim.trace, self.account)
+
+    def made(self, kind: type[Any], shared: Client | None) -> Any:
+        """Return a new object, which is not started."""
+        options: dict[str, Any] = {
+            "bootstrap_servers": self.cluster.bootstrap_servers,
+            "connector": self.sim.connector,
+            "clock": self.sim.clock,
+        }
+        if shared is not None and kind is not Client:
+            options = {"client": shared}
+        else:
+            options |= {"request_timeout_ms": 2_000, "default_api_timeout_ms": 4_000}
+        if kind is GroupMember:
+            return kind("g", protocol_type="t", protocols=[Nothing()], **options)
+        if kind is Consumer:
+            return kind("t", group_id=self.sim.rng.choice([None, "c"]), **options)
+        return kind(**options)
+
+    async def pair(self) -> None:
+        """Run two calls beside each other, of one object or of a client and its child."""
+        rng = self.sim.rng
+        kind = rng.choice(list(CALLS))
+        shared = self.made(Client, None) if rng.random() < 0.3 and kind is not Client else None
+        client = self.made(kind, shared)
+        if shared is not None:
+            await shared.start()
+        if rng.random() < 0.5:
+            await client.start()
+        calls = {**LIFECYCLE, **CALLS[kind]}
+        names = [rng.choice(list(calls)) for _ in range(rng.choice([2, 2, 3]))]
+        self.account.append(f"{kind.__name__}: {', '.join(names)}")
+        tasks: list[asyncio.Task[Any]] = []
+        for name in names:
+            on = shared if shared is not None and name == "close" and rng.random() < 0.5 else client
+            tasks.append(asyncio.create_task(self.guarded(calls[name], on, name)))
+            await self.wait_a_little()
+            if rng.random() < 0.4:
+                rng.choice(tasks).cancel()
+                await self.wait_a_little()
+        await asyncio.wait(tasks)
+        for task in tasks:
+            if not task.cancelled():
+                task.result()
+        for each in (client, shared):
+            if each is not None:
+                began = self.sim.loop.time()
+                await self.guarded(lambda c: c.close(5.0), each, "close")
+                if self.sim.loop.time() - began > CLOSE_S or each.state is not State.CLOSED:
+                    raise BrokenInvariantError(f"D: {each!r} did not close: {self.account[-1]}")
+
+    async def wait_a_little(self) -> None:
+        """Wait for some iterations of the loop, or for some milliseconds."""
+        rng = self.sim.rng
+        if rng.random() < 0.6:
+            for _ in range(rng.randrange(12)):
+                await asyncio.sleep(0)
+        else:
+            await asyncio.sleep(rng.uniform(0.0, 0.03))
+
+    async def guarded(self, call: Call, client: Any, name: str) -> None:
+        """K: await a call, which may raise errors of the library."""
+        try:
+            await call(client)
+        except (KafkaError, TimeoutError, StopAsyncIteration):
+            return
+        except Exception as error:
+            raise BrokenInvariantError(f"K: {name} raised {error!r}: {self.account[-1]}") from error
+
+    def check_leaks(self) -> None:
+        tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+        if tasks or self.sim.network.connections:
+            raise BrokenInvariantError(f"H: Tasks or connections are left: {tasks}")
+
+
+if __name__ == "__main__":
+    sys.stdout.write(f"{run(int(sys.argv[1]))}\n")
