@@ -74,7 +74,6 @@ BAD = [
     (("", b"v"), InvalidTopicError, "cannot be a topic"),
     (("t" * 250, b"v"), InvalidTopicError, "cannot be a topic"),
     (("t", b"v", None, -1), UnknownTopicOrPartitionError, "-1"),
-    (("t", b"v", None, 1), UnknownTopicOrPartitionError, "1 partitions"),
 ]
 
 
