@@ -196,8 +196,11 @@ class Sends(SendPath[K, V], Generic[K, V]):
         """
         partition = bulk.as_integer(given, "partition")
         if not 0 <= partition < (PARTITIONS if topic.known else 1 << 63):
+            there = "Partitions are numbered from 0."
+            if topic.known:
+                there = f"The topic has {len(topic.queues)} partitions, numbered from 0."
             raise self._send_errors().unknown_partition(
-                f"There is no partition {partition}. Partitions are numbered from 0.",
+                f"There is no partition {partition}. {there}",
                 topic_partition=TopicPartition(topic.name, partition),
             )
         return partition
