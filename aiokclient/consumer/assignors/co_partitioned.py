@@ -53,7 +53,7 @@ class CoPartitioned(Assignor):
         self.version = self.by.version
 
     def __repr__(self) -> str:
-        return f"CoPartitioned({', '.join([*map(repr, self.topics), f'by={self.by!r}'])})"
+        return f"CoPartitioned({', '.join([*map(repr, self.topics), f'by={self.by.name!r}'])})"
 
     def user_data(self, topics: Sequence[str]) -> bytes | None:
         """Return the user data of the inner strategy."""
