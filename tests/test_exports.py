@@ -156,6 +156,7 @@ LATE_ADMIN = {
         "acl_bindings",
         "client_quotas",
         "delegation_tokens",
+        "group_lag",
         "log_dirs",
         "scram_credentials",
         "transaction_descriptions",

@@ -72,7 +72,7 @@ COROUTINES: dict[type, str] = {
     Admin: "start close create_topics delete_topics describe_topics list_topics "
     "create_partitions delete_records describe_cluster describe_configs alter_configs "
     "list_groups describe_groups delete_groups remove_members list_consumer_group_offsets "
-    "alter_consumer_group_offsets delete_consumer_group_offsets "
+    "alter_consumer_group_offsets delete_consumer_group_offsets group_lag "
     "list_transactions describe_transactions describe_producers fence_producers "
     "force_terminate_transaction find_hanging_transactions abort_transaction "
     "create_acls describe_acls delete_acls "

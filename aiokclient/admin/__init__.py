@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     )
     from aiokclient.admin.client_quotas import ClientQuotaEntity, ClientQuotaFilter, ClientQuotaName
     from aiokclient.admin.delegation_tokens import DelegationToken
+    from aiokclient.admin.group_lag import PartitionLag
     from aiokclient.admin.log_dirs import LogDirDescription, ReplicaLog
     from aiokclient.admin.scram_credentials import (
         ScramCredentialInfo,
@@ -88,6 +89,7 @@ __all__ = [
     "NewPartitions",
     "NewTopic",
     "PartitionDescription",
+    "PartitionLag",
     "PatternType",
     "ReplicaLog",
     "ResourcePattern",
@@ -119,6 +121,7 @@ _LATE = {
     "FencedProducer": "transaction_descriptions",
     "HangingTransaction": "transaction_descriptions",
     "LogDirDescription": "log_dirs",
+    "PartitionLag": "group_lag",
     "PatternType": "acl_bindings",
     "ReplicaLog": "log_dirs",
     "ResourcePattern": "acl_bindings",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, Never, Unpack
+from typing import TYPE_CHECKING, ClassVar, Literal, Never, Unpack
 
 from aiokclient.admin.cluster import ClusterCalls, ClusterDescription
 from aiokclient.admin.configs import Change, ConfigCalls, ConfigEntry, ConfigResource
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         DelegationTokenCalls,
         TokenOrHmac,
     )
+    from aiokclient.admin.group_lag import GroupLagCalls, PartitionLag
     from aiokclient.admin.hanging_transactions import HangingTransactionCalls
     from aiokclient.admin.log_dirs import LogDirCalls, LogDirDescription
     from aiokclient.admin.producers import ProducerCalls
@@ -102,6 +103,12 @@ class Admin(Lifecycle):
         self._group_offsets = GroupOffsetCalls(requests)
 
     # Few programs need the modules of the following calls, so they are imported by the first call.
+
+    @cached_property
+    def _group_lag(self) -> GroupLagCalls:
+        from aiokclient.admin.group_lag import GroupLagCalls
+
+        return GroupLagCalls(self._requests, self._groups, self._group_offsets)
 
     @cached_property
     def _log_dirs(self) -> LogDirCalls:
@@ -437,6 +444,26 @@ class Admin(Lifecycle):
         cancellation, the offsets may have been deleted or not.
         """
         return await self._group_offsets.delete_consumer_group_offsets(group, tps, timeout=timeout)
+
+    @lets_go
+    async def group_lag(
+        self,
+        groups: Iterable[str],
+        *,
+        isolation_level: Literal["read_uncommitted", "read_committed"] = "read_uncommitted",
+        timeout: float | None = None,
+    ) -> Results[str, dict[TopicPartition, PartitionLag]]:
+        """Return how far groups are from the ends of their partitions, and who reads these.
+
+        The partitions of a group are those that have a committed offset or are assigned to a
+        member. With "read_committed", a partition ends at the last stable offset, before which no
+        transaction is open. Usual errors: GroupIdNotFoundError, GroupAuthorizationError,
+        TopicAuthorizationError, LeaderNotAvailableError (a partition had no leader until the
+        timeout).
+        """
+        return await self._group_lag.group_lag(
+            groups, isolation_level=isolation_level, timeout=timeout
+        )
 
     @lets_go
     async def list_transactions(

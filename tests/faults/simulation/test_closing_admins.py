@@ -43,6 +43,7 @@ CALLS: Mapping[str, Callable[[Admin], Coroutine[Any, Any, Any]]] = {
     "list_consumer_group_offsets": lambda a: a.list_consumer_group_offsets(["g"]),
     "alter_consumer_group_offsets": lambda a: a.alter_consumer_group_offsets("g", {T0: 0}),
     "delete_consumer_group_offsets": lambda a: a.delete_consumer_group_offsets("g", [T0]),
+    "group_lag": lambda a: a.group_lag(["g"]),
     "list_transactions": lambda a: a.list_transactions(),
     "describe_transactions": lambda a: a.describe_transactions(["x"]),
     "describe_log_dirs": lambda a: a.describe_log_dirs(topics=["t"]),

@@ -104,6 +104,7 @@ ADMIN: Mapping[str, Callable[[Admin, str], Any]] = {
     "remove_members": lambda a, bad: a.remove_members("g", [bad]),
     "remove_members of a group": lambda a, bad: a.remove_members(bad, ["m"]),
     "remove_members with a reason": lambda a, bad: a.remove_members("g", ["m"], reason=bad),
+    "group_lag": lambda a, bad: a.group_lag([bad]),
     "list_consumer_group_offsets": lambda a, bad: a.list_consumer_group_offsets([bad]),
     "alter_consumer_group_offsets": lambda a, bad: a.alter_consumer_group_offsets(
         "g", {tp(bad): 0}
