@@ -105,7 +105,7 @@ class ConsumerEngine:
         self._source = self._make_source(config, offsets)
         self.positions = PositionWaits(subscription, self._source, self.reports, died, config)
         self.lookups = Lookups(cluster, subscription, offsets, self.positions.located)
-        self._stalls = StallWatch(time, supervisor.callbacks, log, self.troubles)
+        self._stalls = StallWatch(time, supervisor.callbacks, log, self._reasons)
         self.reader = self._make_reader(config, deserializers, arrived, died)
         self._topics = AssignedTopics(cluster.updater, subscription)
         self._unsubscribe: Callable[[], None] = lambda: None
@@ -287,11 +287,20 @@ class ConsumerEngine:
                 found.append(f"{state.tp} cannot be read: it has no leader")
             elif (silence := self.fetchers.silence(state)) is not None:
                 found.append(f"{state.tp} cannot be read: {silence}")
+        source = self._follower if self.group is None else self.group
+        if source is not None and not self._subscription.partitions:
+            is_current = source.topics.current is self._subscription.subscription
+            if is_current and (nothing := source.topics.trouble()) is not None:
+                found.append(nothing)
         if self.group is not None:
             found = [*self.group.troubles(), *found]
         if self.read_lock.trouble is not None and not self.reader.stopped:
             found.insert(0, self.read_lock.trouble)
         return found[:TROUBLES] + [f"and {len(found) - TROUBLES} more"] * (len(found) > TROUBLES)
+
+    def _reasons(self) -> list[str]:
+        """Return why no records can be read: problems of the consumer, or else of its client."""
+        return self.troubles() or self.cluster.troubles()
 
     def _observe(self, old: ClusterMetadata, new: ClusterMetadata) -> None:
         if differ(old.cluster_id, new.cluster_id):

@@ -155,7 +155,10 @@ class MemberLifecycle(Lifecycle):
         since = engine.rebalancing_since
         if since is not None and self._cluster.clock.monotonic() - since >= SHOWN_S:
             lasted = self._cluster.clock.monotonic() - since
-            found.append(f"group {group} has been rebalancing for {lasted:.0f} s")
+            text = f"group {group} has been rebalancing for {lasted:.0f} s"
+            if self._cluster.coordinators.cached("group", group) is None:
+                text += ", as its coordinator is not known"
+            found.append(text)
         if (
             engine.state is not MemberState.OUT
             and engine.metadata.member_id

@@ -7,7 +7,8 @@ are gone, there is another line. The watch looks once in `LOOK_S`, and only whil
 
 To let the log name another reason for which a consumer gets no records, add the reason to the texts
 that `ConsumerEngine.troubles` returns, or to those of a part that it asks, such as the group. Then
-health and log name it, and nothing else is to be done.
+health and log name it, and nothing else is to be done. If these have no reason, the log names those
+of the whole client, for example that no broker can be reached.
 """
 
 from __future__ import annotations

@@ -8,7 +8,8 @@ So the watch requests a description of the group once in each generation, and wh
 starts, and remembers the members' partitions. During a long rebalance, it requests another one. The
 rebalance waits for one or more of the other members that this description still lists, and the text
 names them with the remembered partitions. If the coordinator refuses a description or does not
-respond, the watch tries again later.
+respond, the watch tries again later. Until then, the text says that it did not respond, or that no
+broker has named the coordinator.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ __all__ = ["SHOWN_S", "RebalanceWatch", "named"]
 SHOWN_S: Final = 3.0
 """Seconds after which a rebalance, a call of the listener, or a revocation is reported."""
 LOOK_S: Final = 1.0
+UNANSWERED_S: Final = 2.0
+"""Seconds after which a request without a response is a reason for a long rebalance."""
 ASKING: Final = Backoff(5.0, 30.0)
 """Seconds between two descriptions of the group while a rebalance lasts."""
 SPREAD_S: Final = (1.0, 5.0)
@@ -99,6 +102,10 @@ class RebalanceWatch:
         self._waits = ""
         self._not_found: KafkaError | None = None
         """The error of the last lookup of the coordinator; None if the lookup found it."""
+        self._unanswered: KafkaError | None = None
+        """The error of the last description if the coordinator was silent or not ready."""
+        self._asking_since: float | None = None
+        """The time at which the present request was sent, or None."""
 
     @property
     def trouble(self) -> str | None:
@@ -111,9 +118,23 @@ class RebalanceWatch:
         if lasted < SHOWN_S:
             return None
         text = f"rebalancing for {lasted:.0f} s"
-        if self._not_found is not None and self._coordinator() is None:
-            return f"{text}, as the coordinator of the group is not known: {self._not_found}"
+        if (silence := self._silence()) is not None:
+            return f"{text}, as {silence}"
         return f"{text}, waits for {self._waits}" if self._waits else text
+
+    def _silence(self) -> str | None:
+        """Return, as a text, that the coordinator is not known or silent; None if it responds."""
+        asked, coordinator = self._asking_since, self._coordinator()
+        waited = -math.inf if asked is None else self._cluster.clock.monotonic() - asked
+        error = self._not_found if coordinator is None else self._unanswered
+        if error is None and waited < UNANSWERED_S:
+            return None
+        text = (
+            "the coordinator of the group is not known"
+            if coordinator is None
+            else f"the coordinator of the group, broker {coordinator}, did not respond"
+        )
+        return f"{text} for {waited:.0f} s" if error is None else f"{text}: {error}"
 
     def _coordinator(self) -> int | None:
         return self._cluster.coordinators.cached("group", self._group_id)
@@ -128,7 +149,9 @@ class RebalanceWatch:
         """Request a description of the group whenever one is due. Run until cancelled."""
         while True:
             if self._is_due():
+                self._asking_since = self._cluster.clock.monotonic()
                 await self._look()
+                self._asking_since = None
                 self._next = self._cluster.clock.monotonic() + self._pause_s()
                 self._asked += 1
             await asyncio.sleep(LOOK_S)
@@ -143,8 +166,10 @@ class RebalanceWatch:
         self._not_found = None
         try:
             self._found(await self._describe())
-        except KafkaError:
-            self._waits = ""  # Missing permissions and broken connections are reported elsewhere.
+            self._unanswered = None
+        except KafkaError as error:
+            # A refusal, such as a missing permission, is no reason for the rebalance.
+            self._waits, self._unanswered = "", error if error.retriable else None
 
     def _is_due(self) -> bool:
         now, rng = self._cluster.clock.monotonic(), self._cluster.clock.rng

@@ -18,7 +18,7 @@ from aiokclient.config.consumer import ConsumerConfig
 from aiokclient.consumer.state.subscription import Subscription
 from aiokclient.errors import KafkaError, error_for
 from aiokclient.policy import Backoff, Retry, Scope, classify
-from aiokclient.types import TopicPartition
+from aiokclient.types import TopicPartition, shortened
 
 __all__ = ["SubscribedTopics", "matching"]
 
@@ -93,6 +93,22 @@ class SubscribedTopics:
     def matching(self, metadata: ClusterMetadata) -> list[str]:
         """Return the names of the existing topics of the subscription. Synchronous."""
         return matching(self.current, metadata, self._config.exclude_internal_topics)
+
+    def trouble(self) -> str | None:
+        """Return, as a text, that the pattern of the subscription matches nothing, or None.
+
+        With KIP-848 the brokers match it, so the text is wrong if the consumer owns partitions.
+        Synchronous.
+        """
+        pattern, metadata = self.current.pattern, self._cluster.metadata
+        if pattern is None or not self.read or self.matching(metadata):
+            return None
+        text = (
+            f"no topic that the user may describe matches the pattern {shortened(pattern.pattern)}"
+        )
+        if any(pattern.fullmatch(topic) is not None for topic in metadata.topics):
+            text += " except internal ones, and exclude_internal_topics is set"
+        return text
 
     def has_appeared(self, tp: TopicPartition, metadata: ClusterMetadata) -> bool:
         """Return whether the partition did not exist when the consumer subscribed."""

@@ -259,21 +259,41 @@ def test_health_shows_that_nothing_is_delivered_when_the_coordinator_is_silent(
     simulate(scenario)
 
 
-def test_health_of_a_group_member_shows_a_rebalance_that_lasts() -> None:
-    class Leases:
-        name = "leases"
+class Leases:
+    name = "leases"
 
-        def metadata(self) -> bytes:
-            return b""
+    def metadata(self) -> bytes:
+        return b""
 
-        def assign(self, members: Any) -> Any:
-            return dict.fromkeys(members, b"")
+    def assign(self, members: Any) -> Any:
+        return dict.fromkeys(members, b"")
 
-    def made(world: World) -> GroupMember:
-        return GroupMember("w", protocol_type="leases", protocols=[Leases()], **world.options())
 
+def group_member(world: World) -> GroupMember:
+    return GroupMember("w", protocol_type="leases", protocols=[Leases()], **world.options())
+
+
+def test_health_of_a_group_member_says_that_its_coordinator_is_not_known() -> None:
     async def scenario(world: World) -> None:
-        async with made(world) as one, await anext(one.generations()), made(world) as two:
+        with world.cluster.fail(ApiKey.FIND_COORDINATOR, CoordinatorNotAvailableError):
+            member = group_member(world)
+            await member.start()
+            why = "as its coordinator is not known"
+            await until(lambda: shown(member, "group w has been rebalancing for 5 s", why), 30)
+        async with await anext(member.generations()):
+            assert member.health().reasons == ()
+        await member.close()
+
+    simulate(scenario)
+
+
+def test_health_of_a_group_member_shows_a_rebalance_that_lasts() -> None:
+    async def scenario(world: World) -> None:
+        async with (
+            group_member(world) as one,
+            await anext(one.generations()),
+            group_member(world) as two,
+        ):
             # The body of the first member does not leave its generation.
             await until(lambda: shown(one, "group w has been rebalancing for "), 30)
             await until(lambda: shown(two, "group w has been rebalancing for "), 30)
