@@ -182,6 +182,7 @@ class Reader:
         With `keeps`, they remain in progress.
         """
         self._requested()
+        self._stalls.on_request()
         self._take_back()
         self.in_progress.ask(tracking=tracking, keeps=keeps)
 
@@ -211,7 +212,10 @@ class Reader:
     async def _wait(self, until: float) -> None:
         self._ends.hold()
         self._stalls.on_wait()
-        await self._arrived.wait(until)
+        try:
+            await self._arrived.wait(until)
+        finally:
+            self._stalls.on_wait_end()
         self._ends.changed()
         began = max(self._looked, self._yielded)
         self._yielded, self._fresh = self._time(), False

@@ -46,6 +46,10 @@ class StallWatch:
         self._waiting_since: float | None = None
         """The first wait since records were delivered, or None if nothing has waited since."""
         self._reason_since: float | None = None
+        self._waits = 0
+        """The number of requests that wait now."""
+        self._has_asked = False
+        """Whether a request has begun or waited since the last look."""
         self._looked_at = 0.0
         self._told_at: float | None = None
         """The beginning of the stall that the log has named, or None."""
@@ -54,10 +58,20 @@ class StallWatch:
 
     def on_wait(self) -> None:
         """Watch from now on, because a request for records must wait."""
+        self._waits += 1
         if self._waiting_since is None:
             self._waiting_since = self._looked_at = self._time()
             if self._timer is None and not self._closed:
                 self._timer = self._callbacks.later(LOOK_S, self._look)
+
+    def on_request(self) -> None:
+        """Note that the application requests records. The request may raise without a wait."""
+        self._has_asked = True
+
+    def on_wait_end(self) -> None:
+        """Note that a request has ended its wait, with or without records."""
+        self._waits -= 1
+        self._has_asked = True
 
     def on_records(self) -> None:
         """End a stall, because records are delivered."""
@@ -81,8 +95,10 @@ class StallWatch:
         if reasons and self._reason_since is None:
             self._reason_since = max(waiting_since, self._looked_at)
         self._looked_at = now
-        since = self._reason_since
-        if since is not None and now - since >= STALLED_S and self._told_at is None:
+        since, self._has_asked, has_asked = self._reason_since, False, self._has_asked
+        # A program that requests no records at present misses none.
+        is_asked = self._waits > 0 or has_asked
+        if is_asked and since is not None and now - since >= STALLED_S and self._told_at is None:
             self._told_at = since
             more = len(reasons) - NAMED
             self._log.warning(

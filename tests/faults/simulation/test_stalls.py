@@ -319,3 +319,21 @@ def test_metadata_that_no_broker_returns_is_named_in_the_log(
 
     with caplog.at_level(logging.WARNING, logger="aiokclient"):
         simulate(scenario)
+
+
+def test_a_stall_is_logged_only_while_the_program_requests_records(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario(world: World) -> None:
+        async with world.consumer() as consumer:
+            consumer.subscribe(re.compile("x"))
+            assert not await consumer.poll(timeout=2.0)
+            await asyncio.sleep(60)
+            assert events(caplog) == []
+            for _ in range(3):  # Short requests with long pauses count, too.
+                assert not await consumer.poll(timeout=0.01)
+                await asyncio.sleep(5)
+            assert events(caplog) == ["reading_stalled"]
+
+    with caplog.at_level(logging.WARNING, logger="aiokclient"):
+        simulate(scenario)
