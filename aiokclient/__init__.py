@@ -12,7 +12,6 @@ Names are imported when they are first used, so that importing the package is fa
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -218,14 +217,12 @@ if not TYPE_CHECKING:  # With it, type checkers would accept any name.
 
     def __getattr__(name: str) -> Any:
         if name not in __all__:
-            hint = _class_hint(name)
-            if hint is None:
+            if name.islower():  # The name of a module, which gets no hint.
                 raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-            # `from aiokclient import ...` would hide the text of an AttributeError, so it gets an
-            # ImportError. All other callers, such as hasattr(), expect an AttributeError.
-            if sys._getframe(1).f_globals.get("__name__") == "importlib._bootstrap":
-                raise ImportError(hint, name=__name__)
-            raise AttributeError(hint)
+            hints = import_module(f"{__name__}.hints")
+            errors = import_module(f"{__name__}.errors")
+            hint = hints.import_hint(name) or hints.error_hint(name, errors.__all__)
+            hints.refuse_name(__name__, name, hint)
         if name == "native":
             globals()[name] = in_use = import_module(f"{__name__}._native").in_use()
             return in_use
@@ -234,18 +231,6 @@ if not TYPE_CHECKING:  # With it, type checkers would accept any name.
         value = getattr(import_module(f"{__name__}.{_MODULES_BY_NAME.get(name, 'types')}"), name)
         globals()[name] = value
         return value
-
-
-def _class_hint(name: str) -> str | None:
-    """Return a hint if this is the name of a class in another client library, otherwise None.
-
-    Lowercase names are those of modules, which get no hint.
-    """
-    if name.islower():
-        return None
-    from aiokclient.hints import import_hint
-
-    return import_hint(name)
 
 
 def __dir__() -> list[str]:

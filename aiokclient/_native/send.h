@@ -45,13 +45,30 @@ typedef PyObject *(*AiokFast)(PyObject *, PyObject *const *, Py_ssize_t, PyObjec
 static AiokSend aiok_send_plain;
 static AiokFast aiok_send_sorted;
 
+/* Replaces the error of a call that has the arguments `names` if another client has one of them. */
+static void
+aiok_explain(PyObject *names)
+{
+    for (Py_ssize_t index = 0; index < PyTuple_GET_SIZE(names); index++) {
+        if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, index), "timestamp_ms") == 0) {
+            PyErr_SetString(PyExc_TypeError,
+                            "send() got an unexpected keyword argument 'timestamp_ms'. Write "
+                            "timestamp=, in milliseconds since the epoch.");
+        }
+    }
+}
+
 static PyObject *
 aiok_send(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
 {
     if (count == 2 && names == NULL) {
         return aiok_send_plain(self, args[0], args[1]);
     }
-    return aiok_send_sorted(self, args, count, names);
+    PyObject *delivery = aiok_send_sorted(self, args, count, names);
+    if (delivery == NULL && names != NULL) {
+        aiok_explain(names);
+    }
+    return delivery;
 }
 
 /* Makes the type's `send` use `aiok_send`. A method with an unexpected layout stays unchanged. */

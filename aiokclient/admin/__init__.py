@@ -140,7 +140,9 @@ if not TYPE_CHECKING:  # With it, type checkers would accept any name.
 
     def __getattr__(name: str) -> Any:
         if name not in _LATE:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            from aiokclient.hints import import_hint, refuse_name
+
+            refuse_name(__name__, name, import_hint(name))
         value = globals()[name] = getattr(import_module(f"{__name__}.{_LATE[name]}"), name)
         return value
 

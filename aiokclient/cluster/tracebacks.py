@@ -128,6 +128,8 @@ def lets_go(method: F) -> F:
             try:
                 return await call(self, *args, **named)
             except BaseException as error:
+                if type(error) is TypeError:
+                    explain(error, method, args, named)
                 let_go(error, self)
                 del self
                 raise
@@ -138,8 +140,24 @@ def lets_go(method: F) -> F:
         try:
             return call(self, *args, **named)
         except BaseException as error:
+            if type(error) is TypeError:
+                explain(error, method, args, named)
             let_go(error, self)
             del self
             raise
 
     return cast(F, functools.wraps(method)(called))
+
+
+def explain(
+    error: TypeError, method: Callable[..., Any], args: tuple[Any, ...], named: dict[str, Any]
+) -> None:
+    """Add a hint to an error about the arguments of a call, if another client takes them."""
+    traceback = error.__traceback__
+    if traceback is not None and traceback.tb_next is None:  # The method was not entered.
+        from aiokclient.hints.names import argument_hint
+
+        hint = argument_hint(method.__name__, len(args), named)
+        if hint is not None:
+            text = str(error)  # It can end with a suggestion by Python.
+            error.args = (f"{text}{'' if text.endswith('?') else '.'} {hint}",)

@@ -51,6 +51,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 # ruff: noqa: F403 - every module of this package lists its classes in __all__
 from aiokclient.errors import (
@@ -117,3 +118,11 @@ def error_for(
     error.api, error.broker = api, broker
     error.topic_partition, error.resource = topic_partition, resource
     return error
+
+
+if not TYPE_CHECKING:  # With it, type checkers would accept any name.
+
+    def __getattr__(name: str) -> Any:
+        from aiokclient.hints import error_hint, refuse_name
+
+        refuse_name(__name__, name, error_hint(name, __all__))

@@ -7,13 +7,24 @@ instead of `.`. Options with the same name and meaning here are not in the table
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import NoReturn
 
 from aiokclient.hints import java, librdkafka, python
+from aiokclient.hints.error_names import error_hint
 from aiokclient.hints.names import CLASSES, serializer_hint
 
-__all__ = ["ABSENT", "RENAMED", "import_hint", "option_hint", "serializer_hint"]
+__all__ = [
+    "ABSENT",
+    "RENAMED",
+    "error_hint",
+    "import_hint",
+    "option_hint",
+    "refuse_name",
+    "serializer_hint",
+]
 
 RENAMED: Mapping[str, str] = MappingProxyType(
     {**librdkafka.RENAMED, **python.RENAMED, **java.RENAMED}
@@ -43,3 +54,16 @@ def option_hint(name: str, *, dotted: bool = False) -> str | None:
 def import_hint(name: str) -> str | None:
     """Return a hint about a class of another client, or None if it is unknown."""
     return CLASSES.get(name)
+
+
+def refuse_name(module: str, name: str, hint: str | None) -> NoReturn:
+    """Raise the error for a name that a module does not have, from the module's `__getattr__`.
+
+    `from module import ...` would hide the text of an AttributeError, so it gets an ImportError.
+    All other callers, such as hasattr(), expect an AttributeError.
+    """
+    if hint is None:
+        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+    if sys._getframe(2).f_globals.get("__name__") == "importlib._bootstrap":
+        raise ImportError(hint, name=module)
+    raise AttributeError(hint)

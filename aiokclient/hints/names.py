@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final, NoReturn
 
-__all__ = ["ATTRIBUTES", "CLASSES", "missing_attribute", "serializer_hint"]
+__all__ = [
+    "ATTRIBUTES",
+    "CLASSES",
+    "STRUCTS",
+    "argument_hint",
+    "missing_attribute",
+    "serializer_hint",
+]
 
 CLASSES: Final = {
     name: f"{name} is a class of {whose}. Write: from aiokclient import {ours}"
@@ -34,6 +42,9 @@ CLASSES: Final = {
         ("AsyncConsumer", "other clients", "Consumer"),
         ("MockProducer", "Java", "Producer; from aiokclient.testing import EmbeddedCluster"),
         ("MockConsumer", "Java", "Consumer; from aiokclient.testing import EmbeddedCluster"),
+        ("AIOKafkaConnection", "aiokafka", "Client"),
+        ("AbstractTokenProvider", "aiokafka", "SaslOAuthBearer (and pass an async function)"),
+        ("RecordsToDelete", "aiokafka", "Admin (delete_records() takes {tp: offset})"),
         ("ConsumerRebalanceListener", "aiokafka and Java", "Consumer (and pass listener=)"),
         ("AbstractRebalanceListener", "aiokafka", "Consumer (and pass listener=)"),
         ("OffsetAndTimestampTuple", "other clients", "OffsetAndTimestamp"),
@@ -46,6 +57,23 @@ CLASSES: Final = {
     )
 }
 """Classes that programs import from other clients, with what to import instead."""
+
+_DESCRIBED = "Use `await admin.describe_topics([...])`, whose partitions have leader and replicas."
+STRUCTS: Final = {
+    **{
+        name: f"Write: from aiokclient import {name}"
+        for name in (
+            "ConsumerRecord",
+            "OffsetAndMetadata",
+            "OffsetAndTimestamp",
+            "RecordMetadata",
+            "TopicPartition",
+        )
+    },
+    "BrokerMetadata": "Use `await admin.describe_cluster()`, whose brokers have ids and hosts.",
+    "PartitionMetadata": _DESCRIBED,
+}
+"""The types in the module `structs` of aiokafka and kafka-python, with what to use here instead."""
 
 _START = "Start a client with `async with`, `await client.start()`, or `await client`."
 _CLOSE = "Await close(), or use `async with`."
@@ -69,7 +97,8 @@ ATTRIBUTES: Final[dict[str, dict[str, str]]] = {
     "Consumer": {
         "getmany": (
             "Use `await consumer.poll(timeout, max_records=...)`, whose result has "
-            "by_partition(). Or iterate over consumer.batches()."
+            "by_partition(). Or iterate over consumer.batches(). To read only some partitions, "
+            "pause() the others."
         ),
         "getone": "Use `await consumer.get(timeout)`, or loop: `async for record in consumer`.",
         "consume": "Use `await consumer.poll(timeout, max_records=...)`, or consumer.batches().",
@@ -140,6 +169,7 @@ ATTRIBUTES: Final[dict[str, dict[str, str]]] = {
             "Use `await admin.alter_consumer_group_offsets(...)`."
         ),
         "incremental_alter_configs": "Use `await admin.alter_configs({resource: {name: change}})`.",
+        "find_coordinator": "Use describe_groups(), whose descriptions have a coordinator.",
         "list_offsets": "Use Consumer.beginning_offsets(), end_offsets(), or offsets_for_times().",
         "poll": "Await the calls. There is nothing to poll.",
         **{
@@ -155,6 +185,27 @@ ATTRIBUTES: Final[dict[str, dict[str, str]]] = {
     "GroupMember": dict(_COMMON),
 }
 """Methods and attributes of other clients, by the class here, with what to use instead."""
+
+_TIMEOUT = "Write timeout=, in seconds."
+_ARGUMENTS: Final = {
+    "pattern": (
+        "Pass a compiled pattern as the first argument: subscribe(re.compile(...)). It must match "
+        "the whole name of a topic."
+    ),
+    "timeout_ms": _TIMEOUT,
+    "timeout_in_ms": _TIMEOUT,
+    "timestamp_ms": "Write timestamp=, in milliseconds since the epoch.",
+    "new_topics": "Pass the topics as the first argument.",
+    "config_resources": "Pass the resources as the first argument.",
+    "topic_partitions": "Pass the new totals as the first argument: {topic: total}.",
+    "records_to_delete": "Pass the offsets as the first argument: {TopicPartition(...): offset}.",
+    "group_ids": "Pass the groups as the first argument.",
+    "partition": "Pass a list of partitions, [TopicPartition(...)].",
+}
+"""Arguments of methods of other clients, with what to write here instead."""
+
+_SEVERAL = ("committed", "pause", "resume", "seek_to_beginning", "seek_to_end")
+"""Methods of consumers that take several arguments in other clients, and one collection here."""
 
 _NUMBERS = {"Short": "h", "Integer": "i", "Long": "q", "Float": "f", "Double": "d", "Boolean": "?"}
 _BYTES = ("ByteArray", "Bytes", "ByteBuffer", "Void")
@@ -173,6 +224,19 @@ def missing_attribute(self: Any, name: str) -> NoReturn:
         if hint is not None:
             raise AttributeError(f"{text}. {hint}", name=name, obj=self)
     raise AttributeError(text, name=name, obj=self)
+
+
+def argument_hint(method: str, count: int, named: Iterable[str]) -> str | None:
+    """Return a hint about a call whose arguments the method does not accept, or None.
+
+    `count` is the number of its positional arguments, and `named` has the names of the others.
+    """
+    for name in named:
+        if name in _ARGUMENTS:
+            return _ARGUMENTS[name]
+    if method in _SEVERAL and count > 1:
+        return f"Pass one list of partitions: {method}([TopicPartition(...), ...])."
+    return None
 
 
 def serializer_hint(name: str) -> str | None:
