@@ -1,5 +1,5 @@
 # Two commands do everything on a fresh machine: `make demo` and `make test`. `make help` lists all.
-.PHONY: help demo quick test test-all lint native docs kafka fuzz sim eos soak secrets spark spark-eos bench bench-spark clean
+.PHONY: help demo demo-clients quick test test-all lint native docs kafka fuzz sim eos soak secrets spark spark-eos bench bench-spark clean
 .DEFAULT_GOAL := test
 
 PY := .venv/bin/python
@@ -21,14 +21,17 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2} \
 	    /^## / {printf "                %s\n", substr($$0, 4)}' Makefile
 
-demo: .venv/.demo $(if $(JAVA),.venv-spark/.demo) ## a demonstration that checks itself
+demo: demo-clients $(if $(JAVA),.venv-spark/.demo) ## a demonstration that checks itself
 ## its second half, the metrics of clients on Spark, needs Java 17
-	@$(PY) examples/demo.py
 ifneq ($(JAVA),)
 	@$(PYSPARK) examples/telemetry_pipeline.py
 else
 	@echo "left out: the metrics of clients on Spark (Java 17 or newer is not on the PATH)"
 endif
+
+# The first half, which is shown before Spark is downloaded for the second.
+demo-clients: .venv/.demo
+	@$(PY) examples/demo.py
 
 quick: .venv/.test .venv/.native ## lint, types, and the quick tests: about a minute
 ## leaves out tests that need Kafka or Java or are marked slow, Python 3.11, and other event loops
@@ -167,7 +170,7 @@ clean: ## remove everything that was installed, compiled or downloaded
 	touch $@
 
 # For the demonstration only; the environment of the tests contains everything of it.
-.venv-spark/.demo: $(PROJECT) $(NATIVE) | .venv-spark/bin/python .venv/.demo
+.venv-spark/.demo: $(PROJECT) $(NATIVE) | .venv-spark/bin/python demo-clients
 	@echo "setup of Spark: installing pyspark (a download of 456 MB)"
 	$(PYSPARK) $(LOUD_PIP) --editable ".[spark]" --config-settings editable_mode=compat "matplotlib>=3.8" "rich>=13"
 	@touch $@

@@ -17,6 +17,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from aiokclient.config.client import ClientConfig
+from aiokclient.config.consumer import ConsumerConfig
+from aiokclient.config.producer import ProducerConfig
+from aiokclient.config.reference import describe
+from aiokclient.group.options import GroupMemberConfig
 from aiokclient.testing import EmbeddedCluster
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -104,7 +109,7 @@ def test_the_programs_of_a_page_run(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_each_block_says_its_language(page: Path) -> None:
-    known = {"python", "sh", "text", "mermaid", "toml", "properties"}
+    known = {"python", "sh", "text", "mermaid", "toml", "yaml", "properties"}
     wrong = [
         f"{name_of(page)}:{block.line}: {block.language!r}"
         for block in blocks(page)
@@ -179,6 +184,18 @@ def test_the_reference_lists_every_public_name() -> None:
     for name in ("aiokclient", *(f"aiokclient.{package}" for package in packages)):
         module = importlib.import_module(name)
         assert sorted(set(module.__all__) - listed - others) == [], name
+
+
+def test_the_table_of_options_lists_every_option_once() -> None:
+    text = text_of(ROOT / "docs" / "reference" / "options.md")
+    rows = re.findall(r"^\| [^|]+ \| ([^|]*)\| ([^|]*)\| ([^|]*)\|$", text, re.M)[1:]
+    columns = [re.findall(r"`(\w+)`", " ".join(cells)) for cells in zip(*rows, strict=True)]
+    own = (ClientConfig, ProducerConfig, ConsumerConfig)
+    for config, listed in zip(own, columns, strict=True):
+        names = [each.name for each in describe(config) if each.shared == (config is ClientConfig)]
+        assert sorted(listed) == sorted(names), config.__name__
+    others = {each.name for each in describe(GroupMemberConfig) if not each.shared}
+    assert others - {*columns[2]} == {"protocol_type", "rebalance_timeout_ms"}
 
 
 def test_the_catalog_has_a_section_for_every_category() -> None:

@@ -154,6 +154,16 @@ def test_the_make_targets_exist() -> None:
     assert named <= targets
 
 
+@pytest.mark.parametrize("jobs", ["-j1", "-j2"])
+def test_the_demo_shows_its_first_half_before_it_downloads_spark(jobs: str) -> None:
+    command = ["make", "--dry-run", jobs, "--what-if=pyproject.toml", "demo", "JAVA=17"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    steps = ("examples/demo.py", '".[spark]"', "examples/telemetry_pipeline.py")
+    positions = [done.stdout.index(step) for step in steps]
+    assert positions == sorted(positions)
+    assert done.stdout.count("examples/demo.py") == 1
+
+
 def test_the_variables_are_read() -> None:
     sources = [ROOT / "examples" / "demo.py", ROOT / "tests" / "conftest.py"]
     text = "".join(source.read_text() for source in sources)

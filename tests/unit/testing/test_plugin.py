@@ -1,9 +1,11 @@
 """Tests of the pytest fixtures and of the command that the package installs."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -158,3 +160,11 @@ def test_the_command_refuses_bad_options(arguments):
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
     assert done.stderr.startswith(("python -m aiokclient.testing: ", "usage: "))
+
+
+def test_the_programs_of_the_page_about_pytest_pass(run_pytest):
+    page = Path(__file__).resolve().parents[3] / "docs" / "pytest.md"
+    programs = re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.M | re.S)
+    done = run_pytest("\n".join(programs))
+    assert done.returncode == 0, done.stdout
+    assert "5 passed" in done.stdout
