@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from aiokclient.producer.transaction.detached import DetachedTransaction
     from aiokclient.producer.transaction.status import TransactionOutcome
     from aiokclient.producer.transaction.transaction import Transaction
+    from aiokclient.record.murmur2 import murmur2
     from aiokclient.types import (
         SKIP,
         ConsumerRecord,
@@ -142,6 +143,7 @@ __all__ = [
     "UserScramCredentialDeletion",
     "UserScramCredentialUpsertion",
     "errors",
+    "murmur2",
     "native",
     "protocol",
     "single_writer",
@@ -204,6 +206,7 @@ _MODULES_BY_NAME = {
     "TransactionOutcome": "producer.transaction.status",
     "UserScramCredentialDeletion": "admin",
     "UserScramCredentialUpsertion": "admin",
+    "murmur2": "record.murmur2",
     "single_writer": "patterns",
     "transform": "patterns",
     "work_pool": "patterns",

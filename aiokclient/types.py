@@ -180,16 +180,6 @@ def untracked_tuple(kind: type[T]) -> type[T]:
     return kind
 
 
-@untracked_tuple
-class RecordMetadata(NamedTuple):
-    """The position of an acknowledged record. `offset` is -1 with `acks=0`."""
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp: int
-
-
 class ProducerRecord(NamedTuple):
     """A record to send.
 
@@ -227,6 +217,48 @@ class TimestampType(IntEnum):
     LOG_APPEND_TIME = 1
 
 
+class _RecordPosition(NamedTuple):
+    """The fields of `RecordMetadata`."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+
+
+def encode_answer(append_time: int, log_start: int) -> int:
+    """Return two values of a produce response as one integer, which a `RecordMetadata` keeps.
+
+    `append_time` and `log_start` are -1 if the response lacks them; 0 stands for that.
+    """
+    return (max(log_start, -1) + 1 << 1) + (append_time >= 0)
+
+
+@untracked_tuple
+class RecordMetadata(_RecordPosition):
+    """The position of an acknowledged record. `offset` is -1 with `acks=0`.
+
+    It is a tuple of the fields `topic`, `partition`, `offset`, and `timestamp`.
+    """
+
+    _answer: int = 0
+    """See `encode_answer`. It is no item of the tuple. For the library's own use."""
+
+    @property
+    def timestamp_type(self) -> TimestampType:
+        """The source of `timestamp`: the producer, or the broker (LogAppendTime)."""
+        return TimestampType(self._answer & 1)
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset of the log when the record was written, or -1 if it is not known."""
+        return (self._answer >> 1) - 1
+
+    def __getstate__(self) -> object:
+        """Return what a copy must have besides the items."""
+        return None, {"_answer": self._answer}
+
+
 RECORD_FIELDS: Final = (
     "topic",
     "partition",
@@ -241,6 +273,13 @@ RECORD_FIELDS: Final = (
 """The names of a record's fields, in the order of its constructor's arguments."""
 
 
+def size_of(part: object) -> int:
+    """Return the size of bytes or of a view of them, and -1 for None and any other object."""
+    if isinstance(part, memoryview):
+        return part.nbytes
+    return len(part) if isinstance(part, bytes | bytearray) else -1
+
+
 # The native class accepts only 64-bit integers as offset and timestamp. The garbage collector does
 # not track the native records that a consumer creates from bytes. If the application later stores
 # an object in such a record and so creates a reference cycle, the cycle is never collected. All
@@ -250,6 +289,7 @@ class ConsumerRecord(Generic[K, V]):
     """A record that a consumer has read."""
 
     __slots__ = (
+        "_sizes",
         "headers",
         "key",
         "leader_epoch",
@@ -260,6 +300,7 @@ class ConsumerRecord(Generic[K, V]):
         "topic",
         "value",
     )
+    _sizes: tuple[int, int]
 
     def __init__(
         self,
@@ -282,6 +323,29 @@ class ConsumerRecord(Generic[K, V]):
         self.value = value
         self.headers = headers
         self.leader_epoch = leader_epoch
+
+    @property
+    def serialized_key_size(self) -> int:
+        """The size of the key in the log, in bytes; -1 if it is null.
+
+        Of a record that the program has created, it is -1 unless the key is bytes.
+        """
+        return size_of(self.key) if (sizes := self._found_sizes()) is None else sizes[0]
+
+    @property
+    def serialized_value_size(self) -> int:
+        """The size of the value in the log, in bytes; -1 if it is null.
+
+        Of a record that the program has created, it is -1 unless the value is bytes.
+        """
+        return size_of(self.value) if (sizes := self._found_sizes()) is None else sizes[1]
+
+    def _found_sizes(self) -> tuple[int, int] | None:
+        return getattr(self, "_sizes", None)
+
+    def _note_sizes(self, key: Any, value: Any) -> None:
+        """Keep the sizes of the serialized key and value."""
+        self._sizes = size_of(key), size_of(value)
 
     def _fields(self) -> tuple[object, ...]:
         return (

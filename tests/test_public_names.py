@@ -56,7 +56,7 @@ PLAIN: dict[type, str] = {
     PendingResponse: "done result exception add_done_callback",
     Consumer: "subscribe unsubscribe assign assignment seek seek_to_beginning seek_to_end pause "
     "resume paused group_metadata consumed stop until_end batches arrow_batches subscription "
-    "mark_processed partitions_for_topic highwater "
+    "mark_processed partitions_for_topic highwater last_stable_offset "
     "events health metrics from_properties",
     Admin: "events health metrics from_properties",
     GroupMember: "generations rejoin group_metadata events health metrics from_properties",

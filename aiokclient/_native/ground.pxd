@@ -24,6 +24,12 @@ cdef class ConsumerRecord:
     cdef long long _timestamp
 
 
+cdef class Tracked(ConsumerRecord):
+    cdef Py_ssize_t _key_size
+    cdef Py_ssize_t _value_size
+    cdef bint _sized
+
+
 cdef AiokSpares *record_spares
 cdef SharedFields shared_fields(
     object topic, object partition, object timestamp_type, object leader_epoch
@@ -41,7 +47,9 @@ cdef extern from "plain_tuple.h":
         PyObject *partition,
         PyObject *offset,
         PyObject *timestamp,
+        long long answer,
     ) except NULL
+    long long aiok_answer(long long append_time, long long log_start)
 
 
 cdef AiokTuples *metadata_spares

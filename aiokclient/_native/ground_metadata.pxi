@@ -17,9 +17,11 @@ def _make(cls, iterable):
 def untracked_tuple(kind):
     """Return a native class with the methods of `kind`, the Python class."""
     made = aiok_plain_tuple_type()
-    for name, content in vars(kind).items():
-        if name not in ("__new__", "__slots__", "_make"):
-            setattr(made, name, content)
+    hidden = ("__new__", "__slots__", "__dict__", "__weakref__", "_make", "_answer")
+    for each in (kind.__base__, kind):
+        for name, content in vars(each).items():
+            if name not in hidden:
+                setattr(made, name, content)
     made._make = classmethod(_make)
     return made
 

@@ -120,6 +120,33 @@ A record that was read from a partition."""
         cdef SharedFields old = _shared(self)
         _set_shared(self, shared_fields(old.topic, old.partition, old.timestamp_type, leader_epoch))
 
+    @property
+    def serialized_key_size(self):
+        """The size of the key in the log, in bytes; -1 if it is null.
+
+        Of a record that the program has created, it is -1 unless the key is bytes.
+        """
+        if isinstance(self, Tracked) and (<Tracked>self)._sized:
+            return (<Tracked>self)._key_size
+        return size_of(self.key)
+
+    @property
+    def serialized_value_size(self):
+        """The size of the value in the log, in bytes; -1 if it is null.
+
+        Of a record that the program has created, it is -1 unless the value is bytes.
+        """
+        if isinstance(self, Tracked) and (<Tracked>self)._sized:
+            return (<Tracked>self)._value_size
+        return size_of(self.value)
+
+    def _note_sizes(self, key, value):
+        """Keep the sizes of the serialized key and value."""
+        if isinstance(self, Tracked):
+            (<Tracked>self)._key_size = size_of(key)
+            (<Tracked>self)._value_size = size_of(value)
+            (<Tracked>self)._sized = True
+
     def _fields(self):
         cdef SharedFields shared = _shared(self)
         return (
@@ -159,7 +186,10 @@ A record that was read from a partition."""
     def __reduce__(self):
         cdef SharedFields shared = _shared(self)
         kind = ConsumerRecord if type(self) is Tracked else type(self)
-        return kind, (
+        sizes = None
+        if isinstance(self, Tracked) and (<Tracked>self)._sized:
+            sizes = (<Tracked>self)._key_size, (<Tracked>self)._value_size
+        fields = (
             shared.topic,
             shared.partition,
             self._offset,
@@ -170,10 +200,23 @@ A record that was read from a partition."""
             self.headers,
             shared.leader_epoch,
         )
+        return (kind, fields) if sizes is None else (kind, fields, sizes)
+
+    def __setstate__(self, state):
+        if isinstance(self, Tracked):
+            (<Tracked>self)._key_size, (<Tracked>self)._value_size = state
+            (<Tracked>self)._sized = True
 
 
 cdef class Tracked(ConsumerRecord):
     """A record that the garbage collector tracks. The constructor creates this class."""
+
+
+cdef Py_ssize_t size_of(object part) except -2:
+    """Return the size of bytes or of a view of them, and -1 for None and any other object."""
+    if isinstance(part, memoryview):
+        return part.nbytes
+    return len(part) if isinstance(part, (bytes, bytearray)) else -1
 
 
 cdef SharedFields _shared(ConsumerRecord record):

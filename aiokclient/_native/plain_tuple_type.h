@@ -6,6 +6,7 @@
 #include "plain_tuple.h"
 
 static AiokTuples aiok_tuples;
+static PyTypeObject *aiok_plain_type;
 
 static void
 aiok_plain_dealloc(PyObject *self)
@@ -15,10 +16,8 @@ aiok_plain_dealloc(PyObject *self)
     for (Py_ssize_t i = 0; i < size; i++) {
         Py_XDECREF(PyTuple_GET_ITEM(self, i));
     }
-    /* An instance of a subclass may be larger. */
-    if (size == AIOK_FIELDS && aiok_tuples.count < AIOK_TUPLES
-        && type->tp_basicsize == PyTuple_Type.tp_basicsize
-        && !PyType_HasFeature(type, Py_TPFLAGS_HAVE_GC)) {
+    /* An instance of a subclass may have another size. */
+    if (type == aiok_plain_type && size == AIOK_FIELDS && aiok_tuples.count < AIOK_TUPLES) {
         PyTuple_SET_ITEM(self, 0, aiok_tuples.first);
         aiok_tuples.first = self;
         aiok_tuples.count++;
@@ -39,9 +38,13 @@ aiok_plain_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
                                      &items[1], &items[2], &items[3])) {
         return NULL;
     }
-    PyObject *made = type->tp_alloc(type, AIOK_FIELDS);
+    int exact = type == aiok_plain_type;
+    PyObject *made = exact ? aiok_plain_memory(type) : type->tp_alloc(type, AIOK_FIELDS);
     if (made == NULL) {
         return NULL;
+    }
+    if (exact) {
+        memset(aiok_answer_at(made), 0, sizeof(long long));
     }
 #if PY_VERSION_HEX >= 0x030E0000
     ((PyTupleObject *)made)->ob_hash = -1;
@@ -51,6 +54,35 @@ aiok_plain_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     }
     return made;
 }
+
+static PyObject *
+aiok_get_answer(PyObject *self, void *Py_UNUSED(closure))
+{
+    long long answer = 0;
+    if (Py_TYPE(self) == aiok_plain_type) {
+        memcpy(&answer, aiok_answer_at(self), sizeof answer);
+    }
+    return PyLong_FromLongLong(answer);
+}
+
+/* A tuple of a subclass keeps no answer. */
+static int
+aiok_set_answer(PyObject *self, PyObject *content, void *Py_UNUSED(closure))
+{
+    long long answer = content == NULL ? 0 : PyLong_AsLongLong(content);
+    if (answer == -1 && PyErr_Occurred()) {
+        return -1;
+    }
+    if (Py_TYPE(self) == aiok_plain_type) {
+        memcpy(aiok_answer_at(self), &answer, sizeof answer);
+    }
+    return 0;
+}
+
+static PyGetSetDef aiok_plain_getset[] = {
+    {"_answer", aiok_get_answer, aiok_set_answer, NULL, NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
 
 /* The traverse function of subclasses, whose instances the garbage collector tracks. */
 static int
@@ -72,6 +104,7 @@ aiok_plain_tuple_type(void)
         {Py_tp_traverse, aiok_plain_traverse},
         {Py_tp_free, PyObject_Free},
         {Py_tp_new, aiok_plain_new},
+        {Py_tp_getset, aiok_plain_getset},
         {Py_tp_doc, "RecordMetadata(topic, partition, offset, timestamp)\n--\n\n"},
         {0, NULL},
     };
@@ -93,6 +126,7 @@ aiok_plain_tuple_type(void)
             PyExc_ImportError, "In this Python, the garbage collector tracks every tuple.");
         Py_CLEAR(type);
     }
+    aiok_plain_type = (PyTypeObject *)type;
     return type;
 }
 

@@ -85,6 +85,7 @@ cdef class DeliveryBatch(Owner):
     cdef public Py_ssize_t unretrieved
     cdef public int64_t base_offset
     cdef public int64_t append_time
+    cdef public int64_t log_start
     cdef public bint done
     cdef public bint demanded
     cdef public bint in_overflow

@@ -12,7 +12,7 @@ cimport cython
 from cpython.object cimport PyObject, PyTypeObject
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
-from aiokclient._native.ground cimport aiok_plain_tuple, metadata_spares
+from aiokclient._native.ground cimport aiok_answer, aiok_plain_tuple, metadata_spares
 from aiokclient._native.record cimport Part, aiok_murmur2, aiok_write_varint, take, write
 
 __all__ = [

@@ -27,13 +27,14 @@ cdef class DeliveryBatch(Owner):
     def __init__(self, topic, partition, hooks):
         self.topic = topic
         self.partition = partition
-        self.base_offset = self.append_time = -1
+        self.base_offset = self.append_time = self.log_start = -1
         self._hooks = hooks
 
-    def succeed(self, int64_t base_offset, int64_t append_time=-1):
+    def succeed(self, int64_t base_offset, int64_t append_time=-1, int64_t log_start=-1):
         """Complete the batch. A base offset of -1 means that the broker returned none."""
         self.base_offset = base_offset
         self.append_time = append_time
+        self.log_start = log_start
         self._settle()
 
     def fail(self, error):
@@ -295,6 +296,7 @@ cdef PyObject *metadata_at(DeliveryBatch batch, Py_ssize_t index, PyObject *time
         <PyObject *>batch.partition,
         _new_long(batch.base_offset + index if batch.base_offset >= 0 else -1),
         _new_ref(time),
+        aiok_answer(batch.append_time, batch.log_start),
     )
 
 

@@ -92,7 +92,7 @@ exception. */
 static int
 aiok_record_types(PyTypeObject *record, PyTypeObject *tracked)
 {
-    if (record->tp_basicsize != sizeof(AiokRecord) || tracked->tp_basicsize != sizeof(AiokRecord)
+    if (record->tp_basicsize != sizeof(AiokRecord) || tracked->tp_basicsize < (Py_ssize_t)sizeof(AiokRecord)
         || tracked->tp_base != record || PyType_HasFeature(record, Py_TPFLAGS_HEAPTYPE)) {
         PyErr_SetString(
             PyExc_ImportError, "The types of records have an unexpected memory layout.");

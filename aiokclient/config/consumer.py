@@ -181,6 +181,13 @@ class ConsumerConfig(ClientConfig):
         accepts="Callable[[bytes], V] | Deserializer[V] | None",
         java=REQUIRED,
     )
+    deserialize_none: bool = option(
+        BOOLEAN,
+        False,
+        "Whether the deserializers are also called with None, for a key or value that is null. By "
+        "default, it stays None.",
+        java=ABSENT,
+    )
     on_record_error: Callable[[Any], Any] | None = option(
         FUNCTION,
         None,
@@ -235,4 +242,5 @@ class ConsumerOptions(ClientOptions, Generic[K, V], total=False):
     exclude_internal_topics: bool
     key_deserializer: Callable[[bytes], K] | Deserializer[K] | None
     value_deserializer: Callable[[bytes], V] | Deserializer[V] | None
+    deserialize_none: bool
     on_record_error: Callable[[Any], Any] | None

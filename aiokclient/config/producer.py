@@ -139,8 +139,9 @@ class ProducerConfig(ClientConfig):
         FUNCTION,
         None,
         "A function (key, partitions, available) that returns the partition of a record. key is "
-        "serialized or None, and available has the partitions with a leader. The default is "
-        "Kafka's own method: the hash of the key, and without a key one partition per batch.",
+        "serialized or None, and available has the partitions with a leader. The result None, and "
+        "the default, mean Kafka's own method: the hash of the key (`murmur2`), and without a key "
+        "one partition per batch.",
         java=ABSENT,
     )
     partitioner_ignore_keys: bool = option(
@@ -184,6 +185,13 @@ class ProducerConfig(ClientConfig):
         "By default, values are bytes.",
         accepts="Callable[[V], bytes] | Serializer[V] | None",
         java=REQUIRED,
+    )
+    serialize_none: bool = option(
+        BOOLEAN,
+        False,
+        "Whether the serializers are also called with None; for it, they may return None. By "
+        "default, a key or value of None stays null.",
+        java=ABSENT,
     )
     on_delivery_error: Callable[[Any], object] | None = option(
         FUNCTION,
@@ -234,4 +242,5 @@ class ProducerOptions(ClientOptions, Generic[K, V], total=False):
     transaction_timeout_ms: int
     key_serializer: Callable[[K], bytes] | Serializer[K] | None
     value_serializer: Callable[[V], bytes] | Serializer[V] | None
+    serialize_none: bool
     on_delivery_error: Callable[[Any], object] | None

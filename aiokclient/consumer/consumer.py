@@ -118,7 +118,10 @@ class Consumer(Lifecycle, Generic[K, V]):
         config = ConsumerConfig.build(options, client=shared)
         super().__init__(config, client)
         self._deserializers = Deserializers(
-            config.key_deserializer, config.value_deserializer, config.on_record_error
+            config.key_deserializer,
+            config.value_deserializer,
+            config.on_record_error,
+            nulls=config.deserialize_none,
         )
         grouped = config.group_id is not None
         self._subscription = SubscriptionState(
@@ -764,6 +767,18 @@ class Consumer(Lifecycle, Generic[K, V]):
         self._check_known()
         state = self._subscription.partitions.get(as_partition(tp))
         end = -1 if state is None else state.fetch.high_watermark
+        return None if end < 0 else end
+
+    @lets_go
+    def last_stable_offset(self, tp: TopicPartition) -> int | None:
+        """Return the last stable offset of a partition as of its last fetch, or None if unknown.
+
+        Synchronous. All transactions with records before this offset have ended, so it is the end
+        for `isolation_level="read_committed"`. It is known whatever `isolation_level` is.
+        """
+        self._check_known()
+        state = self._subscription.partitions.get(as_partition(tp))
+        end = -1 if state is None else state.fetch.last_stable
         return None if end < 0 else end
 
     @lets_go

@@ -105,9 +105,6 @@ ATTRIBUTES: Final[dict[str, dict[str, str]]] = {
         "poll_async": "Use `await consumer.poll(timeout)`.",
         "messages": "Iterate over the consumer: `async for record in consumer`.",
         "last_poll_timestamp": "Call metrics(), which contains consumer.poll.age.seconds.",
-        "last_stable_offset": (
-            "Use `await consumer.end_offsets(tps)` with isolation_level='read_committed'."
-        ),
         "seek_to_committed": "Use seek() with an offset from `await consumer.committed(tps)`.",
         "topics": "Use `await consumer.list_topics()`.",
         "subscribe_pattern": "Pass a compiled pattern: subscribe(re.compile(...)).",

@@ -11,6 +11,7 @@ sample of them is considered, so that the cost of a record does not grow with th
 
 from __future__ import annotations
 
+import operator
 import random
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
@@ -30,9 +31,10 @@ __all__ = ["Partitioner", "PartitionerFunction", "weights"]
 SAMPLE = 32
 """The largest number of partitions from which the next one is chosen."""
 
-PartitionerFunction = Callable[[bytes | None, Sequence[int], Sequence[int]], int]
+PartitionerFunction = Callable[[bytes | None, Sequence[int], Sequence[int]], int | None]
 """A function `partitioner(key, partitions, available) -> partition`. `key` is the serialized key or
-None. `partitions` are all partitions of the topic; `available` are those that have a leader."""
+None. `partitions` are all partitions of the topic; `available` are those that have a leader. The
+result None means Kafka's own choice."""
 
 
 def weights(loads: Sequence[int]) -> list[int]:
@@ -60,7 +62,9 @@ class Partitioner:
     def choose(self, topic: Topic, key: bytes | None, size: int) -> PartitionQueue:
         """Return the queue for a record of `size` bytes for which no partition was given."""
         if self.function is not None:
-            return self._ask(self.function, topic, key)
+            queue = self._ask(self.function, topic, key)
+            if queue is not None:
+                return queue
         if key is not None and not self.ignore_keys:
             return topic.queues[to_positive(murmur2(key)) % len(topic.queues)]
         return topic.take_sticky(size) or self.advance(topic, size)
@@ -102,7 +106,8 @@ class Partitioner:
 
     def _ask(
         self, function: PartitionerFunction, topic: Topic, key: bytes | None
-    ) -> PartitionQueue:
+    ) -> PartitionQueue | None:
+        """Return the queue that the application's function chooses, or None if it returns None."""
         partitions = range(len(topic.queues))
         available = self._available.get(topic)
         if available is None:
@@ -115,9 +120,13 @@ class Partitioner:
         except BaseException as error:  # A CancelledError would pass for one of the caller.
             text = f"The partitioner failed for a record of topic {topic.name}: {error!r}."
             raise SerializationError(text) from error
-        if not isinstance(partition, int) or not 0 <= partition < len(topic.queues):
+        if partition is None:
+            return None
+        # Integers of other types have __index__, such as those of numpy.
+        number = operator.index(partition) if hasattr(partition, "__index__") else -1
+        if not 0 <= number < len(topic.queues):
             raise SerializationError(
                 f"The partitioner returned {partition!r}. Topic {topic.name} has "
                 f"{len(topic.queues)} partitions, numbered from 0."
             )
-        return topic.queues[partition]
+        return topic.queues[number]

@@ -63,6 +63,7 @@ class Sends(SendPath[K, V], Generic[K, V]):
         self._real_time = type(self._clock) is SystemClock
         self._key_serializer = bound(config.key_serializer, "key")
         self._value_serializer = bound(config.value_serializer, "value")
+        self._serializes_none = config.serialize_none
         self._raw = self._key_serializer is None and self._value_serializer is None
         self._limit = min(config.max_request_size, config.buffer_memory)
         self._largest = self._limit - BATCH_OVERHEAD
@@ -120,9 +121,10 @@ class Sends(SendPath[K, V], Generic[K, V]):
         raw_key: Any = key
         raw_value: Any = value
         try:
-            if key is not None and self._key_serializer is not None:
+            nulls = self._serializes_none
+            if self._key_serializer is not None and (key is not None or nulls):
                 raw_key = self._key_serializer(topic, key, headers)
-            if value is not None and self._value_serializer is not None:
+            if self._value_serializer is not None and (value is not None or nulls):
                 raw_value = self._value_serializer(topic, value, headers)
         except BaseException as error:
             let_go(error, self)

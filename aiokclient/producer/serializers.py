@@ -10,7 +10,7 @@ from aiokclient.types import Headers, Serializer
 
 __all__ = ["Serialize", "bound", "preparations"]
 
-Serialize = Callable[[str, Any, Headers], bytes]
+Serialize = Callable[[str, Any, Headers], bytes | None]
 
 
 def bound(serializer: Any, what: str) -> Serialize | None:
@@ -32,7 +32,7 @@ def bound(serializer: Any, what: str) -> Serialize | None:
     if hasattr(serializer, "prepare"):
         hint = " Has `await producer.prepare(topic)` been called?"
 
-    def serialize(topic: str, value: Any, headers: Headers) -> bytes:
+    def serialize(topic: str, value: Any, headers: Headers) -> bytes | None:
         try:
             result = call(topic, value, headers)
         except (KafkaError, SystemExit, KeyboardInterrupt):
@@ -40,7 +40,7 @@ def bound(serializer: Any, what: str) -> Serialize | None:
         except BaseException as error:  # A CancelledError would pass for one of the caller.
             text = f"The {what} serializer failed for a record of topic {topic}: {error!r}.{hint}"
             raise SerializationError(text) from error
-        if not isinstance(result, bytes):
+        if not isinstance(result, bytes) and (result is not None or value is not None):
             kind = type(result).__name__
             raise SerializationError(f"The {what} serializer returned {kind}, not bytes.")
         return result

@@ -1,7 +1,7 @@
 """Produce requests with one batch, which is the usual case, without an object for each part.
 
 All requests for a partition are the same except for the batch. All successful responses are the
-same except for two numbers. So a `Template` has the bytes of one request and of one successful
+same except for three numbers. So a `Template` has the bytes of one request and of one successful
 response, which the codecs have made. A response that differs in any other byte is decoded by its
 codec.
 """
@@ -34,7 +34,8 @@ NULL_AND_TAGS = 4
 """The size, in bytes, of the end of a request whose records are null. The end is the length of the
 null records, an int32. In flexible versions, it is one byte for that length, and one byte each for
 the tags of partition, topic, and request."""
-NUMBERS = Layout(">qq")
+NUMBERS = {layout.size: layout for layout in (Layout(">qq"), Layout(">qqq"))}
+"""The layouts of the numbers of a response: the one before version 5, and the one since."""
 LENGTH = Layout(">i")
 
 
@@ -43,6 +44,7 @@ class Written(NamedTuple):
 
     base_offset: int
     append_time: int
+    log_start: int = -1
 
 
 class Template:
@@ -56,6 +58,7 @@ class Template:
         "head",
         "index",
         "name",
+        "numbers",
         "tail",
         "topic_id",
         "transactional_id",
@@ -96,6 +99,7 @@ class Template:
             end += 1
         self.answer_head, self.answer_tail = zeros[:start], zeros[end:]
         self.answer_size = len(zeros)
+        self.numbers = NUMBERS[end - start]
 
     def _answer(self, number: int) -> bytes:
         part = PartitionProduceResponse(
@@ -145,5 +149,5 @@ class OneBatchRequest(ProduceRequest):
             if frame[position:head] == template.answer_head and (
                 frame[tail:] == template.answer_tail
             ):
-                return Written._make(NUMBERS.unpack_from(frame, head)), end
+                return Written(*template.numbers.unpack_from(frame, head)), end
         return super().read_response(frame, position, version)

@@ -15,7 +15,14 @@ _SEED = 0x9747B28C
 
 @twin("record")
 def murmur2(data: bytes | bytearray | memoryview) -> int:
-    """Return the hash of `data` as a signed 32-bit integer, as Java's `Utils.murmur2` does."""
+    """Return Kafka's murmur2 hash of `data` as a signed 32-bit integer, as Java's `Utils.murmur2`.
+
+    The default partitioner puts a record with a key, on all clients that use Kafka's partitioner,
+    into the partition `(murmur2(key) & 0x7FFFFFFF) % partitions`, where `key` is the serialized key
+    and `partitions` the number of the topic's partitions.
+    """
+    if type(data) is not bytes:
+        data = memoryview(data).cast("B")
     length = len(data)
     words = length >> 2
     h = _SEED ^ length

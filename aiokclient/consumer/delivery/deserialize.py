@@ -11,7 +11,7 @@ from aiokclient.types import SKIP, ConsumerRecord, Deserializer, Headers, TopicP
 __all__ = ["Deserializers", "RawRecord"]
 
 RawRecord: TypeAlias = ConsumerRecord[Any, Any]
-_Function: TypeAlias = Callable[[str, bytes, Headers], Any]
+_Function: TypeAlias = Callable[[str, Any, Headers], Any]
 
 
 class Deserializers:
@@ -21,7 +21,8 @@ class Deserializers:
     copying their keys and values. A key deserializer is called with bytes even then.
 
     `on_error(error)` returns a value to use instead of the key or value that could not be
-    deserialized, or SKIP to skip the record.
+    deserialized, or SKIP to skip the record. With `nulls`, the deserializers are called with None,
+    too.
     """
 
     def __init__(
@@ -29,6 +30,8 @@ class Deserializers:
         key: Any = None,
         value: Any = None,
         on_error: Callable[[RecordError], Any] | None = None,
+        *,
+        nulls: bool = False,
     ) -> None:
         self.views = value is memoryview
         self._key = _function(key, "key_deserializer")
@@ -37,6 +40,7 @@ class Deserializers:
             self._key = None if key is memoryview else _copied(self._key)
             self._value = None
         self._on_error = on_error
+        self._nulls = nulls
 
     def __bool__(self) -> bool:
         return self._key is not None or self._value is not None
@@ -49,7 +53,7 @@ class Deserializers:
         value = self._part("value", self._value, raw.value, raw)
         if value is SKIP:
             return None
-        return ConsumerRecord(
+        made = ConsumerRecord(
             raw.topic,
             raw.partition,
             raw.offset,
@@ -60,11 +64,13 @@ class Deserializers:
             raw.headers,
             raw.leader_epoch,
         )
+        made._note_sizes(raw.key, raw.value)
+        return made
 
     def _part(
         self, part: str, function: _Function | None, data: bytes | None, raw: RawRecord
     ) -> Any:
-        if function is None or data is None:
+        if function is None or (data is None and not self._nulls):
             return data
         try:
             return function(raw.topic, data, raw.headers)
@@ -106,8 +112,8 @@ def _bytes(data: bytes | memoryview | None) -> bytes | None:
 def _copied(function: _Function | None) -> _Function:
     """Return a deserializer that copies a view to bytes before it calls the function."""
     if function is None:
-        return lambda topic, data, headers: bytes(data)
-    return lambda topic, data, headers: function(topic, bytes(data), headers)
+        return lambda topic, data, headers: _bytes(data)
+    return lambda topic, data, headers: function(topic, _bytes(data), headers)
 
 
 def _function(deserializer: Any, option: str) -> _Function | None:

@@ -115,7 +115,7 @@ class BrokerResponses:
         data, offset = answer.data, answer.wanted.offset
         state.retry.succeeded()
         end, start = data.high_watermark, data.log_start_offset
-        state.fetch.fetched(end, start)
+        state.fetch.fetched(end, start, data.last_stable_offset)
         if state.error is not None and (data.records or end <= offset):
             self._responses.clear(state)
         size = 0

@@ -85,6 +85,7 @@ class FetchState:
         "damaged_at",
         "examined",
         "high_watermark",
+        "last_stable",
         "leader",
         "log_start",
         "offset",
@@ -99,6 +100,8 @@ class FetchState:
         """The broker that leads the partition, -1 if none is known."""
         self.high_watermark = -1
         """The high watermark at the last fetch, with any isolation level; -1 if unknown."""
+        self.last_stable = -1
+        """The last stable offset at the last fetch, with any isolation level; -1 if unknown."""
         self.log_start = -1
         """The first offset of the log at the last fetch, -1 if unknown."""
         self._distances: _Distances | None = None
@@ -127,10 +130,11 @@ class FetchState:
         """Store the entry for fetch requests."""
         self.want = want
 
-    def fetched(self, high_watermark: int, log_start: int = -1) -> None:
+    def fetched(self, high_watermark: int, log_start: int = -1, last_stable: int = -1) -> None:
         """Handle a response without an error."""
         self.high_watermark = high_watermark
         self.log_start = log_start
+        self.last_stable = last_stable
 
     def measure(self, lag: int, lead: int) -> None:
         """Record the distances of a fetched offset to the high watermark and from the log's start.
@@ -147,7 +151,7 @@ class FetchState:
 
     def forget_log(self) -> None:
         """Forget the end of the log, because the log was replaced."""
-        self.high_watermark = self.log_start = -1
+        self.high_watermark = self.log_start = self.last_stable = -1
 
     def buffered(self, next_offset: int) -> None:
         """Fetch the offset after the buffered batches next."""

@@ -16,7 +16,7 @@ from aiokclient.errors import KafkaError
 from aiokclient.producer._pure.delivery import Run
 from aiokclient.producer.delivery.delivery import Delivery, DeliveryBatch
 from aiokclient.producer.fairness import SLICE_S
-from aiokclient.types import RecordMetadata
+from aiokclient.types import RecordMetadata, encode_answer
 
 __all__ = ["DeliveryRuns", "Gathering", "Run", "gathered", "runs_of"]
 
@@ -183,7 +183,10 @@ class Gathering:
         time = batch.append_time if batch.append_time >= 0 else timestamp
         offsets = range(base + index, base + index + count) if base >= 0 else repeat(-1, count)
         fields = zip(repeat(batch.topic), repeat(partition), offsets, repeat(time), strict=False)
-        self.results.extend(map(RecordMetadata._make, fields))
+        answer = encode_answer(batch.append_time, batch.log_start)
+        for made in map(RecordMetadata._make, fields):
+            made._answer = answer
+            self.results.append(made)
 
 
 def _demand(batch: DeliveryBatch) -> None:

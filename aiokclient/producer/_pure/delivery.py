@@ -25,7 +25,7 @@ from typing import Any, NamedTuple, Protocol
 
 from aiokclient.errors import KafkaError
 from aiokclient.producer._pure.waiter import Owner, OwnerHooks
-from aiokclient.types import RecordMetadata
+from aiokclient.types import RecordMetadata, encode_answer
 
 __all__ = ["Delivery", "DeliveryBatch", "DeliveryHooks", "Forward", "Run"]
 
@@ -73,6 +73,7 @@ class DeliveryBatch(Owner):
         "demanded",
         "error",
         "in_overflow",
+        "log_start",
         "moved",
         "partition",
         "report",
@@ -94,6 +95,8 @@ class DeliveryBatch(Owner):
         self.base_offset = -1
         self.append_time = -1
         """The broker's timestamp in milliseconds if the topic uses LogAppendTime, otherwise -1."""
+        self.log_start = -1
+        """The first offset of the log when the batch was written, or -1 if unknown."""
         self.unretrieved = 0
         self.report: Any = None
         """The object that logs the failure when it can no longer be retrieved."""
@@ -103,10 +106,11 @@ class DeliveryBatch(Owner):
 
     # -- what the producer does
 
-    def succeed(self, base_offset: int, append_time: int = -1) -> None:
+    def succeed(self, base_offset: int, append_time: int = -1, log_start: int = -1) -> None:
         """Complete the batch. A base offset of -1 means that the broker returned none."""
         self.base_offset = base_offset
         self.append_time = append_time
+        self.log_start = log_start
         self._settle()
 
     def fail(self, error: KafkaError) -> None:
@@ -149,7 +153,10 @@ class DeliveryBatch(Owner):
         base, partition = self.base_offset, self.partition
         assert partition is not None
         time = self.append_time if self.append_time >= 0 else timestamp
-        return RecordMetadata(self.topic, partition, base + index if base >= 0 else -1, time)
+        offset = base + index if base >= 0 else -1
+        made = RecordMetadata(self.topic, partition, offset, time)
+        made._answer = encode_answer(self.append_time, self.log_start)
+        return made
 
     def _settle(self) -> None:
         self.done = True

@@ -415,13 +415,15 @@ class Accumulator:
 
     # -- outcomes
 
-    def succeed(self, batch: QueuedBatch, base_offset: int, append_time: int) -> None:
+    def succeed(
+        self, batch: QueuedBatch, base_offset: int, append_time: int, log_start: int = -1
+    ) -> None:
         """Complete a batch that was written."""
         batch.queue.remove(batch, written=True, base_offset=base_offset)
         limit = batch.queue.topic.batch_limit
         if limit.lowered:
             limit.note_written(batch.builder.size)
-        batch.acknowledge(base_offset, append_time)
+        batch.acknowledge(base_offset, append_time, log_start)
         self._failures.written(batch)
         self.meters.written(batch)
         self.forget(batch)
@@ -444,8 +446,12 @@ class Accumulator:
         if batch.moved:
             self._failures.moved(batch)
         for failed in holders:
-            self.meters.lost(failed)
-            self._failures.failed(failed)
+            self.report(failed)
+
+    def report(self, failed: DeliveryBatch) -> None:
+        """Count and report the records of a batch that has just failed."""
+        self.meters.lost(failed)
+        self._failures.failed(failed)
 
     def categorized(self, error: KafkaError) -> KafkaError:
         """Return the error with which records fail. Fail the open transaction, too, if any."""

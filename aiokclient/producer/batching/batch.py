@@ -375,12 +375,12 @@ class ProducerBatch(BatchState, Generic[Q_co]):
 
     # -- outcomes
 
-    def acknowledge(self, base_offset: int, append_time: int) -> None:
+    def acknowledge(self, base_offset: int, append_time: int, log_start: int = -1) -> None:
         """Complete the batch. `base_offset` is the offset of its first record, or -1 if unknown."""
         if self.stage not in _BEFORE_DONE:
             raise StageError(self.stage, _DONE)
         self.stage = _DONE
-        self.succeed(base_offset, append_time)
+        self.succeed(base_offset, append_time, log_start)
 
     def expired(self, now: float, timeout: float) -> bool:
         """Return whether `timeout` seconds have passed since the first record of the batch."""

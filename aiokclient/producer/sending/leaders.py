@@ -362,7 +362,7 @@ class Leaders:
         )
         single.add(timestamp)
         single.fail(self._accumulator.categorized(error))
-        self._failures.failed(single)
+        self._accumulator.report(single)
         return single
 
     def _no_such(self, topic: str, partition: int | None, count: int) -> KafkaError:

@@ -100,11 +100,13 @@ class Responses:
         self._backoff = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
         self._scope = Scope.PRODUCE if config.transactional_id is None else Scope.PRODUCE_TXN
 
-    def written(self, sent: Sent, base_offset: int = -1, append_time: int = -1) -> None:
+    def written(
+        self, sent: Sent, base_offset: int = -1, append_time: int = -1, log_start: int = -1
+    ) -> None:
         """Complete a batch that is in the log, or that needs no acknowledgement (`acks=0`)."""
         batch = sent.batch
         if batch.attempt == sent.attempt and not batch.done:
-            self._accumulator.succeed(batch, base_offset, append_time)
+            self._accumulator.succeed(batch, base_offset, append_time, log_start)
 
     def answered(
         self,
@@ -118,7 +120,9 @@ class Responses:
         if batch.attempt != sent.attempt or batch.done:
             return  # The batch has expired, or was sent again to another leader.
         if not part.error_code:
-            self._accumulator.succeed(batch, part.base_offset, part.log_append_time_ms)
+            self._accumulator.succeed(
+                batch, part.base_offset, part.log_append_time_ms, part.log_start_offset
+            )
             return
         event = self._event(batch, part.error_code)
         if event is SequenceEvent.WRITTEN:

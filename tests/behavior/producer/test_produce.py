@@ -11,7 +11,15 @@ import pytest
 from driver import read_to_the_end
 from ledger import Ledger, pack
 
-from aiokclient import Admin, Consumer, Producer, ProducerRecord, RecordMetadata, TopicPartition
+from aiokclient import (
+    Admin,
+    Consumer,
+    Producer,
+    ProducerRecord,
+    RecordMetadata,
+    TimestampType,
+    TopicPartition,
+)
 from aiokclient.admin import NewTopic
 from aiokclient.errors import (
     InvalidRecordError,
@@ -111,6 +119,9 @@ async def test_append_times_are_returned(cluster_servers: Any) -> None:
         result = await sending.send(topic, b"v", timestamp=5)
     (record,) = await read(cluster_servers, topic)
     assert result.timestamp == record.timestamp > 5
+    assert result.timestamp_type is record.timestamp_type is TimestampType.LOG_APPEND_TIME
+    assert result.log_start_offset == 0
+    assert (record.serialized_key_size, record.serialized_value_size) == (-1, 1)
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip"])

@@ -116,6 +116,27 @@ def test_subscription_names_the_topics_or_those_that_match() -> None:
     simulate(scenario, topics={"t": 1, "u": 1, "v": 1})
 
 
+def test_the_last_stable_offset_is_known_without_a_request() -> None:
+    async def scenario(world: World) -> None:
+        async with world.producer(transactional_id="x") as producer:
+            async with producer.transaction():
+                await producer.send("t", b"0", partition=0)
+            tx = await producer.begin_transaction()
+            await producer.send("t", b"1", partition=0)
+            for isolation, count in (("read_uncommitted", 2), ("read_committed", 1)):
+                consumer = world.consumer("t", isolation_level=isolation)
+                assert consumer.last_stable_offset(T0) is None
+                async with consumer:
+                    assert len(await consumer.poll(timeout=10, max_records=count)) == count
+                    assert consumer.last_stable_offset(T0) == 2
+                    assert consumer.highwater(T0) == 3
+                    assert consumer.last_stable_offset(TopicPartition("other", 0)) is None
+            del tx
+            await producer.abort_transaction()
+
+    simulate(scenario, topics={"t": 1, "other": 1})
+
+
 def test_known_partitions_and_high_watermarks_need_no_request() -> None:
     async def scenario(world: World) -> None:
         world.cluster.produce("t", [b"0", b"1", b"2"])

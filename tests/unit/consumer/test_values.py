@@ -1,5 +1,7 @@
 """Tests of initial offsets, lists of records, and deserializers."""
 
+import copy
+import pickle
 from typing import Any
 
 import pytest
@@ -69,6 +71,37 @@ def test_a_tombstone_is_never_deserialized() -> None:
     made = Deserializers(bytes.decode, bytes.decode).apply(record(1, key=None, value=None))
     assert made is not None
     assert (made.key, made.value) == (None, None)
+
+
+@pytest.mark.parametrize("view", [False, True])
+def test_deserialize_none_calls_the_deserializers_with_none(view: bool) -> None:
+    seen: list[Any] = []
+    value: Any = memoryview if view else lambda data: seen.append(data) or "value"
+    made = Deserializers(lambda data: seen.append(data) or "key", value, nulls=True).apply(
+        record(1, key=None, value=None)
+    )
+    assert made is not None
+    assert (made.key, made.value) == ("key", None if view else "value")
+    assert seen == ([None] if view else [None, None])
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "sizes"),
+    [(b"k", b"abc", (1, 3)), (None, b"", (-1, 0)), (memoryview(b"kk"), None, (2, -1))],
+)
+def test_records_tell_the_serialized_sizes(key: Any, value: Any, sizes: tuple[int, int]) -> None:
+    raw = record(1, key=key, value=value)
+    made = Deserializers(lambda data: "a longer key", lambda data: 5, nulls=True).apply(raw)
+    assert made is not None
+    copies = [copy.copy(made), pickle.loads(pickle.dumps(made))]
+    for each in [raw, made, *copies]:
+        assert (each.serialized_key_size, each.serialized_value_size) == sizes
+    assert copies == [made, made]
+
+
+def test_the_sizes_of_an_own_record_with_objects_are_unknown() -> None:
+    made = record(1, key="key", value=5)
+    assert (made.serialized_key_size, made.serialized_value_size) == (-1, -1)
 
 
 def test_a_deserializer_error_names_the_record() -> None:

@@ -7,8 +7,10 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+import numpy
 import pytest
 
+from aiokclient import murmur2
 from aiokclient.config.producer import ProducerConfig
 from aiokclient.errors import SerializationError
 from aiokclient.producer.batching.queue import PartitionQueue
@@ -100,11 +102,28 @@ def test_a_function_is_told_which_partitions_have_leaders() -> None:
     assert made.choose(there, None, 1).partition == 1
 
 
-@pytest.mark.parametrize("answer", [3, -1, "0", None])
+@pytest.mark.parametrize("answer", [3, -1, "0", 1.0, numpy.int64(3), numpy.float64(1)])
 def test_a_function_that_answers_nonsense(answer: Any) -> None:
     choose = partitioner(partitioner=lambda *_: answer).choose
     with pytest.raises(SerializationError, match="has 3 partitions"):
         choose(topic(3), None, 1)
+
+
+@pytest.mark.parametrize("answer", [1, numpy.int8(1), numpy.int64(1), numpy.uint16(1)])
+def test_a_function_may_return_any_kind_of_integer(answer: Any) -> None:
+    there = topic(3)
+    assert partitioner(partitioner=lambda *_: answer).choose(there, b"k", 1) is there.queues[1]
+
+
+def test_a_function_that_returns_none_leaves_the_choice_to_kafka() -> None:
+    options: dict[str, Any] = {"partitioner": lambda key, *_: 0 if key == b"own" else None}
+    choose, there = partitioner(**options).choose, topic(7)
+    assert choose(there, b"own", 10) is there.queues[0]
+    assert choose(there, b"21", 10) is there.queues[(murmur2(b"21") & 0x7FFFFFFF) % 7]
+    assert len({choose(there, None, 10) for _ in range(99)}) == 1, "a batch's worth is sticky"
+    assert len({choose(there, None, 500) for _ in range(99)}) > 1
+    ignoring = partitioner(partitioner_ignore_keys=True, **options).choose
+    assert len({ignoring(there, b"%d" % at, 1) for at in range(99)}) == 1
 
 
 def test_a_function_that_fails() -> None:

@@ -290,6 +290,70 @@ def test_serializers() -> None:
     simulate(scenario, topics={"t": 1, "bad": 1})
 
 
+def test_serialize_none_calls_the_serializers_with_none() -> None:
+    class Text:
+        def serialize(self, topic: str, value: Any, headers: Any) -> bytes | None:
+            return None if value is None or value == "bad" else str(value).encode()
+
+    options: dict[str, Any] = {
+        "key_serializer": lambda key: b"null" if key is None else str(key).encode(),
+        "value_serializer": Text(),
+    }
+
+    async def scenario(world: World) -> None:
+        async with world.producer(serialize_none=True, **options) as producer:
+            await producer.send("t")
+            await producer.gather(producer.send_many("t", [(1, 2), (None, None), None]))
+            await producer.send_all("t", [(None, 3)])
+            with pytest.raises(SerializationError, match="returned NoneType"):
+                producer.send("t", "bad")
+        found = [(record.key, record.value) for record in world.cluster.records("t")]
+        assert found == [
+            (b"null", None),
+            (b"1", b"2"),
+            (b"null", None),
+            (b"null", None),
+            (b"null", b"3"),
+        ]
+        async with world.producer(**options) as producer:
+            await producer.send("t")
+        assert world.cluster.records("t")[-1].key is None
+
+    simulate(scenario, topics={"t": 1})
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_records_for_a_missing_partition_are_counted_as_failed(known: bool) -> None:
+    async def scenario(world: World) -> None:
+        async with world.producer(max_block_ms=3000) as producer:
+            if known:
+                await producer.prepare("t")
+            sent = [producer.send("t", partition=7), *producer.send_many("t", [b"v"])]
+            sent += producer.send_many("t", [ProducerRecord("t", b"v", partition=9)] * 2)
+            found = await producer.gather(sent, return_exceptions=True)
+            assert [type(each) for each in found] == [
+                UnknownTopicOrPartitionError,
+                RecordMetadata,
+                *[UnknownTopicOrPartitionError] * 2,
+            ]
+            metrics = producer.metrics()
+            assert metrics["producer.records.failed"] == 3
+            assert metrics["producer.topic.failed{topic=t}"] == 3
+            assert metrics["producer.records.acknowledged"] == 1
+
+    simulate(scenario, topics={"t": 2})
+
+
+def test_records_that_a_partitioner_refuses_later_are_counted_as_failed() -> None:
+    async def scenario(world: World) -> None:
+        async with world.producer(partitioner=lambda *_: 99) as producer:
+            with pytest.raises(SerializationError, match="has 1 partitions"):
+                await producer.send("t", b"v")
+            assert producer.metrics()["producer.records.failed"] == 1
+
+    simulate(scenario, topics={"t": 1})
+
+
 def test_prepare_of_a_topic_that_is_not_there() -> None:
     async def scenario(world: World) -> None:
         async with world.producer() as producer:

@@ -80,9 +80,9 @@ def test_a_successful_response_is_read_by_the_template(
     )
     answer.responses[0].name = name
     if version < 5:
-        answer.responses[0].partition_responses[0].log_start_offset = -1
+        answer.responses[0].partition_responses[0].log_start_offset = start = -1
     request = OneBatchRequest(template(version, index, name), b"")
-    assert read(answer, version, request) == Written(base, append)
+    assert read(answer, version, request) == Written(base, append, start)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -135,5 +135,6 @@ def test_damaged_responses_are_refused(version: int, data: st.DataObject) -> Non
     found, end = request.read_response(frame, 0, version)
     if isinstance(found, Written):
         part = expected[0].responses[0].partition_responses[0]
-        assert (part.base_offset, part.log_append_time_ms, part.error_code) == (*found, 0)
+        read_part = part.base_offset, part.log_append_time_ms, part.log_start_offset
+        assert (*read_part, part.error_code) == (*found, 0)
     assert end == expected[1] or isinstance(found, ProduceResponse)

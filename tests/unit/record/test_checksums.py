@@ -46,7 +46,7 @@ def test_the_table_gives_the_same_checksum_as_the_package(data: bytes, cut: int)
 
 @pytest.mark.parametrize(("data", "expected"), HASHES.items())
 def test_hashes_equal_the_known_values(data: bytes, expected: int) -> None:
-    assert murmur2(data) == murmur2(memoryview(data)) == expected
+    assert murmur2(data) == murmur2(memoryview(data)) == murmur2(bytearray(data)) == expected
     assert 0 <= to_positive(expected) < 1 << 31
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import copy
+import pickle
 import threading
 from typing import Any
 
@@ -12,7 +14,7 @@ from aiokclient.clock import SystemClock
 from aiokclient.errors import DeliveryTimeoutError, KafkaError, WrongLoopError
 from aiokclient.producer.delivery.deliveries import Deliveries, Run, gather
 from aiokclient.producer.delivery.delivery import Delivery, DeliveryBatch
-from aiokclient.types import RecordMetadata
+from aiokclient.types import RecordMetadata, TimestampType
 
 
 class Hooks:
@@ -77,6 +79,42 @@ async def test_a_delivery_has_the_offset_and_time_of_the_broker(
     batch.succeed(base, appended)
     assert (delivery.offset, delivery.timestamp) == then
     assert (await delivery)[2:] == then
+
+
+@pytest.mark.parametrize(
+    ("response", "kind", "start"),
+    [
+        ((7,), TimestampType.CREATE_TIME, -1),
+        ((7, -1, 0), TimestampType.CREATE_TIME, 0),
+        ((7, -1, 1 << 40), TimestampType.CREATE_TIME, 1 << 40),
+        ((7, 222), TimestampType.LOG_APPEND_TIME, -1),
+        ((7, 222, 5), TimestampType.LOG_APPEND_TIME, 5),
+    ],
+)
+async def test_metadata_tell_the_timestamp_type_and_the_start_of_the_log(
+    response: tuple[int, ...], kind: TimestampType, start: int
+) -> None:
+    batch = batch_of(2)
+    batch.succeed(*response)
+    deliveries = [Delivery(batch, 0, 111), Delivery(batch, 1, 111)]
+    gathered = await gather(deliveries, SystemClock(), return_exceptions=True)
+    for made in [*[delivery.result() for delivery in deliveries], *gathered]:
+        assert (made.timestamp_type, made.log_start_offset) == (kind, start)
+        assert len(made) == 4
+        for copied in (copy.copy(made), pickle.loads(pickle.dumps(made))):
+            assert copied == made
+            assert (copied.timestamp_type, copied.log_start_offset) == (kind, start)
+
+
+def test_metadata_that_a_program_creates_know_nothing_else() -> None:
+    class Own(RecordMetadata):
+        __slots__ = ()
+
+    for kind in (RecordMetadata, Own):
+        made = [kind("t", 0, at, 1) for at in range(20)]
+        assert {each.timestamp_type for each in made} == {TimestampType.CREATE_TIME}
+        assert {each.log_start_offset for each in made} == {-1}
+        assert {type(each) for each in made} == {kind}
 
 
 async def test_an_await_demands_the_batch_once() -> None:
