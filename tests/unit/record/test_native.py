@@ -290,7 +290,7 @@ def test_native_records_behave_as_those_in_python() -> None:
     ours_one, theirs_one = ConsumerRecord(*ARGUMENTS), theirs(*ARGUMENTS)
     assert repr(ours_one) == repr(theirs_one)
     assert hash(ours_one) == hash(theirs_one)
-    for name in theirs.__slots__:
+    for name in types.RECORD_FIELDS:
         assert getattr(ours_one, name) == getattr(theirs_one, name)
         changed: Any = ConsumerRecord(*ARGUMENTS)
         setattr(changed, name, 77)
