@@ -23,7 +23,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Container, Iterable, Mapping
-from typing import Generic, NoReturn, TypeAlias, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 import anyio
 
@@ -182,15 +182,19 @@ async def ask_within(
     check: Callable[[], None],
     api: str,
     needed: str,
+    again: Refuse[TopicPartition] = lambda tp, error: False,
 ) -> None:
     """Run the loop until every partition has succeeded, within `timeout` seconds.
 
     Raises the first error that is not retried, and ApiTimeoutError after the timeout. The
     ApiTimeoutError names the first remaining partition, and what was `needed` of it. Its cause is
-    the last error.
+    the last error. If `again(tp, error)` returns true for an error that is not retried, the
+    partition is requested again without a delay.
     """
 
-    def refuse(tp: TopicPartition, error: KafkaError) -> NoReturn:
+    def refuse(tp: TopicPartition, error: KafkaError) -> bool:
+        if again(tp, error):
+            return True
         raise TimeoutError if retry.remaining_s <= 0 else error
 
     loop = PerItem(partitions, retry, scope, refresh=refresh, refuse=refuse)

@@ -117,6 +117,25 @@ class TransactionalReads:
         # coordinator accepts such a commit while the group has no members.
         return self._group.released.member
 
+    async def renewed(self, refused: GroupMetadata, timeout: float) -> bool:
+        """Wait until the identity is newer than the one that the coordinator has refused.
+
+        The coordinator may have a newer one, whose response is on its way. Return False if it
+        cannot, if the response does not come within `timeout` seconds, or if a partition was taken
+        away meanwhile.
+        """
+        until = asyncio.get_running_loop().time() + timeout
+        membership, commits = self._group.membership, self._group.commits
+        while not self._all_taken() and not differ(self._began_in, self.cluster_id):
+            present = membership.metadata
+            if present.member_id != refused.member_id:
+                return False  # The membership has ended.
+            if present.generation_id > refused.generation_id:
+                return True
+            if not (membership.can_be_outdated and await commits.until_renamed(until)):
+                return False
+        return False
+
     def committed(self) -> None:
         """Record that the transaction with the last `offsets()` was committed. Synchronous."""
         self._group.commits.committed(self._sent)

@@ -80,6 +80,14 @@ class Membership(Protocol):
         ...
 
     @property
+    def can_be_outdated(self) -> bool:
+        """Whether the coordinator may have a newer identity than `metadata`.
+
+        That is so while a request to join, or a heartbeat under KIP-848, is not answered.
+        """
+        ...
+
+    @property
     def confirmed_until(self) -> float:
         """The time, on the monotonic clock, until which the coordinator certainly keeps the member.
 

@@ -145,6 +145,11 @@ class ClassicMembership:
         return self._engine.metadata
 
     @property
+    def can_be_outdated(self) -> bool:
+        """Whether the coordinator may have a newer identity than `metadata`."""
+        return self._engine.state is MemberState.JOINING
+
+    @property
     def confirmed_until(self) -> float:
         """The time until which the coordinator certainly keeps this member."""
         return self._engine.last_answer_at + self._session_s

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Protocol
 from aiokclient.errors import KafkaError
 from aiokclient.network.wake_timer import WakeTimer
 from aiokclient.producer.batching.accumulator import Accumulator
-from aiokclient.producer.transaction.offsets import Offsets
+from aiokclient.producer.transaction.offsets import ConsumerReads, Offsets
 from aiokclient.producer.transaction.operation import Operation
 from aiokclient.producer.transaction.requests import TransactionRequests
 from aiokclient.producer.transaction.states import TransactionState
@@ -34,11 +34,10 @@ from aiokclient.producer.transaction.status import (
 
 if TYPE_CHECKING:
     from aiokclient.clock import Clock
-    from aiokclient.types import GroupMetadata
 
 __all__ = ["Commit", "CommitEnds", "DirectCommit", "LastOffsets"]
 
-LastOffsets = Callable[[], "Iterable[tuple[Offsets, GroupMetadata]]"]
+LastOffsets = Callable[[], Iterable[tuple[Offsets, ConsumerReads]]]
 """A function that is called when all records of the transaction are written. It returns the offsets
 to add to the transaction.
 """

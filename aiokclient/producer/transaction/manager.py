@@ -493,8 +493,8 @@ class TransactionManager:
             commit.end_by(self._clock.monotonic() + self._default_s)
         try:
             if earlier is None and commit.last_offsets is not None:
-                for offsets, member in commit.last_offsets():
-                    await self._offsets.send(offsets, member, self._left(commit.deadline))
+                for offsets, reads in commit.last_offsets():
+                    await self._offsets.send(offsets, reads, self._left(commit.deadline))
                     commit.operation.require_running()
             scope = Scope.TRANSACTION
             if earlier is None:

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 from uuid import UUID
 
 from aiokclient.cluster.per_item import ask_within
 from aiokclient.cluster.targets import Coordinator
-from aiokclient.errors import KafkaError, ProtocolError, error_for
+from aiokclient.errors import (
+    IllegalGenerationError,
+    KafkaError,
+    ProtocolError,
+    StaleMemberEpochError,
+    error_for,
+)
 from aiokclient.policy import Backoff, Retry, Scope, as_transaction_error
 from aiokclient.producer.transaction.requests import BLOCKING, IMPLICIT, TransactionRequests
 from aiokclient.producer.transaction.states import TransactionState
@@ -30,7 +36,7 @@ if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
     from aiokclient.config.producer import ProducerConfig
 
-__all__ = ["TransactionOffsets"]
+__all__ = ["ConsumerReads", "TransactionOffsets"]
 
 OLD: Final = 4
 """The highest version of TxnOffsetCommit at levels 0 and 1. Later ones add the group implicitly."""
@@ -39,9 +45,43 @@ BY_NAME: Final = 5
 NO_ID: Final = UUID(int=0)
 NO_EPOCH: Final = -1
 API: Final = "TxnOffsetCommit"
+OUTDATED: Final = frozenset({IllegalGenerationError.code, StaleMemberEpochError.code})
+"""The codes with which a coordinator refuses an identity that is older than its own."""
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 Errors = dict[TopicPartition, KafkaError]
+
+
+class ConsumerReads(Protocol):
+    """The reads of a consumer in a transaction."""
+
+    @property
+    def cluster_id(self) -> str | None:
+        """The cluster from which the consumer reads."""
+
+    def fix_offsets(self) -> None:
+        """Fix the offsets to commit, because the commit begins."""
+
+    def offsets(self) -> Offsets:
+        """Return the offsets that were fixed."""
+
+    def member(self) -> GroupMetadata:
+        """Return the group metadata with which to commit the offsets."""
+
+    async def renewed(self, refused: GroupMetadata, timeout: float) -> bool:
+        """Wait at most `timeout` seconds until `member()` is newer than a refused one.
+
+        Return False if it is not, or if it must not be used.
+        """
+
+    def committed(self) -> None:
+        """Handle a successful commit."""
+
+    def rewind(self) -> None:
+        """Read again what was read in the transaction, because it was aborted."""
+
+    async def relocated(self, timeout: float) -> None:
+        """Wait at most `timeout` seconds until `rewind` has found the committed offsets."""
 
 
 class TransactionOffsets:
@@ -57,6 +97,7 @@ class TransactionOffsets:
         self._cluster = cluster
         self._requests = requests
         self._status = status
+        self._request_s = config.request_timeout_ms / 1000
         self._backoff = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
         self._groups: set[str] = set()
         """The groups that were added to the open transaction, at levels 0 and 1."""
@@ -65,18 +106,33 @@ class TransactionOffsets:
         """Forget the groups of the previous transaction."""
         self._groups.clear()
 
-    async def send(self, offsets: Offsets, member: GroupMetadata, timeout: float) -> None:
+    async def send(
+        self, offsets: Offsets, owner: GroupMetadata | ConsumerReads, timeout: float
+    ) -> None:
         """Add offsets to the open transaction, within `timeout` seconds.
+
+        `owner` has the identity with which to commit them. That of an added consumer is taken anew
+        for each attempt. If the coordinator refuses it because it already has a newer one, whose
+        response has not reached the consumer yet, the next attempt waits for that response.
 
         Raises the first error that is not retried, and ApiTimeoutError.
         """
         transaction = self._status.current
         transaction.note_written()
+        reads = None if isinstance(owner, GroupMetadata) else owner
+        member = owner if isinstance(owner, GroupMetadata) else owner.member()
+        refusal: KafkaError | None = None
         deadline = self._cluster.clock.monotonic() + timeout
         await self._add_group(transaction, member.group_id, timeout)
         retry = Retry(deadline, self._backoff, self._cluster.clock)
 
         async def ask(tps: list[TopicPartition]) -> Errors:
+            nonlocal member, refusal
+            if reads is not None:
+                wait_s = min(self._request_s, retry.remaining_s)
+                if refusal is not None and not await reads.renewed(member, wait_s):
+                    raise refusal
+                member, refusal = reads.member(), None
             if not transaction.is_open or self._status.state is TransactionState.RESTARTING:
                 raise abortable("The transaction ended before its offsets were sent.")
             wanted = {tp: offsets[tp] for tp in tps}
@@ -84,6 +140,13 @@ class TransactionOffsets:
 
         def refresh(tp: TopicPartition, error: KafkaError) -> bool:
             self._cluster.coordinators.forget("group", member.group_id)
+            return True
+
+        def again(tp: TopicPartition, error: KafkaError) -> bool:
+            nonlocal refusal
+            if reads is None or error.code not in OUTDATED:
+                return False
+            refusal = error
             return True
 
         await ask_within(
@@ -96,6 +159,7 @@ class TransactionOffsets:
             check=self._cluster.supervisor.check,
             api=API,
             needed="acknowledgement of the offset",
+            again=again,
         )
 
     async def _add_group(

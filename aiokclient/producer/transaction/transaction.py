@@ -14,7 +14,7 @@ from aiokclient.cluster.read_order import read_order
 from aiokclient.cluster.tracebacks import let_go, lets_go
 from aiokclient.errors import ClosedError, IllegalStateError, KafkaError
 from aiokclient.errors.local import ArgumentTypeError
-from aiokclient.producer.transaction.offsets import Offsets
+from aiokclient.producer.transaction.offsets import ConsumerReads, Offsets
 from aiokclient.producer.transaction.states import TransactionState
 from aiokclient.producer.transaction.status import (
     CurrentTransaction,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from aiokclient.producer.transaction.direct_commit import LastOffsets
     from aiokclient.producer.transaction.manager import TransactionManager
 
-__all__ = ["ConsumerReads", "Transaction", "TransactionalConsumer"]
+__all__ = ["Transaction", "TransactionalConsumer"]
 
 
 UNWINDING_S = 1.0
@@ -48,32 +48,6 @@ ABORTED_FROM = frozenset(
 
 ENDED = frozenset({TransactionState.READY, TransactionState.ABORTING})
 """The states in which the transaction was ended before the end of `async with`."""
-
-
-class ConsumerReads(Protocol):
-    """The reads of a consumer in a transaction."""
-
-    @property
-    def cluster_id(self) -> str | None:
-        """The cluster from which the consumer reads."""
-
-    def fix_offsets(self) -> None:
-        """Fix the offsets to commit, because the commit begins."""
-
-    def offsets(self) -> Offsets:
-        """Return the offsets that were fixed."""
-
-    def member(self) -> GroupMetadata:
-        """Return the group metadata with which to commit the offsets."""
-
-    def committed(self) -> None:
-        """Handle a successful commit."""
-
-    def rewind(self) -> None:
-        """Read again what was read in the transaction, because it was aborted."""
-
-    async def relocated(self, timeout: float) -> None:
-        """Wait at most `timeout` seconds until `rewind` has found the committed offsets."""
 
 
 class TransactionalConsumer(Protocol):
@@ -315,11 +289,11 @@ class Transaction:
 
     def _last_offsets(
         self, all_reads: Sequence[ConsumerReads]
-    ) -> list[tuple[Offsets, GroupMetadata]]:
+    ) -> list[tuple[Offsets, ConsumerReads]]:
         for reads in all_reads:
             self._manager.require_cluster(reads.cluster_id)
-        found = [(reads.offsets(), reads.member()) for reads in all_reads]
-        return [(offsets, member) for offsets, member in found if offsets]
+        found = [(reads.offsets(), reads) for reads in all_reads]
+        return [(offsets, reads) for offsets, reads in found if offsets]
 
     def committed(self) -> None:
         """Handle a successful commit."""

@@ -1,7 +1,9 @@
 """`tx.add(consumer)` on the embedded cluster and on Kafka, for every group protocol."""
 
 import asyncio
+import contextlib
 import uuid
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -134,23 +136,40 @@ async def test_a_commit_fails_after_another_member_got_a_partition(
 async def test_a_rebalance_that_takes_nothing_away_does_no_harm(work: Work, protocol: str) -> None:
     async with work.consumer(protocol) as one, work.producer() as producer:
         other = work.consumer(protocol)
-        async with producer.transaction() as tx:
+        async with started_beside(other) as start, producer.transaction() as tx:
             tx.add(one)
             records = await one.poll(timeout=60)
             for record in records:
                 tx.send(work.target, record.value)
             before = one.group_metadata()
-            joining = asyncio.create_task(other.start())
+            joining = start()
             async with asyncio.timeout(60):
                 # Wait until the rebalance has begun: there is a new generation, or the coordinator
                 # has the new member. The partitions of the records in progress are not revoked yet.
                 while one.group_metadata() == before and not member_of(other):
                     await asyncio.wait([joining], timeout=0.01)
             assert len(one.assignment()) == 2
-        joining.cancel()
-        await asyncio.wait([joining])
-        await other.close()
     assert len(await work.results()) == len(records) > 0
+
+
+@contextlib.asynccontextmanager
+async def started_beside(
+    other: Consumer[bytes, bytes],
+) -> AsyncIterator[Callable[[], asyncio.Task[Any]]]:
+    """Yield a function that starts a consumer in a task. At the end, close it in all cases."""
+    tasks: list[asyncio.Task[Any]] = []
+
+    def start() -> asyncio.Task[Any]:
+        tasks.append(asyncio.create_task(other.start()))
+        return tasks[0]
+
+    try:
+        yield start
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await other.close()
 
 
 def member_of(consumer: Consumer[bytes, bytes]) -> bool:

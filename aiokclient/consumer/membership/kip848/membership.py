@@ -104,6 +104,8 @@ class Kip848Membership:
         """The time until which the coordinator may keep an earlier membership, on the clock."""
         self._subscription = Subscription()
         """The subscription in heartbeats. A member that is about to leave keeps its old one."""
+        self._is_unanswered = False
+        """Whether the coordinator may have executed a heartbeat of which no response has come."""
         self._leaving = asyncio.Lock()
         self._heartbeat_due = Wakeup()
         self._partitions_due = Wakeup()
@@ -131,6 +133,10 @@ class Kip848Membership:
     @property
     def metadata(self) -> GroupMetadata:
         return self._member.metadata
+
+    @property
+    def can_be_outdated(self) -> bool:
+        return self._is_unanswered
 
     @property
     def confirmed_until(self) -> float:
@@ -297,6 +303,7 @@ class Kip848Membership:
             sent_at = self._clock.monotonic()
             self._measures.heartbeat_sent(sent_at)
             timeout_s = self._schedule.attempt_timeout_s(request_s)
+            self._is_unanswered = True
             answer = await self._connection.send(request, timeout_s)
             self._measures.heartbeat_answered(sent_at)
             self._note_known()
@@ -311,6 +318,7 @@ class Kip848Membership:
             self._answered(answer, sent_at)
 
     def _answered(self, answer: ConsumerGroupHeartbeatResponse, sent_at: float) -> None:
+        self._is_unanswered = False
         if self._member.has_epoch:
             self._connection.succeeded()
         self._member.answered(answer.member_epoch)

@@ -214,6 +214,13 @@ class Commits:
             self._check()
             await self._renamed.wait()
 
+    async def until_renamed(self, until: float) -> bool:
+        """Wait until the identity may have changed.
+
+        Return False if it has not when the loop's clock passes `until`, and after `end`.
+        """
+        return not self._is_over and await self._renamed.wait(until)
+
     # -- storing
 
     async def commit(
