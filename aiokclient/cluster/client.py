@@ -44,6 +44,7 @@ from aiokclient.errors import (
     KafkaError,
 )
 from aiokclient.event_hub import EventHub
+from aiokclient.kept_errors import bare
 from aiokclient.log import ClientLog
 from aiokclient.measures import ClientMeasures
 from aiokclient.metrics import Metrics
@@ -68,6 +69,11 @@ __all__ = ["ClusterClient"]
 R = TypeVar("R", bound="Response")
 
 NAMES_BROKERS = "answered, and named the brokers"
+REFUSED_START = (
+    "Brokers were reached and refused a request of the start until then. Check the state of the "
+    "cluster."
+)
+"""The advice of an error of `open_by` after a refusal."""
 
 
 class ClusterClient:
@@ -106,6 +112,8 @@ class ClusterClient:
         self._backoff = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
         self._brokers: Brokers | None = None
         self._login: Sasl | None = None
+        self._opening: dict[asyncio.Task[Any], KafkaError | None] = {}
+        """The tasks in `open_by`, each with the last refusal of one of its requests."""
         self._pending: dict[asyncio.Future[Any], None] = {}
         self._watching: AsyncGenerator[None, None] | None = None
         self.outages = Outages()
@@ -238,10 +246,14 @@ class ClusterClient:
         """Await `opening`, which uses this client, until a deadline on the monotonic clock.
 
         At the deadline, raises BootstrapError with the addresses of all brokers, because `opening`
-        may have needed one that is not connected. If a coordinator refuses the login, raises the
-        refusal immediately.
+        may have needed one that is not connected. If a broker has refused a request of `opening`,
+        the last refusal is the cause. If a coordinator refuses the login, raises the refusal
+        immediately.
         """
         began = self.clock.monotonic()
+        task = asyncio.current_task()
+        assert task is not None
+        self._opening[task] = None
         try:
             async with asyncio.timeout_at(deadline) as patience:
                 with self.brokers.starts.ending(patience):
@@ -251,7 +263,19 @@ class ClusterClient:
                 raise
             needed = f"The start did not end within {self.clock.monotonic() - began:.1f} s."
             error = BootstrapError(attempts=self.brokers.outcomes(), needed=needed)
-            raise error from self.updater.last_error
+            refusal = self._opening[task]
+            if refusal is None:
+                raise error from self.updater.last_error
+            error.hint = REFUSED_START
+            raise error from refusal
+        finally:
+            del self._opening[task]
+
+    def _note_refusal(self, error: KafkaError) -> None:
+        """Keep a broker's refusal of a request that `open_by` waits for."""
+        task = asyncio.current_task()
+        if error.code is not None and task in self._opening:
+            self._opening[task] = bare(error)
 
     async def close(self) -> None:
         """End all tasks and connections. Requests without a response fail with ClosedError.
@@ -439,6 +463,7 @@ class ClusterClient:
                     except KafkaError as error:
                         self.supervisor.check()
                         call.met(error)
+                        self._note_refusal(error)
                         if call.sent:
                             failed(error)
                     await self._before_retry(call)

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from typing import Any
 
 import pytest
 from world import World, simulate
 
-from aiokclient import TopicPartition
+from aiokclient import Producer, TopicPartition
 from aiokclient.errors import (
     ApiTimeoutError,
+    BootstrapError,
     ClusterAuthorizationError,
+    ConcurrentTransactionsError,
+    CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
     DeliveryTimeoutError,
     KafkaError,
+    NotCoordinatorError,
     NotEnoughReplicasAfterAppendError,
     NotEnoughReplicasError,
     NotLeaderOrFollowerError,
@@ -104,5 +109,48 @@ def test_call_that_times_out_has_the_last_refusal_as_its_cause_and_in_its_text()
             with pytest.raises(ApiTimeoutError, match="COORDINATOR_NOT_AVAILABLE") as raised:
                 await consumer.committed([TopicPartition("t", 0)])
             assert isinstance(raised.value.__cause__, CoordinatorNotAvailableError)
+
+    simulate(scenario)
+
+
+@pytest.mark.parametrize("api", [ApiKey.FIND_COORDINATOR, ApiKey.INIT_PRODUCER_ID])
+@pytest.mark.parametrize(
+    "refused",
+    [
+        CoordinatorNotAvailableError,
+        NotCoordinatorError,
+        CoordinatorLoadInProgressError,
+        ConcurrentTransactionsError,
+    ],
+)
+@pytest.mark.parametrize("shared", [False, True])
+def test_transactional_start_that_is_refused_until_its_deadline_names_the_refusal(
+    api: ApiKey, refused: type[KafkaError], shared: bool
+) -> None:
+    async def scenario(world: World) -> None:
+        world.cluster.fail(api, refused)
+        limits: dict[str, Any] = {"default_api_timeout_ms": 5000}
+        async with contextlib.AsyncExitStack() as stack:
+            if shared:
+                client = await stack.enter_async_context(world.client(**limits))
+                producer = Producer(client=client, transactional_id="t-1")
+            else:
+                producer = world.producer(transactional_id="t-1", **limits)
+            with pytest.raises(BootstrapError) as raised:
+                await producer.start()
+        assert isinstance(raised.value.__cause__, refused)
+        assert f"{refused.name} ({refused.code})" in str(raised.value)
+        assert "advertised.listeners" not in str(raised.value)
+
+    simulate(scenario)
+
+
+def test_transactional_start_that_nobody_answers_names_the_addresses() -> None:
+    async def scenario(world: World) -> None:
+        with world.cluster.delay(ApiKey.INIT_PRODUCER_ID, 60):
+            producer = world.producer(transactional_id="t-1", default_api_timeout_ms=5000)
+            with pytest.raises(BootstrapError, match=r"advertised\.listeners") as raised:
+                await producer.start()
+        assert raised.value.attempts
 
     simulate(scenario)
