@@ -170,9 +170,12 @@ class Leaders:
         found = []
         for topic in list(self.topics.values()):
             for queue in topic.all_queues():
-                oldest = queue.oldest() if queue.unsendable else None
-                if oldest is not None and oldest.expired(now, SHOWN_S):
-                    found.append(f"{_described(queue)} cannot be written: {_reason(queue)}")
+                oldest = queue.oldest()
+                if oldest is None or not (queue.unsendable or oldest.failures):
+                    continue
+                if oldest.expired(now, SHOWN_S):
+                    reason = _reason(queue) if queue.unsendable else _refusal(oldest)
+                    found.append(f"{_described(queue)} cannot be written: {reason}")
         return found[:TROUBLES] + [f"and {len(found) - TROUBLES} more"] * (len(found) > TROUBLES)
 
     # -- the metadata of a topic
@@ -372,6 +375,13 @@ class Leaders:
 
 def _described(queue: PartitionQueue) -> str:
     return f"topic {queue.topic.name}" if queue.partition is None else str(queue.topic_partition)
+
+
+def _refusal(batch: QueuedBatch) -> str:
+    """Return why the attempts to write a batch have failed, although its leader is reachable."""
+    error = batch.last_error
+    last = "" if error is None else f": {error.brief.rstrip('.')}"
+    return f"{batch.failures} attempt(s) to write its oldest records have failed{last}"
 
 
 def _reason(queue: PartitionQueue) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from world import World, simulate
 
-from aiokclient import Producer, TopicPartition
+from aiokclient import Admin, Producer, State, TopicPartition
 from aiokclient.errors import (
     ApiTimeoutError,
     BootstrapError,
@@ -152,5 +152,81 @@ def test_transactional_start_that_nobody_answers_names_the_addresses() -> None:
             with pytest.raises(BootstrapError, match=r"advertised\.listeners") as raised:
                 await producer.start()
         assert raised.value.attempts
+
+    simulate(scenario)
+
+
+@pytest.mark.parametrize("silent", [False, True])
+def test_coordinator_search_is_logged_once_and_its_refusal_outlives_silence(
+    silent: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(world: World) -> None:
+        world.cluster.fail(ApiKey.FIND_COORDINATOR, CoordinatorNotAvailableError)
+        async with Admin(**world.options(request_timeout_ms=2000)) as admin:
+
+            async def ask() -> None:
+                (await admin.describe_groups(["g"], timeout=9)).raise_for_errors()
+
+            asking = asyncio.ensure_future(ask())
+            async with world.consumer(group_id="g", request_timeout_ms=2000) as consumer:
+                wanted = [TopicPartition("t", 0)]
+                reading = asyncio.ensure_future(consumer.committed(wanted, timeout=9))
+                await asyncio.sleep(3)
+                if silent:
+                    world.cluster.pause(1)
+                for call in (asking, reading):
+                    with pytest.raises(
+                        ApiTimeoutError, match="COORDINATOR_NOT_AVAILABLE"
+                    ) as raised:
+                        await call
+                    assert isinstance(raised.value.__cause__, CoordinatorNotAvailableError)
+                world.cluster.resume(1)
+        lines = [r for r in caplog.records if getattr(r, "event", "") == "request_refused"]
+        assert [r.levelno for r in lines] == [logging.WARNING] * 2, caplog.text
+        assert all("COORDINATOR_NOT_AVAILABLE (15)" in r.getMessage() for r in lines)
+
+    caplog.set_level(logging.INFO, "aiokclient")
+    simulate(scenario)
+
+
+def test_refusals_of_a_request_are_one_line_if_they_persist(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario(world: World) -> None:
+        async with world.consumer(group_id="g") as consumer:
+            world.cluster.fail(ApiKey.OFFSET_FETCH, CoordinatorLoadInProgressError, times=2)
+            await consumer.committed([TopicPartition("t", 0)])
+            assert "OffsetFetch" not in caplog.text
+            world.cluster.fail(ApiKey.OFFSET_FETCH, CoordinatorLoadInProgressError)
+            with pytest.raises(ApiTimeoutError, match="COORDINATOR_LOAD_IN_PROGRESS"):
+                await consumer.committed([TopicPartition("t", 0)], timeout=8)
+            world.cluster.reset()
+
+    caplog.set_level(logging.INFO, "aiokclient")
+    simulate(scenario)
+
+
+@pytest.mark.parametrize("resets", [False, True])
+def test_partition_that_refuses_each_record_is_a_reason_after_a_second(resets: bool) -> None:
+    async def scenario(world: World) -> None:
+        async with world.producer(on_delivery_error=id, **OPTIONS) as producer:
+            await producer.send("t", b"first")
+            assert producer.health().reasons == ()
+            if resets:
+                world.cluster.drop(ApiKey.PRODUCE)
+            else:
+                world.cluster.fail(ApiKey.PRODUCE, NotEnoughReplicasError)
+            delivery = producer.send("t", b"v")
+            seen = 0
+            for _ in range(20):
+                await asyncio.sleep(0.25)
+                seen += producer.state is State.DEGRADED
+            assert seen >= 12
+            (reason,) = [r for r in producer.health().reasons if "cannot be written" in r]
+            assert reason.startswith("t-0 cannot be written: ")
+            assert ("The connection failed" if resets else "NOT_ENOUGH_REPLICAS (19)") in reason
+            world.cluster.reset()
+            await delivery
+            assert producer.state is State.RUNNING
 
     simulate(scenario)
