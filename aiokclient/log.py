@@ -62,6 +62,7 @@ EVENTS: Final = {
     "reading_continues": "Records are delivered again, or the reasons for a stall are gone.",
     "reading_stalled": "Requests for records waited in vain for five seconds, for known reasons.",
     "rebootstrapped": "The client starts again from its bootstrap servers.",
+    "request_refused": "A broker refuses a request. It is repeated until its deadline.",
     "response_too_large": "A response was larger than receive_message_max_bytes.",
     "task_died": "A background task died, and its client with it.",
     "task_hangs": "A background task does not end when it is cancelled.",

@@ -9,12 +9,13 @@ cluster client.
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, TypeAlias, TypeVar
 
 from aiokclient.admin.results import Results
-from aiokclient.cluster.attempts import Check
+from aiokclient.cluster.attempts import Check, is_refusal
 from aiokclient.cluster.client import ClusterClient
 from aiokclient.cluster.lifecycle import Lifecycle
 from aiokclient.cluster.metadata import BrokerInfo, ClusterMetadata
@@ -119,17 +120,23 @@ class AdminRequests:
         self.check()
         retry = Retry(self.deadline(timeout), self._backoff, self.cluster.clock)
         results: dict[K, Any] = dict.fromkeys(items)
+        refused: dict[K, KafkaError] = {}
+        rounds = itertools.count(1)
 
         async def ask_left(left: list[K]) -> dict[K, KafkaError]:
             answers = await ask({key: items[key] for key in left}, max(retry.remaining_s, 0.0))
             for key in left:
                 answer = answers[key] if key in answers else _missing(key)
                 results[key] = _latest(answer, results[key])
-            return {key: error for key in left if isinstance(error := results[key], KafkaError)}
+            errors = {key: each for key in left if isinstance(each := results[key], KafkaError)}
+            refused.update({key: each for key, each in errors.items() if is_refusal(each)})
+            repeated = (each for each in errors.values() if each.retriable)
+            self.cluster.refusals.note(next(repeated, None), next(rounds))
+            return errors
 
         def refuse(key: K, error: KafkaError) -> None:
             if error.retriable and retry.remaining_s <= 0:
-                results[key] = _out_of_time(error)
+                results[key] = _out_of_time(error if is_refusal(error) else refused.get(key, error))
 
         loop = PerItem(items, retry, Scope.ADMIN, refresh=self._refresh, refuse=refuse)
         try:
@@ -138,7 +145,9 @@ class AdminRequests:
             raise
         except KafkaError as error:
             bare(error)
-            results.update({key: _latest(error, results[key]) for key in loop.left})
+            results.update(
+                {key: _latest(error, refused.get(key, results[key])) for key in loop.left}
+            )
         return Results(results, self.cluster.log("admin"))
 
     def _refresh(self, key: object, error: KafkaError) -> bool:
@@ -166,7 +175,7 @@ class AdminRequests:
                     found = await self.cluster.coordinators.locate_many(kind, items)
             except TimeoutError:
                 text = f"No broker named the coordinators within {remaining:.1f} s."
-                raise ApiTimeoutError(text, api="FindCoordinator") from None
+                raise ApiTimeoutError(text, api="FindCoordinator") from self.cluster.last_error()
             for key, broker in found.items():
                 if isinstance(broker, KafkaError):
                     answers[key] = broker

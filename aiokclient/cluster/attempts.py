@@ -2,22 +2,44 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from aiokclient.cluster.targets import Target
-from aiokclient.errors import KafkaError, error_for
+from aiokclient.errors import DisconnectedError, KafkaError, error_for
+from aiokclient.limited_log import LimitedLog
 from aiokclient.network.pool import Purpose
 from aiokclient.policy import Retry, Scope
 
 if TYPE_CHECKING:
+    from aiokclient.clock import Clock
+    from aiokclient.log import ClientLog
     from aiokclient.protocol.schema import Request
 
-__all__ = ["Attempts", "Check", "GivenUpError", "any_version", "nothing", "top_level_error"]
+__all__ = [
+    "Attempts",
+    "Check",
+    "GivenUpError",
+    "RefusalLog",
+    "any_version",
+    "is_refusal",
+    "nothing",
+    "top_level_error",
+]
 
 Check = Callable[[Any], KafkaError | None]
 """A function that returns the error in a response, or None if there is no error."""
+UNANSWERED = frozenset({DisconnectedError.code})
+"""Codes of errors that no broker sends: there was no answer."""
+PERSISTENT = 5
+"""Number of refusals of a call after which they are logged although retries often end them."""
+
+
+def is_refusal(error: KafkaError) -> bool:
+    """Return whether a broker has answered with this error."""
+    return error.code is not None and error.code not in UNANSWERED
 
 
 class GivenUpError(Exception):
@@ -47,6 +69,16 @@ class Attempts:
     sent: bool = False
     """Whether the current attempt was sent, so that a broker may execute the request."""
     error: KafkaError | None = None
+    refusal: KafkaError | None = None
+    """The last error that a broker has answered, which later silence does not replace."""
+    refusals: int = 0
+
+    @property
+    def cause(self) -> KafkaError | None:
+        """The error that explains why the call did not succeed in time."""
+        error = self.error
+        is_answer = error is not None and is_refusal(error)
+        return error if is_answer or self.refusal is None else self.refusal
 
     @property
     def api(self) -> str:
@@ -66,6 +98,35 @@ class Attempts:
         if error.broker is None:
             error.broker = self.node_id
         self.error = error
+        if is_refusal(error):
+            self.refusal = error
+            self.refusals += 1
+        elif isinstance(error.__cause__, KafkaError) and is_refusal(error.__cause__):
+            self.refusal = error.__cause__
+
+
+class RefusalLog:
+    """A log of refusals after which requests are repeated, with one line for each kind of refusal.
+
+    Refusals that usually end by themselves at once, such as by a former leader, are logged if they
+    persist.
+    """
+
+    def __init__(self, log: ClientLog, clock: Clock) -> None:
+        self._log = LimitedLog(log, clock.monotonic)
+
+    def note(self, error: KafkaError | None, times: int = PERSISTENT) -> None:
+        """Log an error if a broker has answered it. `times` counts the refusals of this call."""
+        if error is None or not is_refusal(error) or times < PERSISTENT:
+            return
+        self._log.write(
+            logging.WARNING,
+            ("refused", error.api, error.name),
+            "A broker refuses %s requests, which are repeated until their deadlines: %s",
+            error.api,
+            error.brief,
+            extra={"event": "request_refused", "error": error.name},
+        )
 
 
 def top_level_error(response: Any) -> KafkaError | None:

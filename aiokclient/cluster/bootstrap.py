@@ -281,7 +281,9 @@ async def connect_first(
     except TimeoutError:
         found = (*attempts, *brokers().outcomes())
         lasted = _within(clock.monotonic() - began)
-        raise BootstrapError(lasted, attempts=found, needed=NONE_CONNECTED) from None
+        raise BootstrapError(lasted, attempts=found, needed=NONE_CONNECTED) from next(
+            (error for error in brokers().errors() if error is not None), None
+        )
 
 
 def _may_pass(error: KafkaError | None) -> bool:

@@ -20,6 +20,7 @@ from aiokclient.cluster.attempts import (
     Attempts,
     Check,
     GivenUpError,
+    RefusalLog,
     any_version,
     nothing,
     top_level_error,
@@ -105,8 +106,12 @@ class ClusterClient:
         self._reached = asyncio.Event()
         self.supervisor.on_failure(self.updater.fail)
         self.supervisor.on_failure(lambda error: self._reached.set())
+        self.refusals = RefusalLog(self.log(""), self.clock)
         self.coordinators = CoordinatorLocator(
-            self._connect_any, self.updater.learn, config.request_timeout_ms / 1000
+            self._connect_any,
+            self.updater.learn,
+            config.request_timeout_ms / 1000,
+            self.refusals,
         )
         self._router = Router(self.updater, self.coordinators)
         self._backoff = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
@@ -476,7 +481,9 @@ class ClusterClient:
             if not call.sent:
                 self._check_token()
             text = f"There was no successful response within {timeout_s:.1f} s."
-            raise ApiTimeoutError(text, api=call.api, broker=call.node_id) from call.error
+            if call.error is not None and call.error is not call.cause:
+                text += f" After the last answer: {call.error.brief}"
+            raise ApiTimeoutError(text, api=call.api, broker=call.node_id) from call.cause
 
     def attempt(
         self,
@@ -567,6 +574,7 @@ class ClusterClient:
         name = error.name or type(error).__name__
         self.metrics.counter("client.request.retries", api=call.api, error=name).add()
         self.measures.connections.quantity("retries", error=name).add()
+        self.refusals.note(error, call.refusals)
         await call.before_retry(error)
         # The target may have moved away from a broker that does not respond.
         if action.decision is Decision.REFRESH_AND_RETRY or isinstance(error, ApiTimeoutError):

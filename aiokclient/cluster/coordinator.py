@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from aiokclient.cluster.attempts import RefusalLog, is_refusal
 from aiokclient.cluster.brokers import patience_s
 from aiokclient.cluster.metadata import BrokerInfo
 from aiokclient.cluster.targets import Coordinator, subject_of
@@ -22,6 +23,7 @@ from aiokclient.errors import (
     RefreshRetriableError,
     error_for,
 )
+from aiokclient.kept_errors import bare
 from aiokclient.network.connection import BrokerConnection
 from aiokclient.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
@@ -36,6 +38,8 @@ __all__ = ["CoordinatorLocator"]
 KEY_TYPES = {"group": 0, "transaction": 1, "share": 2}
 BATCHED_FROM = 4
 """The lowest version in which one request can contain several keys."""
+REFUSALS = 100
+"""Number of lookups whose last refusals are kept."""
 
 Found: TypeAlias = BrokerInfo | KafkaError
 
@@ -51,11 +55,15 @@ class CoordinatorLocator:
         connect: Callable[[type[Request[Any]]], Awaitable[BrokerConnection]],
         learn: Callable[[BrokerInfo], None],
         request_timeout_s: float,
+        refusals: RefusalLog | None = None,
     ) -> None:
         self._connect = connect
         self._learn = learn
         self._timeout_s = request_timeout_s
+        self._log = refusals
         self._in_vain = 0
+        self._refused: dict[tuple[str, str], KafkaError] = {}
+        """The last refusal of each lookup that has not succeeded since."""
         self._known: dict[tuple[str, str], int] = {}
         self._looking: dict[tuple[str, str], asyncio.Future[Found]] = {}
 
@@ -126,8 +134,17 @@ class CoordinatorLocator:
                 future.set_result(outcome)
         for key, outcome in found.items():
             if isinstance(outcome, BrokerInfo) and key in pending:
+                self._refused.pop((kind, key), None)
                 self._known[kind, key] = outcome.node_id
                 self._learn(outcome)
+            elif key in pending and isinstance(outcome, KafkaError) and is_refusal(outcome):
+                # A timeout later says what the brokers have answered last.
+                self._refused.pop((kind, key), None)
+                self._refused[kind, key] = bare(outcome)
+                if self._log is not None:
+                    self._log.note(outcome)
+                if len(self._refused) > REFUSALS:
+                    del self._refused[next(iter(self._refused))]
 
     async def _ask_in_time(self, kind: str, keys: list[str]) -> dict[str, Found]:
         waited_s = patience_s(self._in_vain, self._timeout_s)
@@ -139,7 +156,9 @@ class CoordinatorLocator:
                 raise  # The timeout of the connection or the request has a better text.
             self._in_vain += 1
             text = f"There was no response within {waited_s:.1f} s."
-            raise ApiTimeoutError(text, api="FindCoordinator") from None
+            refusals = (self._refused.get((kind, key)) for key in keys)
+            cause = next((error for error in refusals if error is not None), None)
+            raise ApiTimeoutError(text, api="FindCoordinator") from cause
         self._in_vain = 0
         return found
 

@@ -21,6 +21,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from aiokclient import threads
+from aiokclient.cluster.attempts import RefusalLog
 from aiokclient.cluster.bootstrap import Bootstrap
 from aiokclient.cluster.bootstrap_names import UnresolvedNames, servers_of
 from aiokclient.cluster.brokers import Brokers, patience_s
@@ -96,6 +97,7 @@ class MetadataRequests:
         self._outage = outage
         self._moved = moved
         self._usable = usable
+        self._refusals = RefusalLog(ClientLog.of("aiokclient", config), clock)
         self._backoff = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
         self._rebootstraps = config.metadata_recovery_strategy == "rebootstrap"
         self._recovery = Recovery(
@@ -332,7 +334,9 @@ class MetadataRequests:
         try:
             response = await self._ask_in_time(topics, auto_create)
             self._verify(response)
-        except KafkaError:
+        except KafkaError as error:
+            if error.code not in MOVED_AWAY:
+                self._refusals.note(error)
             recovery.failed(now())
             self._look()
             raise
@@ -347,7 +351,7 @@ class MetadataRequests:
                 raise
             trigger = self._recovery.trigger or Trigger.TIMEOUT
             text = f"The client rebootstraps, because {trigger.value}."
-            raise ApiTimeoutError(text, api="Metadata") from None
+            raise ApiTimeoutError(text, api="Metadata") from self._updater().last_error
         finally:
             self._patience = None
 

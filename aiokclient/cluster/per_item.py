@@ -27,6 +27,7 @@ from typing import Generic, TypeAlias, TypeVar
 
 import anyio
 
+from aiokclient.cluster.attempts import is_refusal
 from aiokclient.errors import ApiTimeoutError, KafkaError, error_for
 from aiokclient.policy import Decision, Retry, Scope
 from aiokclient.types import TopicPartition
@@ -145,7 +146,11 @@ class PerItem(Generic[K]):
         self.left = [item for item in self.left if item in failed]
         again: dict[K, None] = {}
         delay_s = 0.0
-        self.last_error = next(iter(failed.values()), self.last_error)
+        for error in failed.values():
+            # Silence later does not replace what a broker has answered.
+            if self.last_error is None or is_refusal(error) or not is_refusal(self.last_error):
+                self.last_error = error
+            break
         for item, error in failed.items():
             item_s = self._delay_s(item, error)
             if item_s is not None:
