@@ -95,6 +95,10 @@ _suggested: dict[str, Collection[str]] = {}
 """The names of the options of each kind of client, such as "Producer"."""
 
 
+USUAL = {"Producer": 0, "Consumer": 1, "Admin": 2, "Client": 3}
+"""The order in which errors name the kinds of clients that have an option."""
+
+
 def suggest(kind: str, options: Collection[str]) -> None:
     """Let errors name this kind of client, such as "Producer", as the owner of `options`."""
     _suggested[kind] = options
@@ -138,7 +142,10 @@ def unknown(name: str, known: Collection[str], kind: str) -> str:
     hint = option_hint(name, dotted=dotted)
     if hint is not None:
         return hint
-    for other, options in _suggested.items():
+    # Several kinds may have the option. The order of their imports must not decide.
+    for other, options in sorted(
+        _suggested.items(), key=lambda item: USUAL.get(item[0], len(USUAL))
+    ):
         if plain in options and kind != other:
             article = "an" if kind[:1] in "AEIOU" else "a"
             return f"{name} is not an option of {article} {kind}, but of a {other}."

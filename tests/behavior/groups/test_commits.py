@@ -91,7 +91,7 @@ class TestCommit:
     def test_commit_refuses_invalid_arguments(self) -> None:
         async def scenario(world: World) -> None:
             async with member(world) as consumer:
-                bad: list[Any] = [5, T0, {"t": 3}, {T0: -1}, {T0: "3"}, [T0, "t"], [5], {T0: True}]
+                bad: list[Any] = [5, {"t": 3}, {T0: -1}, {T0: "3"}, [T0, "t"], [5], {T0: True}]
                 for what in bad:
                     with pytest.raises(IllegalStateError):
                         await consumer.commit(what)
