@@ -6,6 +6,7 @@ values are bytes unless a serializer or deserializer is given. A value of None i
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Mapping, Sequence
 from enum import Enum, IntEnum
@@ -112,6 +113,16 @@ def shortened(value: object) -> str:
 def is_integer(value: Any) -> bool:
     """Return whether a value is an int and not a bool."""
     return isinstance(value, int) and not isinstance(value, bool)
+
+
+def to_integer(value: Any) -> int | None:
+    """Return an integer of any type, such as one of numpy, as an int, or None for anything else.
+
+    A bool is no integer here. Those of numpy have __index__, which older versions deprecate.
+    """
+    if type(value).__name__ in ("bool", "bool_") or not hasattr(value, "__index__"):
+        return None
+    return operator.index(value)
 
 
 def is_offset(value: Any) -> bool:

@@ -11,7 +11,6 @@ sample of them is considered, so that the cost of a record does not grow with th
 
 from __future__ import annotations
 
-import operator
 import random
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiokclient.errors import KafkaError, SerializationError
 from aiokclient.record.murmur2 import murmur2, to_positive
+from aiokclient.types import to_integer
 
 if TYPE_CHECKING:
     from aiokclient.config.producer import ProducerConfig
@@ -122,9 +122,8 @@ class Partitioner:
             raise SerializationError(text) from error
         if partition is None:
             return None
-        # Integers of other types have __index__, such as those of numpy.
-        number = operator.index(partition) if hasattr(partition, "__index__") else -1
-        if not 0 <= number < len(topic.queues):
+        number = to_integer(partition)
+        if number is None or not 0 <= number < len(topic.queues):
             raise SerializationError(
                 f"The partitioner returned {partition!r}. Topic {topic.name} has "
                 f"{len(topic.queues)} partitions, numbered from 0."

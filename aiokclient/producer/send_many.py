@@ -7,7 +7,6 @@ record is appended.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -17,7 +16,7 @@ from aiokclient.producer.batching.queue import PartitionQueue
 from aiokclient.producer.delivery.deliveries import Deliveries, Run
 from aiokclient.producer.partitioner import Partitioner
 from aiokclient.record.batch import RecordBatchBuilder
-from aiokclient.types import Headers, ProducerRecord, shortened
+from aiokclient.types import Headers, ProducerRecord, shortened, to_integer
 
 if TYPE_CHECKING:
     from aiokclient.errors import KafkaError
@@ -79,9 +78,10 @@ def as_record(topic: str, item: Any) -> ProducerRecord:
 
 def as_integer(given: Any, what: str) -> int:
     """Return an integer of any type, such as one of numpy, as an int. `what` names it in errors."""
-    if isinstance(given, bool) or not hasattr(given, "__index__"):
+    number = to_integer(given)
+    if number is None:
         raise TypeError(f"The {what} {given!r} is not an int.")
-    return operator.index(given)
+    return number
 
 
 def as_timestamp(given: Any) -> int:
