@@ -257,6 +257,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._held.suspend(True)
         self._used_before = self._last_used
 
+    @property
+    def is_suspended(self) -> bool:
+        """Whether requests are held until `resume`."""
+        return self._held.suspended
+
     def resume(self) -> None:
         """Write the requests that were held since `suspend`."""
         self._held.suspend(False)

@@ -560,8 +560,10 @@ class ConnectionPool:
             left_s = ends_at - loop.time()
             try:
                 login = await sasl.login(self.host, left_s if left_s > 0 else timeout_s)
-            except KafkaError:  # The token source logs the error and tries again after a delay.
+            except KafkaError as error:  # The token source logs it and tries again after a delay.
                 if loop.time() >= ends_at:
+                    if connection.is_suspended:
+                        connection.close(error)  # Nothing else would end the wait of its requests.
                     return
         if login is None or connection.closed:
             return

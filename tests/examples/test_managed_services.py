@@ -131,7 +131,9 @@ async def test_confluent_cloud(page: Any, tmp_path: Path, monkeypatch: pytest.Mo
 async def test_confluent_clouds_properties(
     page: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (text,) = (code for language, code in BLOCKS if language == "properties")
+    (text,) = (
+        code for language, code in BLOCKS if language == "properties" and "confluent" in code
+    )
     path = tmp_path / "client.properties"
     path.write_text(text)
     monkeypatch.setenv("CONFLUENT_API_KEY", "KEY")
