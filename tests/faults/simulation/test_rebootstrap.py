@@ -477,7 +477,7 @@ def test_response_to_the_program_that_requires_a_rebootstrap_is_only_noted_witho
                 assert abs(world.now - began - 5) < 0.1
                 with pytest.raises(ApiTimeoutError) as raised:
                     await listing
-                assert "REBOOTSTRAP_REQUIRED" in repr(raised.value.__cause__.__cause__)
+                assert "REBOOTSTRAP_REQUIRED" in repr(raised.value.__cause__)
             assert not watch.rebootstraps
             assert any(Trigger.REQUIRED.value in each for each in reasons)
             assert len(world.requests(ApiKey.METADATA, since=began)) < 5 * 5
