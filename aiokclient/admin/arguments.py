@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 TOPIC = "topic"
-"""What `as_name` checks if it raises errors for the names of topics."""
+"""The kind of name for which `as_name` raises the errors of topic names."""
 
 K = TypeVar("K")
 T = TypeVar("T")

@@ -104,7 +104,7 @@ class _Slot:
         self.attempt: anyio.CancelScope | None = None
         """The scope of the current attempt."""
         self.awaited = ""
-        """What the current attempt awaits of a server that has accepted its connection."""
+        """The step that the current attempt awaits from a server that accepted its connection."""
         self.began: float | None = None
         """The time at which the current attempt began to connect, or None before that."""
         self.timer: asyncio.TimerHandle | None = None
@@ -204,7 +204,7 @@ class ConnectionPool:
         self._ever_answered = False
         """Whether the broker has answered a request, other than ApiVersions, without a login."""
         self._advice: asyncio.Future[str] | None = None
-        """What is to be said about connections that end without an answer, once that is known."""
+        """The advice about connections that end without an answer, once it is known."""
         self._retired = False
         self._closed = False
         self._too_large: set[str | None] = set()
@@ -426,7 +426,7 @@ class ConnectionPool:
 
     @property
     def progress(self) -> str:
-        """What the client awaits of a server that has accepted a connection, or an empty text."""
+        """The step awaited from a server that accepted a connection, or an empty text."""
         slots = self._slots.values()
         awaited = [slot.awaited for slot in slots if slot.awaited]
         awaited += [name for each in self.connections() if (name := each.awaited)]

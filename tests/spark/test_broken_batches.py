@@ -85,7 +85,7 @@ class Copy:
         self.values += Counter(values)
 
     def gated(self, rows: DataFrame, *, fails: bool = False) -> DataFrame:
-        """Return the rows behind a gate, which is closed after half of the rows of a task.
+        """Return the rows through a gate, which is closed after half of the rows of a task.
 
         If `fails`, the task fails when the gate opens.
         """

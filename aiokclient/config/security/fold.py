@@ -55,7 +55,7 @@ AWS: Final = (
     "and sasl_oauthbearer_token_provider=module:function, the name of an async function that "
     "returns them as OAuthToken. Pass security=SaslOAuthBearer(token_provider=...) in a program."
 )
-"""What to use instead of the options of Amazon's library for Java's clients."""
+"""Advice for programs with the options of Amazon's library for Java's clients."""
 USER_MODULES: Final = ("PlainLoginModule", "ScramLoginModule")
 """Java's login modules with a user name and a password. Java accepts both for PLAIN and SCRAM."""
 

@@ -433,7 +433,7 @@ class ClassicMembership:
 
 
 class FormerMember(NamedTuple):
-    """What the coordinator knows of the former member with an instance id, and of its group."""
+    """The coordinator's view of the former member with an instance id, and of its group."""
 
     member_id: str
     topics: frozenset[str] | None
