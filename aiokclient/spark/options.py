@@ -84,6 +84,7 @@ OF_CONSUMERS = frozenset(
         "key.deserializer",
         "value.deserializer",
         "on.record.error",
+        "deserialize.none",
     }
 )
 """Options of Kafka's consumer that `Client` does not have. The source does not pass them on."""
