@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum, IntEnum
 from reprlib import Repr
 from typing import (
@@ -19,6 +19,7 @@ from typing import (
     Protocol,
     TypeAlias,
     TypeVar,
+    overload,
     runtime_checkable,
 )
 
@@ -67,6 +68,28 @@ class Serializer(Protocol[T_contra]):
     def serialize(self, topic: str, value: T_contra, headers: Headers) -> bytes:
         """Return the bytes of a key or value that is not None."""
         ...
+
+
+class LambdaSerializer(Protocol[T_contra]):
+    """A function of a key or value that returns bytes, such as a lambda. Only for type checkers."""
+
+    @overload
+    def __call__(self, value: T_contra, /) -> bytes: ...
+
+    @overload
+    def __call__(self, value: Any, /) -> bytes: ...
+
+
+# A type checker cannot infer the type of a lambda's parameter from `Callable[[T], bytes]`: it
+# takes the default of T, bytes, and refuses `send("orders", {"item": "tea"})`. It must infer Any
+# from a lambda, and the annotated type from a function. Mypy does so if a union has two callables,
+# so that it expects neither of them. Pyright does so if a member of the union also takes Any, which
+# must mention T, as mypy infers T only from unions whose members agree. Overloads of `__init__`
+# leave T unknown in pyright, and in mypy the error for a wrong option would list all others.
+SerializerFunction: TypeAlias = (
+    Callable[[T], bytes] | Callable[[T | Any], bytes] | LambdaSerializer[T]
+)
+"""A function of a key or value that returns bytes."""
 
 
 @runtime_checkable

@@ -30,7 +30,7 @@ from aiokclient.config.rules import (
     settle_idempotence,
     written_levels,
 )
-from aiokclient.types import Serializer
+from aiokclient.types import Serializer, SerializerFunction
 
 __all__ = ["ProducerConfig", "ProducerOptions"]
 
@@ -175,7 +175,7 @@ class ProducerConfig(ClientConfig):
         None,
         "A function from a key to bytes, or an object with serialize(topic, value, headers). By "
         "default, keys are bytes.",
-        accepts="Callable[[K], bytes] | Serializer[K] | None",
+        accepts="SerializerFunction[K] | Serializer[K] | None",
         java=REQUIRED,
     )
     value_serializer: Any = option(
@@ -183,7 +183,7 @@ class ProducerConfig(ClientConfig):
         None,
         "A function from a value to bytes, or an object with serialize(topic, value, headers). "
         "By default, values are bytes.",
-        accepts="Callable[[V], bytes] | Serializer[V] | None",
+        accepts="SerializerFunction[V] | Serializer[V] | None",
         java=REQUIRED,
     )
     serialize_none: bool = option(
@@ -240,7 +240,7 @@ class ProducerOptions(ClientOptions, Generic[K, V], total=False):
     partitioner_availability_timeout_ms: int
     transactional_id: str | None
     transaction_timeout_ms: int
-    key_serializer: Callable[[K], bytes] | Serializer[K] | None
-    value_serializer: Callable[[V], bytes] | Serializer[V] | None
+    key_serializer: SerializerFunction[K] | Serializer[K] | None
+    value_serializer: SerializerFunction[V] | Serializer[V] | None
     serialize_none: bool
     on_delivery_error: Callable[[Any], object] | None

@@ -1,9 +1,11 @@
 """Code as users write it, and the types that a checker must infer. It is never run."""
 
+import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
-from typing import assert_type
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any, assert_type
 
 from aiokclient import (
     Admin,
@@ -89,6 +91,82 @@ async def produce_by_object(client: Client) -> None:
         await producer.send("orders", Order("tea"), "customer-7")
 
 
+def dump_json(value: Any) -> bytes:
+    return json.dumps(value).encode()
+
+
+def dump_optional(value: Order | None, indent: int = 0) -> bytes:
+    return b"" if value is None else value.dump()
+
+
+async def produce_by_lambda(servers: str, options: dict[str, Any]) -> None:
+    async with Producer(
+        bootstrap_servers=servers, value_serializer=lambda value: json.dumps(value).encode()
+    ) as producer:
+        assert_type(producer, Producer[bytes, Any])
+        await producer.send("orders", {"item": "tea"}, key=b"customer-7")
+        producer.send_many("orders", [{"item": "tea"}, {"item": "milk"}])
+        await producer.send_all("orders", ({"item": item} for item in "abc"))
+    both = Producer(
+        bootstrap_servers=servers,
+        key_serializer=lambda key: key.encode(),
+        value_serializer=lambda order: json.dumps(asdict(order)).encode(),
+    )
+    assert_type(both, Producer[Any, Any])
+    assert_type(await both.send("orders", Order("tea"), "customer-7"), RecordMetadata)
+    mixed = await Producer(
+        bootstrap_servers=servers,
+        key_serializer=str.encode,
+        value_serializer=lambda value: b"null" if value is None else value.dump(),
+        serialize_none=True,
+    )
+    assert_type(mixed, Producer[str, Any])
+    assert_type(Producer(value_serializer=dump_json), Producer[bytes, Any])
+    assert_type(Producer(key_serializer=dump_json), Producer[Any, bytes])
+    assert_type(Producer(value_serializer=dump_optional), Producer[bytes, Order | None])
+    assert_type(Producer(value_serializer=None), Producer[bytes, bytes])
+    assert_type(Producer(value_serializer=Order.dump, **options), Producer[Any, Order])
+    assert_type(partial(Producer, bootstrap_servers=servers)(), Producer[bytes, bytes])
+
+
+def declare_producers(servers: str) -> list[Producer[str, dict[str, int]]]:
+    by_class = Producer[str, dict[str, int]](
+        bootstrap_servers=servers,
+        key_serializer=str.encode,
+        value_serializer=lambda value: json.dumps(value).encode(),
+    )
+    declared: Producer[str, dict[str, int]] = Producer(
+        bootstrap_servers=servers, key_serializer=str.encode, value_serializer=dump_json
+    )
+    declared.send("orders", {"tea": 2}, "customer-7")
+    return [
+        by_class,
+        declared,
+        Producer(key_serializer=str.encode, value_serializer=lambda value: bytes(value["tea"])),
+    ]
+
+
+class OrderProducer(Producer[str, Order]):
+    def __init__(self, servers: str) -> None:
+        super().__init__(
+            bootstrap_servers=servers,
+            key_serializer=str.encode,
+            value_serializer=lambda order: order.dump(),
+        )
+
+
+class JsonProducer(Producer[bytes, Any]): ...
+
+
+async def produce_by_subclass(servers: str) -> None:
+    async with OrderProducer(servers) as producer:
+        assert_type(producer, OrderProducer)
+        producer.send("orders", Order("tea"), "customer-7")
+    async with JsonProducer(value_serializer=lambda value: json.dumps(value).encode()) as other:
+        assert_type(other, JsonProducer)
+        other.send("orders", {"item": "tea"})
+
+
 async def produce_bytes(servers: str) -> None:
     producer = await Producer(bootstrap_servers=servers, acks="all", linger_ms=0)
     assert_type(producer, Producer[bytes, bytes])
@@ -128,6 +206,23 @@ async def consume_by_object(client: Client) -> None:
     async with annotated as consumer:
         async for record in consumer:
             assert_type(record.value, Order | None)
+
+
+async def consume_by_lambda(servers: str) -> None:
+    async with Consumer(
+        "orders", bootstrap_servers=servers, value_deserializer=lambda data: json.loads(data)
+    ) as consumer:
+        assert_type(consumer, Consumer[bytes, Any])
+        async for record in consumer:
+            assert_type(record.key, bytes | None)
+    async with Consumer(
+        "orders",
+        bootstrap_servers=servers,
+        key_deserializer=lambda data: data.decode(),
+        value_deserializer=lambda data: len(data),
+    ) as sizes:
+        assert_type(sizes, Consumer[str, int])
+    assert_type(Consumer("orders", value_deserializer=json.loads), Consumer[bytes, Any])
 
 
 async def consume_views(servers: str) -> None:

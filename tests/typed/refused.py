@@ -10,6 +10,11 @@ async def refused(servers: str) -> None:
     Producer(bootstrap_servers=servers, linger=5)  # refused: call-arg
     Producer(bootstrap_servers=servers, linger_ms="5")  # refused: arg-type
     Producer(bootstrap_servers=servers, group_id="g")  # refused: call-arg
+    Producer(bootstrap_servers=servers, value_serializer=5)  # refused: arg-type
+    Producer(bootstrap_servers=servers, value_serializer=len)  # refused: arg-type
+    Producer(bootstrap_servers=servers, value_serializer=lambda: b"")  # refused: arg-type
+    Producer(bootstrap_servers=servers, key_serializer=lambda key: str(key))  # refused: arg-type
+    Producer[bytes, int](value_serializer=str.encode)  # refused: arg-type
     Consumer("orders", bootstrap_servers=servers, acks=1)  # refused: call-arg
     Consumer(7, bootstrap_servers=servers)  # refused: arg-type
     Client(bootstrap_servers=9092)  # refused: arg-type
@@ -18,6 +23,9 @@ async def refused(servers: str) -> None:
     producer.send("orders", b"bytes")  # refused: arg-type
     producer.send("orders", "text", key="text")  # refused: arg-type
     producer.send(7, "text")  # refused: arg-type
+    json_values = Producer(bootstrap_servers=servers, value_serializer=lambda value: bytes(value))
+    json_values.send("orders", {"item": "tea"}, key="text")  # refused: arg-type
+    Producer(bootstrap_servers=servers).send("orders", "text")  # refused: arg-type
     producer.send("orders", "text", headers=[("name", "text")])  # refused: list-item
     producer.flush()  # refused: unused-coroutine
     producer.nonsense()  # refused: attr-defined
