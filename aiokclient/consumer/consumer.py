@@ -56,7 +56,7 @@ from aiokclient.types import (
 
 if TYPE_CHECKING:
     # Without deserializers, keys and values are bytes. Only type checkers need to know that.
-    import pyarrow as pa
+    import pyarrow
     from typing_extensions import TypeVar as TypeVarWithDefault
 
     K = TypeVarWithDefault("K", default=bytes)
@@ -503,7 +503,7 @@ class Consumer(Lifecycle, Generic[K, V]):
         )
 
     @lets_go
-    async def table(self, max_bytes: int | None = None) -> pa.Table:
+    async def table(self, max_bytes: int | None = None) -> pyarrow.Table:
         """Return the records up to the present end offsets as one `pyarrow.Table`.
 
         It has the batches of `arrow_batches(until_end=True)`. `max_bytes` limits the decompressed
