@@ -11,12 +11,8 @@ import pytest
 from simulated_logins import run_with_logins
 from world import World
 
-from aiokclient import (
-    AnyBroker,
-)
-from aiokclient.errors import (
-    BootstrapError,
-)
+from aiokclient import AnyBroker, Broker
+from aiokclient.errors import BootstrapError
 from aiokclient.protocol import ApiKey, messages
 
 
@@ -126,6 +122,24 @@ def test_clients_go_on_when_brokers_name_mechanisms_and_lose_connections(lost_ag
                 while len(seen) < 20:
                     seen.update(record.value for record in await consumer.poll(1))
                 await consumer.commit()
+
+    run_with_logins(scenario)
+
+
+def test_brokers_that_have_answered_without_a_login_are_never_asked_for_their_mechanisms() -> None:
+    async def scenario(world: World) -> None:
+        async with world.client() as client:
+            for node_id in (1, 2):
+                await client.request(messages.ListGroupsRequest(), Broker(node_id))
+            world.cluster.disconnect()
+            with (
+                world.cluster.drop(ApiKey.METADATA, times=5),
+                world.cluster.drop(ApiKey.LIST_GROUPS, times=5),
+            ):
+                for node_id in (1, 2):
+                    await client.request(messages.ListGroupsRequest(), Broker(node_id))
+            await asyncio.sleep(5)
+            assert world.requests(ApiKey.SASL_HANDSHAKE) == []
 
     run_with_logins(scenario)
 

@@ -393,6 +393,24 @@ def test_trigger_time_of_zero_rebootstraps_at_the_first_failure() -> None:
     simulate(scenario, brokers=3)
 
 
+def test_rebootstrap_begins_at_the_trigger_time_while_a_request_is_in_flight() -> None:
+    """The request alone would wait three seconds for its response."""
+
+    async def scenario(world: World) -> None:
+        name_leads_to(world, OLD)
+        options = {**OPTIONS, "metadata_recovery_rebootstrap_trigger_ms": 1_000}
+        options |= {"bootstrap_servers": bootstrap_servers(world)}
+        async with world.client(**options) as client:
+            watch, began = Watch(world, client.cluster), world.now
+            with world.cluster.delay(ApiKey.METADATA, 60, times=1):
+                await client.cluster.updater.refresh(timeout=30)
+            ((at, trigger),) = watch.rebootstraps
+            assert trigger is Trigger.TIMEOUT
+            assert at - began == pytest.approx(1.0, abs=0.1)
+
+    simulate(scenario, brokers=3)
+
+
 @pytest.mark.parametrize(
     "option",
     [

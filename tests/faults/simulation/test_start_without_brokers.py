@@ -172,6 +172,13 @@ def test_a_transaction_that_cannot_begin_raises_by_its_deadline() -> None:
         with pytest.raises(KafkaError, match="has not started yet"):
             await producer.begin_transaction()
         assert 4.9 < world.now < 6
+        await producer.abort_transaction()  # As after any abortable error: it has nothing to do.
+        assert 4.9 < world.now < 6
+        start_all(world)
+        await asyncio.sleep(5)
+        async with producer.transaction() as tx:
+            tx.send("orders", b"v", partition=0)
+        assert len(world.cluster.records("orders", 0)) == 1
         await producer.close()
 
     simulate(scenario, topics={"orders": 1})

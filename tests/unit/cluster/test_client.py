@@ -18,6 +18,7 @@ from aiokclient.errors import (
     InvalidMetadataError,
     KafkaError,
     UnsupportedVersionError,
+    error_for,
 )
 from aiokclient.network.pool import Purpose
 from aiokclient.protocol.api import ApiKey
@@ -342,3 +343,25 @@ async def test_a_broker_can_make_clients_bootstrap_again(
         else:
             snapshot = await client.updater.refresh(timeout=5)
             assert snapshot.brokers[1].port == port
+
+
+@pytest.mark.parametrize("named", [None, 7])
+async def test_error_of_one_attempt_names_its_api_and_the_broker(
+    broker: ScriptedBroker, open_client: Open, named: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script(broker, 30)
+    client = await open_client()
+
+    def refused(response: Any) -> KafkaError:
+        error = error_for(response.error_code, broker=named)
+        assert error is not None
+        return error
+
+    monkeypatch.setattr("aiokclient.cluster.client.top_level_error", refused)
+    connection = await client.connect(1, Purpose.CONTROL)
+    outcome: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    client.attempt(connection, ListGroupsRequest(), lambda *told: outcome.set_result(told))
+    response, error = await outcome
+    assert response is None
+    assert (type(error), error.api) == (GroupAuthorizationError, "ListGroups")
+    assert error.broker == (1 if named is None else named)

@@ -1,6 +1,7 @@
 """Tests of start, close, failure, and wrong use of objects on a scripted broker."""
 
 import asyncio
+import gc
 import threading
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -502,3 +503,25 @@ async def test_metrics_are_a_snapshot(client: Client) -> None:
 async def test_send_returns_a_handle_without_waiting(client: Client) -> None:
     handle = client.send(ListGroupsRequest(), to=AnyBroker())
     assert isinstance(await handle, ListGroupsResponse)
+
+
+async def test_dropped_object_is_closed_without_a_report_of_the_loop_when_its_close_fails(
+    broker: ScriptedBroker, quick: dict[str, Any]
+) -> None:
+    reported: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+    closing, before = asyncio.Event(), asyncio.all_tasks()
+
+    class Failing(Thing):
+        async def _shutdown(self, graceful: bool, timeout: float) -> None:
+            closing.set()
+            raise ZeroDivisionError
+
+    things = [Failing(bootstrap_servers=broker.address, **quick)]
+    await things[0].start()
+    with pytest.warns(ResourceWarning, match="was dropped without close"):
+        things.clear()
+    await closing.wait()
+    await asyncio.wait(asyncio.all_tasks() - before)
+    gc.collect()
+    assert reported == []

@@ -7,7 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokclient.cluster.metadata import BrokerInfo, ClusterMetadata, hinted, learned, merged
+from aiokclient.cluster.metadata import (
+    BrokerInfo,
+    ClusterMetadata,
+    MovedLeader,
+    differ,
+    hinted,
+    learned,
+    lists_broker,
+    merged,
+    moved_leaders,
+)
 from aiokclient.errors import ProtocolError
 from aiokclient.protocol.messages.metadata import (
     MetadataResponse,
@@ -193,3 +203,95 @@ def test_epochs_never_go_back(answers: list[list[tuple[int, int, int]]]) -> None
         snapshot = merged(snapshot, answer(topic(partitions=partitions)), complete=False)
         for index in range(4):
             assert snapshot.leader_epoch("orders", index) >= before.leader_epoch("orders", index)
+
+
+def test_rack_of_a_broker_is_kept_when_another_api_names_the_same_address() -> None:
+    nodes = [MetadataResponseBroker(node_id=1, host="b1", port=9092, rack="east")]
+    snapshot = merged(ClusterMetadata(), MetadataResponse(brokers=nodes), complete=True)
+    assert learned(snapshot, BrokerInfo(1, "b1", 9092)) is snapshot
+    assert learned(snapshot, BrokerInfo(1, "b1", 9093)).brokers[1] == BrokerInfo(1, "b1", 9093)
+    assert learned(snapshot, BrokerInfo(1, "", -1)) is snapshot, "an unusable address"
+    assert learned(snapshot, BrokerInfo(-1, "b2", 9092)) is snapshot, "a bootstrap server"
+    assert learned(snapshot, BrokerInfo(2, "", -1)).brokers[2] == BrokerInfo(2, "", -1)
+
+
+@pytest.mark.parametrize(
+    ("port", "usable"), [(-1, False), (0, False), (1, True), (65535, True), (65536, False)]
+)
+def test_address_is_usable_when_it_has_a_host_and_a_valid_port(port: int, usable: bool) -> None:
+    assert BrokerInfo(1, "b1", port).usable is usable
+    assert not BrokerInfo(1, "", port).usable
+
+
+def test_partition_lacks_only_when_its_topic_says_so() -> None:
+    snapshot = known(
+        topic(partitions=[(0, 1, 5), (1, 1, 5)]),
+        topic("gone", partitions=(), error=3, topic_id=uuid.UUID(int=0)),
+        topic("denied", partitions=(), error=29, topic_id=uuid.UUID(int=0)),
+    )
+    assert [snapshot.lacks("orders", index) for index in range(4)] == [False, False, True, True]
+    assert snapshot.lacks("gone", 0)
+    assert not snapshot.lacks("denied", 0), "it is not known how many partitions it has"
+    assert not snapshot.lacks("unknown", 0)
+    names = ("orders", "gone", "denied", "unknown")
+    assert [snapshot.exists(name) for name in names] == [True, False, True, False]
+    assert snapshot.partition("orders", 2) is None
+    assert snapshot.partition("orders", -1) is None
+    found = snapshot.partition("orders", 1)
+    assert found is not None
+    assert (found.index, found.leader, found.leader_epoch) == (1, 1, 5)
+
+
+def test_moved_leaders_are_those_of_partitions_in_both_snapshots() -> None:
+    before = known(
+        topic(partitions=[(0, 1, 5), (1, 2, 5), (2, -1, 5)]), topic("same", topic_id=OTHER)
+    )
+    after = known(
+        topic(partitions=[(0, 3, 6), (1, -1, 6), (2, 2, 6), (3, 1, 0)]),
+        topic("same", topic_id=OTHER),
+        topic("new", topic_id=uuid.UUID(int=3)),
+    )
+    assert list(moved_leaders(before, after)) == [
+        MovedLeader("orders", 0, 1, 3),
+        MovedLeader("orders", 1, 2, None),
+        MovedLeader("orders", 2, None, 2),
+    ]
+    assert list(moved_leaders(after, after)) == []
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [("a", "b", True), ("a", "a", False), (None, "a", False), ("a", None, False)],
+)
+def test_cluster_ids_differ_only_when_both_are_known(
+    one: str | None, other: str | None, expected: bool
+) -> None:
+    assert differ(one, other) is expected
+
+
+def test_response_lists_a_broker_only_when_its_id_is_valid() -> None:
+    assert lists_broker(answer(brokers=[0]))
+    assert not lists_broker(answer(brokers=[-1]))
+    assert not lists_broker(answer(brokers=[]))
+    snapshot = merged(ClusterMetadata(), answer(brokers=[-1, 0]), complete=True)
+    assert list(snapshot.brokers) == [0]
+
+
+def test_cluster_id_is_kept_when_a_response_has_none() -> None:
+    snapshot = known(topic())
+    unnamed = answer(topic(partitions=[(0, 2, 6)]))
+    unnamed.cluster_id = None
+    after = merged(snapshot, unnamed, complete=True)
+    assert after.cluster_id == "c"
+    assert after.leader("orders", 0) == 2
+    assert after.version == snapshot.version + 1
+
+
+def test_former_topics_are_dropped_when_the_cluster_has_another_id() -> None:
+    snapshot = known(topic(), topic("audit", topic_id=OTHER))
+    elsewhere = answer(topic(partitions=[(0, 2, 1)]))
+    elsewhere.cluster_id = "d"
+    after = merged(snapshot, elsewhere, complete=False)
+    assert after.cluster_id == "d"
+    assert set(after.topics) == {"orders"}
+    assert after.leader_epoch("orders", 0) == 1, "epochs of another cluster are not compared"

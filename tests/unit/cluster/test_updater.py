@@ -1,14 +1,16 @@
 """Tests of when metadata is requested, and which callers receive it."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
 
 from aiokclient.clock import SystemClock
+from aiokclient.cluster.listing import PART, by_name, listed
 from aiokclient.cluster.metadata import ClusterMetadata
-from aiokclient.cluster.updater import MetadataUpdater
+from aiokclient.cluster.updater import LARGE, MetadataUpdater
 from aiokclient.config.client import ClientConfig
 from aiokclient.errors import (
     ApiTimeoutError,
@@ -339,3 +341,115 @@ async def test_an_unavailable_topic_is_requested_at_a_limited_rate(
     await updater.refresh(["missing"], timeout=5)
     with pytest.raises(ApiTimeoutError):
         await updater.refresh(["missing"], timeout=0.01)
+
+
+async def test_wanted_topic_is_not_created_unless_its_owner_allows_it(
+    cluster: Cluster, make: Make
+) -> None:
+    updater = await make()
+    updater.want("orders", OWNER)
+    await cluster.until(1)
+    assert (cluster.asked[0], cluster.created[0]) == (["orders"], False)
+
+
+async def test_hurry_requests_all_wanted_topics_without_any_backoff(
+    cluster: Cluster, make: Make
+) -> None:
+    cluster.leaders = {"orders": 1, "audit": 1}
+    updater = await make(retry_backoff_ms=60_000, retry_backoff_max_ms=60_000)
+    for topic in cluster.leaders:
+        updater.want(topic, OWNER)
+    cluster.error = DisconnectedError("lost")
+    await cluster.until(1)
+    cluster.error = None
+    await asyncio.sleep(0.01)
+    assert len(cluster.asked) == 1, "the next attempt waits for its backoff"
+    updater.hurry()
+    async with asyncio.timeout(5):
+        await cluster.until(2)
+    assert sorted(cluster.asked[1] or ()) == ["audit", "orders"]
+    await asyncio.sleep(0.01)
+    assert len(cluster.asked) == 2
+
+
+# -- large responses ------------------------------------------------------------------------------
+
+
+class Watched(list[Any]):
+    """A list that stores which threads iterate over it."""
+
+    def __init__(self, items: Any) -> None:
+        super().__init__(items)
+        self.threads: set[int] = set()
+
+    def __iter__(self) -> Any:
+        self.threads.add(threading.get_ident())
+        return super().__iter__()
+
+    @property
+    def is_read_elsewhere(self) -> bool:
+        return self.threads != {threading.get_ident()}
+
+
+def topics_with(*widths: int) -> list[MetadataResponseTopic]:
+    return [
+        MetadataResponseTopic(
+            name=f"t{number}",
+            partitions=[
+                MetadataResponsePartition(partition_index=index, leader_id=1, leader_epoch=1)
+                for index in range(width)
+            ],
+        )
+        for number, width in enumerate(widths)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("brokers", "widths", "elsewhere"),
+    [
+        (1, (1,), False),
+        (LARGE - 1, (1,), False),
+        (LARGE, (1,), True),
+        (1, (0,) * (LARGE - 1), False),
+        (1, (0,) * LARGE, True),
+        (1, (1, LARGE - 2), False),
+        (1, (1, LARGE - 1), True),
+    ],
+)
+async def test_only_a_large_response_is_merged_in_a_thread(
+    brokers: int, widths: tuple[int, ...], elsewhere: bool, cluster: Cluster
+) -> None:
+    nodes = [MetadataResponseBroker(node_id=id_, host="b", port=1) for id_ in range(brokers)]
+    watched = Watched(nodes)
+    config = ClientConfig(bootstrap_servers="b1:9092")
+    updater = MetadataUpdater(config, SystemClock(), cluster.fetch)
+    await updater.begin(MetadataResponse(brokers=watched, topics=topics_with(*widths)))
+    assert len(updater.snapshot.brokers) == brokers
+    assert len(updater.snapshot.topics) == len(widths)
+    assert watched.is_read_elsewhere is elsewhere
+
+
+@pytest.mark.parametrize(
+    ("widths", "elsewhere"),
+    [
+        ((1,) * (PART - 1), False),
+        ((0,) * PART, True),
+        ((1, PART - 2), False),
+        ((1, PART - 1), True),
+    ],
+)
+@pytest.mark.parametrize("convert", [listed, by_name])
+async def test_only_many_topics_are_converted_in_a_thread(
+    convert: Any, widths: tuple[int, ...], elsewhere: bool
+) -> None:
+    threads: set[int] = set()
+
+    def make(topic: MetadataResponseTopic) -> tuple[str, int]:
+        threads.add(threading.get_ident())
+        return topic.name or "", len(topic.partitions)
+
+    topics = topics_with(*widths)
+    found = await convert(topics, make)
+    assert len(found) == len(widths)
+    assert topics == []
+    assert (threads != {threading.get_ident()}) is elsewhere

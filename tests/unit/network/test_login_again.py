@@ -1,6 +1,7 @@
 """A repeated login on an open connection: what the connection writes in the meantime."""
 
 import asyncio
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -8,10 +9,16 @@ import pytest
 from scripted import MemoryTransport
 
 from aiokclient import SaslPlain
+from aiokclient.errors import KafkaError, SaslAuthenticationError
+from aiokclient.metrics import Metrics
 from aiokclient.network.authentication import authenticate_again
 from aiokclient.network.connection import BrokerConnection
 from aiokclient.network.login import Sasl
+from aiokclient.network.pool import ConnectionPool
 from aiokclient.network.sasl import Login
+from aiokclient.network.setup import ConnectionSettings
+from aiokclient.network.traffic import Traffic
+from aiokclient.policy import Backoff
 from aiokclient.protocol import ApiKey
 from aiokclient.protocol.messages.metadata import MetadataRequest
 
@@ -89,3 +96,63 @@ async def test_a_refused_repetition_writes_nothing_else(connect: Connect) -> Non
     assert written(transport) == [ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE]
     with pytest.raises(Exception, match="refused"):
         await held
+
+
+class SlowSasl(Sasl):
+    """A mechanism whose token arrives when the test lets it."""
+
+    def __init__(self) -> None:
+        super().__init__("PLAIN", PLAIN)
+        self.gate = asyncio.Event()
+        self.outcomes: list[KafkaError | None] = []
+
+    async def login(self, host: str, timeout_s: float) -> Login:
+        await self.gate.wait()
+        return Login(PLAIN)
+
+    def on_outcome(self, login: Login, error: KafkaError | None) -> None:
+        self.outcomes.append(error)
+
+
+@pytest.mark.parametrize("code", [0, 58])
+async def test_outcome_of_a_repetition_is_told_to_the_owner_of_the_token(
+    connect: Connect, code: int
+) -> None:
+    connection, transport = connect()
+    connection.broker.api_versions = {
+        ApiKey.SASL_AUTHENTICATE: (0, 1),
+        ApiKey.SASL_HANDSHAKE: (0, 1),
+    }
+    sasl = SlowSasl()
+    login = asyncio.ensure_future(authenticate_again(connection, sasl, Login(PLAIN), 5.0))
+    await turns()
+    answer(transport, 0, HANDSHAKE)
+    await turns()
+    answer(transport, 1, code.to_bytes(2, "big") + AUTHENTICATE[2:])
+    await login
+    assert connection.closed is (code != 0)
+    assert [type(error) for error in sasl.outcomes] == [
+        SaslAuthenticationError if code else type(None)
+    ]
+    connection.close()
+
+
+async def test_repetition_does_not_count_as_failed_when_the_connection_closes_before_its_token(
+    connect: Connect, settings: Callable[..., ConnectionSettings]
+) -> None:
+    traffic, sasl = Traffic(Metrics(), "test"), SlowSasl()
+    connection, transport = connect(traffic=traffic)
+    pool = ConnectionPool(
+        1, "memory", 9092, settings(), backoff=Backoff(), setup=Backoff(5, 5),
+        rng=random.Random(1), spawn=lambda *_, **__: None,
+    )  # fmt: skip
+    renewal = asyncio.ensure_future(
+        pool._renew(connection, sasl, asyncio.get_running_loop().time())
+    )
+    await turns()
+    connection.close()
+    sasl.gate.set()
+    await renewal
+    assert written(transport) == []
+    assert sasl.outcomes == []
+    assert traffic.measures.quantity("reauthentications.failed").value == 0

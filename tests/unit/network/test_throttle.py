@@ -11,7 +11,9 @@ import pytest
 from scripted import MemoryTransport, response_frame
 
 from aiokclient.errors import ApiTimeoutError
+from aiokclient.metrics import Metrics
 from aiokclient.network.connection import BrokerConnection
+from aiokclient.network.traffic import Traffic
 from aiokclient.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from aiokclient.testing.simulation.loop import VirtualLoop
 
@@ -112,6 +114,24 @@ def test_request_keeps_its_timeout_when_a_full_transport_delays_it(connect: Conn
         await asyncio.sleep(29)
         transport.feed(answer(0))
         await delayed
+        connection.close()
+
+    in_virtual_time(main)
+
+
+def test_each_throttle_is_measured_even_the_shortest(connect: Connect) -> None:
+    async def main() -> None:
+        metrics = Metrics()
+        connection, transport = connect(traffic=Traffic(metrics, "test"))
+        for number, throttle_s in enumerate((0.0, 0.001, 0.25)):
+            sent = ask(connection)
+            transport.feed(answer(number, throttle_s=throttle_s))
+            await sent
+            await asyncio.sleep(throttle_s)
+        found = metrics.snapshot()["client.throttle.seconds{broker=1}"]
+        assert isinstance(found, dict)
+        assert found["count"] == 2
+        assert found["sum"] == pytest.approx(0.251)
         connection.close()
 
     in_virtual_time(main)

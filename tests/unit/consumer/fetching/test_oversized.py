@@ -213,13 +213,18 @@ def test_a_range_larger_than_the_limit_is_read() -> None:
     simulate(scenario)
 
 
-def test_other_calls_raise_at_once_if_their_responses_are_beyond_the_limit() -> None:
+def test_other_calls_raise_at_once_if_their_responses_are_beyond_the_limit(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def scenario(world: World) -> None:
         from aiokclient import Admin
 
         options = world.options(receive_message_max_bytes=1024)
         async with asyncio.timeout(20), Admin(**options) as admin:
-            with pytest.raises(ResponseTooLargeError, match="receive_message_max_bytes"):
-                await admin.list_topics(timeout=math.inf)
+            for _ in range(3):
+                with pytest.raises(ResponseTooLargeError, match="receive_message_max_bytes"):
+                    await admin.list_topics(timeout=math.inf)
 
     simulate(scenario, topics={f"topic-{n:03}": 1 for n in range(100)})
+    told = [record for record in caplog.records if record.__dict__["event"] == "response_too_large"]
+    assert [record.__dict__["api"] for record in told] == ["Metadata"], "once for each API"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -13,7 +14,7 @@ from aiokclient import OAuthToken
 from aiokclient.cluster.supervisor import Supervisor
 from aiokclient.errors import TokenProviderError, TokenRefusedError
 from aiokclient.log import ClientLog
-from aiokclient.network.sasl.tokens import Refreshing, TokenSource
+from aiokclient.network.sasl.tokens import LONGEST_REST_S, Refreshing, TokenSource
 from aiokclient.policy import Backoff
 from aiokclient.testing import Simulation
 
@@ -253,5 +254,88 @@ def test_a_token_that_expired_unnoticed_is_replaced_at_once() -> None:
         token = await source.get(10)
         object.__setattr__(token, "expires_at_ms", 1)  # Simulate a corrected clock.
         assert name_of(await source.get(10)) == "t2"
+
+    simulate(main)
+
+
+CALL_S = 0.1
+"""The time that `Provided` takes for a token."""
+
+
+def gaps(times: list[float]) -> list[float]:
+    """Return the seconds between a call of the provider and the next one."""
+    return [after - before - CALL_S for before, after in itertools.pairwise(times)]
+
+
+def around(seconds: float) -> Any:
+    return pytest.approx(seconds, rel=0.201, abs=0.001)
+
+
+def test_backoff_begins_again_when_the_provider_has_returned_a_token() -> None:
+    async def main(provided: Provided, source: TokenSource) -> None:
+        for _ in range(2):
+            provided.failing = fails
+            provided.times.clear()
+            for _ in range(6):
+                with pytest.raises(TokenProviderError):
+                    await source.get(30)
+            expected = [0.1, 0.2, 0.4, 0.8, 1.6]
+            assert gaps(provided.times) == [around(seconds) for seconds in expected]
+            provided.failing = None
+            token = await source.get(30)
+            object.__setattr__(token, "expires_at_ms", 1)  # Simulate a corrected clock.
+
+    simulate(main)
+
+
+def test_provider_is_called_ever_more_rarely_while_brokers_refuse_its_tokens() -> None:
+    async def main(provided: Provided, source: TokenSource) -> None:
+        for _ in range(2):
+            provided.times.clear()
+            for _ in range(12):
+                source.on_refused(await source.get(60))
+                assert source.problem is None, "the refusal is the problem"
+            expected = [0.0, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0]
+            found = gaps(provided.times)
+            assert found[:4] == [around(seconds) for seconds in expected[:4]]
+            longest_s = min(10.0, LONGEST_REST_S)
+            assert max(found) <= longest_s + 0.001
+            assert found[-1] == pytest.approx(longest_s, rel=0.21)
+            token = await source.get(60)
+            source.on_accepted(token)
+            source.on_refused(token)
+            await source.get(60)
+            assert gaps(provided.times)[-1] == around(0.0), "an accepted token ends the rests"
+            token = await source.get(60)
+            source.on_accepted(token)
+            object.__setattr__(token, "expires_at_ms", 1)  # Simulate a corrected clock.
+
+    simulate(main)
+
+
+def test_refusal_of_a_former_token_leaves_the_current_one_in_use() -> None:
+    async def main(provided: Provided, source: TokenSource) -> None:
+        former = await source.get(10)
+        source.on_refused(former)
+        current = await source.get(10)
+        source.on_refused(former)
+        assert await source.get(10) is current
+        assert len(provided.times) == 2
+
+    simulate(main)
+
+
+def test_no_token_is_a_problem_only_when_one_was_needed() -> None:
+    async def main(provided: Provided, source: TokenSource) -> None:
+        assert source.problem is None, "nothing has asked for a token yet"
+        provided.failing = hangs
+        call = asyncio.ensure_future(source.get(30))
+        await asyncio.sleep(2)
+        assert "did not return a token within 2.0 s" in str(source.problem)
+        with pytest.raises(TokenProviderError):
+            await call
+        provided.failing = None
+        await source.get(30)
+        assert source.problem is None
 
     simulate(main)

@@ -13,6 +13,7 @@ from aiokclient.errors import (
     AbortableError,
     ApplicationRecoverableError,
     CoordinatorLoadInProgressError,
+    KafkaError,
     TransactionAbortableError,
 )
 from aiokclient.protocol import ApiKey
@@ -133,3 +134,74 @@ def test_a_response_after_the_deadline_does_not_decide_the_commit(level: int) ->
             await producer.restart()
 
     run(scenario, level)
+
+
+@pytest.mark.parametrize("level", [0, 2])
+def test_a_commit_does_not_wait_for_the_linger_time_of_its_records(level: int) -> None:
+    async def scenario(world: World) -> None:
+        async with await warmed_up(world, linger_ms=60_000) as producer:
+            began = world.now
+            async with producer.transaction() as tx:
+                tx.send("t", b"value", partition=0)
+                tx.send("t", b"value", partition=1)
+            assert tx.outcome is COMMITTED
+            assert world.now - began < 1
+
+    run(scenario, level)
+
+
+def test_a_commit_ends_at_the_time_limit_of_its_end_and_not_at_that_of_its_records() -> None:
+    async def scenario(world: World) -> None:
+        limits = {"default_api_timeout_ms": 5_000, "delivery_timeout_ms": 60_000}
+        async with await warmed_up(world, **limits) as producer:
+            with world.cluster.delay(ApiKey.END_TXN, 20.0, when="after", times=1):
+                await producer.begin_transaction()
+                await producer.send("t", b"value")
+                began = world.now
+                with pytest.raises(AbortableError, match=r"within 5\.0 s"):
+                    await producer.commit_transaction()
+                assert world.now - began == pytest.approx(5.0, abs=0.1)
+            last = producer.last_transaction
+            assert last is not None
+            assert last.outcome is UNKNOWN
+            await asyncio.sleep(20.0)
+            with pytest.raises(ApplicationRecoverableError, match="had been committed"):
+                await producer.abort_transaction()
+            await producer.restart()
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("timeout", [0.0, 1.0])
+def test_a_commit_raises_when_the_producer_closes_before_the_records_are_acknowledged(
+    timeout: float,
+) -> None:
+    async def scenario(world: World) -> None:
+        producer = await warmed_up(world)
+        with world.cluster.delay(ApiKey.PRODUCE, 500.0, when="before"):
+            await producer.begin_transaction()
+            producer.send("t", b"value")
+            commit = asyncio.ensure_future(producer.commit_transaction())
+            await asyncio.sleep(0.1)
+            began = world.now
+            await producer.close(timeout)
+            with pytest.raises(KafkaError):
+                await asyncio.wait_for(commit, 1.0)
+            assert world.now - began < timeout + 1
+
+    run(scenario)
+
+
+def test_a_record_that_a_restart_has_dropped_says_what_to_do_with_it() -> None:
+    async def scenario(world: World) -> None:
+        async with await warmed_up(world, linger_ms=60_000) as producer:
+            await producer.begin_transaction()
+            delivery = producer.send("t", b"value")
+            await producer.restart()
+            with pytest.raises(
+                TransactionAbortableError, match="the producer was restarted"
+            ) as caught:
+                await delivery
+            assert caught.value.hint == "Send the record again in a new transaction."
+
+    run(scenario)
