@@ -170,3 +170,32 @@ def test_a_throttle_time_is_honoured() -> None:
             assert 2.9 <= world.now - began <= 3.2
 
     simulate(scenario)
+
+
+@pytest.mark.parametrize("fault", ["none", "refused", "silent"])
+def test_bootstrap_servers_are_asked_one_after_another(fault: str) -> None:
+    """The next one follows when a server has failed, or was silent for a second."""
+
+    async def scenario(world: World) -> tuple[int, int]:
+        addresses = [world.address(broker) for broker in (1, 2, 3)]
+        for address in addresses[:2]:
+            world.network.refuse(address, fault == "refused")
+        world.network.part({"client"}, set(addresses[:2]) if fault == "silent" else set())
+        world.network.events.clear()
+        began = world.now
+        async with world.client(bootstrap_servers=addresses):
+            took_s = world.now - began
+            tried = [what for _, what in world.network.events if " -> " in what]
+        assert took_s % 1 < 0.5
+        return len(tried), int(took_s)
+
+    # The order of the servers is random.
+    found = {simulate(scenario, brokers=3, seed=seed) for seed in range(12)}
+    assert (
+        found
+        == {
+            "none": {(1, 0)},
+            "refused": {(1, 0), (2, 0), (3, 0)},
+            "silent": {(1, 0), (1, 1), (1, 2)},  # Those to silent servers are never opened.
+        }[fault]
+    )

@@ -20,6 +20,7 @@ from aiokclient.errors import (
     ClosedError,
     ConfigError,
     IllegalStateError,
+    KafkaError,
     WrongLoopError,
     WrongThreadError,
 )
@@ -525,3 +526,24 @@ async def test_dropped_object_is_closed_without_a_report_of_the_loop_when_its_cl
     await asyncio.wait(asyncio.all_tasks() - before)
     gc.collect()
     assert reported == []
+
+
+async def test_error_that_failed_an_object_is_not_logged_again_by_its_tasks(
+    thing: Thing, caplog: pytest.LogCaptureFixture
+) -> None:
+    await thing.start()
+    failure, ended = KafkaError("the cluster is another one"), asyncio.Event()
+
+    async def work() -> None:
+        try:
+            raise failure
+        finally:
+            ended.set()
+
+    thing._fail(failure)
+    thing.spawn(work)
+    await ended.wait()
+    await asyncio.sleep(0)
+    assert "task_died" not in [record.__dict__.get("event") for record in caplog.records]
+    with pytest.raises(KafkaError, match="the cluster is another one"):
+        thing.use()

@@ -151,3 +151,24 @@ def test_merged_takes_older_epochs_when_a_topic_without_id_was_gone() -> None:
     snapshot = merged(snapshot, response(NO_ID, 0, error=3), complete=True)
     snapshot = merged(snapshot, older, complete=True)
     assert [part.leader_epoch for part in snapshot.topics["orders"].partitions] == [0]
+
+
+def test_settle_counts_again_when_the_cluster_has_another_id() -> None:
+    ids, snapshot = TopicIds(), known(NO_ID)
+    for _ in range(CONFIRMED - 1):
+        assert ids.settle(snapshot, response(NO_ID, 2)) == ["orders"]
+    elsewhere = response(NO_ID, 3, cluster="d")
+    assert ids.settle(snapshot, elsewhere) == []
+    snapshot = merged(snapshot, elsewhere, complete=True)
+    for _ in range(CONFIRMED - 1):
+        assert ids.settle(snapshot, response(NO_ID, 2, cluster="d")) == ["orders"]
+    assert ids.settle(snapshot, response(NO_ID, 2, cluster="d")) == []
+
+
+def test_settle_disputes_again_when_the_cluster_has_another_id() -> None:
+    ids, snapshot = TopicIds(), known()
+    assert ids.settle(snapshot, response(OTHER)) == ["orders"]
+    elsewhere = response(ONE, 3, cluster="d")
+    assert ids.settle(snapshot, elsewhere) == []
+    snapshot = merged(snapshot, elsewhere, complete=True)
+    assert ids.settle(snapshot, response(OTHER, cluster="d")) == ["orders"]

@@ -352,6 +352,31 @@ async def test_wanted_topic_is_not_created_unless_its_owner_allows_it(
     assert (cluster.asked[0], cluster.created[0]) == (["orders"], False)
 
 
+async def test_error_of_a_topic_is_kept_until_the_topic_has_none(
+    cluster: Cluster, make: Make
+) -> None:
+    updater = await make()
+    updater.want("orders", OWNER)
+    await cluster.until(2)
+    assert isinstance(updater.errors["orders"], UnknownTopicOrPartitionError)
+    cluster.leaders["orders"] = 1
+    await updater.refresh(["orders"], timeout=5)
+    assert updater.errors == {}
+
+
+async def test_last_error_is_kept_until_an_update_succeeds(cluster: Cluster, make: Make) -> None:
+    updater = await make()
+    assert updater.last_error is None
+    updater.want("orders", OWNER)
+    cluster.leaders["orders"] = 1
+    cluster.error = DisconnectedError("lost")
+    await cluster.until(2)
+    assert str(updater.last_error) == str(cluster.error)
+    cluster.error = None
+    await updater.refresh(["orders"], timeout=5)
+    assert updater.last_error is None
+
+
 async def test_hurry_requests_all_wanted_topics_without_any_backoff(
     cluster: Cluster, make: Make
 ) -> None:

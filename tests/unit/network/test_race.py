@@ -140,3 +140,45 @@ async def test_cancelled_race_cancels_all_attempts() -> None:
     with pytest.raises(asyncio.CancelledError):
         await racing
     assert sorted(ended) == sorted(begun)
+
+
+async def test_first_misconfiguration_is_raised_when_several_addresses_have_one() -> None:
+    begun: list[Address] = []
+
+    async def connect(address: Address) -> BrokerConnection:
+        begun.append(address)
+        await both.wait()
+        raise ConnectionSetupError(address[0])
+
+    both = asyncio.Event()
+    race = AddressRace([("::1", 1), ("10.0.0.1", 1)], connect)
+    running = asyncio.ensure_future(race.winner())
+    while len(begun) < 2:  # noqa: ASYNC110 - the race has no event
+        await asyncio.sleep(0.01)
+    both.set()
+    with pytest.raises(ConnectionSetupError, match="::1"):
+        await running
+
+
+async def test_race_goes_on_with_the_addresses_that_have_not_failed() -> None:
+    tried: list[Address] = []
+
+    async def connect(address: Address) -> BrokerConnection:
+        tried.append(address)
+        if address[0] == "::1":
+            raise DisconnectedError("refused")
+        return BrokerConnection(1, *address, client_id="test")
+
+    addresses = [("::1", 1), ("10.0.0.1", 1), ("10.0.0.2", 1)]
+    race = AddressRace(addresses, connect)
+    for address in addresses[1:]:
+        won = await race.winner()
+        assert won is not None
+        assert won[0] == address
+        race.failed(address, diagnosis.ClosedEarlyError("closed"))
+        won[1].close()
+    assert await race.winner() is None
+    assert tried == addresses
+    early = race.closed_early()
+    assert early is not None
+    assert early[0] == addresses[1]

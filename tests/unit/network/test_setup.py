@@ -25,7 +25,7 @@ from aiokclient.network.diagnosis import ClosedEarlyError
 from aiokclient.network.setup import RUNGS, ConnectionSettings, open_connection
 from aiokclient.network.tls import TlsContexts
 from aiokclient.network.traffic import Traffic
-from aiokclient.network.transport import Address
+from aiokclient.network.transport import Address, TcpConnector
 from aiokclient.protocol.api import ApiKey
 from aiokclient.protocol.messages.api_versions import ApiVersionsResponse
 from aiokclient.protocol.messages.metadata import MetadataRequest
@@ -485,3 +485,27 @@ async def test_all_addresses_are_named_when_all_fail(
         await open_connection(
             1, "kafka", unused_tcp_port, settings(connector=connector), timeout_s=30, rung=0
         )
+
+
+@pytest.mark.parametrize(
+    ("port", "usable"), [(-1, False), (0, False), (1, True), (65535, True), (65536, False)]
+)
+async def test_only_a_port_that_cannot_exist_is_refused_without_an_attempt(
+    settings: Settings, port: int, usable: bool
+) -> None:
+    attempts: list[Address] = []
+
+    class Refusing(TcpConnector):
+        async def resolve(self, host: str, port: int) -> list[Address]:
+            return [(host, port)]
+
+        async def connect(self, address: Address, *_: Any, **__: Any) -> Any:
+            attempts.append(address)
+            raise ConnectionRefusedError
+
+    with pytest.raises(DisconnectedError) as caught:
+        await open_connection(
+            7, "broker", port, settings(connector=Refusing()), timeout_s=5, rung=0
+        )
+    assert attempts == ([("broker", port)] if usable else [])
+    assert ("Broker 7 has the address" in str(caught.value)) is not usable
