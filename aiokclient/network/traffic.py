@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from logging import DEBUG
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from aiokclient.errors import error_for
+from aiokclient.errors import ERRORS_BY_CODE
 from aiokclient.event_hub import EventHub
 from aiokclient.log import ClientLog
 from aiokclient.measures import (
@@ -410,8 +410,8 @@ def _errors(response: Any) -> Iterator[str]:
         for field in type(item)._fields:
             value = getattr(item, field.name)
             if field.name == "error_code" and value:
-                error = error_for(value)
-                yield f"{value}" if error is None or error.name is None else error.name
+                known = ERRORS_BY_CODE.get(value)
+                yield f"{value}" if known is None else f"{known.name}"
             elif isinstance(value, list):
                 found += [part for part in value[:STRUCTS] if isinstance(part, Struct)]
             elif isinstance(value, Struct):
