@@ -192,6 +192,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         sort_for_workers(items)
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """List the skipped tests of faults, because tests/faults.md promises that they run."""
+    skipped = [
+        report for report in terminalreporter.stats.get("skipped", []) if "fault" in report.keywords
+    ]
+    if skipped:
+        terminalreporter.section("tests of faults that did not run")
+        for report in skipped:
+            terminalreporter.line(f"{report.nodeid}: {report.longrepr[2]}")
+
+
 LOG_STARTS = pytest.StashKey[dict[Path, int]]()
 
 

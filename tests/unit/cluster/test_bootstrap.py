@@ -60,8 +60,10 @@ async def test_bootstrap_succeeds_when_a_name_resolves_later(
             addresses: list[Address] = answer
             return addresses
 
-    client = client_of(f"kafka.example:{broker.port}", quick=quick, connector=Flapping())
+    connector = Flapping()
+    client = client_of(f"kafka.example:{broker.port}", quick=quick, connector=connector)
     await client.start()
+    assert connector.answers == []
     await client.close()
 
 

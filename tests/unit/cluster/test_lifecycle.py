@@ -242,6 +242,8 @@ async def test_a_second_close_may_shorten_the_first(thing: Thing) -> None:
     await asyncio.sleep(0)
     await thing.close(timeout=0.01)
     await first
+    assert thing.log == ["open", "shutdown", "abandon"]
+    assert thing.state is State.CLOSED
 
 
 @pytest.mark.fault(36)
