@@ -38,6 +38,19 @@ ahead = pytest.mark.parametrize(
 
 
 @contextlib.asynccontextmanager
+async def clients(
+    world: World, protocol: str, **options: Any
+) -> AsyncIterator[tuple[Consumer[Any, Any], Producer[Any, Any]]]:
+    """Yield a member of a group, which has records to read, and a producer with the options."""
+    fill(world, 5)
+    async with (
+        member(world, name="one", **OPTIONS, **PROTOCOLS[protocol]) as one,
+        world.producer(transactional_id="t-1", **options) as producer,
+    ):
+        yield one, producer
+
+
+@contextlib.asynccontextmanager
 async def outdated(
     world: World,
     one: Consumer[Any, Any],
@@ -96,11 +109,7 @@ def test_commit_when_the_response_to_the_join_is_late_then_waits_for_it(
     protocol: str, partitions: int, error: type[KafkaError] | None
 ) -> None:
     async def scenario(world: World) -> None:
-        fill(world, 5)
-        async with (
-            member(world, name="one", **OPTIONS, **PROTOCOLS[protocol]) as one,
-            world.producer(transactional_id="t-1") as producer,
-        ):
+        async with clients(world, protocol) as (one, producer):
             commit = await begin(world, one, producer)
             async with outdated(world, one, protocol, error):
                 await commit()
@@ -116,11 +125,7 @@ def test_plain_offsets_when_the_identity_is_outdated_then_are_refused_at_once(
     protocol: str, partitions: int, error: type[KafkaError] | None
 ) -> None:
     async def scenario(world: World) -> None:
-        fill(world, 5)
-        async with (
-            member(world, name="one", **OPTIONS, **PROTOCOLS[protocol]) as one,
-            world.producer(transactional_id="t-1") as producer,
-        ):
+        async with clients(world, protocol) as (one, producer):
             await one.poll(timeout=60)
             await producer.begin_transaction()
             async with outdated(world, one, protocol, error):
@@ -137,11 +142,7 @@ def test_commit_when_the_partitions_are_released_meanwhile_then_fails(
     protocol: str, partitions: int, error: type[KafkaError] | None
 ) -> None:
     async def scenario(world: World) -> None:
-        fill(world, 5)
-        async with (
-            member(world, name="one", **OPTIONS, **PROTOCOLS[protocol]) as one,
-            world.producer(transactional_id="t-1") as producer,
-        ):
+        async with clients(world, protocol) as (one, producer):
             commit = await begin(world, one, producer)
             async with outdated(world, one, protocol, error, 20.0):
                 ending = asyncio.create_task(commit())
@@ -164,11 +165,7 @@ def test_commit_when_the_response_does_not_come_then_fails_after_the_request_tim
     protocol: str, partitions: int, error: type[KafkaError] | None
 ) -> None:
     async def scenario(world: World) -> None:
-        fill(world, 5)
-        async with (
-            member(world, name="one", **OPTIONS, **PROTOCOLS[protocol]) as one,
-            world.producer(transactional_id="t-1", request_timeout_ms=4000) as producer,
-        ):
+        async with clients(world, protocol, request_timeout_ms=4000) as (one, producer):
             commit = await begin(world, one, producer)
             async with outdated(world, one, protocol, error, 20.0):
                 with pytest.raises(ApplicationRecoverableError):

@@ -72,6 +72,13 @@ class Program:
 
     # -- states
 
+    @classmethod
+    async def in_state(cls, world: World, state: str) -> Program:
+        """Return a program whose producer is in one of the `STATES`."""
+        program = cls(world)
+        await STATES[state](program)
+        return program
+
     async def start(self) -> None:
         await self.producer.start()
 
@@ -123,6 +130,12 @@ class Program:
             await tx.detach()
 
     # -- afterwards
+
+    async def finish(self) -> None:
+        """Check that the producer can go on, and all that the program has written."""
+        await self.recover()
+        await self.producer.close()
+        await self.check()
 
     async def recover(self) -> None:
         """Commit a transaction by the three clauses, with a new producer if this one is closed."""
@@ -200,8 +213,7 @@ async def scenario(
     world: World, state: str, first: str, second: str, *, suspension: int, cancelled: str
 ) -> bool:
     """Return whether the first call was suspended so often that the second one was made."""
-    program = Program(world)
-    await STATES[state](program)
+    program = await Program.in_state(world, state)
     loop = asyncio.get_running_loop()
     tasks: dict[str, asyncio.Task[Any]] = {}
     count = 0
@@ -233,9 +245,7 @@ async def scenario(
         else:
             assert end is None or not isinstance(end, BaseException) or isinstance(end, ALLOWED)
     assert program.producer.state is not State.FAILED
-    await program.recover()
-    await program.producer.close()
-    await program.check()
+    await program.finish()
     return made
 
 
@@ -287,14 +297,11 @@ async def restarting(program: Program, *, takes_s: float = 1.0) -> Any:
 @pytest.mark.parametrize("state", STATES)
 def test_calls_during_a_restart_raise_illegal_state(state: str, call: str, level: int) -> None:
     async def scenario(world: World) -> None:
-        program = Program(world)
-        await STATES[state](program)
+        program = await Program.in_state(world, state)
         async with restarting(program):
             with pytest.raises(IllegalStateError, match="while the producer is restarting"):
                 await CALLS[call](program)
-        await program.recover()
-        await program.producer.close()
-        await program.check()
+        await program.finish()
 
     run(level, scenario)
 
@@ -303,8 +310,7 @@ def test_calls_during_a_restart_raise_illegal_state(state: str, call: str, level
 @pytest.mark.parametrize("state", STATES)
 def test_a_second_restart_ends_as_the_first_does(state: str, level: int) -> None:
     async def scenario(world: World) -> None:
-        program = Program(world)
-        await STATES[state](program)
+        program = await Program.in_state(world, state)
         async with restarting(program) as first:
             second = asyncio.create_task(program.producer.restart())
             await asyncio.wait([first, second])
@@ -315,9 +321,7 @@ def test_a_second_restart_ends_as_the_first_does(state: str, level: int) -> None
             await asyncio.wait([first, second])
             assert isinstance(first.exception(), TransactionAbortableError)
             assert isinstance(second.exception(), TransactionAbortableError)
-        await program.recover()
-        await program.producer.close()
-        await program.check()
+        await program.finish()
 
     run(level, scenario)
 
@@ -326,8 +330,7 @@ def test_a_second_restart_ends_as_the_first_does(state: str, level: int) -> None
 @pytest.mark.parametrize("state", STATES)
 def test_a_second_restart_restarts_if_the_first_is_cancelled(state: str, level: int) -> None:
     async def scenario(world: World) -> None:
-        program = Program(world)
-        await STATES[state](program)
+        program = await Program.in_state(world, state)
         async with restarting(program) as first:
             second = asyncio.create_task(program.producer.restart())
             await asyncio.sleep(0.1)
@@ -335,9 +338,7 @@ def test_a_second_restart_restarts_if_the_first_is_cancelled(state: str, level: 
             await second
             assert first.cancelled()
             await program.write_block()
-        await program.recover()
-        await program.producer.close()
-        await program.check()
+        await program.finish()
 
     run(level, scenario)
 
@@ -372,8 +373,6 @@ def test_an_abort_ends_well_if_a_restart_aborts_its_transaction(level: int) -> N
             await program.producer.restart()
             await abort
         assert program.written[0][0].outcome is ABORTED
-        await program.recover()
-        await program.producer.close()
-        await program.check()
+        await program.finish()
 
     run(level, scenario)

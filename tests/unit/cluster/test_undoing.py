@@ -45,6 +45,15 @@ class Slow(Lifecycle):
         self.opening.set()
 
 
+async def cancel_start(world: World, slow: Slow) -> asyncio.Task[None]:
+    """Cancel the start of an object, and return its task while the undo is in progress."""
+    starting = asyncio.create_task(slow.start())
+    await world.cluster.until(lambda: slow.log == ["open"])
+    starting.cancel()
+    await world.cluster.until(lambda: slow.log == ["open", "abort"])
+    return starting
+
+
 @pytest.mark.fault(35, 36)
 @pytest.mark.parametrize("first", ["cancelled", "closed", "failed"])
 @pytest.mark.parametrize("then", ["cancelled", "closed", "both"])
@@ -83,10 +92,7 @@ def test_a_cancelled_start_is_undone_completely(first: str, then: str) -> None:
 def test_a_close_limits_the_time_of_the_undo() -> None:
     async def scenario(world: World) -> None:
         slow = Slow(world.options())
-        starting = asyncio.create_task(slow.start())
-        await world.cluster.until(lambda: slow.log == ["open"])
-        starting.cancel()
-        await world.cluster.until(lambda: slow.log == ["open", "abort"])
+        starting = await cancel_start(world, slow)
         began = world.now
         await slow.close(timeout=0.5)
         assert 0.4 < world.now - began < 0.6
@@ -130,10 +136,7 @@ def test_a_start_beside_a_cancelled_one_that_is_being_undone_starts_anew(moment:
 def test_a_start_waits_while_a_cancelled_one_is_being_undone() -> None:
     async def scenario(world: World) -> None:
         slow = Slow(world.options())
-        first = asyncio.create_task(slow.start())
-        await world.cluster.until(lambda: slow.log == ["open"])
-        first.cancel()
-        await world.cluster.until(lambda: slow.log == ["open", "abort"])
+        first = await cancel_start(world, slow)
         others = [asyncio.create_task(slow.start()) for _ in range(3)]
         await asyncio.sleep(1)
         others[0].cancel()
@@ -151,10 +154,7 @@ def test_a_start_waits_while_a_cancelled_one_is_being_undone() -> None:
 def test_a_close_ends_the_starts_that_wait_for_an_undo() -> None:
     async def scenario(world: World) -> None:
         slow = Slow(world.options())
-        first = asyncio.create_task(slow.start())
-        await world.cluster.until(lambda: slow.log == ["open"])
-        first.cancel()
-        await world.cluster.until(lambda: slow.log == ["open", "abort"])
+        first = await cancel_start(world, slow)
         second = asyncio.create_task(slow.start())
         await asyncio.sleep(0.1)
         slow.ending.set()
