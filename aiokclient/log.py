@@ -22,7 +22,8 @@ __all__ = ["EVENTS", "ClientLog"]
 EVENTS: Final = {
     "automatic_commit_failed": "An automatic commit failed. It will be repeated.",
     "batch_refused": "A leader refused the sequence of a batch. The batch is sent again in order.",
-    "batch_retried": "A broker refuses records. They are sent again until their deadline.",
+    "batch_retried": "A broker refuses records, or a connection with them was lost. They are sent "
+    "again until their deadline.",
     "batch_split": "A batch was refused as too large. It is sent again as smaller ones.",
     "bootstrap_failed": "A bootstrap server did not answer.",
     "broker_disconnected": "A connection was lost, or could not be opened.",

@@ -53,6 +53,7 @@ from aiokclient.errors import (
     InvalidTxnStateError,
     InvalidTxnTimeoutError,
     KafkaError,
+    KafkaTimeoutError,
     NotControllerError,
     OffsetMetadataTooLargeError,
     OffsetNotAvailableError,
@@ -462,8 +463,13 @@ def as_commit_error(error: KafkaError) -> KafkaError:
 
 def _caused_by(error: KafkaError, kind: type[KafkaError]) -> KafkaError:
     name = error.name or type(error).__name__
+    cause: BaseException = error
+    text = f"The cause is {name}: {error.what} {error.message}".strip()
+    if isinstance(error, KafkaTimeoutError) and isinstance(last := error.__cause__, KafkaError):
+        # The cause of a timeout is what the brokers said last.
+        text, cause = f"{text} The last error: {last.brief}", last
     raised = kind(
-        f"The cause is {name}: {error.what} {error.message}".strip(),
+        text,
         api=error.api,
         broker=error.broker,
         topic_partition=error.topic_partition,
@@ -471,7 +477,7 @@ def _caused_by(error: KafkaError, kind: type[KafkaError]) -> KafkaError:
     )
     raised.code = raised.name = None  # No broker has sent this error.
     raised.hint = raised.hint or error.hint
-    raised.__cause__ = error
+    raised.__cause__ = cause
     return raised
 
 

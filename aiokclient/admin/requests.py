@@ -9,13 +9,12 @@ cluster client.
 from __future__ import annotations
 
 import asyncio
-import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, TypeAlias, TypeVar
 
 from aiokclient.admin.results import Results
-from aiokclient.cluster.attempts import Check, is_refusal
+from aiokclient.cluster.attempts import Check, LastAnswer, is_refusal
 from aiokclient.cluster.client import ClusterClient
 from aiokclient.cluster.lifecycle import Lifecycle
 from aiokclient.cluster.metadata import BrokerInfo, ClusterMetadata
@@ -121,7 +120,6 @@ class AdminRequests:
         retry = Retry(self.deadline(timeout), self._backoff, self.cluster.clock)
         results: dict[K, Any] = dict.fromkeys(items)
         refused: dict[K, KafkaError] = {}
-        rounds = itertools.count(1)
 
         async def ask_left(left: list[K]) -> dict[K, KafkaError]:
             answers = await ask({key: items[key] for key in left}, max(retry.remaining_s, 0.0))
@@ -130,15 +128,16 @@ class AdminRequests:
                 results[key] = _latest(answer, results[key])
             errors = {key: each for key in left if isinstance(each := results[key], KafkaError)}
             refused.update({key: each for key, each in errors.items() if is_refusal(each)})
-            repeated = (each for each in errors.values() if each.retriable)
-            self.cluster.refusals.note(next(repeated, None), next(rounds))
             return errors
 
         def refuse(key: K, error: KafkaError) -> None:
             if error.retriable and retry.remaining_s <= 0:
                 results[key] = _out_of_time(error if is_refusal(error) else refused.get(key, error))
 
-        loop = PerItem(items, retry, Scope.ADMIN, refresh=self._refresh, refuse=refuse)
+        refusals = self.cluster.refusals
+        loop = PerItem(
+            items, retry, Scope.ADMIN, refresh=self._refresh, refuse=refuse, refusals=refusals
+        )
         try:
             await loop.run(ask_left)
         except UsageError:
@@ -238,10 +237,15 @@ class AdminRequests:
         self.check()
         clock, deadline = self.cluster.clock, self.deadline(timeout)
         found: dict[int, tuple[BrokerInfo, R]] = {}
-        failed = True
+        failed, last = True, LastAnswer()
         while failed:
             remaining = max(deadline - clock.monotonic(), 0.0)
-            snapshot = await self.cluster.updater.refresh(timeout=remaining, at_once=not found)
+            try:
+                snapshot = await self.cluster.updater.refresh(timeout=remaining, at_once=not found)
+            except ApiTimeoutError:
+                if last.error is None:
+                    raise
+                raise _out_of_time(last.error) from last.error
             left = {node: broker for node, broker in snapshot.brokers.items() if node not in found}
             answers = await self._ask_brokers(left, request, min(remaining, self.patience_s))
             failed = False
@@ -251,6 +255,7 @@ class AdminRequests:
                 elif not answer.retriable or clock.monotonic() >= deadline:
                     raise answer
                 else:
+                    last.note(answer)
                     failed = True
         return dict(found.values())
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 from aiokclient.clock import Clock
+from aiokclient.cluster.attempts import LastAnswer
 from aiokclient.config.client import ClientConfig
 from aiokclient.errors import (
     BootstrapError,
@@ -24,6 +25,7 @@ from aiokclient.errors import (
     KafkaError,
     error_for,
 )
+from aiokclient.kept_errors import bare
 from aiokclient.log import ClientLog
 from aiokclient.network.cluster_check import confirms, identifying_request
 from aiokclient.network.diagnosis import ClosedEarlyError, UnresolvedError
@@ -74,6 +76,7 @@ class Bootstrap:
         self._log = ClientLog.of("aiokclient", config)
         self._backoff = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
         self._outcomes: dict[str, KafkaError] = {}
+        self._last = LastAnswer()
         self._told: set[str] = set()
         """The addresses of the servers whose errors were logged."""
         self._hopeless: dict[str, KafkaError] = {}
@@ -128,7 +131,12 @@ class Bootstrap:
         attempts = [(pool.address, self._outcome(pool)) for pool in self._pools]
         nameless = self._overdue and not self._any_resolved
         lasted = NO_NAME if nameless else _within(self._clock.monotonic() - began)
-        raise BootstrapError(lasted, attempts=attempts)
+        raise BootstrapError(lasted, attempts=attempts) from self.last_error
+
+    @property
+    def last_error(self) -> KafkaError | None:
+        """The last error of a server. Silence does not replace a refusal."""
+        return None if self._last.error is None else bare(self._last.error)
 
     @property
     def _any_resolved(self) -> bool:
@@ -242,6 +250,7 @@ class Bootstrap:
         if advised:
             self._advised.add(address)
         self._outcomes[address] = error
+        self._last.note(error)
         if len(self._outcomes) == len(self._pools):
             self._unresolved.tell()
         self._moved.set_result(None)

@@ -18,10 +18,13 @@ from aiokclient import threads
 from aiokclient.clock import Clock, SystemClock
 from aiokclient.cluster.attempts import (
     Attempts,
+    CallsInProgress,
     Check,
     GivenUpError,
+    LastAnswer,
     RefusalLog,
     any_version,
+    is_refusal,
     nothing,
     top_level_error,
 )
@@ -100,13 +103,14 @@ class ClusterClient:
             self.metrics, config.client_id, group_id, self.events, self.measures.connections
         )
         self.supervisor = Supervisor("client", self.log(""))
+        self.refusals = RefusalLog(self.log(""), self.clock)
         self._metadata_requests = requests = self._make_requests()
         self.updater = MetadataUpdater(config, self.clock, requests.fetch, requests.applied)
         self.measures.connections.compute("rebootstraps", requests.rebootstraps)
         self._reached = asyncio.Event()
         self.supervisor.on_failure(self.updater.fail)
         self.supervisor.on_failure(lambda error: self._reached.set())
-        self.refusals = RefusalLog(self.log(""), self.clock)
+        self.calls = CallsInProgress(self.clock)
         self.coordinators = CoordinatorLocator(
             self._connect_any,
             self.updater.learn,
@@ -117,8 +121,8 @@ class ClusterClient:
         self._backoff = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
         self._brokers: Brokers | None = None
         self._login: Sasl | None = None
-        self._opening: dict[asyncio.Task[Any], KafkaError | None] = {}
-        """The tasks in `open_by`, each with the last refusal of one of its requests."""
+        self._opening: dict[asyncio.Task[Any], LastAnswer] = {}
+        """The tasks in `open_by`, each with the last error of its requests."""
         self._pending: dict[asyncio.Future[Any], None] = {}
         self._watching: AsyncGenerator[None, None] | None = None
         self.outages = Outages()
@@ -132,6 +136,7 @@ class ClusterClient:
             self.connector,
             self.events,
             self.supervisor,
+            self.refusals,
             lambda: self.brokers,
             lambda: self.updater,
             lambda: self.outages.happened(),
@@ -226,7 +231,7 @@ class ClusterClient:
             self._check_token()
             text = f"No broker has responded within {timeout:.1f} s."
             error = BootstrapError(attempts=self.brokers.outcomes(), needed=text)
-            raise error from self.updater.last_error
+            raise error from self.last_error()
         self.supervisor.check()
 
     def _deadline(self) -> float:
@@ -258,7 +263,7 @@ class ClusterClient:
         began = self.clock.monotonic()
         task = asyncio.current_task()
         assert task is not None
-        self._opening[task] = None
+        self._opening[task] = last = LastAnswer()
         try:
             async with asyncio.timeout_at(deadline) as patience:
                 with self.brokers.starts.ending(patience):
@@ -268,19 +273,20 @@ class ClusterClient:
                 raise
             needed = f"The start did not end within {self.clock.monotonic() - began:.1f} s."
             error = BootstrapError(attempts=self.brokers.outcomes(), needed=needed)
-            refusal = self._opening[task]
-            if refusal is None:
-                raise error from self.updater.last_error
-            error.hint = REFUSED_START
-            raise error from refusal
+            if last.error is None:
+                raise error from self.last_error()
+            if is_refusal(last.error):
+                error.hint = REFUSED_START
+            raise error from last.error
         finally:
             del self._opening[task]
 
-    def _note_refusal(self, error: KafkaError) -> None:
-        """Keep a broker's refusal of a request that `open_by` waits for."""
+    def _note_error(self, error: KafkaError) -> None:
+        """Keep the error of a request that `open_by` waits for."""
         task = asyncio.current_task()
-        if error.code is not None and task in self._opening:
-            self._opening[task] = bare(error)
+        last = None if task is None else self._opening.get(task)
+        if last is not None:
+            last.note(bare(error))
 
     async def close(self) -> None:
         """End all tasks and connections. Requests without a response fail with ClosedError.
@@ -455,6 +461,7 @@ class ClusterClient:
         call = Attempts(
             message, to, scope, check, purpose, owner, retry, attempt_s, highest, before_retry
         )
+        self.calls.add(call.progress)
         try:
             async with asyncio.timeout(None if timeout_s == math.inf else timeout_s):
                 if earlier is not None:
@@ -468,7 +475,7 @@ class ClusterClient:
                     except KafkaError as error:
                         self.supervisor.check()
                         call.met(error)
-                        self._note_refusal(error)
+                        self._note_error(error)
                         if call.sent:
                             failed(error)
                     await self._before_retry(call)
@@ -484,6 +491,8 @@ class ClusterClient:
             if call.error is not None and call.error is not call.cause:
                 text += f" After the last answer: {call.error.brief}"
             raise ApiTimeoutError(text, api=call.api, broker=call.node_id) from call.cause
+        finally:
+            self.calls.remove(call.progress)
 
     def attempt(
         self,
@@ -534,6 +543,7 @@ class ClusterClient:
         if highest is not None:
             version = min(version, highest)
         call.sent = True
+        call.progress.sent(connection.broker.node_id, self.clock.monotonic())
         response = await connection.send(call.message, timeout_s=call.attempt_s, version=version)
         error = call.check(response)
         self.brokers.answered(connection.broker.node_id)
@@ -653,7 +663,7 @@ class ClusterClient:
         Without a broker, return the last error of requesting metadata, or None if that succeeded.
         """
         if node_id is None or self._brokers is None:
-            return self.updater.last_error
+            return self.updater.last_error or self._metadata_requests.search_error
         return self._brokers.error_of(node_id)
 
     def silent_for(self, node_id: int) -> float:

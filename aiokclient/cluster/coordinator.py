@@ -25,6 +25,7 @@ from aiokclient.errors import (
 )
 from aiokclient.kept_errors import bare
 from aiokclient.network.connection import BrokerConnection
+from aiokclient.policy import Decision, Scope, classify
 from aiokclient.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
@@ -40,6 +41,9 @@ BATCHED_FROM = 4
 """The lowest version in which one request can contain several keys."""
 REFUSALS = 100
 """Number of lookups whose last refusals are kept."""
+
+LASTING_S = 1.0
+"""Seconds after which refusals that another search usually ends are logged."""
 
 Found: TypeAlias = BrokerInfo | KafkaError
 
@@ -64,6 +68,8 @@ class CoordinatorLocator:
         self._in_vain = 0
         self._refused: dict[tuple[str, str], KafkaError] = {}
         """The last refusal of each lookup that has not succeeded since."""
+        self._refused_since: dict[tuple[str, str], float] = {}
+        """The time of the first of these refusals."""
         self._known: dict[tuple[str, str], int] = {}
         self._looking: dict[tuple[str, str], asyncio.Future[Found]] = {}
 
@@ -135,16 +141,30 @@ class CoordinatorLocator:
         for key, outcome in found.items():
             if isinstance(outcome, BrokerInfo) and key in pending:
                 self._refused.pop((kind, key), None)
+                self._refused_since.pop((kind, key), None)
                 self._known[kind, key] = outcome.node_id
                 self._learn(outcome)
             elif key in pending and isinstance(outcome, KafkaError) and is_refusal(outcome):
                 # A timeout later says what the brokers have answered last.
                 self._refused.pop((kind, key), None)
                 self._refused[kind, key] = bare(outcome)
-                if self._log is not None:
-                    self._log.note(outcome)
+                self._log_refusal(kind, key, outcome)
                 if len(self._refused) > REFUSALS:
-                    del self._refused[next(iter(self._refused))]
+                    oldest = next(iter(self._refused))
+                    del self._refused[oldest]
+                    self._refused_since.pop(oldest, None)
+
+    def _log_refusal(self, kind: str, key: str, error: KafkaError) -> None:
+        """Log a refusal. One that another search usually ends is logged if it lasts.
+
+        A new cluster creates its internal topics when a coordinator is first searched for, and
+        refuses the searches until then.
+        """
+        now = asyncio.get_running_loop().time()
+        since = self._refused_since.setdefault((kind, key), now)
+        usual = classify(error, Scope.FIND_COORDINATOR) is Decision.REFRESH_AND_RETRY
+        if self._log is not None and (not usual or now - since >= LASTING_S):
+            self._log.note(error)
 
     async def _ask_in_time(self, kind: str, keys: list[str]) -> dict[str, Found]:
         waited_s = patience_s(self._in_vain, self._timeout_s)

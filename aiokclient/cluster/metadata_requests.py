@@ -78,6 +78,7 @@ class MetadataRequests:
         connector: Connector,
         events: EventHub,
         supervisor: Supervisor,
+        refusals: RefusalLog,
         brokers: Callable[[], Brokers],
         updater: Callable[[], MetadataUpdater],
         outage: Callable[[], None],
@@ -97,7 +98,8 @@ class MetadataRequests:
         self._outage = outage
         self._moved = moved
         self._usable = usable
-        self._refusals = RefusalLog(ClientLog.of("aiokclient", config), clock)
+        self._search: Bootstrap | None = None
+        self._refusals = refusals
         self._backoff = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
         self._rebootstraps = config.metadata_recovery_strategy == "rebootstrap"
         self._recovery = Recovery(
@@ -318,6 +320,11 @@ class MetadataRequests:
                 self.is_open = True
                 return answer
 
+    @property
+    def search_error(self) -> KafkaError | None:
+        """The last error of the first search for a broker, or None after the search."""
+        return None if self._begun or self._search is None else self._search.last_error
+
     async def fetch(self, topics: list[str] | None, auto_create: bool) -> MetadataResponse:
         """Return a metadata response with at least one broker.
 
@@ -470,9 +477,10 @@ class MetadataRequests:
         lookup_s = min(setup_s, limit_s)
         servers = await servers_of(config, self._connector, lookup_s, retry, names)
         pools = self._brokers().bootstrap(servers)
-        return Bootstrap(
+        self._search = Bootstrap(
             config, self._clock, pools, names, self._advised, self.identity, level=level
         )
+        return self._search
 
     def _move(self, response: MetadataResponse) -> None:
         """Continue in another cluster, or fail."""

@@ -27,7 +27,7 @@ from typing import Generic, TypeAlias, TypeVar
 
 import anyio
 
-from aiokclient.cluster.attempts import is_refusal
+from aiokclient.cluster.attempts import LastAnswer, RefusalLog, is_refusal
 from aiokclient.errors import ApiTimeoutError, KafkaError, error_for
 from aiokclient.policy import Decision, Retry, Scope
 from aiokclient.types import TopicPartition
@@ -38,6 +38,9 @@ K = TypeVar("K")
 V = TypeVar("V")
 T = TypeVar("T")
 Part = TypeVar("Part", bound=Iterable[object])
+
+LASTING_S = 1.0
+"""Seconds after which refusals are logged. Delays between attempts can be much shorter."""
 
 Errors: TypeAlias = Mapping[K, KafkaError]
 Ask: TypeAlias = Callable[[list[K]], Awaitable[Errors[K]]]
@@ -101,7 +104,9 @@ class ItemResults(Generic[K, V]):
 class PerItem(Generic[K]):
     """The items of one operation that have no final result yet.
 
-    `retry` counts the rounds. Without `refuse`, an item that is not retried is dropped.
+    `retry` counts the rounds. Without `refuse`, an item that is not retried is dropped. `refusals`
+    logs errors after which items are repeated. `last` gets the errors of the rounds; a caller
+    passes its own to record errors of single requests as well.
     """
 
     def __init__(
@@ -113,16 +118,24 @@ class PerItem(Generic[K]):
         refresh: Refresh[K],
         refuse: Refuse[K] = lambda item, error: None,
         final: Final[K] = lambda item, error: False,
+        refusals: RefusalLog | None = None,
+        last: LastAnswer | None = None,
     ) -> None:
         self.left = list(dict.fromkeys(items))
         """The remaining items, in their order."""
-        self.last_error: KafkaError | None = None
-        """The first error of the last round that had one."""
+        self._last = last or LastAnswer()
+        self._refusals = refusals
+        self._began = -math.inf
         self._retry = retry
         self._scope = scope
         self._refresh = refresh
         self._refuse = refuse
         self._final = final
+
+    @property
+    def last_error(self) -> KafkaError | None:
+        """The first error of the last round that had one. Silence does not replace a refusal."""
+        return self._last.error
 
     async def run(self, ask: Ask[K], check: Callable[[], None] = lambda: None) -> None:
         """Request the items until none is left, with a backoff delay between the rounds.
@@ -146,11 +159,9 @@ class PerItem(Generic[K]):
         self.left = [item for item in self.left if item in failed]
         again: dict[K, None] = {}
         delay_s = 0.0
-        for error in failed.values():
-            # Silence later does not replace what a broker has answered.
-            if self.last_error is None or is_refusal(error) or not is_refusal(self.last_error):
-                self.last_error = error
-            break
+        if failed:
+            errors = list(failed.values())
+            self._last.note(next(filter(is_refusal, errors), errors[0]))
         for item, error in failed.items():
             item_s = self._delay_s(item, error)
             if item_s is not None:
@@ -160,7 +171,19 @@ class PerItem(Generic[K]):
                 again[item] = None
         self._retry.next_attempt()
         self.left = [item for item in self.left if item in again]
+        self._log(failed)
         return delay_s
+
+    def _log(self, failed: Errors[K]) -> None:
+        """Log a refusal after which items are repeated, if refusals last."""
+        if self._refusals is None:
+            return
+        now = asyncio.get_running_loop().time()
+        if self._retry.attempt == 1:
+            self._began = now
+        if now - self._began >= LASTING_S:
+            repeated = (failed[item] for item in self.left)
+            self._refusals.note(next(filter(is_refusal, repeated), None), self._retry.attempt)
 
     def drop(self, items: Container[K]) -> None:
         """Remove items that need no further attempt."""
@@ -188,13 +211,15 @@ async def ask_within(
     api: str,
     needed: str,
     again: Refuse[TopicPartition] = lambda tp, error: False,
+    refusals: RefusalLog | None = None,
+    last: LastAnswer | None = None,
 ) -> None:
     """Run the loop until every partition has succeeded, within `timeout` seconds.
 
     Raises the first error that is not retried, and ApiTimeoutError after the timeout. The
     ApiTimeoutError names the first remaining partition, and what was `needed` of it. Its cause is
     the last error. If `again(tp, error)` returns true for an error that is not retried, the
-    partition is requested again without a delay.
+    partition is requested again without a delay. `refusals` and `last` are those of `PerItem`.
     """
 
     def refuse(tp: TopicPartition, error: KafkaError) -> bool:
@@ -202,7 +227,9 @@ async def ask_within(
             return True
         raise TimeoutError if retry.remaining_s <= 0 else error
 
-    loop = PerItem(partitions, retry, scope, refresh=refresh, refuse=refuse)
+    loop = PerItem(
+        partitions, retry, scope, refresh=refresh, refuse=refuse, refusals=refusals, last=last
+    )
     try:
         async with asyncio.timeout(None if timeout == math.inf else timeout):
             await loop.run(ask, check)

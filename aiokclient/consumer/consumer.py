@@ -752,10 +752,14 @@ class Consumer(Lifecycle, Generic[K, V]):
     async def _final_offsets(self) -> dict[TopicPartition, int]:
         """Wait until the partitions are known; return their end offsets."""
         timeout = self._seconds(None)
-        if not await self._running.positions.knows_its_part(
-            self._cluster.clock.monotonic() + timeout
-        ):
-            raise ApiTimeoutError(f"The group assigned no partitions within {timeout:.1f} s.")
+        positions = self._running.positions
+        if not await positions.knows_its_part(self._cluster.clock.monotonic() + timeout):
+            group = self._running.group
+            source = "topics have" if group is None else "group assigned"
+            reasons = "" if group is None else "; ".join(group.troubles())
+            text = f"The {source} no partitions within {timeout:.1f} s"
+            text = f"{text} ({reasons})." if reasons else f"{text}."
+            raise ApiTimeoutError(text) from positions.cause()
         return await self._running.lookups.final_offsets(timeout)
 
     @lets_go

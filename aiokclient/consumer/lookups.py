@@ -48,7 +48,7 @@ class Lookups:
                 raise missing.error(tp)
             if now() < until:
                 continue
-            trouble = self._subscription[tp].retry.trouble
+            trouble = self._subscription[tp].retry.last.error
             text = f"The position was not found within {timeout:.1f} s."
             raise ApiTimeoutError(text, topic_partition=tp) from trouble
         self._subscription.settle()

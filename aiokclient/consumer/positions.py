@@ -13,7 +13,7 @@ from aiokclient.consumer.state.partition import PartitionState, Phase, Withheld
 from aiokclient.consumer.state.subscription import PartitionSource, SubscriptionState
 from aiokclient.consumer.state.wakeup import Wakeup
 from aiokclient.consumer.topics import TopicFollower
-from aiokclient.errors import ClosedError
+from aiokclient.errors import ClosedError, KafkaError
 from aiokclient.types import TopicPartition
 
 __all__ = ["PositionWaits"]
@@ -93,6 +93,10 @@ class PositionWaits:
             if not await self._moved.wait(until):
                 return False
         return True
+
+    def cause(self) -> KafkaError | None:
+        """Return why the subscribed partitions are not known yet, if that is known."""
+        return self._source.cause()
 
     async def followed(self, follower: TopicFollower) -> None:
         """Wait until the subscribed topics were looked up once."""

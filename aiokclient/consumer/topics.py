@@ -59,6 +59,10 @@ class TopicFollower:
         """Infinity, because no group can assign the partitions to another consumer."""
         return math.inf
 
+    def cause(self) -> KafkaError | None:
+        """Return why the topics are not known yet, if that is known. Synchronous."""
+        return self._cluster.last_error()
+
     def knows_its_part(self) -> bool:
         """Return whether the partitions of the subscribed topics are assigned."""
         wanted = self._subscription.subscription

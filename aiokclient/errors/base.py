@@ -21,6 +21,9 @@ __all__ = [
     "RetriableError",
 ]
 
+PUBLIC = __package__
+"""The package whose classes programs can import."""
+
 registered: dict[int, type[KafkaError]] = {}
 """Every broker error by its code, filled as the classes are defined."""
 
@@ -90,11 +93,13 @@ class KafkaError(Exception):
         return f"{type(self).__name__}({str(self)!r})"
 
     def _label(self) -> str:
+        return f"{self.name} ({self.code})" if self._has_own_code else ""
+
+    @property
+    def _has_own_code(self) -> bool:
         # A local class may derive from a class with a broker's code (a lost connection is a network
-        # error). No broker sent such an error, so its text does not start with that code.
-        if self.code is None or "code" not in {**type(self).__dict__, **self.__dict__}:
-            return ""
-        return f"{self.name} ({self.code})"
+        # error). No broker sent such an error, so its text does not have that code.
+        return self.code is not None and "code" in {**type(self).__dict__, **self.__dict__}
 
     def _where(self) -> str:
         where = f" in {self.api}" if self.api else ""
@@ -120,10 +125,16 @@ class KafkaError(Exception):
     @property
     def brief(self) -> str:
         """What happened, in one sentence without advice, for the text of another error."""
-        if self.code is None:
-            return f"{type(self).__name__}: {_sentence(self.message or self.what)}"
+        if not self._has_own_code:
+            return f"{self._public_name}: {_sentence(self.message or self.what)}"
         said = f": {self.message}" if self.message else ""
         return _sentence(f"{self.name} ({self.code}){said}")
+
+    @property
+    def _public_name(self) -> str:
+        """The name of the class, or of the public class from which an internal one derives."""
+        kinds = (kind for kind in type(self).__mro__ if kind.__module__.startswith(PUBLIC))
+        return next(kinds, type(self)).__name__
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), self.args), dict(self.__dict__)

@@ -36,6 +36,11 @@ class KafkaTimeoutError(RetriableError, TimeoutError):
         text, cause = super().__str__(), self.__cause__
         if not isinstance(cause, KafkaError) or cause.brief in text:
             return text
+        if not cause._has_own_code or str(cause.name) in text:
+            # The text may already quote what the cause says.
+            said = cause.message.rstrip(".")
+            if said and said in text:
+                return text
         return f"{text} The last error: {cause.brief}"
 
 

@@ -11,6 +11,7 @@ import anyio
 
 from aiokclient.cluster.lifecycle import Lifecycle
 from aiokclient.cluster.shared_client import ClientLike
+from aiokclient.cluster.targets import Coordinator
 from aiokclient.group.engine import GroupEngine
 from aiokclient.group.handler import GroupHandler
 from aiokclient.group.loop_watch import LoopWatch
@@ -18,9 +19,11 @@ from aiokclient.group.options import GroupMemberConfig
 from aiokclient.group.states import MemberState
 from aiokclient.measures import Measures
 from aiokclient.metrics import Labels
+from aiokclient.protocol.api import ApiKey
 
 __all__ = ["MemberHandler", "MemberLifecycle"]
 
+JOINING = frozenset({ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP})
 SHOWN_S = 3.0
 """Seconds after which a rebalance is reported as a problem."""
 
@@ -158,7 +161,8 @@ class MemberLifecycle(Lifecycle):
             text = f"group {group} has been rebalancing for {lasted:.0f} s"
             if self._cluster.coordinators.cached("group", group) is None:
                 text += ", as its coordinator is not known"
-            found.append(text)
+            trouble = self._cluster.calls.trouble(Coordinator("group", group), JOINING)
+            found.append(text if trouble is None else f"{text}; {trouble}")
         if (
             engine.state is not MemberState.OUT
             and engine.metadata.member_id

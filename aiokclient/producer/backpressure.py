@@ -85,7 +85,9 @@ async def known(topic: Topic, cluster: ClusterClient, timeout: float) -> None:
         try:
             await updater.refresh((topic.name,), timeout=remaining)
         except ApiTimeoutError as late:
-            raise late from updater.errors.get(topic.name, late.__cause__)
+            text = f"No broker has described topic {topic.name} within {timeout:.1f} s."
+            cause = updater.errors.get(topic.name, late.__cause__)
+            raise ApiTimeoutError(text, api="Metadata") from cause
         if topic.status.moving:
             await asyncio.sleep(0)
 

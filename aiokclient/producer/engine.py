@@ -92,7 +92,7 @@ class Engine:
         )
         self._config = config
         self._supervisor = supervisor
-        self._expiry = Expiry(config, cluster, self.accumulator, lambda: self._ids.last_error)
+        self._expiry = Expiry(config, cluster, self.accumulator, self._identity_error)
         self._responses = Responses(
             config,
             cluster.clock,
@@ -115,6 +115,11 @@ class Engine:
         self.transactions = None if status is None else self._make_transactions(status, accept)
         self._ends: list[Callable[[], None]] = []
         self._end_measures = self._measure(measures)
+
+    def _identity_error(self) -> KafkaError | None:
+        """Return the last error of the requests without which batches have no identity."""
+        ids = self._ids if self.transactions is None else self.transactions.ids
+        return ids.last_error
 
     def _measure(self, measures: Measures) -> Callable[[], None]:
         measures.present("in.flight", lambda: sum(s.in_flight for s in self.senders.values()))

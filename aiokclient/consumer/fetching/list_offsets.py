@@ -20,6 +20,7 @@ from aiokclient.errors import (
     KafkaError,
     LeaderNotAvailableError,
     ProtocolError,
+    RefreshRetriableError,
     UnknownTopicOrPartitionError,
     error_for,
 )
@@ -185,6 +186,7 @@ class OffsetLookup:
             check=self._cluster.supervisor.check,
             api="ListOffsets",
             needed="offset",
+            refusals=self._cluster.refusals,
         )
         return found
 
@@ -203,7 +205,7 @@ class OffsetLookup:
             if leader in metadata.brokers:
                 brokers.setdefault(leader, {})[tp] = question
             else:
-                results.fail(tp, _without_leader(metadata, tp))
+                results.fail(tp, _without_leader(metadata, tp, self._cluster.last_error()))
 
         async def ask_one(node_id: int, part: Mapping[TopicPartition, A]) -> None:
             await ask(node_id, part, results)
@@ -284,8 +286,13 @@ def _left_out(node_id: int, tp: TopicPartition) -> KafkaError:
     return ProtocolError(text, broker=node_id, topic_partition=tp)
 
 
-def _without_leader(metadata: ClusterMetadata, tp: TopicPartition) -> KafkaError:
-    """Return the error for a partition without a leader, according to the metadata."""
+def _without_leader(
+    metadata: ClusterMetadata, tp: TopicPartition, trouble: KafkaError | None = None
+) -> KafkaError:
+    """Return the error for a partition without a leader, according to the metadata.
+
+    `trouble` is the last error of requesting metadata.
+    """
     info = metadata.topic(tp.topic)
     refusal = error_for(0 if info is None else info.error, api="Metadata", topic_partition=tp)
     if refusal is not None:
@@ -294,4 +301,12 @@ def _without_leader(metadata: ClusterMetadata, tp: TopicPartition) -> KafkaError
         return UnknownTopicOrPartitionError(
             f"{tp.topic} has {len(info.partitions)} partitions", api="Metadata", topic_partition=tp
         )
-    return LeaderNotAvailableError(topic_partition=tp)
+    if info is None:
+        # No broker has answered this, so it must not look like a refusal.
+        text = "No broker has described the topic yet."
+        if trouble is not None:
+            text = f"{text} The last error: {trouble.brief}"
+        unknown = RefreshRetriableError(text, api="Metadata", topic_partition=tp)
+        unknown.__cause__ = trouble
+        return unknown
+    return LeaderNotAvailableError(api="Metadata", topic_partition=tp)

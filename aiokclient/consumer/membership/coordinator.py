@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from aiokclient.background import Callbacks
+from aiokclient.cluster.targets import Coordinator
 from aiokclient.consumer.membership.base import Membership, MembershipParts
 from aiokclient.consumer.membership.classic import ClassicMembership
 from aiokclient.consumer.membership.health import MembershipHealth
@@ -25,7 +26,7 @@ from aiokclient.consumer.membership.reconciler import PartitionReconciler
 from aiokclient.consumer.membership.rewind.rewind import Bounds, GroupRewinder
 from aiokclient.consumer.state.subscribed_topics import SubscribedTopics
 from aiokclient.consumer.state.wakeup import Wakeup
-from aiokclient.errors import IllegalStateError, UnsupportedVersionError
+from aiokclient.errors import IllegalStateError, KafkaError, UnsupportedVersionError
 from aiokclient.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -222,6 +223,13 @@ class ConsumerCoordinator:
             return False
         owned = self.rebalancer.owned()
         return self.settled() or any(wanted.matches(tp.topic, internal=False) for tp in owned)
+
+    def cause(self) -> KafkaError | None:
+        """Return why the group has assigned no partitions yet, if that is known. Synchronous."""
+        if not self._cluster.reached:
+            return self._cluster.last_error()
+        target = Coordinator("group", self.commits.group_id)
+        return self._cluster.calls.cause_to(target) or self._cluster.last_error()
 
     def troubles(self) -> list[str]:
         """Return the problems of the membership as texts. Synchronous."""

@@ -23,6 +23,7 @@ from aiokclient.cluster.targets import Coordinator
 from aiokclient.consumer.assignors import decode_assignment
 from aiokclient.errors import KafkaError, error_for
 from aiokclient.policy import Backoff, Scope
+from aiokclient.protocol.api import ApiKey
 from aiokclient.protocol.messages.consumer_group_describe import (
     Assignment,
     ConsumerGroupDescribeRequest,
@@ -50,6 +51,9 @@ SPREAD_S: Final = (1.0, 5.0)
 """Range of the random delay, in seconds, between the beginning of a generation and the description
 of the group, so that not all members request it at the same time."""
 NAMED: Final = 3
+
+JOINING: Final = frozenset({ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.CONSUMER_GROUP_HEARTBEAT})
+"""The requests for whose answers a member waits during a rebalance."""
 
 STABLE: Final = "Stable"
 SYNCING: Final = "CompletingRebalance"
@@ -100,6 +104,8 @@ class RebalanceWatch:
         self._next = -math.inf
         self._owned: dict[str, Sequence[TopicPartition]] = {}
         self._waits = ""
+        self._state: str | None = None
+        """The state of the group in the last description."""
         self._not_found: KafkaError | None = None
         """The error of the last lookup of the coordinator; None if the lookup found it."""
         self._unanswered: KafkaError | None = None
@@ -119,8 +125,16 @@ class RebalanceWatch:
             return None
         text = f"rebalancing for {lasted:.0f} s"
         if (silence := self._silence()) is not None:
-            return f"{text}, as {silence}"
-        return f"{text}, waits for {self._waits}" if self._waits else text
+            text = f"{text}, as {silence}"
+        elif self._waits:
+            text = f"{text}, waits for {self._waits}"
+        refused = self._not_found if self._coordinator() is None else None
+        trouble = self._cluster.calls.trouble(Coordinator("group", self._group_id), JOINING)
+        if trouble is None or refused is not None:
+            return text
+        text = f"{text}; {trouble}"
+        known = self._state is not None
+        return f"{text}; the coordinator describes the group as {self._state}" if known else text
 
     def _silence(self) -> str | None:
         """Return, as a text, that the coordinator is not known or silent; None if it responds."""
@@ -161,7 +175,7 @@ class RebalanceWatch:
             if self._coordinator() is None:
                 await self._cluster.coordinators.locate("group", self._group_id)
         except KafkaError as error:
-            self._waits, self._not_found = "", error
+            self._waits, self._state, self._not_found = "", None, error
             return
         self._not_found = None
         try:
@@ -169,7 +183,8 @@ class RebalanceWatch:
             self._unanswered = None
         except KafkaError as error:
             # A refusal, such as a missing permission, is no reason for the rebalance.
-            self._waits, self._unanswered = "", error if error.retriable else None
+            self._waits, self._state = "", None
+            self._unanswered = error if error.retriable else None
 
     def _is_due(self) -> bool:
         now, rng = self._cluster.clock.monotonic(), self._cluster.clock.rng
@@ -202,7 +217,7 @@ class RebalanceWatch:
     def _found(self, group: GroupSnapshot) -> None:
         me = self._membership.metadata.member_id
         others = {key: other for key, other in group.members.items() if key != me}
-        self._waits = ""
+        self._waits, self._state = "", group.state
         if group.state == STABLE:
             self._stable = self._membership.rebalancing_since is None
             self._owned = {key: other.owned for key, other in others.items()}

@@ -6,6 +6,7 @@ import math
 import random
 from typing import Final
 
+from aiokclient.cluster.attempts import LastAnswer
 from aiokclient.errors import KafkaError
 from aiokclient.policy import Backoff
 
@@ -22,7 +23,7 @@ LOSSES_S: Final = 30.0
 class RetryState:
     """The retry part of a `PartitionState`. All times are on the monotonic clock."""
 
-    __slots__ = ("_losses", "_lost_at", "_warned_until", "at", "attempts", "trouble")
+    __slots__ = ("_losses", "_lost_at", "_warned_until", "at", "attempts", "last", "trouble")
 
     def __init__(self) -> None:
         self.at = 0.0
@@ -31,6 +32,8 @@ class RetryState:
         """The number of consecutive failures."""
         self.trouble: KafkaError | None = None
         """The last error of the brokers; None after a response without an error."""
+        self.last = LastAnswer()
+        """The last error of the same attempts, which is a refusal if one of them was refused."""
         self._warned_until = -math.inf
         self._losses = 0  # Losses of the position without a long pause between them.
         self._lost_at = -math.inf
@@ -48,6 +51,8 @@ class RetryState:
         self.attempts += 1
         self.at = until
         self.trouble = trouble
+        if trouble is not None:
+            self.last.note(trouble)
         if trouble is None or self.attempts != LASTING or until <= self._warned_until:
             return False
         self._warned_until = until + WARNED_EVERY_S
@@ -63,7 +68,8 @@ class RetryState:
     def succeeded(self) -> None:
         """Record a response without an error."""
         self.attempts, self.at = 0, 0.0
-        self.trouble = None
+        if self.trouble is not None:
+            self.trouble, self.last = None, LastAnswer()
 
     def due(self) -> None:
         """Allow the next request at once, because the partition has a new leader."""

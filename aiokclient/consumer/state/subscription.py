@@ -88,6 +88,10 @@ class PartitionSource(Protocol):
         """Return whether the partitions to read are known, or at least some of them."""
         ...
 
+    def cause(self) -> KafkaError | None:
+        """Return why the partitions are not known yet; None if the reason is not known."""
+        ...
+
 
 class SubscriptionState:
     """The subscription, and the state of each assigned partition in a fixed order."""

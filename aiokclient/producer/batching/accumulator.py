@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 
 from aiokclient.background import Callbacks
 from aiokclient.clock import Clock
+from aiokclient.cluster.attempts import LastAnswer
 from aiokclient.codecs import SLOW_BYTES, Compression
 from aiokclient.errors import KafkaError
 from aiokclient.measures import Measures
@@ -159,6 +160,14 @@ class Accumulator:
             if len(pending) == 1:
                 batch.queue.poke(at_once=True)
             batch.demand()
+
+    def last_answer(self) -> KafkaError | None:
+        """Return the last error of the batches without an outcome; a refusal if one has one."""
+        last = LastAnswer()
+        for batch in self.pending:
+            if batch.last_answer is not None:
+                last.note(batch.last_answer)
+        return last.error
 
     # -- appending
 

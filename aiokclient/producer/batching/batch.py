@@ -9,6 +9,7 @@ from __future__ import annotations
 from array import array
 from typing import Generic, Protocol, TypeVar
 
+from aiokclient.cluster.attempts import is_refusal
 from aiokclient.errors import KafkaError
 from aiokclient.kept_errors import bare
 from aiokclient.producer.batching.sequences import BatchIdentity, advance
@@ -68,6 +69,7 @@ class ProducerBatch(BatchState, Generic[Q_co]):
         "first_sent",
         "identity",
         "in_log",
+        "last_answer",
         "last_error",
         "queue",
         "refused",
@@ -125,6 +127,8 @@ class ProducerBatch(BatchState, Generic[Q_co]):
         Only the first of the parts has this list.
         """
         self.last_error: KafkaError | None = None
+        self.last_answer: KafkaError | None = None
+        """The last error, but silence does not replace a refusal."""
         """The error of the last attempt, if it failed."""
         self.requests = 0
         """Number of requests that use the bytes of the batch.
@@ -279,6 +283,8 @@ class ProducerBatch(BatchState, Generic[Q_co]):
         """Count a failed attempt, for the backoff, and keep its error."""
         self.failures += 1
         self.last_error = bare(error)
+        if self.last_answer is None or is_refusal(error) or not is_refusal(self.last_answer):
+            self.last_answer = error
 
     def come_back(self, *, refused: bool) -> None:
         """Enter the stage BACKING_OFF, to be sent again later.
@@ -345,7 +351,7 @@ class ProducerBatch(BatchState, Generic[Q_co]):
         part.stage = BatchStage.BACKING_OFF
         part.count = builder.count
         part.demanded = self.demanded
-        part.last_error = self.last_error
+        part.last_error, part.last_answer = self.last_error, self.last_answer
         part.note(0, self.timestamp_of(before))
         part.stamps += [
             (index - before, timestamp)

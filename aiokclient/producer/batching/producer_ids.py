@@ -22,6 +22,7 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
+from aiokclient.cluster.attempts import is_refusal
 from aiokclient.errors import KafkaError
 from aiokclient.kept_errors import bare
 from aiokclient.producer.batching.queue import PartitionQueue, QueuedBatch
@@ -117,7 +118,8 @@ class ProducerIds:
 
     def note_failure(self, error: KafkaError) -> None:
         """Store the error of a request that is repeated."""
-        self.last_error = bare(error)
+        if self.last_error is None or is_refusal(error) or not is_refusal(self.last_error):
+            self.last_error = bare(error)
 
     def expire(self) -> None:
         """Begin a new generation, because earlier ids may now belong to other producers."""
@@ -127,6 +129,7 @@ class ProducerIds:
     async def _ask(self) -> None:
         try:
             self.current = await self._request()
+            self.last_error = None
         except KafkaError as error:
             self._asking = False
             self._failed(error)

@@ -45,12 +45,13 @@ class Expiry:
         accumulator: Accumulator,
         ids_error: Callable[[], KafkaError | None] = lambda: None,
     ) -> None:
-        """`ids_error()` returns the last error of requests for a producer id."""
+        """`ids_error()` returns the last error of requests for the identities of batches."""
         self._ids_error = ids_error
         self._delivery_s = config.delivery_timeout_ms / 1000
         self._block_s = config.max_block_ms / 1000
         self._age_s = self._delivery_s / AGES
         self._idempotent = bool(config.enable_idempotence)
+        self._transactional = config.transactional_id is not None
         self._cluster = cluster
         self._clock: Clock = cluster.clock
         self._accumulator = accumulator
@@ -116,7 +117,7 @@ class Expiry:
         if batch.queue.absent_since is not None:
             return no_such_partition(batch.queue.topic_partition, topic.partition_count)
         waited_s = self._clock.monotonic() - batch.created
-        why = why_never_sent(batch, self._idempotent)
+        why = why_never_sent(batch, self._idempotent, self._transactional)
         return late_error(batch, waited_s, self._last_error(batch), why)
 
     def _last_error(self, batch: QueuedBatch) -> KafkaError | None:

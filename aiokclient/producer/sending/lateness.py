@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from aiokclient.cluster.attempts import is_refusal
 from aiokclient.errors import DeliveryTimeoutError, KafkaError
 from aiokclient.producer.batching.queue import QueuedBatch
 from aiokclient.producer.batching.stages import BatchStage, InLog
@@ -30,6 +31,10 @@ def late_error(
             text = f"{sent} and refused each time, so it was not written."
         else:
             text, unwritten = f"{sent} and not acknowledged.", False
+    answer = batch.last_answer
+    if error is not None and not is_refusal(error) and answer is not None and is_refusal(answer):
+        text = f"{text} After the last answer: {error.brief}"
+        error = answer
     late = DeliveryTimeoutError(text, topic_partition=batch.queue.topic_partition)
     if unwritten:
         late.hint = NOT_WRITTEN
@@ -37,7 +42,7 @@ def late_error(
     return late
 
 
-def why_never_sent(batch: QueuedBatch, idempotent: bool) -> str:
+def why_never_sent(batch: QueuedBatch, idempotent: bool, transactional: bool = False) -> str:
     """Return the reason for which a batch was not sent, as a clause."""
     queue = batch.queue
     if queue.topic.info is None:
@@ -46,6 +51,8 @@ def why_never_sent(batch: QueuedBatch, idempotent: bool) -> str:
         return "the partition had no leader"
     if queue.unsendable:
         return f"its leader, broker {queue.sender.node_id}, was disconnected or did not answer"
+    if transactional and queue.sequences.producer_id < 0:
+        return "the coordinator did not add its partition to the transaction"
     if idempotent and queue.sequences.producer_id < 0:
         return "no broker returned a producer id"
     if batch.compressing:

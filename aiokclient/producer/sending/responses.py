@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from aiokclient.cluster.attempts import is_refusal
 from aiokclient.cluster.metadata import BrokerInfo
 from aiokclient.codecs import SLOW_BYTES, Compression
 from aiokclient.errors import (
@@ -245,11 +246,13 @@ class Responses:
         if error.code is None or usual:
             return
         partition = batch.queue.topic_partition
+        text = "Broker %s refuses records for %s: %s"
+        if not is_refusal(error):
+            text = "The connection to broker %s was lost before it acknowledged records for %s: %s"
         self._log.write(
             logging.WARNING,
             ("retried", partition.topic, error.name),
-            "Broker %s refuses records for %s: %s The producer sends them again, until %.0f s "
-            "after their send.",
+            f"{text} The producer sends them again, until %.0f s after their send.",
             error.broker,
             partition,
             error.brief,

@@ -10,6 +10,7 @@ are dropped when the transaction is aborted.
 
 from __future__ import annotations
 
+from aiokclient.errors import KafkaError
 from aiokclient.producer.batching.queue import PartitionQueue, QueuedBatch
 from aiokclient.producer.transaction.partitions import TransactionPartitions
 from aiokclient.producer.transaction.requests import IMPLICIT
@@ -27,6 +28,11 @@ class TransactionalIds:
     def __init__(self, status: TransactionStatus, partitions: TransactionPartitions) -> None:
         self._status = status
         self._partitions = partitions
+
+    @property
+    def last_error(self) -> KafkaError | None:
+        """The last error of adding partitions, without which batches have no identity."""
+        return self._partitions.cause()
 
     def identify(self, queue: PartitionQueue, batch: QueuedBatch, *, by_name: bool) -> bool:
         """Set the identity of a batch that is about to be sent. Return False if it must wait."""

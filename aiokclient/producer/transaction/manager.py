@@ -346,10 +346,12 @@ class TransactionManager:
             if not patience.expired():
                 raise
             self._begin_refused = True
+            cause = self._requests.cause()
             raise abortable(
-                "The producer has not started yet: no coordinator has answered within "
-                f"{self._default_s:.1f} s."
-            ) from None
+                "The producer has not started yet: no coordinator has returned a producer id "
+                f"within {self._default_s:.1f} s.",
+                cause,
+            ) from cause
 
     async def wait_for_previous(self) -> None:
         """Wait for the end of the previous transaction, if it is in progress without its caller.
@@ -376,10 +378,10 @@ class TransactionManager:
         """Wait for the end of the previous transaction. Raise the error of an abandoned commit."""
         ending, abandoned = self._required_ending(), self._commit_abandoned
         if not await ending.wait(self._default_s):
-            what = "commit" if abandoned else "abort"
             raise abortable(
-                f"The coordinator did not answer the {what} of the previous transaction within "
-                f"{self._default_s:.1f} s."
+                f"The coordinator did not complete the {'commit' if abandoned else 'abort'} of "
+                f"the previous transaction within {self._default_s:.1f} s.",
+                self._requests.cause(),
             )
         if abandoned:
             await ending.result(0.0)
@@ -563,7 +565,9 @@ class TransactionManager:
         except TimeoutError:
             waited_s = self._clock.monotonic() - commit.began
             text = f"The records and offsets were not all acknowledged within {waited_s:.1f} s."
-            self._failed(abortable(text), Scope.TRANSACTION, commit.current)
+            cause = self._accumulator.last_answer() or self._partitions.cause()
+            late = abortable(text, cause or self._offsets.cause())
+            self._failed(late, Scope.TRANSACTION, commit.current)
 
     async def _await_offset_calls(self) -> None:
         """Wait until no offsets are being sent, so that none arrive after the end."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, Protocol
 from uuid import UUID
 
+from aiokclient.cluster.attempts import LastAnswer
 from aiokclient.cluster.per_item import ask_within
 from aiokclient.cluster.targets import Coordinator
 from aiokclient.errors import (
@@ -99,8 +100,17 @@ class TransactionOffsets:
         self._status = status
         self._request_s = config.request_timeout_ms / 1000
         self._backoff = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
+        self._sending_for: str | None = None
+        """The group whose offsets are being sent."""
         self._groups: set[str] = set()
         """The groups that were added to the open transaction, at levels 0 and 1."""
+
+    def cause(self) -> KafkaError | None:
+        """Return why the offsets in progress were not accepted so far, if that is known."""
+        group_id = self._sending_for
+        if group_id is None:
+            return None
+        return self._cluster.calls.cause_to(Coordinator("group", group_id))
 
     def begin(self) -> None:
         """Forget the groups of the previous transaction."""
@@ -123,8 +133,10 @@ class TransactionOffsets:
         member = owner if isinstance(owner, GroupMetadata) else owner.member()
         refusal: KafkaError | None = None
         deadline = self._cluster.clock.monotonic() + timeout
+        self._sending_for = member.group_id
         await self._add_group(transaction, member.group_id, timeout)
         retry = Retry(deadline, self._backoff, self._cluster.clock)
+        last = LastAnswer()
 
         async def ask(tps: list[TopicPartition]) -> Errors:
             nonlocal member, refusal
@@ -136,7 +148,7 @@ class TransactionOffsets:
             if not transaction.is_open or self._status.state is TransactionState.RESTARTING:
                 raise abortable("The transaction ended before its offsets were sent.")
             wanted = {tp: offsets[tp] for tp in tps}
-            return await self._ask(transaction, wanted, member, retry)
+            return await self._ask(transaction, wanted, member, retry, last)
 
         def refresh(tp: TopicPartition, error: KafkaError) -> bool:
             self._cluster.coordinators.forget("group", member.group_id)
@@ -160,6 +172,8 @@ class TransactionOffsets:
             api=API,
             needed="acknowledgement of the offset",
             again=again,
+            refusals=self._cluster.refusals,
+            last=last,
         )
 
     async def _add_group(
@@ -181,12 +195,13 @@ class TransactionOffsets:
         offsets: Offsets,
         member: GroupMetadata,
         retry: Retry,
+        last: LastAnswer,
     ) -> Errors:
-        errors = await self._request(transaction, offsets, member, retry.remaining_s)
+        errors = await self._request(transaction, offsets, member, retry.remaining_s, last)
         codes = {error.code for error in errors.values()}
         if codes & BLOCKING and await self._requests.was_downgraded(transaction, member.group_id):
             await self._add_group(transaction, member.group_id, retry.remaining_s)
-            errors = await self._request(transaction, offsets, member, retry.remaining_s)
+            errors = await self._request(transaction, offsets, member, retry.remaining_s, last)
         return errors
 
     async def _request(
@@ -195,6 +210,7 @@ class TransactionOffsets:
         offsets: Offsets,
         member: GroupMetadata,
         timeout: float,
+        last: LastAnswer,
     ) -> Errors:
         request = self._message(transaction.identity, offsets, member)
         unnamed = any(topic.topic_id == NO_ID for topic in request.topics)
@@ -204,12 +220,17 @@ class TransactionOffsets:
                 return OLD
             return BY_NAME if unnamed else None
 
+        async def before_retry(error: KafkaError) -> None:
+            # The deadline of all attempts may cancel this request, which then cannot say why.
+            last.note(error)
+
         response = await self._cluster.request(
             request,
             Coordinator("group", member.group_id),
             timeout=max(timeout, 0.0),
             scope=Scope.TXN_OFFSET_COMMIT,
             highest=highest,
+            before_retry=before_retry,
         )
         return self._errors(offsets, request, response)
 

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from aiokclient.cluster.attempts import LastAnswer
 from aiokclient.cluster.per_item import PerItem
 from aiokclient.errors import KafkaError, OperationNotAttemptedError, error_for
 from aiokclient.policy import Backoff, Retry, Scope
@@ -62,12 +63,18 @@ class TransactionPartitions:
         self._added: dict[TopicPartition, PartitionQueue] = {}
         self._adding: dict[TopicPartition, PartitionQueue] = {}
         self._missing: dict[TopicPartition, PartitionQueue] = {}
+        self._last = LastAnswer()
 
     def begin(self) -> None:
         """Forget the partitions of the previous transaction."""
         self._added.clear()
         self._adding.clear()
         self._missing.clear()
+        self._last = LastAnswer()
+
+    def cause(self) -> KafkaError | None:
+        """Return why partitions were not added so far, if that is known."""
+        return self._last.error or self._requests.cause()
 
     def has_gap(self) -> bool:
         """Return whether a batch was lost, so that a partition cannot continue in this epoch."""
@@ -130,7 +137,16 @@ class TransactionPartitions:
             return True
 
         retry = Retry(math.inf, self._backoff, self._clock)
-        loop = PerItem(queues, retry, Scope.TRANSACTION, refresh=refresh, refuse=refuse)
+        refusals = self._requests.refusals
+        loop = PerItem(
+            queues,
+            retry,
+            Scope.TRANSACTION,
+            refresh=refresh,
+            refuse=refuse,
+            refusals=refusals,
+            last=self._last,
+        )
         try:
             await loop.run(ask)
         except KafkaError as error:

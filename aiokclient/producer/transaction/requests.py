@@ -53,6 +53,7 @@ from aiokclient.types import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from aiokclient.cluster.attempts import RefusalLog
     from aiokclient.cluster.client import ClusterClient
     from aiokclient.network.connection import BrokerConnection
     from aiokclient.protocol.schema import Request, Response
@@ -196,6 +197,17 @@ class TransactionRequests:
         """The broker's features from which `_level`, the level of transaction.version, was read."""
         self._level = 0
         self._level_read = -math.inf
+
+    @property
+    def refusals(self) -> RefusalLog:
+        """The log of refusals after which requests are repeated."""
+        return self._cluster.refusals
+
+    def cause(self) -> KafkaError | None:
+        """Return why the requests in progress have not succeeded so far, if that is known."""
+        if not self._cluster.reached:
+            return self._cluster.last_error()
+        return self._cluster.calls.cause_to(self._target)
 
     def release(self) -> None:
         """Close the connection to the coordinator."""

@@ -327,10 +327,13 @@ class TransactionStatus:
         )
 
 
-def abortable(text: str) -> TransactionAbortableError:
-    """Return an abortable error that no broker sent."""
-    error = TransactionAbortableError(text)
+def abortable(text: str, cause: KafkaError | None = None) -> TransactionAbortableError:
+    """Return an abortable error that no broker sent. `cause` is what the brokers said last."""
+    error = TransactionAbortableError(
+        text if cause is None else f"{text} The last error: {cause.brief}"
+    )
     error.code = error.name = None
+    error.__cause__ = cause
     return error
 
 

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from aiokclient.cluster.attempts import CallProgress
+from aiokclient.cluster.targets import Coordinator
 from aiokclient.consumer.membership.kip848.states import CODES
 from aiokclient.errors import KafkaError, UnsupportedVersionError, error_for
 from aiokclient.network.pool import Purpose
 from aiokclient.policy import Action, Backoff, Decision, Retry, Scope, classify
+from aiokclient.protocol.api import ApiKey
 from aiokclient.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -51,6 +55,8 @@ class HeartbeatConnection:
         backoff = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
         self._retry = Retry(math.inf, backoff, cluster.clock)
         self._log = cluster.log("consumer", group_id)
+        target = Coordinator("group", group_id)
+        self._progress = CallProgress(target, ApiKey.CONSUMER_GROUP_HEARTBEAT)
         self.was_answered = True
         """Whether no heartbeat was sent whose response is unknown, since the last `send`."""
 
@@ -75,6 +81,7 @@ class HeartbeatConnection:
         """
         connection = await self._connect()
         self.was_answered = False
+        self._progress.sent(connection.broker.node_id, self._cluster.clock.monotonic())
         response: ConsumerGroupHeartbeatResponse = await connection.send(
             request, timeout_s=timeout_s
         )
@@ -90,7 +97,17 @@ class HeartbeatConnection:
         )
         if error is not None:
             raise error
+        self._progress.succeeded()
         return response
+
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        """Return a context manager, in whose body the heartbeats are among the client's calls."""
+        self._cluster.calls.add(self._progress)
+        try:
+            yield
+        finally:
+            self._cluster.calls.remove(self._progress)
 
     def succeeded(self) -> None:
         """Reset the count of failures after a response to a member. Synchronous.
@@ -112,10 +129,14 @@ class HeartbeatConnection:
 
         Synchronous.
         """
+        self._progress.failed(error)
         decision = classify(error, Scope.GROUP)
         if decision is Decision.REFRESH_AND_RETRY:
             self._cluster.coordinators.forget("group", self._group_id)
-        return Action(decision, self._retry.pause_s())
+        action = Action(decision, self._retry.pause_s())
+        if decision.again:
+            self._cluster.refusals.note(error, self._retry.attempt)
+        return action
 
     async def leave(
         self, request: ConsumerGroupHeartbeatRequest, timeout_s: float

@@ -239,10 +239,11 @@ class Kip848Membership:
         parts.spawn(self._session_watch.run, name="session of the group")
         unsubscribe = parts.cluster.updater.subscribe(parts.callbacks.guard(self._observe))
         try:
-            while not self._member.is_closed:
-                if self._member.state is Kip848State.OUT and self._subscription:
-                    self._apply(Kip848Event.SUBSCRIBED)
-                await self._step()
+            with self._connection.shown():
+                while not self._member.is_closed:
+                    if self._member.state is Kip848State.OUT and self._subscription:
+                        self._apply(Kip848Event.SUBSCRIBED)
+                    await self._step()
         finally:
             self._session_watch.stop()
             unsubscribe()

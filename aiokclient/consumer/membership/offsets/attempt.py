@@ -21,6 +21,7 @@ from aiokclient.policy import Scope
 from aiokclient.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
+    from aiokclient.cluster.attempts import RefusalLog
     from aiokclient.consumer.state.partition import PartitionState
     from aiokclient.policy import Retry
 
@@ -54,8 +55,8 @@ class CommitAttempt:
     `ticket` is the number of the commit in `CommitOrder`. `held` has the state of each partition
     when the commit began; a partition that was lost and assigned again has another state.
     `cluster_id` is the id of the cluster to which the offsets belong. `refresh` and `final` are
-    arguments for `PerItem`. With `rising`, only offsets that are higher than the committed ones are
-    stored.
+    arguments for `PerItem`, as `refusals`. With `rising`, only offsets that are higher than the
+    committed ones are stored.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class CommitAttempt:
         final: Final[TopicPartition],
         attempts: float,
         rising: bool,
+        refusals: RefusalLog | None = None,
         cluster_id: str | None = None,
     ) -> None:
         self.ticket = ticket
@@ -85,6 +87,7 @@ class CommitAttempt:
             refresh=refresh,
             refuse=self._final_error,
             final=final,
+            refusals=refusals,
         )
         self._renamed = False
         self._failed: Mapping[TopicPartition, KafkaError] = {}

@@ -143,6 +143,7 @@ class Commits:
         self._turn = asyncio.Lock()
         self._order = CommitOrder()
         self._refused: Errors = {}
+        self._storing: dict[CommitAttempt, None] = {}
         self._request_s = config.request_timeout_ms / 1000
         self._backoff = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
         self._count = cluster.metrics.counter("consumer.commits")
@@ -271,6 +272,7 @@ class Commits:
         if not offsets:
             return {}
         attempt = self._new_attempt(offsets, timeout, attempts, rising)
+        self._storing[attempt] = None
         try:
             async with asyncio.timeout(None if timeout == math.inf else timeout):
                 self._refuse_lost(attempt)
@@ -293,6 +295,7 @@ class Commits:
                 topic_partition=next(iter(attempt.left), None),
             ) from attempt.last_error
         finally:
+            del self._storing[attempt]
             self._failures.add(len(attempt.refused))
         return attempt.refused
 
@@ -310,6 +313,7 @@ class Commits:
             final=self._is_final,
             attempts=attempts,
             rising=rising,
+            refusals=self._cluster.refusals,
             cluster_id=self._cluster.metadata.cluster_id,
         )
 
@@ -384,6 +388,11 @@ class Commits:
                 superseded.add(tp)
         attempt.supersede(superseded)
 
+    def refusal(self, tp: TopicPartition) -> KafkaError | None:
+        """Return the last error of the commits of a partition in progress, or None."""
+        attempts = (attempt for attempt in self._storing if tp in attempt.left)
+        return next((each.last_error for each in attempts if each.last_error is not None), None)
+
     def troubles(self) -> list[str]:
         """Return, as texts, the partitions whose last commit was refused, with the reason.
 
@@ -449,6 +458,7 @@ class Commits:
             check=self._check,
             api="OffsetFetch",
             needed="committed offset",
+            refusals=self._cluster.refusals,
         )
         return found
 

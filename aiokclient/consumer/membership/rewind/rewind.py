@@ -19,9 +19,10 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from aiokclient.cluster.attempts import LastAnswer
 from aiokclient.cluster.metadata import differ
 from aiokclient.cluster.targets import Coordinator
 from aiokclient.consumer.membership.rewind import requests as rewind_requests
@@ -110,16 +111,16 @@ class GroupRewinder:
         if not left:
             return actual
         cluster_id = self._cluster.metadata.cluster_id
-        clock, request_id = self._cluster.clock, ""
+        clock, request_id, last = self._cluster.clock, "", LastAnswer()
         try:
             async with asyncio.timeout(timeout):
                 await self._commits.until_member()
-                await self._refuse_foreigners()
+                await self._refuse_foreigners(last)
                 self._require_cluster(cluster_id, left)
                 request_id = f"{clock.time_ms():012x}{clock.rng.getrandbits(32):08x}"
                 self.wanted[request_id] = dict(offsets)
                 rejoin("the group is to be rewound")
-                await self._until_done(request_id, left, actual, cluster_id)
+                await self._until_done(request_id, left, actual, cluster_id, last)
         except TimeoutError as error:
             if isinstance(error, KafkaError):
                 raise
@@ -128,7 +129,7 @@ class GroupRewinder:
                 f"{', '.join(map(str, left))}. Check that members of the group own them and "
                 "request records.",
                 api="rewind_group",
-            ) from None
+            ) from self._cause(left, last)
         finally:
             self.wanted.pop(request_id, None)
         return actual
@@ -139,6 +140,7 @@ class GroupRewinder:
         left: list[TopicPartition],
         actual: dict[TopicPartition, int],
         cluster_id: str | None,
+        last: LastAnswer,
     ) -> None:
         """Wait until all partitions in `left` are rewound, and record their offsets in `actual`."""
         retry = self._looking()
@@ -157,11 +159,27 @@ class GroupRewinder:
             if not left:
                 return
             for error in results.failed.values():
+                last.note(error)
                 decision = classify(error, Scope.OFFSET_FETCH)
                 if decision is Decision.FAIL:
                     raise error
                 if decision is Decision.REFRESH_AND_RETRY:
                     self._cluster.coordinators.forget("group", self._commits.group_id)
+
+    def _cause(self, left: Iterable[TopicPartition], last: LastAnswer) -> KafkaError | None:
+        """Return why partitions were not rewound, if this member knows it.
+
+        `last` has the errors of the requests of this call. The commits are those of the owner.
+        """
+        others = [self._commits.refusal(tp) for tp in left]
+        if last.error is None:
+            others.append(
+                self._cluster.calls.cause_to(Coordinator("group", self._commits.group_id))
+            )
+        for error in others:
+            if error is not None:
+                last.note(error)
+        return last.error or self._cluster.last_error()
 
     def _require_cluster(self, cluster_id: str | None, left: list[TopicPartition]) -> None:
         if self._is_elsewhere(cluster_id):
@@ -185,13 +203,13 @@ class GroupRewinder:
         """Return the delays for a loop that the caller's deadline ends."""
         return Retry(math.inf, LOOK, self._cluster.clock)
 
-    async def _refuse_foreigners(self) -> None:
+    async def _refuse_foreigners(self, last: LastAnswer) -> None:
         """Raise IllegalStateError if a member would not understand the request."""
         group_id = self._commits.group_id
         retry = self._looking()
         while True:
             self._check()
-            group = await self._describe(group_id)
+            group = await self._describe(group_id, last)
             if group.group_state == STABLE:
                 break
             # During a rebalance the coordinator does not return the metadata of members.
@@ -205,7 +223,7 @@ class GroupRewinder:
                     "the group and set its offsets."
                 )
 
-    async def _describe(self, group_id: str) -> Any:
+    async def _describe(self, group_id: str, last: LastAnswer) -> Any:
         def check(response: Any) -> KafkaError | None:
             group = response.groups[0]
             if group.error_code in NOT_CLASSIC or group.group_state == DEAD:
@@ -214,11 +232,15 @@ class GroupRewinder:
                 )
             return error_for(group.error_code, api="DescribeGroups")
 
+        async def before_retry(error: KafkaError) -> None:
+            last.note(error)
+
         response = await self._cluster.request(
             DescribeGroupsRequest(groups=[group_id]),
             Coordinator("group", group_id),
             scope=Scope.GROUP,
             check=check,
+            before_retry=before_retry,
         )
         return response.groups[0]
 
