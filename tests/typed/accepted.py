@@ -146,6 +146,21 @@ def declare_producers(servers: str) -> list[Producer[str, dict[str, int]]]:
     ]
 
 
+async def produce_by_properties(path: str) -> None:
+    async with Producer.from_properties(path) as plain:
+        assert_type(plain, Producer[bytes, bytes])
+    made = Producer[str, Any].from_properties(
+        path, key_serializer=str.encode, value_serializer=dump_json
+    )
+    async with made as producer:
+        assert_type(producer, Producer[str, Any])
+        producer.send("orders", {"item": "tea"}, "customer-7")
+    async with Consumer[bytes, Order].from_properties(
+        path, "orders", value_deserializer=load
+    ) as consumer:
+        assert_type(consumer, Consumer[bytes, Order])
+
+
 class OrderProducer(Producer[str, Order]):
     def __init__(self, servers: str) -> None:
         super().__init__(
