@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Container, Hashable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from aiokclient.cluster.targets import Target
@@ -129,6 +131,8 @@ class Attempts:
     """
     before_retry: Callable[[KafkaError], Awaitable[None]]
     """A function that is awaited before each retry, with the error of the last attempt."""
+    unanswered: set[asyncio.Future[Any]] | None = None
+    """If given, the responses that have not arrived yet, also abandoned ones."""
     node_id: int | None = None
     sent: bool = False
     """Whether the current attempt was sent, so that a broker may execute the request."""
@@ -138,6 +142,14 @@ class Attempts:
 
     def __post_init__(self) -> None:
         self.progress = CallProgress(self.to, self.message.api_key)
+
+    async def response(self, arriving: asyncio.Future[Any]) -> Any:
+        """Wait for a response, and keep it in `unanswered` until it arrives."""
+        assert self.unanswered is not None
+        self.unanswered.add(arriving)
+        arriving.add_done_callback(partial(_forget, self.unanswered))
+        await asyncio.wait([arriving])  # It does not cancel the future, as `await` would.
+        return arriving.result()
 
     @property
     def cause(self) -> KafkaError | None:
@@ -249,3 +261,9 @@ def any_version() -> None:
 
 async def nothing(error: KafkaError) -> None:
     """Do nothing before a retry."""
+
+
+def _forget(unanswered: set[asyncio.Future[Any]], arrived: asyncio.Future[Any]) -> None:
+    unanswered.discard(arrived)
+    if not arrived.cancelled():
+        arrived.exception()  # Marks the error as retrieved: maybe no call waits for it any more.

@@ -435,6 +435,7 @@ class ClusterClient:
         highest: Callable[[], int | None] = any_version,
         before_retry: Callable[[KafkaError], Awaitable[None]] = nothing,
         earlier: KafkaError | None = None,
+        unanswered: set[asyncio.Future[Any]] | None = None,
     ) -> R:
         """Send a request, with retries, and return the successful response.
 
@@ -451,7 +452,7 @@ class ClusterClient:
         before each retry. `highest()` returns the highest version in which the next attempt may be
         sent, or None for any version. `earlier` is the error of the first attempt, if `attempt` has
         made it. A cancellation abandons the response: the broker may still execute a request that
-        was sent.
+        was sent. `unanswered` then keeps the response until it arrives or the attempt fails.
         """
         default_s = self.config.default_api_timeout_ms / 1000
         timeout_s = default_s if timeout is None else seconds(timeout)
@@ -459,7 +460,17 @@ class ClusterClient:
         attempt_s = attempt_timeout or self.config.request_timeout_ms / 1000
         check = check or top_level_error
         call = Attempts(
-            message, to, scope, check, purpose, owner, retry, attempt_s, highest, before_retry
+            message,
+            to,
+            scope,
+            check,
+            purpose,
+            owner,
+            retry,
+            attempt_s,
+            highest,
+            before_retry,
+            unanswered,
         )
         self.calls.add(call.progress)
         try:
@@ -544,7 +555,8 @@ class ClusterClient:
             version = min(version, highest)
         call.sent = True
         call.progress.sent(connection.broker.node_id, self.clock.monotonic())
-        response = await connection.send(call.message, timeout_s=call.attempt_s, version=version)
+        sent = connection.send(call.message, timeout_s=call.attempt_s, version=version)
+        response = await (sent if call.unanswered is None else call.response(sent))
         error = call.check(response)
         self.brokers.answered(connection.broker.node_id)
         if error is not None:

@@ -402,6 +402,8 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         self._check()
         manager = self._transactions("abort_transaction()")
         transaction = self._last_transaction
+        if transaction is not None:
+            transaction.on_abort_requested()
         try:
             await manager.abort(self._seconds(timeout))
         except KafkaError:

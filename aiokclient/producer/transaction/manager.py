@@ -473,6 +473,7 @@ class TransactionManager:
             self._bump_needed
             or self.status.current.lowered
             or self._offset_calls
+            or self._offsets.lost_response
             or self._requests.level_is_old
             or self._accumulator.undesignated
         )
@@ -655,6 +656,10 @@ class TransactionManager:
         current, began = self.status.current, self._clock.monotonic()
         await self._drain.abort()
         await self._await_offset_calls()
+        if current.level < IMPLICIT:
+            # An abandoned request must not arrive after the end: the offsets would belong to the
+            # next transaction, because brokers before 3.6 do not ask whether the epoch is older.
+            await self._offsets.settled()
         operation.require_running()
         self._retrieve()
         self._raise_fatal()
@@ -710,11 +715,18 @@ class TransactionManager:
 
         At level 2, EndTxn increases it, unless the coordinator knew nothing of the transaction. A
         transaction whose level was lowered needs a new epoch: its partitions were written at level
-        2, and if the level is raised again, the next transaction does not wait for its markers.
+        2, and if the level is raised again, the next transaction does not wait for its markers. So
+        does one of whose offsets a request may still arrive.
         """
         current = self.status.current
         is_implicit = current.level >= IMPLICIT
-        return self._bump_needed or is_implicit or current.lowered or self._partitions.has_gap()
+        return (
+            self._bump_needed
+            or is_implicit
+            or current.lowered
+            or self._offsets.lost_response
+            or self._partitions.has_gap()
+        )
 
     def _end(self, outcome: TransactionOutcome, event: TransactionEvent) -> None:
         self._meters.ended(outcome)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 from uuid import UUID
 
-from aiokclient.cluster.attempts import LastAnswer
+from aiokclient.cluster.attempts import LastAnswer, is_refusal
 from aiokclient.cluster.per_item import ask_within
 from aiokclient.cluster.targets import Coordinator
 from aiokclient.errors import (
@@ -104,6 +105,11 @@ class TransactionOffsets:
         """The group whose offsets are being sent."""
         self._groups: set[str] = set()
         """The groups that were added to the open transaction, at levels 0 and 1."""
+        self._unanswered: set[asyncio.Future[Any]] = set()
+        """The responses that have not arrived yet, also those that nobody waits for any more."""
+        self.lost_response = False
+        """Whether a request of the open transaction was sent and had no response, so that the
+        coordinator may still receive it."""
 
     def cause(self) -> KafkaError | None:
         """Return why the offsets in progress were not accepted so far, if that is known."""
@@ -113,8 +119,14 @@ class TransactionOffsets:
         return self._cluster.calls.cause_to(Coordinator("group", group_id))
 
     def begin(self) -> None:
-        """Forget the groups of the previous transaction."""
+        """Forget the groups and the requests of the previous transaction."""
         self._groups.clear()
+        self.lost_response = False
+
+    async def settled(self) -> None:
+        """Wait until every request that was sent has its response, or has none in time."""
+        if self._unanswered:
+            await asyncio.wait(self._unanswered)
 
     async def send(
         self, offsets: Offsets, owner: GroupMetadata | ConsumerReads, timeout: float
@@ -231,8 +243,13 @@ class TransactionOffsets:
             scope=Scope.TXN_OFFSET_COMMIT,
             highest=highest,
             before_retry=before_retry,
+            failed=self._on_failure,
+            unanswered=self._unanswered,
         )
         return self._errors(offsets, request, response)
+
+    def _on_failure(self, error: KafkaError) -> None:
+        self.lost_response = self.lost_response or not is_refusal(error)
 
     def _message(
         self, identity: ProducerIdentity, offsets: Offsets, member: GroupMetadata

@@ -105,7 +105,10 @@ class Transaction:
         self._current: CurrentTransaction | None = None
         self._number = 0
         """The number in the order of transactions and reads; see `ReadOrder`."""
-        self._consumers: dict[int, ConsumerReads] = {}
+        self._consumers: list[tuple[TransactionalConsumer, ConsumerReads]] = []
+        """The added consumers, with what each has read."""
+        self._is_end_requested = False
+        """Whether the application has aborted it by `abort_transaction`, or detached it."""
 
     def __repr__(self) -> str:
         outcome = "open" if self.outcome is None else self.outcome.value
@@ -167,11 +170,11 @@ class Transaction:
         self._require_open("add()")
         if not hasattr(consumer, "_for_transaction"):
             raise ArgumentTypeError(f"add() takes a Consumer, not {type(consumer).__name__}.")
-        if id(consumer) not in self._consumers:
-            assert self._current is not None
-            self._consumers[id(consumer)] = consumer._for_transaction(
-                self._current.begun, self._number
-            )
+        if any(added is consumer for added, _ in self._consumers):
+            return
+        assert self._current is not None
+        reads = consumer._for_transaction(self._current.begun, self._number)
+        self._consumers.append((consumer, reads))
 
     @lets_go
     async def send_offsets(
@@ -210,7 +213,9 @@ class Transaction:
                 "detach() is not possible for a transaction with consumers that were added by "
                 "add(). Use send_offsets() instead of add()."
             )
-        return await self._manager.detach(None if timeout is None else seconds(timeout))
+        handle = await self._manager.detach(None if timeout is None else seconds(timeout))
+        self._is_end_requested = True
+        return handle
 
     # __aenter__ and __aexit__ do the work of `lets_go` themselves, which saves a coroutine for each
     # transaction.
@@ -235,6 +240,8 @@ class Transaction:
                 await self.abandon()
             elif self._is_current:
                 await self._finish()
+            else:
+                self._require_requested_end()
         except BaseException as raised:
             let_go(raised, self)
             del self
@@ -247,7 +254,7 @@ class Transaction:
             return
         try:
             if state in ENDED:
-                self.require_producer()
+                self._require_requested_end()
                 return
             await self._manager.commit(None, self.fix_offsets)
         except KafkaError:
@@ -261,7 +268,28 @@ class Transaction:
             raise
         self.committed()
 
+    def _require_requested_end(self) -> None:
+        """Raise an error unless the application has committed, aborted, or detached it."""
+        self.require_producer()
+        if self.outcome is TransactionOutcome.COMMITTED or self._is_end_requested:
+            return
+        known = self.outcome is TransactionOutcome.ABORTED
+        raise abortable(
+            "The transaction ended before the end of `async with`, because the producer was "
+            "restarted or a commit was given up. "
+            + (
+                "Nothing of it was committed. Repeat its work in a new transaction."
+                if known
+                else "Whether it was committed is not known."
+            )
+        )
+
     # -- what the producer calls
+
+    def on_abort_requested(self) -> None:
+        """Store that the application aborts the transaction, unless it has ended."""
+        if self._current is not None and self._current.is_open:
+            self._is_end_requested = True
 
     async def _begin(self) -> None:
         if self._current is not None:
@@ -282,7 +310,7 @@ class Transaction:
 
         Return the function that returns it when it is sent, or None if no consumer was added.
         """
-        all_reads = list(self._consumers.values())
+        all_reads = [reads for _, reads in self._consumers]
         for reads in all_reads:
             reads.fix_offsets()
         return partial(self._last_offsets, all_reads) if all_reads else None
@@ -297,7 +325,7 @@ class Transaction:
 
     def committed(self) -> None:
         """Handle a successful commit."""
-        for reads in self._consumers.values():
+        for _, reads in self._consumers:
             reads.committed()
         self._consumers.clear()
 
@@ -316,7 +344,7 @@ class Transaction:
         self.settle_commit()
         if not self._consumers or (self._may_still_commit and not is_final):
             return []
-        rewound = list(self._consumers.values())
+        rewound = [reads for _, reads in self._consumers]
         self._consumers.clear()
         for reads in rewound:
             reads.rewind()
@@ -370,9 +398,14 @@ class Transaction:
 
     @property
     def was_aborted(self) -> bool:
-        """Whether the transaction was aborted, and the producer can begin another one."""
+        """Whether it has ended without a commit, so that the producer can begin another one.
+
+        Another task may have restarted the producer, and may have begun another one already.
+        """
+        if self._current is None or self.outcome is TransactionOutcome.COMMITTED:
+            return False
         usable = self._manager.status.state is TransactionState.READY
-        return usable and self.outcome is TransactionOutcome.ABORTED
+        return not self._is_current or (usable and self.outcome is TransactionOutcome.ABORTED)
 
     # -- the end
 

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
+import weakref
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
 from world import World, simulate
 
-from aiokclient import GroupMetadata, Producer, TopicPartition, TransactionOutcome
+from aiokclient import GroupMetadata, Producer, TopicPartition, TransactionOutcome, transform
 from aiokclient.errors import (
     AbortableError,
     ApplicationRecoverableError,
     GroupAuthorizationError,
+    IllegalStateError,
     KafkaError,
     NotCoordinatorError,
     NotEnoughReplicasError,
@@ -259,3 +262,161 @@ def test_a_transaction_after_an_abortable_error_has_a_new_epoch(level: int) -> N
         assert await abort(after_error=True) == 3
 
     run(scenario, level)
+
+
+LATER = ["at once", "after another begin", "in another transaction", "after another commit"]
+
+
+async def restart_elsewhere(producer: Producer[Any, Any], then: str) -> Any:
+    """Restart the producer in another task, and perhaps use it. Return its open transaction."""
+
+    async def other() -> Any:
+        await producer.restart()
+        if then == "at once":
+            return None
+        await producer.begin_transaction()
+        tx = producer.last_transaction
+        assert tx is not None
+        if then != "after another begin":
+            await tx.send("t", b"kept", partition=0)
+        if then == "after another commit":
+            await producer.commit_transaction()
+            return None
+        return tx
+
+    return await asyncio.create_task(other())
+
+
+@levels
+@pytest.mark.parametrize("then", LATER)
+@pytest.mark.parametrize("work", ["nothing", "acknowledged", "pending", "offsets"])
+def test_a_block_raises_after_another_task_has_restarted_the_producer(
+    work: str, then: str, level: int
+) -> None:
+    async def scenario(world: World, producer: Producer[Any, Any]) -> None:
+        with pytest.raises(TransactionAbortableError, match="Repeat its work"):  # noqa: PT012 - the end of the block raises
+            async with producer.transaction() as tx:
+                if work in ("acknowledged", "pending"):
+                    delivery = tx.send("t", b"lost", partition=0)
+                    if work == "acknowledged":
+                        await delivery
+                elif work == "offsets":
+                    await tx.send_offsets({INPUT: 1}, MEMBER)
+                other = await restart_elsewhere(producer, then)
+        assert tx.outcome is ABORTED
+        if other is not None:
+            # The transaction of the other task is still open, and can be committed.
+            await producer.commit_transaction()
+            assert other.outcome is COMMITTED
+        assert stored(world) is None
+
+    run(scenario, level)
+
+
+@levels
+def test_a_block_raises_after_a_commit_in_it_was_given_up(level: int) -> None:
+    async def main(world: World) -> None:
+        options = {"transactional_id": "t-1", "transaction_timeout_ms": 1_000}
+        async with world.producer(**options) as producer:
+            with pytest.raises(TransactionAbortableError):  # noqa: PT012 - the end of the block raises
+                async with producer.transaction() as tx:
+                    with world.cluster.delay(ApiKey.METADATA, 5.0, when="before"):
+                        tx.send("t", b"lost", partition=0)
+                        with contextlib.suppress(TimeoutError):
+                            async with asyncio.timeout(0.1):
+                                await producer.commit_transaction()
+            async with producer.transaction():
+                await producer.send("t", b"next", partition=0)
+            assert tx.outcome is ABORTED
+
+    simulate(main, transaction_version=level)
+
+
+@levels
+@pytest.mark.parametrize("end", ["commit", "abort", "abort without an answer"])
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_block_whose_body_ended_the_transaction_does_not_raise(
+    restarted: bool, end: str, level: int
+) -> None:
+    async def scenario(world: World, producer: Producer[Any, Any]) -> None:
+        async with producer.transaction() as tx:
+            await tx.send("t", b"kept" if end == "commit" else b"lost", partition=0)
+            if end == "commit":
+                await producer.commit_transaction()
+            else:
+                await producer.abort_transaction(None if end == "abort" else 0.01)
+            if restarted:
+                await restart_elsewhere(producer, "after another commit")
+        assert tx.outcome is (COMMITTED if end == "commit" else ABORTED) or not restarted
+
+    run(scenario, level)
+
+
+@levels
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_block_raises_after_a_restart_that_could_not_find_out_its_outcome(
+    begun: bool, level: int
+) -> None:
+    async def scenario(world: World, producer: Producer[Any, Any]) -> None:
+        with pytest.raises(TransactionAbortableError, match="is not known"):  # noqa: PT012 - the end of the block raises
+            async with producer.transaction() as tx:
+                await tx.send("t", b"lost", partition=0)
+                with (
+                    world.cluster.drop(ApiKey.END_TXN, when="before"),
+                    contextlib.suppress(KafkaError),
+                ):
+                    await producer.commit_transaction(timeout=0.5)
+                with world.cluster.drop(ApiKey.END_TXN, when="before"):
+                    await restart_elsewhere(producer, "at once")
+                if begun:
+                    await restart_elsewhere(producer, "after another commit")
+        assert tx.outcome is UNKNOWN
+
+    run(scenario, level)
+
+
+@levels
+def test_transform_does_not_commit_the_transaction_of_another_task(level: int) -> None:
+    async def scenario(world: World, producer: Producer[Any, Any]) -> None:
+        world.cluster.produce("in", [b"1"], partition=0)
+        options: dict[str, Any] = {"group_id": "g", "enable_auto_commit": False}
+        async with world.consumer("in", **options) as consumer:
+            with pytest.raises(IllegalStateError):  # noqa: PT012 - the loop raises
+                async with transform(consumer, producer) as stream:
+                    async for batch in stream:
+                        await batch.send("t", b"lost", partition=0)
+                        other = await restart_elsewhere(producer, "after another begin")
+            assert other.outcome is None
+            await producer.abort_transaction()
+            async with transform(consumer, producer) as stream:
+                batch = await anext(stream)
+                batch.send("t", b"kept", partition=0)
+                consumer.stop()
+                with pytest.raises(StopAsyncIteration):
+                    await anext(stream)
+        assert [record.value for record in batch] == [b"1"]
+        assert stored(world) == 1
+
+    run(scenario, level)
+
+
+def test_an_added_consumer_is_kept_until_the_end_of_its_transaction() -> None:
+    """Otherwise, another consumer could have its `id()`, and `add` would take it for this one."""
+
+    async def scenario(world: World, producer: Producer[Any, Any]) -> None:
+        consumer = world.consumer("in", group_id="g", enable_auto_commit=False)
+        await consumer.start()
+        await producer.begin_transaction()
+        assert producer.last_transaction is not None
+        producer.last_transaction.add(consumer)
+        producer.last_transaction.add(consumer)
+        await consumer.close()
+        reference = weakref.ref(consumer)
+        del consumer
+        gc.collect()
+        assert reference() is not None
+        await producer.commit_transaction()
+        gc.collect()
+        assert reference() is None
+
+    run(scenario, 2)
