@@ -81,20 +81,23 @@ def stream(
 ) -> Iterator[T]:
     """Yield the items of `function(client)`, which runs in the loop of this process.
 
-    The loop has at most `ahead` items ready, and fewer at the beginning, because a caller with a
-    limit needs only the first ones. Closing the iterator cancels the function. Errors are raised as
-    by `run`.
+    The loop has at most `ahead` items ready. At the beginning, it makes each item only when the
+    caller asks for it, because a caller with a limit needs only the first ones. Closing the
+    iterator cancels the function. Errors are raised as by `run`.
     """
     ready: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    room, allowed = asyncio.Semaphore(1), 1
+    asked, allowed = asyncio.Semaphore(0), 0
     end = object()
 
     async def fill(client: Client) -> None:
         items = function(client)
         try:
+            await asked.acquire()
             async for item in items:
-                await room.acquire()
                 ready.put(item)
+                # The item must not stay in memory while the next one is awaited.
+                del item
+                await asked.acquire()
         finally:
             close = getattr(items, "aclose", None)
             if close is not None:
@@ -105,12 +108,15 @@ def stream(
     future.add_done_callback(lambda _: ready.put(end))
     try:
         count = 0
-        while (item := ready.get()) is not end:
-            count += 1
-            loop.call_soon_threadsafe(room.release)
-            if allowed < min(ahead, 1 + count // 8):
+        while True:
+            loop.call_soon_threadsafe(asked.release)
+            if allowed < min(ahead, count // 8):
                 allowed += 1
-                loop.call_soon_threadsafe(room.release)
+                loop.call_soon_threadsafe(asked.release)
+            item = ready.get()
+            if item is end:
+                break
+            count += 1
             yield cast(T, item)
             # The item must not stay in memory while the next one is awaited.
             del item

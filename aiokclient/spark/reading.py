@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -34,6 +35,10 @@ ADVICE: dict[type[KafkaError], str] = {
     UnknownTopicOrPartitionError: REPLACED,
 }
 """Hints for errors that have a more specific meaning in a planned range than elsewhere."""
+FIRST_BYTES = 1024 * 1024
+"""Bytes of the first range in a process that Spark gets at once."""
+FIRST_S = 0.2
+"""Seconds in which Spark gets no more than that."""
 LOST = "Set failOnDataLoss to false to read the remaining records."
 
 
@@ -60,7 +65,10 @@ def read(
 
     garbage.exclude()
     require_brokers(options.properties)
+    start = _FirstRange() if _FirstRange.is_next else None
     for batch in clients.stream(options.properties, batches):
+        if start is not None and start.wait(batch.nbytes):
+            start = None
         try:
             converted = convert(batch)
         except KafkaError as error:
@@ -68,6 +76,33 @@ def read(
             error.message = f"{name}: {_task(partition)} {error.message}"
             raise
         yield converted
+
+
+class _FirstRange:
+    """The beginning of the first range that this process reads.
+
+    Spark's virtual machine compiles its code while it reads the first rows. A limit that these
+    reach then stops the task late, and the buffers of the socket to it take some megabytes. So the
+    first range pauses once. That costs a worker process, which takes longer to start, `FIRST_S` at
+    most.
+    """
+
+    is_next = True
+
+    def __init__(self) -> None:
+        _FirstRange.is_next = False
+        self._bytes = 0
+        self._ends = 0.0
+
+    def wait(self, size: int) -> bool:
+        """Wait if Spark has enough for the moment. Return whether it may have the rest."""
+        now = time.monotonic()
+        self._ends = self._ends or now + FIRST_S
+        self._bytes += size
+        if self._bytes <= FIRST_BYTES:
+            return False
+        time.sleep(max(self._ends - now, 0.0))
+        return True
 
 
 async def _remaining(

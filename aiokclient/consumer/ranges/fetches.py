@@ -1,9 +1,9 @@
 """The fetches of one range.
 
 The fetches need no task. When a response arrives, a callback sends the next fetch, so that the
-broker works while the response is decoded. This continues until `AHEAD` responses wait for the
-reader. If there is no connection yet, or a fetch has failed, the waiting reader itself sends the
-next fetch, with the retries of `ClusterClient.request`.
+broker works while the response is decoded. This continues until `FetchSizes.ahead` responses wait
+for the reader. If there is no connection yet, if a fetch has failed, or at the beginning of the
+range, the waiting reader itself sends the next fetch, with the retries of `ClusterClient.request`.
 
 The position never passes an offset without an answer of the broker:
 
@@ -45,8 +45,6 @@ from aiokclient.policy import Backoff, Retry
 
 __all__ = ["RangeFetches"]
 
-AHEAD: Final = 2
-"""The largest number of responses that wait for the reader."""
 CONFIRMED: Final = 3
 """The number of consecutive empty responses after which the position moves to the last readable
 offset."""
@@ -185,7 +183,7 @@ class RangeFetches:
 
     def _fetch_ahead(self) -> None:
         """Send the next fetch if the last one has moved the position, and it can be sent now."""
-        ahead = len(self._ready) < AHEAD and self.position < self._request.end
+        ahead = len(self._ready) < self._sizes.ahead and self.position < self._request.end
         if not ahead or self._in_flight or self._error is not None:
             return
         if self._ready and self._ready[-1].event is not PartEvent.DATA:

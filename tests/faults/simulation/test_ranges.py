@@ -107,6 +107,30 @@ def test_few_fetches_of_limited_size_are_sent_before_a_batch_is_processed() -> N
     simulate(scenario)
 
 
+def test_a_range_fetches_no_more_than_the_reader_asks_for_at_its_beginning() -> None:
+    """A limit in SQL needs only the first records of a large range."""
+
+    async def scenario(world: World) -> None:
+        for _ in range(400):
+            world.cluster.produce("t", [bytes(1000)] * 30)
+        async with world.client() as client:
+            batches = client.read_range(TP, 0, 12_000)
+            rows = 0
+            for count in range(1, 11):
+                rows += (await anext(batches)).num_rows
+                await asyncio.sleep(1)
+                assert fetches(world) == count
+            sizes = [r.message.max_bytes for r in world.requests(ApiKey.FETCH)]
+            assert sum(sizes) < 1_000_000
+            async for batch in batches:
+                rows += batch.num_rows
+            assert rows == 12_000
+            # Then the fetches grow fast, and are sent before the reader asks for them.
+            assert fetches(world) < 50
+
+    simulate(scenario)
+
+
 def test_ranges_that_follow_one_another_use_one_connection() -> None:
     async def scenario(world: World) -> None:
         fill(world, 100)
