@@ -656,10 +656,7 @@ class TransactionManager:
         current, began = self.status.current, self._clock.monotonic()
         await self._drain.abort()
         await self._await_offset_calls()
-        if current.level < IMPLICIT:
-            # An abandoned request must not arrive after the end: the offsets would belong to the
-            # next transaction, because brokers before 3.6 do not ask whether the epoch is older.
-            await self._offsets.settled()
+        await self._offsets.settled(current)
         operation.require_running()
         self._retrieve()
         self._raise_fatal()
@@ -720,13 +717,8 @@ class TransactionManager:
         """
         current = self.status.current
         is_implicit = current.level >= IMPLICIT
-        return (
-            self._bump_needed
-            or is_implicit
-            or current.lowered
-            or self._offsets.lost_response
-            or self._partitions.has_gap()
-        )
+        is_unsafe = current.lowered or self._offsets.lost_response
+        return self._bump_needed or is_implicit or is_unsafe or self._partitions.has_gap()
 
     def _end(self, outcome: TransactionOutcome, event: TransactionEvent) -> None:
         self._meters.ended(outcome)

@@ -123,9 +123,13 @@ class TransactionOffsets:
         self._groups.clear()
         self.lost_response = False
 
-    async def settled(self) -> None:
-        """Wait until every request that was sent has its response, or has none in time."""
-        if self._unanswered:
+    async def settled(self, transaction: CurrentTransaction) -> None:
+        """Wait until every request that was sent has its response, or has none in time.
+
+        An abandoned request must not arrive after the end of the transaction. At levels 0 and 1,
+        brokers before Kafka 3.6 would add its offsets to the next one, even in a newer epoch.
+        """
+        if self._unanswered and transaction.level < IMPLICIT:
             await asyncio.wait(self._unanswered)
 
     async def send(
