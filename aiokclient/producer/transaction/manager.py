@@ -471,9 +471,8 @@ class TransactionManager:
         """Return whether a commit can begin without a task of its own; see `CommitEnds`."""
         return not (
             self._bump_needed
-            or self.status.current.lowered
+            or self.status.current.is_epoch_unsafe
             or self._offset_calls
-            or self._offsets.lost_response
             or self._requests.level_is_old
             or self._accumulator.undesignated
         )
@@ -692,8 +691,7 @@ class TransactionManager:
             self._meters.ended(outcome)
             raise self._found_committed()
         self._raise_fatal()
-        committed = outcome is TransactionOutcome.COMMITTED
-        self._end(outcome, _E.COMMITTED if committed else _E.ABORTED)
+        self._end(outcome, _E.ABORTED if outcome is TransactionOutcome.ABORTED else _E.COMMITTED)
         self._meters.took("abort", self._clock.monotonic() - began)
 
     # -- ends
@@ -716,9 +714,8 @@ class TransactionManager:
         does one of whose offsets a request may still arrive.
         """
         current = self.status.current
-        is_implicit = current.level >= IMPLICIT
-        is_unsafe = current.lowered or self._offsets.lost_response
-        return self._bump_needed or is_implicit or is_unsafe or self._partitions.has_gap()
+        is_unsafe = current.level >= IMPLICIT or current.is_epoch_unsafe
+        return self._bump_needed or is_unsafe or self._partitions.has_gap()
 
     def _end(self, outcome: TransactionOutcome, event: TransactionEvent) -> None:
         self._meters.ended(outcome)

@@ -107,9 +107,6 @@ class TransactionOffsets:
         """The groups that were added to the open transaction, at levels 0 and 1."""
         self._unanswered: set[asyncio.Future[Any]] = set()
         """The responses that have not arrived yet, also those that nobody waits for any more."""
-        self.lost_response = False
-        """Whether a request of the open transaction was sent and had no response, so that the
-        coordinator may still receive it."""
 
     def cause(self) -> KafkaError | None:
         """Return why the offsets in progress were not accepted so far, if that is known."""
@@ -119,9 +116,8 @@ class TransactionOffsets:
         return self._cluster.calls.cause_to(Coordinator("group", group_id))
 
     def begin(self) -> None:
-        """Forget the groups and the requests of the previous transaction."""
+        """Forget the groups of the previous transaction."""
         self._groups.clear()
-        self.lost_response = False
 
     async def settled(self, transaction: CurrentTransaction) -> None:
         """Wait until every request that was sent has its response, or has none in time.
@@ -240,6 +236,10 @@ class TransactionOffsets:
             # The deadline of all attempts may cancel this request, which then cannot say why.
             last.note(error)
 
+        def on_failure(error: KafkaError) -> None:
+            if not is_refusal(error):
+                transaction.note_lost_response()
+
         response = await self._cluster.request(
             request,
             Coordinator("group", member.group_id),
@@ -247,13 +247,10 @@ class TransactionOffsets:
             scope=Scope.TXN_OFFSET_COMMIT,
             highest=highest,
             before_retry=before_retry,
-            failed=self._on_failure,
+            failed=on_failure,
             unanswered=self._unanswered,
         )
         return self._errors(offsets, request, response)
-
-    def _on_failure(self, error: KafkaError) -> None:
-        self.lost_response = self.lost_response or not is_refusal(error)
 
     def _message(
         self, identity: ProducerIdentity, offsets: Offsets, member: GroupMetadata

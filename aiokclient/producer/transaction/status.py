@@ -89,6 +89,7 @@ class CurrentTransaction:
         "given_up",
         "identity",
         "level",
+        "lost_response",
         "lowered",
         "must_abort",
         "outcome",
@@ -108,6 +109,8 @@ class CurrentTransaction:
         """The level of `transaction.version` whose requests this transaction uses."""
         self.lowered = False
         """Whether the level was lowered, because the cluster was downgraded."""
+        self.lost_response = False
+        """Whether a request with offsets was sent and had no response, so that it may arrive later."""
         self.refused = False
         """Whether a request of a higher level was refused since the cluster was downgraded."""
         self.part: TopicPartition | str | None = None
@@ -134,6 +137,15 @@ class CurrentTransaction:
     def is_open(self) -> bool:
         """Whether the transaction has begun and has no final outcome yet."""
         return self.begun is not None and self.outcome in _OPEN
+
+    @property
+    def is_epoch_unsafe(self) -> bool:
+        """Whether the next transaction must not have the same epoch."""
+        return self.lowered or self.lost_response
+
+    def note_lost_response(self) -> None:
+        """Store that a request with offsets had no response."""
+        self.lost_response = True
 
     def note_written(self) -> None:
         """Store that a request of this transaction is about to be sent."""
