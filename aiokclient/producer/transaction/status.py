@@ -110,7 +110,7 @@ class CurrentTransaction:
         self.lowered = False
         """Whether the level was lowered, because the cluster was downgraded."""
         self.lost_response = False
-        """Whether a request with offsets was sent and had no response, so that it may arrive later."""
+        """Whether a request with offsets had no response, so that it may still arrive."""
         self.refused = False
         """Whether a request of a higher level was refused since the cluster was downgraded."""
         self.part: TopicPartition | str | None = None
