@@ -20,7 +20,9 @@ from aiokclient.errors import (
     ApplicationRecoverableError,
     IllegalStateError,
     InvalidConfigurationError,
+    ProducerFencedError,
 )
+from aiokclient.protocol import ApiKey
 from aiokclient.testing.simulation.network import Weather
 
 COMMITTED, ABORTED, UNKNOWN = TransactionOutcome
@@ -154,3 +156,54 @@ def test_transactions_stay_whole_when_the_level_changes_at_any_step(
             except BaseException as error:
                 error.add_note(f"lowered before step {lowered}, raised before step {raised}")
                 raise
+
+
+# -- the new epoch of the first transaction after an upgrade
+
+
+async def upgraded(world: World) -> Any:
+    """Return a producer whose next transaction is the first one at level 2."""
+    producer = await world.producer(**OPTIONS)
+    async with producer.transaction() as tx:
+        tx.send("t", b"old", partition=0)
+    world.cluster.set_transaction_version(2)
+    world.cluster.move_coordinator("t-1")
+    await asyncio.sleep(11)  # The level is read again.
+    async with producer.transaction() as tx:
+        tx.send("t", b"old", partition=0)
+    return producer
+
+
+def test_a_begin_can_be_repeated_after_it_was_cancelled_while_it_took_a_new_epoch() -> None:
+    async def scenario(world: World) -> None:
+        producer = await upgraded(world)
+        with world.cluster.delay(ApiKey.INIT_PRODUCER_ID, 3, times=1) as delayed:
+            begin = asyncio.ensure_future(producer.begin_transaction())
+            await asyncio.sleep(0.5)
+            assert delayed.hits == 1
+            begin.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await begin
+        async with producer.transaction() as tx:
+            tx.send("t", b"new", partition=0)
+        assert tx.outcome is COMMITTED
+        await producer.close()
+
+    simulate(scenario, brokers=2, topics={"t": 1}, transaction_version=1)
+
+
+def test_a_begin_that_is_fenced_while_it_takes_a_new_epoch_requires_a_restart() -> None:
+    async def scenario(world: World) -> None:
+        producer = await upgraded(world)
+        with world.cluster.fail(ApiKey.INIT_PRODUCER_ID, ProducerFencedError, times=1):
+            with pytest.raises(ApplicationRecoverableError):
+                await producer.begin_transaction()
+            with pytest.raises(ApplicationRecoverableError):
+                await producer.begin_transaction()
+        await producer.restart()
+        async with producer.transaction() as tx:
+            tx.send("t", b"new", partition=0)
+        assert tx.outcome is COMMITTED
+        await producer.close()
+
+    simulate(scenario, brokers=2, topics={"t": 1}, transaction_version=1)

@@ -6,6 +6,7 @@ All times are virtual.
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Coroutine
 from typing import Any
 
@@ -13,7 +14,8 @@ import pytest
 from world import World, simulate
 
 from aiokclient import AnyBroker, Broker, Client
-from aiokclient.errors import InvalidMetadataError
+from aiokclient.cluster.brokers import _connected_soon
+from aiokclient.errors import DisconnectedError, InvalidMetadataError
 from aiokclient.network.pool import Purpose
 from aiokclient.protocol import ApiKey
 from aiokclient.protocol.messages.list_groups import ListGroupsRequest
@@ -149,3 +151,26 @@ def test_states_name_what_each_broker_does() -> None:
             assert brokers.states()[2] == "connected"
 
     simulate(scenario, brokers=3)
+
+
+async def test_attempt_that_fails_as_its_caller_is_cancelled_is_not_reported_by_the_loop() -> None:
+    loop = asyncio.get_running_loop()
+    reported: list[Any] = []
+    loop.set_exception_handler(lambda _, context: reported.append(context))
+    waiters: list[asyncio.Future[Any]] = [loop.create_future()]
+
+    class Connecting:
+        def connecting(self, purpose: Purpose) -> asyncio.Future[Any]:
+            return waiters[0]
+
+    pool: Any = Connecting()
+    call = asyncio.ensure_future(_connected_soon(pool))
+    await asyncio.sleep(0)
+    waiters[0].set_exception(DisconnectedError("refused"))
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    waiters.clear()
+    del call
+    gc.collect()
+    assert reported == []

@@ -1,6 +1,7 @@
 """Tests of routing, the retry loop, and deadlines, with a scripted broker."""
 
 import asyncio
+import gc
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -9,6 +10,7 @@ from scripted import ScriptedBroker
 
 from aiokclient.cluster.client import ClusterClient
 from aiokclient.cluster.targets import AnyBroker, Broker, Controller, Coordinator, Leader, Target
+from aiokclient.config.client import ClientConfig
 from aiokclient.errors import (
     ApiTimeoutError,
     ClosedError,
@@ -365,3 +367,14 @@ async def test_error_of_one_attempt_names_its_api_and_the_broker(
     assert response is None
     assert (type(error), error.api) == (GroupAuthorizationError, "ListGroups")
     assert error.broker == (1 if named is None else named)
+
+
+async def test_closed_client_starts_no_task_when_it_is_collected(broker: ScriptedBroker) -> None:
+    client = ClusterClient(ClientConfig(bootstrap_servers=broker.address))
+    await client.start()
+    await client.close()
+    before = asyncio.all_tasks()
+    del client
+    gc.collect()
+    await asyncio.sleep(0)
+    assert asyncio.all_tasks() == before

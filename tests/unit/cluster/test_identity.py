@@ -1,4 +1,4 @@
-"""When a broker that cannot check the ids itself must name its cluster."""
+"""When connections and brokers must show in which cluster they are, and what follows."""
 
 from typing import Any
 
@@ -6,6 +6,7 @@ import pytest
 
 from aiokclient.cluster.identity import ClusterIdentity
 from aiokclient.config.client import ClientConfig
+from aiokclient.errors import ClusterChangedError
 from aiokclient.protocol.messages.metadata import MetadataResponse
 
 
@@ -47,3 +48,64 @@ def test_brokers_are_always_asked_if_another_cluster_is_an_error() -> None:
     assert made.doubts(1)
     made.confirm()
     assert made.doubts(1)
+
+
+# -- what is asked of connections
+
+
+def answer_of(cluster_id: str | None) -> MetadataResponse:
+    return MetadataResponse(cluster_id=cluster_id)
+
+
+@pytest.mark.parametrize(
+    ("options", "checks"),
+    [
+        ({}, True),
+        ({"metadata_recovery_strategy": "none"}, False),
+        ({"metadata_cluster_check_enable": False}, False),
+    ],
+)
+def test_connections_carry_the_ids_only_when_a_rebootstrap_could_follow(
+    options: dict[str, Any], checks: bool
+) -> None:
+    found = identity(**options)
+    assert found.checks is checks
+    assert found.expected(1) is None, "the cluster is not known yet"
+    found.adopt(answer_of("c"))
+    assert found.expected(0) == (("c", 0) if checks else None)
+    assert found.expected(-1) is None, "a bootstrap server may be any broker"
+
+
+def test_only_a_broker_of_another_cluster_is_an_error() -> None:
+    told: list[MetadataResponse] = []
+    found = ClusterIdentity(ClientConfig(bootstrap_servers="localhost:9092"), told.append)
+    other = answer_of("d")
+    assert found.compare(1, "b:9092", other) is None, "no cluster is known"
+    found.adopt(answer_of("c"))
+    found.adopt(answer_of(None))
+    assert found.cluster_id == "c"
+    assert found.compare(1, "b:9092", answer_of("c")) is None
+    assert found.compare(1, "b:9092", answer_of(None)) is None
+    assert told == []
+    error = found.compare(1, "b:9092", other)
+    assert "in the cluster d, and broker 1 is in the cluster c" in str(error)
+    assert told == [other]
+    assert found.is_other(other)
+    assert not found.is_other(answer_of("c"))
+
+
+def test_another_cluster_is_adopted_unless_that_must_fail(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    strict, lenient = identity("fail"), identity()
+    for found in (strict, lenient):
+        found.adopt(answer_of("c"))
+        found.adopt(answer_of("c"))
+    assert caplog.records == []
+    with pytest.raises(ClusterChangedError) as caught:
+        strict.adopt(answer_of("d"))
+    assert (caught.value.old_cluster_id, caught.value.new_cluster_id) == ("c", "d")
+    assert strict.cluster_id == "c"
+    lenient.adopt(answer_of("d"))
+    assert lenient.cluster_id == "d"
+    assert [record.__dict__["event"] for record in caplog.records] == ["cluster_changed"]

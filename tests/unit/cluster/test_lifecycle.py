@@ -549,3 +549,30 @@ async def test_error_that_failed_an_object_is_not_logged_again_by_its_tasks(
     assert "task_died" not in [record.__dict__.get("event") for record in caplog.records]
     with pytest.raises(KafkaError, match="the cluster is another one"):
         thing.use()
+
+
+@pytest.mark.parametrize("turns", range(6))
+async def test_start_can_be_repeated_when_it_was_cancelled_at_any_turn_of_the_loop(
+    thing: Thing, turns: int
+) -> None:
+    call = asyncio.ensure_future(thing.start())
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert thing.state is State.NEW
+    await thing.start()
+    assert thing.use() == "used"
+
+
+@pytest.mark.parametrize("turns", range(6))
+async def test_close_ends_a_start_at_any_turn_of_the_loop(thing: Thing, turns: int) -> None:
+    call = asyncio.ensure_future(thing.start())
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    await asyncio.wait_for(thing.close(), 5)
+    assert thing.state is State.CLOSED
+    await asyncio.wait([call])
+    with pytest.raises(ClosedError):
+        thing.use()
