@@ -174,3 +174,28 @@ async def test_attempt_that_fails_as_its_caller_is_cancelled_is_not_reported_by_
     del call
     gc.collect()
     assert reported == []
+
+
+def test_outcomes_tell_what_came_of_connecting_to_each_broker() -> None:
+    async def scenario(world: World) -> None:
+        async with world.client(bootstrap_servers=world.address(1)) as client:
+            await connect_all(client, 1)
+            outcomes = client.cluster.brokers.outcomes
+            addresses = [world.address(broker) for broker in (1, 2, 3)]
+            assert dict(outcomes()) == dict(
+                zip(addresses, ["connected", "not tried yet", "not tried yet"], strict=True)
+            )
+            world.network.refuse(addresses[1])
+            world.network.part({"client"}, {addresses[2]})
+            calls = [ask(client, 2), ask(client, 3)]
+            await asyncio.sleep(0.5)
+            found = dict(outcomes())
+            assert found[addresses[0]] == "connected"
+            assert "refused" in found[addresses[1]]
+            assert found[addresses[2]] == "no answer yet"
+            world.network.refuse(addresses[1], refused=False)
+            world.network.heal()
+            await asyncio.gather(*calls)
+            assert dict(outcomes()) == dict.fromkeys(addresses, "connected")
+
+    simulate(scenario, brokers=3)
