@@ -51,7 +51,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Any:
     yield
     if item.nodeid in _seconds:
         number = len(_seconds) - 1
-        for line in _seen:
+        for line in _seen.copy():  # Other threads may still run lines.
             _lines[line].append(number)
 
 
