@@ -85,7 +85,8 @@ class Bootstrap:
         """The address of the server that responded."""
         self._moved: asyncio.Future[None]
         """A future that is done when a server has failed."""
-        self._deadline = 0.0
+        self._deadline: float
+        """The end of the search on the monotonic clock."""
         self._resolve_s: float | None = None
         self._overdue = False
         """Whether a name was not resolved in time."""

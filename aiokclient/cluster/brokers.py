@@ -548,7 +548,7 @@ def _state(pool: ConnectionPool | None, now: float) -> str:
         return "not connected"
     if pool.connections():
         return "connected"
-    if pool.reachable or pool.last_error is None:
+    if pool.last_error is None:
         return pool.progress or "not connected"
     what = "unreachable" if pool.refused else "disconnected"
     return f"{what} {max(now - pool.failed_at, 0.0):.0f} s ago: {_why(pool)}"

@@ -415,7 +415,6 @@ class MetadataRequests:
         if self.identity.is_other(response):
             if self.is_open or self._rebootstraps:
                 self._elsewhere(response)
-                self._supervisor.check()
                 text = "The broker is in another cluster than before."
                 raise InvalidMetadataError(text, api="Metadata")
             self._move(response)
