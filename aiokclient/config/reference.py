@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from typing import NamedTuple
+import re
+from typing import Final, NamedTuple
 
 from aiokclient.config.client import ClientConfig
 from aiokclient.config.login import LoginConfig
 from aiokclient.config.option import ABSENT, declared
 
 __all__ = ["OptionEntry", "describe", "typed_options"]
+
+
+# The alias says more to type checkers than to readers.
+_SERIALIZER: Final = re.compile(r"SerializerFunction\[(\w)\]")
 
 
 class OptionEntry(NamedTuple):
@@ -54,7 +59,7 @@ def _entry(field: dataclasses.Field[object], shared: bool) -> OptionEntry:
     in_java = declaration.java != ABSENT
     return OptionEntry(
         name=field.name,
-        type=declaration.accepts or str(field.type),
+        type=_SERIALIZER.sub(r"Callable[[\1], bytes]", declaration.accepts or str(field.type)),
         default=declaration.shown or repr(field.default),
         allowed=declaration.kind.allowed,
         text=declaration.text,

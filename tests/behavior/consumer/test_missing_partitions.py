@@ -1,6 +1,7 @@
 """Lookups for partitions and topics that do not exist, on the embedded cluster and on Kafka."""
 
 import asyncio
+import logging
 from typing import Any
 
 import pytest
@@ -22,6 +23,15 @@ def calls(consumer: Consumer[Any, Any], tp: TopicPartition) -> dict[str, Any]:
         "until_end": lambda: anext(aiter(consumer.until_end())),
         "batches": lambda: anext(aiter(consumer.batches(until_end=True))),
     }
+
+
+def is_metadata_received(caplog: pytest.LogCaptureFixture) -> bool:
+    """Return whether a response with metadata has been logged."""
+    return any(
+        (getattr(record, "event", None), getattr(record, "api", None))
+        == ("wire_response", "Metadata")
+        for record in caplog.records
+    )
 
 
 @pytest.mark.parametrize("missing", ["partition", "topic"])
@@ -53,13 +63,18 @@ async def test_a_lookup_raises_soon_when_the_partition_does_not_exist(
         assert raised.value.topic_partition == tp
 
 
-async def test_a_lookup_waits_for_a_partition_that_is_being_added(cluster_servers: Any) -> None:
+async def test_a_lookup_waits_for_a_partition_that_is_being_added(
+    cluster_servers: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     topic = await cluster_servers.new_topic()
     tp = TopicPartition(topic, 1)
     options: Any = {"bootstrap_servers": cluster_servers.bootstrap}
     async with asyncio.timeout(BOUND_S), Consumer(**options) as consumer, Admin(**options) as admin:
+        caplog.set_level(logging.DEBUG, "aiokclient.wire")
         lookup = asyncio.create_task(consumer.end_offsets([tp]))
-        await asyncio.sleep(0.3)
+        # A broker has answered, and did not name the partition.
+        while not is_metadata_received(caplog):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
         (await admin.create_partitions({topic: 2})).raise_for_errors()
         assert await lookup == {tp: 0}
 

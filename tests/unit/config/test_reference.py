@@ -47,6 +47,8 @@ def test_an_option_is_described_with_kafkas_name_and_default() -> None:
     assert entry(ProducerConfig, "batch_size").java_default == "16384"
     assert entry(ProducerConfig, "key_serializer").java_default == "required"
     assert entry(ProducerConfig, "acks").type == "int | str"
+    serializer = entry(ProducerConfig, "value_serializer")
+    assert serializer.type == "Callable[[V], bytes] | Serializer[V] | None"
     assert not entry(ConsumerConfig, "new_partitions").in_java
 
 
