@@ -18,7 +18,8 @@ such a secret in a local variable, because tracebacks would show it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Mapping
+import itertools
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol, TypeVar
 
 import aiokclient.network.diagnosis as diagnosis
@@ -77,17 +78,25 @@ async def authenticate(
     sasl: Sasl,
     login: Login,
     timeout_s: float,
+    on_awaited: Callable[[str], None] = lambda step: None,
 ) -> int:
     """Authenticate the client to the broker, in at most `timeout_s` seconds.
 
-    Return the lifetime of the session in milliseconds, or 0 for no limit. Raises
-    the broker's error (SaslAuthenticationError, UnsupportedSaslMechanismError, or
-    IllegalSaslStateError), UnsupportedVersionError if the broker is too old, NotConnectedError at
-    the deadline, and DisconnectedError if the broker closes the connection. The connection cannot
-    be used after an error or a cancellation.
+    `on_awaited(step)` is called before each request, with a text that names it. Return the lifetime
+    of the session in milliseconds, or 0 for no limit. Raises the broker's error
+    (SaslAuthenticationError, UnsupportedSaslMechanismError, or IllegalSaslStateError),
+    UnsupportedVersionError if the broker is too old, NotConnectedError at the deadline, and
+    DisconnectedError if the broker closes the connection. The connection cannot be used after an
+    error or a cancellation.
     """
+    step, numbers = "", itertools.count()
 
     async def ask(request: Request[R], version: int, /) -> R:
+        nonlocal step
+        number = next(numbers)
+        message = f", message {number} of {sasl.mechanism}" if number else f" for {sasl.mechanism}"
+        step = f"{_api_of(request)}{message}"
+        on_awaited(f"the SASL authentication ({step})")
         return await _ask(connection, pipeline, request, version)
 
     broker = connection.broker
@@ -95,7 +104,7 @@ async def authenticate(
         async with asyncio.timeout(timeout_s):
             return await _converse(ask, broker, versions, sasl, login)
     except TimeoutError:
-        raise _too_slow(broker, timeout_s) from None
+        raise _too_slow(broker, timeout_s, step) from None
 
 
 async def authenticate_again(
@@ -128,11 +137,16 @@ async def authenticate_again(
         connection.resume()
 
 
-def _too_slow(broker: ConnectedBroker, timeout_s: float) -> diagnosis.NotConnectedError:
+def _too_slow(broker: ConnectedBroker, timeout_s: float, step: str) -> diagnosis.NotConnectedError:
     return diagnosis.NotConnectedError(
-        f"{broker.address} did not complete the SASL authentication within {timeout_s:.1f} s.",
+        f"{broker.address} accepted the connection, but did not complete the SASL authentication "
+        f"within {timeout_s:.1f} s. It has not answered {step}.",
         broker=broker.node_id,
     )
+
+
+def _api_of(request: Request[Any]) -> str:
+    return request.api_key.api_name
 
 
 async def _converse(
@@ -230,7 +244,7 @@ async def _ask(
     connection: BrokerConnection, pipeline: ClientPipeline, request: Request[R], version: int
 ) -> R:
     broker = connection.broker
-    api = type(request).__name__.removesuffix("Request")
+    api = _api_of(request)
     traffic, time = connection.traffic, asyncio.get_running_loop().time
     began = time()
     answer = _write(connection, pipeline, request, version)
@@ -260,7 +274,7 @@ def _write(
     _, segments = pipeline.send(request, version)
     connection.traffic.log_request(
         connection.broker,
-        type(request).__name__.removesuffix("Request"),
+        _api_of(request),
         version,
         size_of(segments),
     )

@@ -503,9 +503,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
                 )
         late = [sent for sent in self._unanswered() if sent.deadline <= now]
         for sent in late:
-            self._fail(
-                sent, "The broker did not answer within {:.1f} s, and the connection was closed."
-            )
+            text = f"The broker did not answer {sent.api}"
+            self._fail(sent, f"{text} within {{:.1f}} s, and the connection was closed.")
         if late:
             after = f"The broker did not answer {late[0].api} within {now - late[0].since:.1f} s."
             self.close(DisconnectedError(after, broker=self.broker.node_id))

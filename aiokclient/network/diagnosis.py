@@ -14,6 +14,7 @@ __all__ = [
     "NotConnectedError",
     "ResolutionTimeoutError",
     "SilentError",
+    "SilentHandshakeError",
     "TimedOutError",
     "UnresolvedError",
     "WrongBrokerError",
@@ -213,6 +214,10 @@ class TimedOutError(NotConnectedError):
     """An error raised when the server neither accepted nor refused a connection in time."""
 
 
+class SilentHandshakeError(TimedOutError):
+    """An error raised when the server accepted a connection, but did not answer TLS in time."""
+
+
 class SilentError(DisconnectedError):
     """An error raised when the server accepted a connection, but did not respond in time."""
 
@@ -239,6 +244,15 @@ def closed_early(address: str, tls: bool) -> ClosedEarlyError:
     return ClosedEarlyError(
         f"{address} closed the connection {during}. It is shutting down, refuses this client, or "
         "is not a Kafka broker."
+    )
+
+
+def silent_handshake(node_id: int, where: str, within: str) -> SilentHandshakeError:
+    """Return the error for a server that accepted a connection, but did not answer TLS."""
+    return SilentHandshakeError(
+        f"{where} accepted the connection, but did not answer the TLS handshake{within}. Check "
+        "that it speaks TLS on this port.",
+        broker=node_id,
     )
 
 

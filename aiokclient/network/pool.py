@@ -42,7 +42,7 @@ from aiokclient.log import ClientLog
 from aiokclient.network.connection import BrokerConnection
 from aiokclient.network.login import Sasl
 from aiokclient.network.missing_login import advise_login
-from aiokclient.network.setup import ConnectionSettings, open_connection
+from aiokclient.network.setup import TLS_HANDSHAKE, ConnectionSettings, open_connection
 from aiokclient.policy import Backoff, refuses_login
 from aiokclient.protocol.api import ApiKey
 
@@ -430,7 +430,10 @@ class ConnectionPool:
         slots = self._slots.values()
         awaited = [slot.awaited for slot in slots if slot.awaited]
         awaited += [name for each in self.connections() if (name := each.awaited)]
-        return f"accepted the connection, but has not answered {awaited[0]} yet" if awaited else ""
+        if not awaited:
+            return ""
+        asks = " (does it speak TLS on this port?)" if awaited[0] == TLS_HANDSHAKE else ""
+        return f"accepted the connection, but has not answered {awaited[0]} yet{asks}"
 
     @property
     def advice(self) -> str:

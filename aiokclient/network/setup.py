@@ -55,11 +55,12 @@ if TYPE_CHECKING:
     from aiokclient.network.login import Sasl
     from aiokclient.network.sasl import Login
 
-__all__ = ["RUNGS", "ConnectionSettings", "open_connection"]
+__all__ = ["RUNGS", "TLS_HANDSHAKE", "ConnectionSettings", "open_connection"]
 
 RUNGS = (ApiVersionsRequest.max_version, 3, 0)
 """The versions of ApiVersions with which successive connections begin."""
 
+TLS_HANDSHAKE = "the TLS handshake"
 HIGHEST_PORT = 65535
 
 _ANSWER = Struct(">ih")
@@ -144,8 +145,9 @@ async def open_connection(
             traffic=settings.traffic,
         )
         try:
-            await _connect(connection, host, address, settings, timeout_s)
+            await _connect(connection, host, address, settings, timeout_s, on_accepted)
         except BaseException:
+            on_accepted("")
             connection.abort()
             raise
         return connection
@@ -194,9 +196,8 @@ async def _set_up(
         )
         lifetime_ms = 0
         if settings.sasl is not None and login is not None:
-            on_accepted("the SASL authentication")
             lifetime_ms = await _authenticate(
-                connection, pipeline, versions, settings.sasl, login, timeout_s
+                connection, pipeline, versions, settings.sasl, login, timeout_s, on_accepted
             )
         elif settings.tls is not None:
             # As in Java's client, TLS without SASL counts as an authentication in the metrics.
@@ -220,12 +221,15 @@ async def _authenticate(
     sasl: Sasl,
     login: Login,
     timeout_s: float,
+    on_accepted: Callable[[str], None],
 ) -> int:
     """Authenticate, and count the outcome."""
     from aiokclient.network.authentication import authenticate
 
     try:
-        lifetime_ms = await authenticate(connection, pipeline, versions, sasl, login, timeout_s)
+        lifetime_ms = await authenticate(
+            connection, pipeline, versions, sasl, login, timeout_s, on_accepted
+        )
     except KafkaError as error:
         connection.traffic.authentication_failed(again=False)
         sasl.on_outcome(login, error)
@@ -241,6 +245,7 @@ async def _connect(
     address: Address,
     settings: ConnectionSettings,
     timeout_s: float,
+    on_accepted: Callable[[str], None],
 ) -> None:
     broker = connection.broker
     contexts = settings.tls
@@ -248,10 +253,19 @@ async def _connect(
     where = broker.address
     if address[0] != host:
         where += f" ({bracketed(address[0])})"
+    is_accepted = False
+
+    def made() -> BrokerConnection:
+        nonlocal is_accepted
+        if tls is not None:
+            is_accepted = True
+            on_accepted(TLS_HANDSHAKE)
+        return connection
+
     try:
         async with asyncio.timeout(timeout_s) as patience:
             transport = await settings.connector.connect(
-                address, lambda: connection, tls=tls, server_hostname=server_name(host)
+                address, made, tls=tls, server_hostname=server_name(host)
             )
     except (ConnectionResetError, ConnectionAbortedError, ssl.SSLEOFError) as error:
         raise diagnosis.closed_early(broker.address, tls is not None) from error
@@ -262,6 +276,8 @@ async def _connect(
     except TimeoutError as error:
         # If the kernel's timeout has passed, and not the client's, the text names no time.
         within = f" within {timeout_s:.1f} s" if patience.expired() else ""
+        if is_accepted:
+            raise diagnosis.silent_handshake(broker.node_id, where, within) from error
         text = f"{where} did not accept a connection{within}."
         raise diagnosis.TimedOutError(text, broker=broker.node_id) from error
     except OSError as error:

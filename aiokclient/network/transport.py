@@ -43,8 +43,9 @@ class Connector(Protocol):
     ) -> asyncio.Transport:
         """Return a transport connected to the address, after the TLS handshake if `tls` is given.
 
-        `server_hostname` is the name that the certificate must contain. Raises OSError, of which
-        `ssl.SSLError` is a subclass. A cancellation leaves no socket open.
+        With `tls`, `protocol_factory` is called when the server has accepted the connection, before
+        the handshake. `server_hostname` is the name that the certificate must contain. Raises
+        OSError, of which `ssl.SSLError` is a subclass. A cancellation leaves no socket open.
         """
         ...
 
@@ -93,16 +94,36 @@ class TcpConnector:
         server_hostname: str | None,
     ) -> asyncio.Transport:
         loop = asyncio.get_running_loop()
-        transport, _ = await loop.create_connection(
-            protocol_factory,
-            *address,
-            ssl=tls,
-            server_hostname=server_hostname if tls is not None else None,
-        )
+        if tls is None:
+            transport, _ = await loop.create_connection(protocol_factory, *address)
+        else:
+            sock = await _connected_socket(address)
+            transport, _ = await loop.create_connection(
+                protocol_factory, sock=sock, ssl=tls, server_hostname=server_hostname
+            )
         # asyncio sets TCP_NODELAY on TCP sockets. Other event loops may not.
         if (sock := transport.get_extra_info("socket")) is not None:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return transport
+
+
+async def _connected_socket(address: Address) -> socket.socket:
+    """Return a socket that is connected to an IP address.
+
+    If the event loop connects, uvloop calls the factory of the protocol before it does.
+    """
+    loop = asyncio.get_running_loop()
+    family, kind, proto, _, where = socket.getaddrinfo(
+        *address, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST
+    )[0]
+    sock = socket.socket(family, kind, proto)
+    try:
+        sock.setblocking(False)
+        await loop.sock_connect(sock, where)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
 
 
 def _address(host: str, port: int, _flow: int = 0, scope: int = 0) -> Address:

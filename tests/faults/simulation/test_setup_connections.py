@@ -11,6 +11,8 @@ from aiokclient.cluster.targets import Broker
 from aiokclient.errors import BootstrapError, KafkaError, RebootstrapRequiredError
 from aiokclient.protocol import ApiKey, messages
 
+LOGIN = "the SASL authentication"
+
 
 @pytest.mark.fault(35)
 @pytest.mark.parametrize("uses_sasl", [False, True])
@@ -57,10 +59,18 @@ def test_a_silent_server_is_described_as_having_accepted() -> None:
 
 
 @pytest.mark.fault(34)
-@pytest.mark.parametrize("api", [ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE, ApiKey.METADATA])
-def test_a_server_that_is_silent_later_is_described(api: ApiKey) -> None:
-    awaited = "Metadata" if api is ApiKey.METADATA else "the SASL authentication"
-
+@pytest.mark.parametrize(
+    ("api", "awaited"),
+    [
+        (ApiKey.SASL_HANDSHAKE, "the SASL authentication (SaslHandshake for PLAIN)"),
+        (
+            ApiKey.SASL_AUTHENTICATE,
+            "the SASL authentication (SaslAuthenticate, message 1 of PLAIN)",
+        ),
+        (ApiKey.METADATA, "Metadata"),
+    ],
+)
+def test_a_server_that_is_silent_later_is_described(api: ApiKey, awaited: str) -> None:
     async def scenario(world: World) -> None:
         client = world.client(**options(world, PLAIN, default_api_timeout_ms=5_000))
         with world.cluster.delay(api, 1000), pytest.raises(BootstrapError) as caught:
