@@ -14,10 +14,12 @@ from scripted import MemoryTransport, frame, response_frame
 from aiokclient.errors import (
     ApiTimeoutError,
     DisconnectedError,
+    KafkaError,
     ProtocolError,
     UnsupportedVersionError,
 )
 from aiokclient.network.connection import BrokerConnection
+from aiokclient.protocol.messages.describe_groups import DescribeGroupsRequest
 from aiokclient.protocol.messages.list_groups import (
     ListedGroup,
     ListGroupsRequest,
@@ -358,6 +360,18 @@ async def test_a_version_that_the_broker_lacks_is_refused(connect: Connect) -> N
     with pytest.raises(UnsupportedVersionError, match=r"90 to 99.*0 to 5") as caught:
         await ask(connection)
     assert caught.value.broker == 1
+    assert not connection.closed
+    connection.close()
+
+
+async def test_a_request_that_cannot_be_encoded_fails_with_the_id_of_the_broker(
+    connect: Connect,
+) -> None:
+    connection, transport = connect()
+    with pytest.raises(KafkaError) as caught:
+        await connection.send(DescribeGroupsRequest(groups=["\ud800"]), timeout_s=5)
+    assert caught.value.broker == 1
+    assert transport.sent == b""
     assert not connection.closed
     connection.close()
 
