@@ -523,8 +523,7 @@ async def _connected_soon(pool: ConnectionPool) -> BrokerConnection | None:
         await asyncio.wait([waiter], timeout=HANGING_S)
         return waiter.result() if waiter.done() else None
     finally:
-        if not waiter.cancel() and not waiter.cancelled():
-            waiter.exception()
+        waiter.cancel()  # If it has failed already, this marks its error as retrieved.
 
 
 def patience_s(in_vain: int, longest_s: float) -> float:
