@@ -171,6 +171,7 @@ async def test_attempt_that_fails_as_its_caller_is_cancelled_is_not_reported_by_
     with pytest.raises(asyncio.CancelledError):
         await call
     waiters.clear()
+    await asyncio.sleep(0)
     del call
     gc.collect()
     assert reported == []

@@ -67,6 +67,7 @@ async def test_lookup_passes_a_bug_to_the_tasks_that_share_it(sharing: int) -> N
     outcomes = await asyncio.gather(*calls, return_exceptions=True)
     assert [type(outcome) for outcome in outcomes] == [ZeroDivisionError] * (1 + sharing)
     del calls, outcomes
+    await asyncio.sleep(0)
     gc.collect()
     assert not reported, "asyncio reports no error that nobody retrieved"
 

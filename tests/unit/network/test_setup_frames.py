@@ -1,0 +1,48 @@
+"""Tests of the frames of a setup when its connection ends."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from typing import Any
+
+import pytest
+
+from aiokclient.errors import DisconnectedError, KafkaError, ProtocolError
+from aiokclient.network.setup_frames import SetupFrames
+
+
+@pytest.mark.parametrize("reason", [None, ProtocolError("broken")])
+async def test_end_fails_the_frame_that_is_awaited(reason: KafkaError | None) -> None:
+    frames = SetupFrames("b:9092")
+    frames.end(reason)
+    frame = frames.expect()
+    frames.end(reason)
+    with pytest.raises(DisconnectedError if reason is None else ProtocolError) as caught:
+        await frame
+    assert reason is None or caught.value is reason
+    frames.end(reason)
+
+
+async def test_end_of_a_cancelled_setup_is_not_reported_by_the_loop() -> None:
+    reported: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+    frames = SetupFrames("b:9092")
+    frames.expect()
+    frames.end(None)
+    del frames
+    await asyncio.sleep(0)
+    gc.collect()
+    assert reported == []
+
+
+async def test_frame_that_is_not_awaited_is_refused() -> None:
+    frames = SetupFrames("b:9092")
+    with pytest.raises(ProtocolError, match="matches no request") as caught:
+        frames.frame_received(b"frame")
+    assert caught.value.broker == "b:9092"
+    frame = frames.expect()
+    frames.frame_received(b"frame")
+    assert await frame == b"frame"
+    with pytest.raises(ProtocolError, match="matches no request"):
+        frames.frame_received(b"frame")
