@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from typing import ClassVar
 
 from aiokclient.config.secret import Secret
-from aiokclient.config.security.pem import laid_out
+from aiokclient.config.security.pem import laid_out, laid_out_file
 from aiokclient.config.security.tls_limits import TlsLimits
 from aiokclient.errors import ConfigError
 
@@ -149,9 +149,13 @@ class Tls:
         return context
 
     def _trusting(self) -> ssl.SSLContext:
+        cafile, data = self.cafile, self.cadata
+        if cafile is not None and (text := laid_out_file(cafile)) is not None:
+            cafile = None
+            data = text if data is None else Secret(data.reveal() + text.reveal())
         try:
             return ssl.create_default_context(
-                cafile=self.cafile, cadata=None if self.cadata is None else self.cadata.reveal()
+                cafile=cafile, cadata=None if data is None else data.reveal()
             )
         except (OSError, ValueError) as error:  # OSError includes ssl.SSLError.
             where = self.cafile or "cadata"
@@ -175,11 +179,8 @@ class Tls:
         password = self.password or Secret("")
         try:
             with ExitStack() as files:
-                certfile, keyfile = self.certfile, self.keyfile
-                if self.certdata is not None:
-                    certfile = files.enter_context(_file(self.certdata))
-                if self.keydata is not None:
-                    keyfile = files.enter_context(_file(self.keydata))
+                certfile = _readable(self.certfile, self.certdata, files)
+                keyfile = _readable(self.keyfile, self.keydata, files)
                 assert certfile is not None
                 context.load_cert_chain(certfile, keyfile, password.reveal)
         except (OSError, ValueError) as error:
@@ -198,6 +199,12 @@ def _path(given: str | os.PathLike[str] | None) -> str | None:
 
 def _is_for_clients(context: object) -> bool:
     return isinstance(context, ssl.SSLContext) and context.protocol != ssl.PROTOCOL_TLS_SERVER
+
+
+def _readable(path: str | None, data: Secret | None, files: ExitStack) -> str | None:
+    """Return the path of a file for OpenSSL, which exists until `files` is closed."""
+    content = data if data is not None or path is None else laid_out_file(path)
+    return path if content is None else files.enter_context(_file(content))
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.serialization import (
 from aiokclient import Admin, Tls
 from aiokclient.config.secret import Secret
 from aiokclient.config.security.pem import laid_out
+from aiokclient.errors import ConfigError
 
 PASSWORD = "letmein"
 
@@ -105,3 +106,59 @@ def test_a_text_that_is_not_pem_is_left_alone(given: str) -> None:
     assert laid_out(Secret(given)) == Secret(given)
     with pytest.raises((ssl.SSLError, ValueError)):
         ssl.create_default_context(cadata=given or "x")
+
+
+def in_file(layout: Callable[[str], str]) -> Callable[[str], str]:
+    """Return the layout of a file, in which Java reads no escapes."""
+    return lambda pem: layout(pem).replace("\\n", "\n").replace("\\ ", " ")
+
+
+FILES: dict[str, Callable[[str], str]] = {
+    "usual": lambda pem: pem,
+    "indented": lambda pem: textwrap.indent(pem, "    "),
+    "indented by tabs": lambda pem: textwrap.indent(pem, "\t"),
+    "with blank lines": lambda pem: pem.replace("\n", "\n\n"),
+    "with Windows line ends": lambda pem: pem.replace("\n", "\r\n"),
+    "indented, with a comment": lambda pem: "# Größe: 1\n" + textwrap.indent(pem, "  "),
+    "the first part indented": lambda pem: "  " + pem.replace("\n", "\n  ", 1),
+    **{layout.__name__: in_file(layout) for layout in LAYOUTS},
+}
+
+
+@pytest.mark.parametrize("layout", FILES)
+@pytest.mark.parametrize("password", [None, PASSWORD])
+@pytest.mark.parametrize("is_one", [False, True], ids=["two files", "one file"])
+def test_pem_files_are_read_in_each_layout(
+    tmp_path: Path, layout: str, password: str | None, is_one: bool
+) -> None:
+    authorities = [trustme.CA(), trustme.CA()]
+    leaf = authorities[0].create_child_ca().issue_cert("alice")
+    key = leaf.private_key_pem.bytes()
+    if password is not None:
+        encryption = BestAvailableEncryption(password.encode())
+        made = load_pem_private_key(key, None)
+        key = made.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption)
+    chain = "".join(part.bytes().decode() for part in leaf.cert_chain_pems)
+    texts = {
+        "trusted": "".join(each.cert_pem.bytes().decode() for each in authorities),
+        "chain": chain + key.decode() if is_one else chain,
+        "key": key.decode(),
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_bytes(FILES[layout](text).encode())
+    context = Tls(
+        cafile=tmp_path / "trusted",
+        certfile=tmp_path / "chain",
+        keyfile=None if is_one else tmp_path / "key",
+        password=password,
+    ).ssl_context()
+    assert context.cert_store_stats()["x509"] == 2
+
+
+def test_a_file_that_is_not_pem_is_refused_with_its_name(tmp_path: Path) -> None:
+    for content in (b"no certificate", b"\xff" * 100, b"", b"  -----BEGIN CERTIFICATE-----\n"):
+        (tmp_path / "file").write_bytes(content)
+        with pytest.raises(ConfigError, match="file"):
+            Tls(cafile=tmp_path / "file").ssl_context()
+        with pytest.raises(ConfigError, match="file"):
+            Tls(certfile=tmp_path / "file").ssl_context()
