@@ -128,6 +128,9 @@ class DelegationTokenCalls:
     ) -> tuple[DelegationToken, ...]:
         """See `Admin.describe_delegation_token`."""
         wanted = None if owners is None else [_parts(each) for each in group_ids(owners)]
+        if wanted is not None and not wanted:
+            self._requests.check()
+            return ()
         request = DescribeDelegationTokenRequest(
             owners=None
             if wanted is None

@@ -84,7 +84,7 @@ class LogDirCalls:
         def left() -> float:
             return max(until - cluster.clock.monotonic(), 0.0)
 
-        snapshot = await cluster.updater.refresh(names, timeout=left(), at_once=True)
+        snapshot = await cluster.updater.refresh(names or None, timeout=left(), at_once=True)
         wanted: list[DescribableLogDirTopic] | None = None
         if names is not None:
             wanted = []
