@@ -97,9 +97,10 @@ class TcpConnector:
         if tls is None:
             transport, _ = await loop.create_connection(protocol_factory, *address)
         else:
+            name = address[0] if server_hostname is None else server_hostname
             sock = await _connected_socket(address)
             transport, _ = await loop.create_connection(
-                protocol_factory, sock=sock, ssl=tls, server_hostname=server_hostname
+                protocol_factory, sock=sock, ssl=tls, server_hostname=name
             )
         # asyncio sets TCP_NODELAY on TCP sockets. Other event loops may not.
         if (sock := transport.get_extra_info("socket")) is not None:
