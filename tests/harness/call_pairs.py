@@ -7,6 +7,7 @@ iterations of the event loop. These must hold:
     D       every call ends, and the close by its time limit
     H       nothing is left when all objects are closed: no task, and no connection
     K       a call raises only errors of the library and its own cancellation
+    G       a new member owns and reads the partitions of the group when all others have gone
     L       no background task has died, and no task keeps an error that nobody retrieves
 
 ``python tests/harness/call_pairs.py SEED`` runs one seed.
@@ -15,13 +16,15 @@ iterations of the event loop. These must hold:
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import logging
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ledger import BrokenInvariantError
+from owned import check_successor
 
 from aiokclient import (
     Admin,
@@ -98,30 +101,42 @@ class Outcome(NamedTuple):
 
 
 class Logged(logging.Handler):
-    """The lines of the log about errors."""
+    """The lines of the log about errors, without those about failed deliveries."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
         self.lines: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.lines.append(record.getMessage())
+        if getattr(record, "event", None) != "deliveries_failed":
+            self.lines.append(record.getMessage())
+
+    def check(self, seed: int) -> None:
+        """L: raise BrokenInvariantError if anything was logged."""
+        if self.lines:
+            raise BrokenInvariantError(f"L: seed {seed}: {self.lines[:3]}")
 
 
-def run(seed: int) -> Outcome:
-    """Run one seed. If the run fails, raise its error with the seed in a note."""
+@contextlib.contextmanager
+def logging_errors() -> Iterator[Logged]:
+    """Collect what the library and asyncio log about errors within the block."""
     logged = Logged()
     loggers = [logging.getLogger(name) for name in ("aiokclient", "asyncio")]
     for logger in loggers:
         logger.addHandler(logged)
     try:
-        outcome = Simulation(seed, limit_s=3600).run(Program().main)
-        gc.collect()
+        yield logged
     finally:
         for logger in loggers:
             logger.removeHandler(logged)
-    if logged.lines:
-        raise BrokenInvariantError(f"L: seed {seed}: {logged.lines[:3]}")
+
+
+def run(seed: int) -> Outcome:
+    """Run one seed. If the run fails, raise its error with the seed in a note."""
+    with logging_errors() as logged:
+        outcome = Simulation(seed, limit_s=3600).run(Program().main)
+        gc.collect()
+    logged.check(seed)
     return outcome
 
 
@@ -141,15 +156,21 @@ class Program:
                 await self.pair()
             await asyncio.sleep(1)
             self.check_leaks()
-        return Outcome(sim.seed, sim.trace, self.account)
+            account = sim.trace, self.account
+            if "c" in self.cluster.groups:
+                await check_successor(self, "c", **self.options())
+        return Outcome(sim.seed, *account)
 
-    def made(self, kind: type[Any], shared: Client | None) -> Any:
-        """Return a new object, which is not started."""
-        options: dict[str, Any] = {
+    def options(self) -> dict[str, Any]:
+        return {
             "bootstrap_servers": self.cluster.bootstrap_servers,
             "connector": self.sim.connector,
             "clock": self.sim.clock,
         }
+
+    def made(self, kind: type[Any], shared: Client | None) -> Any:
+        """Return a new object, which is not started."""
+        options = self.options()
         if shared is not None and kind is not Client:
             options = {"client": shared}
         else:

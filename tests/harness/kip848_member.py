@@ -110,6 +110,8 @@ class Member:
         self.changes = 0
         self._topics = SubscribedTopics(self.cluster, self.config, report=self.reports.append)
         self._state = SubscriptionState(EARLIEST)
+        self._subscription: Subscription | None = None
+        self._running = False
         owners.reads[name] = self._reads
 
     def _reads(self) -> bool:
@@ -132,6 +134,7 @@ class Member:
             )
         )
         self.cluster.supervisor.spawn(self.membership.run, name="membership")
+        self._running = True
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -139,6 +142,7 @@ class Member:
 
     async def close(self) -> None:
         """Revoke all partitions and leave the group, as `Consumer.close` does."""
+        self._running = False
         has = list(self.reading.has)
         if has:
             self.reading.hold.set()
@@ -151,6 +155,7 @@ class Member:
 
         After that, its partitions have no owner.
         """
+        self._running = False
         self.reading._drop("lose", list(self.reading.has))
         await self.cluster.close()
 
@@ -162,9 +167,21 @@ class Member:
         """Subscribe to topic names or one pattern; without arguments, unsubscribe."""
         wanted = topics[0] if topics and not isinstance(topics[0], str) else topics
         subscription = Subscription(wanted)
+        self._subscription = subscription
         self._state.subscribe(subscription)
         await self._topics.begin(subscription)
         self.membership.subscribed()
+
+    @property
+    def running(self) -> bool:
+        """Whether the member has started, and has neither left, failed, nor been killed."""
+        return self._running and self.failure is None
+
+    def reads_topic(self, topic: str) -> bool:
+        """Return whether the member has subscribed to a topic, by its name or by a pattern."""
+        wanted = self._subscription
+        internal = topic.startswith("__")
+        return wanted is not None and wanted.matches(topic, internal=internal)
 
     @property
     def has(self) -> list[tuple[str, int]]:

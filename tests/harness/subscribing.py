@@ -19,8 +19,9 @@ import sys
 from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple
 
-from group_world import PROTOCOLS, check_owned_and_read, member
+from group_world import PROTOCOLS, member
 from ledger import BrokenInvariantError
+from owned import check_owned_and_read
 from world import World
 
 from aiokclient import Consumer, State, TopicPartition

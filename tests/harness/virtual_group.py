@@ -3,6 +3,8 @@
 import asyncio
 from collections import deque
 
+from owned import check_successor
+
 from aiokclient.protocol import messages
 from aiokclient.protocol.framing import ClientPipeline, FrameReader
 from aiokclient.protocol.messages.join_group import JoinGroupRequestProtocol
@@ -154,6 +156,7 @@ class World:
     def __init__(self, sim, cluster):
         self.sim, self.cluster = sim, cluster
         self.started = sim.clock.monotonic()
+        self._made: list[Member] = []
 
     @property
     def now(self):
@@ -168,11 +171,25 @@ class World:
         return set(self.group.members)
 
     async def make(self, instance=None, **timeouts):
-        return await Member(self.sim, self.cluster, instance, timeouts).start()
+        return await self.meet(instance, **timeouts).start()
 
-    def meet(self, instance=None):
+    def meet(self, instance=None, **timeouts):
         """Return a member that is not connected yet."""
-        return Member(self.sim, self.cluster, instance, {})
+        member = Member(self.sim, self.cluster, instance, timeouts)
+        self._made.append(member)
+        return member
+
+    async def check_group(self):
+        """Check that a consumer gets and reads the group's topic when all members have gone."""
+        if "g" not in self.cluster.groups or "orders" not in self.cluster.topics:
+            return
+        self.cluster.reset()
+        for member in self._made:
+            member.hang_up()
+        options = {"connector": self.sim.connector, "clock": self.sim.clock}
+        await check_successor(
+            self, "g", bootstrap_servers=self.cluster.bootstrap_servers, **options
+        )
 
     async def settled(self, *members, sync=True):
         """Bring all members into one generation, and return them, the leader first."""
@@ -194,6 +211,9 @@ def in_virtual_time(scenario, delay_ms=1000, *, seed=5, brokers=2, **options):
 
     async def main(sim):
         async with sim.cluster(topics={"orders": 1}, **options) as cluster:
-            return await scenario(World(sim, cluster))
+            world = World(sim, cluster)
+            result = await scenario(world)
+            await world.check_group()
+            return result
 
     return Simulation(seed).run(main)

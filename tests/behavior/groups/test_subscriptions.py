@@ -5,7 +5,8 @@ import re
 from typing import Any
 
 import pytest
-from group_world import QUICK, Diary, committed, fill, member, until
+from group_world import QUICK, Diary, committed, fill, member
+from owned import until
 from world import World, simulate
 
 from aiokclient import TopicPartition
@@ -161,13 +162,15 @@ class TestNewPartitions:
         async def scenario(world: World) -> None:
             fill(world, 5, 2)
             first = Diary()
-            async with member(world, first, auto_offset_reset="latest") as one:
+            # The record is not processed, and keeps its partition.
+            options = {"auto_offset_reset": "latest", "checked": False}
+            async with member(world, first, **options) as one:
                 await one.poll(timeout=0)
                 assert committed(world, 0) == committed(world, 1) == 5
                 world.cluster.add_partitions("t", 3)
                 world.cluster.produce("t", [b"x"], 2)
                 # The first metadata of this consumer already contains the partition.
-                async with member(world, auto_offset_reset="latest") as two:
+                async with member(world, **options) as two:
                     found = [*(await one.poll(timeout=5)), *(await two.poll(timeout=5))]
                     assert [(r.partition, r.offset) for r in found] == [(2, 0)]
 

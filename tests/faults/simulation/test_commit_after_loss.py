@@ -5,16 +5,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from group_world import (
-    PROTOCOLS,
-    Diary,
-    committed,
-    every_protocol,
-    fill,
-    heartbeat_api,
-    member,
-    until,
-)
+from group_world import PROTOCOLS, Diary, committed, every_protocol, fill, heartbeat_api, member
+from owned import until
 from world import World, simulate
 
 from aiokclient import Consumer, TopicPartition

@@ -4,12 +4,23 @@ import asyncio
 from typing import Any
 
 import pytest
-from group_world import Diary, committed, fill, member, part
+from group_world import (
+    PROTOCOLS,
+    Diary,
+    committed,
+    every_protocol,
+    fill,
+    join_api,
+    member,
+    part,
+)
+from owned import check_owned_and_read
 from world import World, simulate
 
 from aiokclient import TopicPartition
 from aiokclient.errors import NotCoordinatorError, RebalanceInProgressError
 from aiokclient.protocol import ApiKey
+from aiokclient.testing.broker.faults import When
 
 STRATEGIES = {"eager": "range", "cooperative": "cooperative-sticky"}
 both = pytest.mark.parametrize("strategy", STRATEGIES.values(), ids=STRATEGIES)
@@ -275,3 +286,27 @@ def test_a_member_that_is_cut_off_repeatedly_recovers() -> None:
                 await task
 
     simulate(scenario, topics={"t": 2})
+
+
+@pytest.mark.parametrize("instance", [None, "i"], ids=["dynamic", "static"])
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("unanswered", [1, 3])
+@every_protocol
+def test_a_member_joins_after_its_first_requests_were_never_answered(
+    protocol: str, instance: str | None, when: When, unanswered: int
+) -> None:
+    """The connection stays open, and the coordinator may have processed the requests."""
+
+    async def scenario(world: World) -> None:
+        world.cluster.delay(join_api(protocol), 1e6, when=when, times=unanswered)
+        options = {"request_timeout_ms": 4000, "max_poll_interval_ms": 5000}
+        consumer = member(
+            world, None, **{**PROTOCOLS[protocol], **options}, group_instance_id=instance
+        )
+        await consumer.start(wait=False)
+        try:
+            await check_owned_and_read(world, [consumer], within_s=60)
+        finally:
+            await consumer.close()
+
+    simulate(scenario, topics={"t": 3})

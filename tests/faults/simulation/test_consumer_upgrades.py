@@ -4,7 +4,8 @@ import asyncio
 from typing import Any
 
 import pytest
-from group_world import QUICK, fill, until
+from group_world import QUICK, fill
+from owned import until
 from ownership import Member, Ownership
 from world import World, simulate
 
@@ -36,7 +37,7 @@ class Group:
         self.made += 1
         listener = self.ownership.member(f"m{self.made}")
         options = {**QUICK, "listener": listener, "partition_assignment_strategy": strategies}
-        consumer = self.world.consumer("t", **options)
+        consumer = self.world.consumer("t", checked=False, **options)
         return consumer, asyncio.create_task(self.read(consumer, listener))
 
 

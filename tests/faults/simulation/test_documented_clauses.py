@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from group_world import QUICK, committed, fill, member, until
+from group_world import QUICK, committed, fill, member
+from owned import until
 from world import World, simulate
 
 from aiokclient.errors import (

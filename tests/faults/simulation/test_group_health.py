@@ -15,8 +15,8 @@ from group_world import (
     member,
     part,
     reading,
-    until,
 )
+from owned import until
 from world import World, simulate
 
 from aiokclient import GroupMember, State, TopicPartition

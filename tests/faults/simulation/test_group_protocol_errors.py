@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import pytest
-from group_world import PROTOCOLS, every_protocol, fill, member, until
+from group_world import PROTOCOLS, every_protocol, fill, member
+from owned import until
 from world import World, simulate
 
 from aiokclient import GroupMember, GroupProtocol, State

@@ -12,7 +12,8 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
-from group_world import PROTOCOLS, committed, fill, join_api, member, until
+from group_world import PROTOCOLS, committed, fill, join_api, member
+from owned import until
 from world import World, simulate
 
 from aiokclient import Consumer, GroupMetadata, Producer, TransactionOutcome

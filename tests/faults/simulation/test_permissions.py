@@ -94,9 +94,9 @@ def test_a_forbidden_topic_is_not_logged_as_missing(
     async def scenario(world: World) -> None:
         if group is not None:
             world.cluster.allow("User:alice", "READ", group=group)
-        async with world.consumer(
-            "t", "gone", group_id=group, allow_auto_create_topics=False, **options(world)
-        ) as consumer:
+        more = {**options(world), "allow_auto_create_topics": False}
+        # Nobody owns what the group must not see.
+        async with world.consumer("t", "gone", group_id=group, checked=False, **more) as consumer:
             with pytest.raises(TopicAuthorizationError):
                 await consumer.poll(timeout=30)
 

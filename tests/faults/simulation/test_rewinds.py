@@ -5,7 +5,7 @@ import os
 from typing import Any
 
 import pytest
-from group_world import until
+from owned import until
 from rewinding import (
     COUNT,
     PARTITIONS,

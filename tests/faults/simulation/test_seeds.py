@@ -10,6 +10,7 @@ from typing import Any
 import call_pairs
 import incarnations
 import pairing
+import producing
 import pytest
 import seeded
 import subscribing
@@ -21,6 +22,7 @@ WANTED = int(os.environ.get("AIOKCLIENT_SIM_SEEDS") or 0)
 SEEDS = [int(ONE)] if ONE else range(WANTED or 30)
 INCARNATIONS = [int(ONE)] if ONE else range(WANTED or 12)
 CALL_PAIRS = [int(ONE)] if ONE else range(WANTED or 20)
+PRODUCERS = [int(ONE)] if ONE else range(WANTED or 20)
 SUBSCRIPTIONS = [int(ONE)] if ONE else range(WANTED or 30)
 TRANSACTIONS = [int(ONE)] if ONE else range(WANTED or 18)
 PAIRS = [int(ONE)] if ONE else range(WANTED or 8)
@@ -64,8 +66,16 @@ def test_calls_beside_each_other_end_and_leave_nothing_for_a_seed(seed: int) -> 
     assert outcome.seed == seed
 
 
+@pytest.mark.parametrize("seed", PRODUCERS)
+def test_promises_of_producers_hold_while_calls_are_paired_and_cancelled_for_a_seed(
+    seed: int,
+) -> None:
+    outcome = producing.run(seed)
+    assert outcome.seed == seed
+
+
 @pytest.mark.parametrize(
-    "workload", [call_pairs, seeded, incarnations, subscribing, transacting, pairing]
+    "workload", [call_pairs, seeded, incarnations, producing, subscribing, transacting, pairing]
 )
 def test_a_seed_gives_the_same_run_again(workload: Any) -> None:
     assert workload.run(1) == workload.run(1)

@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from group_world import PROTOCOLS, QUICK, check_owned_and_read, member, reading, until
+from group_world import PROTOCOLS, QUICK, member, reading
+from owned import check_owned_and_read, until
 from world import World, simulate
 
 from aiokclient import Consumer, State

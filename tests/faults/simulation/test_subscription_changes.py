@@ -7,7 +7,8 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from group_world import PROTOCOLS, Diary, every_protocol, fill, member, reading, until
+from group_world import PROTOCOLS, Diary, every_protocol, fill, member, reading
+from owned import until
 from world import World, simulate
 
 from aiokclient import TopicPartition

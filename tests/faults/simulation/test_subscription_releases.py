@@ -6,15 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from group_world import (
-    PROTOCOLS,
-    Diary,
-    check_owned_and_read,
-    every_protocol,
-    fill,
-    member,
-    until,
-)
+from group_world import PROTOCOLS, Diary, every_protocol, fill, member
+from owned import check_owned_and_read, until
 from world import World, simulate
 
 from aiokclient import Consumer, TopicPartition

@@ -30,5 +30,6 @@ def test_the_session_ends_between_a_look_and_the_records(
             assert (await anext(records)).offset == 1
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(anext(records), 5.0)
+        monkeypatch.undo()
 
     simulate(scenario, topics={"t": 1})

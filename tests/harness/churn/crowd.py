@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
-from aiokclient import Consumer, Producer, ProducerRecord, TopicPartition
+from aiokclient import Admin, Consumer, Producer, ProducerRecord, TopicPartition
 
 from . import java
 from .audit import Audit
@@ -269,6 +269,21 @@ class Crowd:
         partitions = self.settings.partitions
         return self.owned(names) == list(range(partitions)) and max(sizes) - min(sizes) <= 1
 
+    async def check_owned(self) -> None:
+        """Check that each partition has one owner, by the coordinator's view and the members'."""
+        if not set(self.live) - self.suspended:
+            return
+        wanted, assigned = list(range(self.settings.partitions)), [-1]
+        async with Admin(bootstrap_servers=self.settings.bootstrap) as admin:
+            deadline = asyncio.get_running_loop().time() + PATIENCE_S
+            while self.owned(self.live) != wanted or assigned != wanted:
+                late = asyncio.get_running_loop().time() > deadline
+                self.expect(not late, f"owned: {self.owned(self.live)}, assigned: {assigned}")
+                await asyncio.sleep(SAMPLE_S)
+                group_id = self.settings.group_id
+                group = (await admin.describe_groups([group_id]))[group_id]
+                assigned = sorted(tp.partition for each in group.members for tp in each.partitions)
+
     async def drained(self) -> None:
         """Stop writing, and wait until all records are processed and committed."""
         self._work[1].cancel()
@@ -284,6 +299,7 @@ class Crowd:
     async def end(self) -> Audit:
         """Wait until all records are read, let all members leave, and return the checks."""
         await self.drained()
+        await self.check_owned()
         await asyncio.gather(*(self.leave(name) for name in list(self.live)))
         await self.look()
         return self.audit()
