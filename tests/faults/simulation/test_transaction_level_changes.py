@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import Any
+import os
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import pytest
 from world import World, simulate
@@ -40,21 +42,39 @@ TRANSACTIONS = 2
 HELD_S = 0.3
 
 
+class Schedule(NamedTuple):
+    """What happens in a run."""
+
+    first: int
+    """The level at the start."""
+    levels: list[int]
+    """The level before each step."""
+    ends: str
+    """How each transaction ends: "a" for an abort, "c" for a commit."""
+    moved: bool = False
+    """Whether the coordinator moves when the level changes."""
+    held: bool = False
+    """Whether the markers of each transaction are written late."""
+    cancel_s: float | None = None
+    """The seconds after which each end is cancelled."""
+
+
 class Changes:
     """A program of transactions, and the level before each of its steps."""
 
-    def __init__(self, world: World, levels: list[int], moved: bool, held: bool) -> None:
-        self.world, self.levels, self.moved, self.held = world, levels, moved, held
+    def __init__(self, world: World, schedule: Schedule) -> None:
+        self.world, self.schedule = world, schedule
+        self.levels = list(schedule.levels)
         self.producer = world.producer(**OPTIONS)
         self.written: list[tuple[Any, bytes]] = []
-        self.level = 2
+        self.level = schedule.first
 
     def step(self) -> None:
         level = self.levels.pop(0) if self.levels else self.level
         if level != self.level:
             self.level = level
             self.world.cluster.set_transaction_version(level)
-            if self.moved:
+            if self.schedule.moved:
                 # The connection to the next coordinator announces the level.
                 self.world.cluster.move_coordinator("t-1")
 
@@ -80,10 +100,26 @@ class Changes:
         if abort:
             await producer.flush()
         self.step()
-        if self.held:
+        if self.schedule.held:
             self.hold_markers()
-        await (producer.abort_transaction if abort else producer.commit_transaction)()
+        await self.end(abort)
         self.step()
+
+    async def end(self, abort: bool) -> None:
+        """End the transaction. A call that is cancelled is repeated as an abort."""
+        producer, cancel_s = self.producer, self.schedule.cancel_s
+        task = asyncio.create_task(
+            producer.abort_transaction() if abort else producer.commit_transaction()
+        )
+        if cancel_s is not None:
+            await asyncio.wait([task], timeout=cancel_s)
+            task.cancel()
+            await asyncio.wait([task])
+            if task.cancelled():
+                with contextlib.suppress(IllegalStateError):
+                    await producer.abort_transaction()
+                return
+        await task
 
     async def attempt(self, value: bytes, abort: bool) -> None:
         """Make a transaction, and handle its errors by the three clauses."""
@@ -116,12 +152,13 @@ class Changes:
             assert seen.count(value) in count, f"{value!r}, {tx.outcome}: {seen}"
 
 
-async def scenario(world: World, levels: list[int], ends: str, moved: bool, held: bool) -> None:
-    program = Changes(world, levels, moved, held)
+async def scenario(world: World, schedule: Schedule) -> None:
+    program = Changes(world, schedule)
     await program.producer.start()
-    for number, end in enumerate(ends):
+    for number, end in enumerate(schedule.ends):
         await program.attempt(b"%d" % number, abort=end == "a")
     program.levels = []
+    program.schedule = schedule._replace(cancel_s=None)
     for _ in range(5):
         with contextlib.suppress(IllegalStateError):
             await program.attempt(b"last %d" % len(program.written), abort=False)
@@ -134,28 +171,70 @@ async def scenario(world: World, levels: list[int], ends: str, moved: bool, held
     await program.check()
 
 
+def run(schedule: Schedule) -> None:
+    try:
+        simulate(
+            lambda world: scenario(world, schedule),
+            brokers=2,
+            topics={"t": 1, "in": 1},
+            transaction_version=schedule.first,
+            weather=Weather(latency_s=(0.001, 0.01)),
+        )
+    except BaseException as error:
+        error.add_note(str(schedule))
+        raise
+
+
+def changes(first: int, second: int, third: int) -> Iterator[list[int]]:
+    """Return the levels before each step, for all steps before which two changes may happen."""
+    count = STEPS * TRANSACTIONS
+    for one in range(count):
+        for two in range(one + 1, count + 1):
+            yield [first] * one + [second] * (two - one) + [third] * (count - two)
+
+
 @pytest.mark.parametrize("held", [False, True])
 @pytest.mark.parametrize("moved", [False, True])
 @pytest.mark.parametrize("ends", ["ac", "ca"])
 def test_transactions_stay_whole_when_the_level_changes_at_any_step(
     ends: str, moved: bool, held: bool
 ) -> None:
-    for lowered in range(STEPS * TRANSACTIONS):
-        for raised in range(lowered + 1, STEPS * TRANSACTIONS + 1):
-            levels = [2] * lowered + [0] * (raised - lowered)
-            levels += [2] * (STEPS * TRANSACTIONS - raised)
-            weather = Weather(latency_s=(0.001, 0.01))
-            try:
-                simulate(
-                    lambda world: scenario(world, levels, ends, moved, held),  # noqa: B023
-                    brokers=2,
-                    topics={"t": 1, "in": 1},
-                    transaction_version=2,
-                    weather=weather,
-                )
-            except BaseException as error:
-                error.add_note(f"lowered before step {lowered}, raised before step {raised}")
-                raise
+    for levels in changes(2, 0, 2):
+        run(Schedule(2, levels, ends, moved, held))
+
+
+LEVELS = [
+    (first, second, third)
+    for first in range(3)
+    for second in range(3)
+    for third in range(3)
+    if first != second != third
+]
+CANCELLED_S = [None, 0.0, 0.004, 0.015, 0.05]
+
+
+def schedules(first: int, second: int, third: int) -> Iterator[Schedule]:
+    """Return all schedules with these levels."""
+    for levels in changes(first, second, third):
+        for ends in ("aa", "ac", "ca", "cc"):
+            for moved in (False, True):
+                for held in (False, True):
+                    for cancel_s in CANCELLED_S:
+                        yield Schedule(first, levels, ends, moved, held, cancel_s)
+
+
+@pytest.mark.parametrize("levels", LEVELS, ids=str)
+def test_transactions_stay_whole_when_levels_change_and_ends_are_cancelled(
+    levels: tuple[int, int, int],
+) -> None:
+    """Search all schedules, of which a normal run takes a few of each kind.
+
+    `make sim SEEDS=2000` takes all of them.
+    """
+    found = list(schedules(*levels))
+    every = 1 if int(os.environ.get("AIOKCLIENT_SIM_SEEDS") or 0) >= 2000 else 199
+    for schedule in found[::every]:
+        run(schedule)
 
 
 # -- the new epoch of the first transaction after an upgrade
