@@ -305,7 +305,8 @@ class Run:
             # What was assigned by hand is not the group's.
             program.consumer.assign([])
         consumers = [program.consumer for program in self.programs]
-        await check_owned_and_read(self.world, consumers, within_s=120)
+        # Longer than a session, and shorter than the rebalance timeout, which hides stalls.
+        await check_owned_and_read(self.world, consumers, within_s=55)
 
 
 def run(seed: int) -> Outcome:

@@ -1,6 +1,7 @@
 """Consumer groups, which behave the same on the embedded cluster and on a real Kafka."""
 
 import asyncio
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -173,3 +174,22 @@ async def test_a_commit_for_a_partition_of_another_member_is_refused(site: Site)
             lost = next(r for r in records if r.partition not in {t.partition for t in diary.owned})
             with pytest.raises(CommitFailedError, match="no longer owns"):
                 await first.commit(lost)
+
+
+async def test_a_member_of_kip848_owns_a_topic_soon_after_a_pattern_for_internal_topics(
+    site: Site,
+) -> None:
+    """The coordinator waits until the member has released them, though it has ignored them."""
+    options = {"group_id": site.group, "group_protocol": "consumer"}
+    servers = site.servers.bootstrap
+    async with Consumer[Any, Any](bootstrap_servers=servers, **options) as consumer:
+        await consumer.committed(site.tps)  # The topic of offsets exists.
+        consumer.subscribe(re.compile("__consumer_.*"))
+        async with asyncio.timeout(30):
+            while consumer.group_metadata().generation_id < 1:
+                await consumer.poll(timeout=0.1)
+        await consumer.poll(timeout=6.0)
+        consumer.subscribe([site.topic])
+        async with asyncio.timeout(30):  # The rebalance timeout is five minutes.
+            while consumer.assignment() != set(site.tps):
+                await consumer.poll(timeout=0.1)

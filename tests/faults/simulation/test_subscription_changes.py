@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 from group_world import PROTOCOLS, Diary, every_protocol, fill, member, reading
-from owned import until
+from owned import check_owned, until, view_of
 from world import World, simulate
 
-from aiokclient import TopicPartition
+from aiokclient import Consumer, TopicPartition
 from aiokclient.errors import IllegalStateError
 from aiokclient.protocol import ApiKey
 
@@ -210,3 +210,59 @@ def test_positions_without_a_group_are_kept_when_subscribe_follows_unsubscribe(o
             assert [record.offset for record in records] == [20]
 
     simulate(scenario, topics={"t": 1, "more": 1})
+
+
+async def until_owned(world: World, *consumers: Consumer[Any, Any]) -> None:
+    """Wait until the members own what they have subscribed to, which takes no rebalance timeout."""
+    await check_owned(world, lambda: [view_of(each) for each in consumers], "g", within_s=5)
+
+
+@every_protocol
+@pytest.mark.parametrize("following", [["t"], re.compile("t")], ids=["names", "pattern"])
+def test_topics_are_owned_soon_after_a_pattern_that_matches_only_internal_ones(
+    protocol: str, following: Any
+) -> None:
+    """With KIP-848, the coordinator assigns internal topics, and the consumer ignores them."""
+
+    async def scenario(world: World) -> None:
+        world.cluster.create_topic("__consumer_offsets", 4)
+        consumer = member(world, None, **PROTOCOLS[protocol])
+        consumer.subscribe(re.compile("__.*"))
+        async with consumer:
+            await asyncio.sleep(5)
+            consumer.subscribe(following)
+            await until_owned(world, consumer)
+
+    simulate(scenario, topics={"t": 2})
+
+
+@every_protocol
+def test_members_whose_pattern_matches_internal_topics_share_the_others_soon(protocol: str) -> None:
+    async def scenario(world: World) -> None:
+        world.cluster.create_topic("__consumer_offsets", 4)
+        one, two = (member(world, None, name, **PROTOCOLS[protocol]) for name in ("one", "two"))
+        for consumer in (one, two):
+            consumer.subscribe(re.compile(".*"))
+        async with one:
+            await until_owned(world, one)
+            async with two:
+                await until_owned(world, one, two)
+            await until_owned(world, one)
+            assert len(one.assignment()) == 4
+
+    simulate(scenario, topics={"t": 4})
+
+
+@every_protocol
+@pytest.mark.parametrize("pause_s", [0.0, 0.001, 0.004, 0.01, 0.03])
+def test_topics_are_owned_soon_after_several_subscriptions(protocol: str, pause_s: float) -> None:
+    async def scenario(world: World) -> None:
+        consumer = member(world, None, **PROTOCOLS[protocol])
+        async with consumer:
+            for topics in (["t"], ["u"], ["v"], ["u", "v"], ["t"], re.compile("u")):
+                consumer.subscribe(topics)
+                await asyncio.sleep(pause_s)
+            await until_owned(world, consumer)
+            assert consumer.subscription() == {"u"}
+
+    simulate(scenario, topics={"t": 2, "u": 2, "v": 2})

@@ -32,6 +32,12 @@ class PartitionAssignment:
         self._owned: dict[TopicIdPartition, TopicPartition] = {}
         self.assigned_at = -math.inf
         """The send time of the heartbeat whose response contained the target."""
+        self.must_report = False
+        """Whether partitions that were never owned have left the target.
+
+        The coordinator waits for a report without them before it assigns others, but releasing
+        them changes nothing in what is owned.
+        """
         self._cluster = cluster
         self._subscription = subscription
         self._hide = hide
@@ -49,6 +55,7 @@ class PartitionAssignment:
         """Store the target of a response; return whether it differs from the previous one."""
         if target == self._target:
             return False
+        self.must_report = not self._owned.keys() >= self._target - target
         self._target, self.assigned_at = target, sent_at
         return True
 

@@ -332,6 +332,8 @@ class Kip848Membership:
             target = partitions_of(answer.assignment.topic_partitions)
             if self._assignment.set_target(target, sent_at):
                 self._rebalances.add()
+                if self._assignment.must_report:
+                    self._builder.forget()  # A full heartbeat reports the owned partitions.
         differs = self._assignment.differs()
         self._apply(Kip848Event.ASSIGNED if differs else Kip848Event.CONFIRMED)
         self._parts.changed()
