@@ -399,7 +399,10 @@ def _shown(broker: ConnectedBroker) -> str:
 
 
 def _errors(response: Any) -> Iterator[str]:
-    """Yield the names of the error codes in the first STRUCTS structs of a response."""
+    """Yield the names of the error codes in the first STRUCTS structs of a response.
+
+    Structs that are in no list have no error codes.
+    """
     found = [response]
     looked_at = 0
     while found and looked_at < STRUCTS:
@@ -414,5 +417,3 @@ def _errors(response: Any) -> Iterator[str]:
                 yield f"{value}" if known is None else f"{known.name}"
             elif isinstance(value, list):
                 found += [part for part in value[:STRUCTS] if isinstance(part, Struct)]
-            elif isinstance(value, Struct):
-                found.append(value)

@@ -188,6 +188,28 @@ def test_a_refused_version_is_reported_when_there_was_no_downgrade(level: int) -
     run(scenario, level)
 
 
+def test_refused_batches_are_released_when_the_next_transaction_begins() -> None:
+    async def scenario(world: World) -> None:
+        async with world.producer(**QUICK) as producer:
+            work = Run(world, producer)
+            for _ in range(3):
+                assert await work.transaction() is COMMITTED
+                with world.cluster.fail(ApiKey.PRODUCE, UnsupportedVersionError, times=1):
+                    await producer.begin_transaction()
+                    with pytest.raises(InvalidConfigurationError):
+                        await add_record(producer)
+                await producer.abort_transaction()
+            assert producer._engine is not None
+            assert producer._engine.transactions is not None
+            check = producer._engine.transactions._level_check
+            assert len(check._checked) == 1
+            assert await work.transaction() is COMMITTED
+            assert not check._checked
+            await work.check()
+
+    run(scenario, 2)
+
+
 @levels
 @pytest.mark.parametrize("leave", ["calls", "context"])
 def test_an_abort_that_stays_refused_ends_the_producer(leave: str, level: int) -> None:

@@ -190,6 +190,7 @@ def test_only_the_meters_of_the_brokers_that_left_last_count_late_responses(
     exchange(traffic.meter(99), 3)
     traffic.keep(set())
     assert counts(traffic, "requests") == (19, 6703)
+    assert reading(traffic, "node.requests") == {}
 
 
 def test_sums_of_a_bootstrap_server_stay_in_its_own_series(traffic: Traffic) -> None:

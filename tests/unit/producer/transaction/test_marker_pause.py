@@ -126,3 +126,61 @@ def test_a_transaction_can_end_during_the_pause() -> None:
             producer.send("t", b"lost")
 
     simulate(scenario, topics={"t": 2}, transaction_version=2)
+
+
+def test_a_new_pause_waits_for_nothing() -> None:
+    pause = MarkerPause()
+    assert not pause.is_over
+    assert pause.left(0.0) == 0.0
+    pause.answered(1.0)  # Nothing was sent soon after a transaction.
+    assert pause.length == 0.0
+
+
+@pytest.mark.parametrize(("late_s", "length"), [(0.0119, 0.0), (0.0121, 0.001), (1.0, 0.001)])
+def test_a_response_is_late_when_it_took_12_ms_longer_than_the_fastest(
+    late_s: float, length: float
+) -> None:
+    pause = MarkerPause()
+    transact(pause, 1.0, FAST_S)
+    # The fastest time grows by 2% with each response.
+    transact(pause, 2.0, FAST_S * 1.02 + late_s)
+    assert pause.length == pytest.approx(length)
+
+
+def test_slow_responses_are_late_only_until_faster_ones_are_forgotten() -> None:
+    pause = MarkerPause()
+    transact(pause, 1.0, 0.1)
+    transact(pause, 2.0, 0.1141)
+    assert pause.length == pytest.approx(0.001), "0.1 was forgotten at once"
+    for n in range(5):
+        transact(pause, 3.0 + n, 0.1)
+    assert pause.length < 0.001
+    pause = MarkerPause()
+    transact(pause, 1.0, 0.1)
+    for n in range(3):
+        transact(pause, 2.0 + n, 0.106)
+    transact(pause, 6.0, 0.1175)
+    assert pause.length == 0.0, "0.1 was remembered for too long"
+
+
+def test_the_pause_grows_by_1_ms_up_to_5_and_shrinks_by_a_fortieth() -> None:
+    pause = MarkerPause()
+    pause.ended(1.0)
+    pause.sent(1.0)
+    for length in (0.001, 0.002, 0.003, 0.004, 0.005, 0.005):
+        pause.refused()
+        assert pause.length == pytest.approx(length)
+    transact(pause, 2.0, FAST_S)
+    assert pause.length == pytest.approx(0.005 - 0.001 / 40)
+
+
+@pytest.mark.parametrize(("after_s", "counts"), [(0.0199, True), (0.0201, False), (0.5, False)])
+def test_only_a_request_within_20_ms_changes_the_pause(after_s: float, counts: bool) -> None:
+    pause = MarkerPause()
+    pause.ended(1.0)
+    pause.sent(1.0 + after_s)
+    pause.refused()
+    assert (pause.length > 0.0) is counts
+    pause.length = 0.003
+    pause.answered(1.0 + after_s + FAST_S)
+    assert (pause.length < 0.003) is counts

@@ -1,0 +1,312 @@
+"""The notes about one transaction, and what the status of its producer makes of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from aiokclient.errors import (
+    IllegalStateError,
+    InvalidProducerEpochError,
+    KafkaError,
+    ProducerFencedError,
+    TransactionAbortableError,
+    TransactionFailedError,
+)
+from aiokclient.policy import Scope
+from aiokclient.producer.transaction.states import TransactionEvent, TransactionState
+from aiokclient.producer.transaction.status import (
+    CurrentTransaction,
+    ProducerIdentity,
+    TransactionOutcome,
+    TransactionStatus,
+    repeated,
+)
+from aiokclient.types import TopicPartition
+
+COMMITTED, ABORTED, UNKNOWN = TransactionOutcome
+PARTITION = TopicPartition("t", 0)
+
+
+def begun(level: int = 2) -> CurrentTransaction:
+    return CurrentTransaction(level, 5.0, ProducerIdentity(7, 3))
+
+
+def status_in(state: TransactionState, now: float = 0.0) -> TransactionStatus:
+    status = TransactionStatus("t-1", 60_000, lambda: now)
+    status.state = state
+    return status
+
+
+def test_a_transaction_begins_without_parts_errors_and_outcome() -> None:
+    assert ProducerIdentity() == (-1, -1)
+    current = CurrentTransaction(1, 5.0)
+    assert (current.identity, current.level, current.begun) == ((-1, -1), 1, 5.0)
+    assert begun().identity == (7, 3)
+    flags = (
+        current.lowered, current.refused, current.written, current.added, current.undecided,
+        current.must_abort, current.given_up,
+    )  # fmt: skip
+    assert flags == (False,) * 7
+    assert (current.part, current.outcome, current.error, current.severity) == (None, None, None, 0)
+
+
+@pytest.mark.parametrize(
+    ("begun_at", "outcome", "is_open"),
+    [
+        (None, None, False),
+        (0.0, None, True),
+        (5.0, None, True),
+        (5.0, UNKNOWN, True),
+        (5.0, COMMITTED, False),
+        (5.0, ABORTED, False),
+    ],
+)
+def test_a_transaction_is_open_from_its_begin_to_its_final_outcome(
+    begun_at: float | None, outcome: TransactionOutcome | None, is_open: bool
+) -> None:
+    current = CurrentTransaction(2, begun_at)
+    current.outcome = outcome
+    assert current.is_open is is_open
+
+
+def test_notes_are_kept() -> None:
+    current = begun()
+    current.note_written()
+    current.note_added()
+    current.note_must_abort()
+    assert current.written
+    assert current.added
+    assert current.must_abort
+    assert not current.undecided
+    current.note_undecided()
+    assert current.undecided
+    current.note_decided()
+    assert not current.undecided
+    assert not current.given_up
+    current.note_given_up()
+    assert current.given_up
+    assert current.outcome is UNKNOWN
+
+
+@pytest.mark.parametrize("written", [True, False])
+def test_another_process_can_commit_a_detached_transaction_unless_it_is_empty(
+    written: bool,
+) -> None:
+    current = begun()
+    if written:
+        current.note_written()
+    current.note_detached()
+    assert current.undecided is written
+
+
+@pytest.mark.parametrize(
+    ("begun_at", "outcome", "undecided", "was_open", "then"),
+    [
+        (None, None, False, False, None),
+        (5.0, None, False, True, ABORTED),
+        (5.0, None, True, True, UNKNOWN),
+        (5.0, UNKNOWN, True, False, UNKNOWN),
+        (5.0, UNKNOWN, False, False, UNKNOWN),
+        (5.0, COMMITTED, False, False, COMMITTED),
+        (5.0, ABORTED, False, False, ABORTED),
+    ],
+)
+def test_giving_up_a_transaction_decides_its_outcome_once(
+    begun_at: float | None,
+    outcome: TransactionOutcome | None,
+    undecided: bool,
+    was_open: bool,
+    then: TransactionOutcome | None,
+) -> None:
+    current = CurrentTransaction(2, begun_at)
+    current.outcome, current.undecided = outcome, undecided
+    assert current.give_up() is was_open
+    assert current.outcome is then
+
+
+@pytest.mark.parametrize(
+    ("level", "to", "then", "lowered"),
+    [(2, 1, 1, True), (2, 0, 0, True), (1, 1, 1, False), (1, 2, 1, False), (0, 2, 0, False)],
+)
+def test_the_level_of_a_transaction_is_only_lowered(
+    level: int, to: int, then: int, lowered: bool
+) -> None:
+    current = begun(level)
+    current.lower_level(to)
+    assert (current.level, current.lowered) == (then, lowered)
+
+
+def test_a_refused_request_names_the_first_part() -> None:
+    current = begun()
+    current.note_refused(None)
+    assert current.refused
+    assert current.part is None
+    current.note_refused(PARTITION)
+    current.note_refused("group")
+    assert current.part == PARTITION
+    current.note_refused(None)
+    assert current.part == PARTITION
+
+
+def test_the_first_of_the_most_severe_errors_is_kept() -> None:
+    current = begun()
+    errors = [KafkaError(str(number)) for number in range(4)]
+    for error, severity in zip(errors, (1, 1, 2, 1), strict=True):
+        current.note_error(error, severity)
+    assert current.error is errors[2]
+    assert current.severity == 2
+    current = begun()
+    current.note_error(errors[0], 1)
+    current.note_error(errors[1], 1)
+    assert current.error is errors[0]
+
+
+@pytest.mark.parametrize(
+    ("state", "left_open", "outcome"),
+    [
+        (TransactionState.IN_TRANSACTION, True, ABORTED),
+        (TransactionState.COMMITTING, True, ABORTED),
+        (TransactionState.DETACHED, False, None),
+    ],
+)
+def test_closing_gives_up_a_transaction_that_is_not_detached(
+    state: TransactionState, left_open: bool, outcome: TransactionOutcome | None
+) -> None:
+    status = status_in(state)
+    status.current = begun()
+    assert not status.closed
+    assert status.close() is left_open
+    assert status.closed
+    assert status.current.outcome is outcome
+    assert status.close() is False
+
+
+@pytest.mark.parametrize("state", TransactionState)
+def test_records_are_sent_only_in_an_open_transaction(state: TransactionState) -> None:
+    sending = {
+        TransactionState.IN_TRANSACTION, TransactionState.COMMITTING, TransactionState.DETACHING
+    }  # fmt: skip
+    assert status_in(state).may_send is (state in sending)
+
+
+def test_a_begin_opens_a_transaction_with_the_identity_of_the_producer() -> None:
+    status = status_in(TransactionState.READY)
+    changes: list[tuple[TransactionState, TransactionState]] = []
+    status.listen(lambda old, new: changes.append((old, new)))
+    status.adopt(ProducerIdentity(7, 3))
+    assert not status.current.is_open
+    current = status.begin(1, 5.0)
+    assert status.current is current
+    assert (current.identity, current.level, current.begun) == ((7, 3), 1, 5.0)
+    assert changes == [(TransactionState.READY, TransactionState.IN_TRANSACTION)]
+    status.adopt(ProducerIdentity(7, 4))
+    assert current.identity == (7, 3), "a transaction keeps the identity that it began with"
+    status.step(TransactionEvent.COMMIT)
+    status.end(COMMITTED, TransactionEvent.COMMITTED)
+    assert current.outcome is COMMITTED
+    assert status.state is TransactionState.READY
+    assert len(changes) == 3
+
+
+def test_a_step_that_keeps_the_state_is_not_a_change() -> None:
+    status = status_in(TransactionState.ABORTABLE_ERROR)
+    changes: list[object] = []
+    status.listen(lambda old, new: changes.append((old, new)))
+    status.step(TransactionEvent.FAILED_ABORTABLE)
+    assert changes == []
+
+
+def test_the_first_fatal_error_is_kept_until_the_producer_has_recovered() -> None:
+    status = status_in(TransactionState.READY)
+    status.begin(2, 0.0)
+    first = status.failed(ProducerFencedError("first"), Scope.TRANSACTION)
+    status.failed(ProducerFencedError("second"), Scope.TRANSACTION)
+    assert status.fatal is first
+    assert status.failure is first
+    assert status.state is TransactionState.FATAL_ERROR
+    status.state = TransactionState.RESTARTING
+    assert status.failure is None, "a restart is in progress"
+    status.recover()
+    status.state = TransactionState.READY
+    assert status.fatal is None
+    assert status.failure is None, "the error of a transaction is not that of its producer"
+    status.not_restarted()
+    assert isinstance(status.failure, TransactionFailedError)
+
+
+def test_an_abortable_error_is_not_fatal() -> None:
+    status = status_in(TransactionState.READY)
+    status.begin(2, 0.0)
+    raised = status.failed(TransactionAbortableError("no"), Scope.TRANSACTION)
+    assert status.fatal is None
+    assert status.failure is raised
+    assert status.state is TransactionState.ABORTABLE_ERROR
+
+
+def test_a_closed_producer_ignores_errors() -> None:
+    status = status_in(TransactionState.READY)
+    status.begin(2, 0.0)
+    status.closed = True
+    status.failed(ProducerFencedError("late"), Scope.TRANSACTION)
+    assert status.fatal is None
+    assert status.current.error is None
+    assert status.state is TransactionState.IN_TRANSACTION
+
+
+@pytest.mark.parametrize(
+    ("begun_at", "now", "explained"),
+    [(0.0, 59.999, False), (0.0, 60.0, True), (30.0, 90.0, True), (30.0, 89.0, False)],
+)
+@pytest.mark.parametrize("error", [InvalidProducerEpochError, ProducerFencedError])
+def test_a_fatal_error_after_the_timeout_of_the_transaction_is_explained(
+    begun_at: float, now: float, explained: bool, error: type[KafkaError]
+) -> None:
+    status = status_in(TransactionState.READY, now)
+    status.begin(2, begun_at)
+    raised = status.failed(error(""), Scope.TRANSACTION)
+    text = f"open for {now - begun_at:.1f} s, longer than transaction_timeout_ms (60000)"
+    assert (text in str(raised)) is (explained and status.fatal is not None)
+
+
+def test_an_error_is_not_explained_by_a_transaction_that_has_ended() -> None:
+    status = status_in(TransactionState.READY, 100.0)
+    assert "transaction_timeout_ms" not in str(
+        status.failed(ProducerFencedError(""), Scope.TRANSACTION)
+    )
+    status = status_in(TransactionState.READY, 100.0)
+    status.begin(2, 0.0)
+    status.current.end(COMMITTED)
+    error = status.failed(ProducerFencedError(""), Scope.TRANSACTION)
+    assert "transaction_timeout_ms" not in str(error)
+    status = status_in(TransactionState.READY, 100.0)
+    status.begin(2, 0.0)
+    own = ProducerFencedError("")
+    own.code = None
+    assert "transaction_timeout_ms" not in str(status.failed(own, Scope.TRANSACTION))
+
+
+def test_a_call_raises_the_failure_or_names_the_allowed_calls() -> None:
+    status = status_in(TransactionState.READY)
+    status.require(TransactionState.READY, call="begin_transaction()")
+    with pytest.raises(IllegalStateError, match=r"commit_transaction\(\) is not allowed"):
+        status.require(TransactionState.IN_TRANSACTION, call="commit_transaction()")
+    status.begin(2, 0.0)
+    fatal = status.failed(ProducerFencedError("first"), Scope.TRANSACTION)
+    for _ in range(2):
+        with pytest.raises(ProducerFencedError, match="first") as caught:
+            status.require(TransactionState.READY, call="begin_transaction()")
+        assert caught.value is not fatal
+    assert fatal.__traceback__ is None
+
+
+def test_a_repeated_error_keeps_its_cause_and_not_its_traceback() -> None:
+    error = KafkaError("x")
+    try:
+        raise error from ValueError("cause")
+    except KafkaError:
+        pass
+    copied = repeated(error)
+    assert copied is not error
+    assert isinstance(copied.__cause__, ValueError)
+    assert copied.__suppress_context__
+    assert copied.__traceback__ is None
