@@ -3,12 +3,14 @@
 import asyncio
 from typing import Any
 
+import anyio
 import pytest
 from world import World, simulate
 
-from aiokclient import Coordinator
-from aiokclient.errors import NotWriterError
+from aiokclient import Coordinator, State
+from aiokclient.errors import ClosedError, NotWriterError
 from aiokclient.patterns import single_writer
+from aiokclient.protocol import ApiKey
 from aiokclient.protocol.messages import LeaveGroupRequest, SyncGroupRequest
 from aiokclient.protocol.messages.leave_group import MemberIdentity
 
@@ -92,14 +94,70 @@ def test_a_former_writer_that_restarts_does_not_fence_the_next_one() -> None:
         await former_writes.wait()
         following = asyncio.create_task(write_next())
         await world.cluster.until(lambda: waits_in(world), 20)
-        async with world.client() as client:
-            member = MemberIdentity(group_instance_id="i")
-            request = LeaveGroupRequest(group_id="ledger", members=[member])
-            await client.request(request, to=Coordinator("group", "ledger"))
-            with pytest.raises(NotWriterError):
-                await former
-            await following
+        await lose(world)
+        with pytest.raises(NotWriterError):
+            await former
+        await following
         assert [record.value for record in world.cluster.records("t", 0)] == [b"v"]
+
+    simulate(scenario, brokers=1, topics={"t": 1})
+
+
+async def lose(world: World) -> None:
+    """Remove the static writer from its group, as if its session had ended."""
+    async with world.client() as client:
+        member = MemberIdentity(group_instance_id="i")
+        request = LeaveGroupRequest(group_id="ledger", members=[member])
+        await client.request(request, to=Coordinator("group", "ledger"))
+
+
+def test_a_restart_of_the_writer_waits_for_one_heartbeat() -> None:
+    async def scenario(world: World) -> None:
+        options = options_of(world, "writer", transactional_id="ledger")
+        async with single_writer("ledger", **options) as producer:
+            for _ in range(3):
+                async with producer.transaction() as tx:
+                    tx.send("t", b"v")
+                began = world.now
+                await producer.restart()
+                assert world.now - began < 1.2, "a heartbeat is sent each second"
+            await asyncio.sleep(0.5)
+            began = world.now
+            await producer.restart()
+            assert world.now - began > 0.1, "the last heartbeat was sent before the call"
+
+    simulate(scenario, brokers=1, topics={"t": 1})
+
+
+@pytest.mark.parametrize("error", [None, ValueError("mine")])
+def test_the_producer_of_a_former_writer_is_closed_at_once(error: Exception | None) -> None:
+    async def scenario(world: World) -> None:
+        seen: list[Any] = []
+
+        async def write() -> None:
+            options = options_of(world, "writer", group_instance_id="i")
+            async with single_writer("ledger", **options) as producer:
+                await producer.send("t", b"v")
+                with (
+                    anyio.CancelScope(shield=True),
+                    world.cluster.delay(ApiKey.PRODUCE, 60, when="before"),
+                ):
+                    await lose(world)
+                    delivery = producer.send("t", b"late")
+                    lost_at = world.now
+                    with pytest.raises(ClosedError):
+                        await delivery
+                    seen.append(world.now - lost_at)
+                    assert producer.state is State.CLOSED or producer.state is State.CLOSING
+                    await asyncio.sleep(0.1)
+                    assert producer.state is State.CLOSED
+                    if error is not None:
+                        raise error
+
+        with pytest.raises(NotWriterError if error is None else ValueError):
+            await write()
+        # The next heartbeat tells the writer, within a second.
+        assert seen[0] < 1.2
 
     simulate(scenario, brokers=1, topics={"t": 1})
 

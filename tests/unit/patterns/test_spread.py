@@ -94,3 +94,70 @@ def test_many_items_are_spread() -> None:
     shares = spread(fresh(names, items))
     loads = [load(share, items) for share in shares.values()]
     assert max(loads) - min(loads) <= 17
+
+
+def test_heavy_items_are_assigned_first_and_ties_go_to_the_worker_with_fewer_items() -> None:
+    items = {"a": 1.0, "b": 3.0, "c": 2.0, "d": 3.0}
+    # b to v, d to w, then c to v (the first name), then a to w.
+    assert spread(fresh(["w", "v"], items)) == {"v": ["b", "c"], "w": ["a", "d"]}
+
+
+def test_equal_loads_go_to_the_worker_with_fewer_items() -> None:
+    items = {"big": 2.0, "one": 1.0, "two": 1.0, "more": 1.0}
+    held = {
+        "a": Claim(items, ("one", "two"), 1),
+        "b": Claim(items, ("big",), 1),
+    }
+    assert spread(held) == {"a": ["one", "two"], "b": ["big", "more"]}
+
+
+def test_the_move_that_balances_best_is_made_first() -> None:
+    items = {"x": 1.0, "y": 4.0, "z": 3.0}
+    held = {"a": Claim(items, ("x", "y", "z"), 1), "b": Claim(items)}
+    # Loads 8 and 0: moving y leaves 4 and 4.
+    assert spread(held) == {"a": ["x", "z"], "b": ["y"]}
+
+
+def test_an_item_moves_only_to_workers_that_list_it() -> None:
+    held = {
+        "a": Claim({"x": 1.0, "y": 1.0, "z": 1.0}, ("x", "y", "z"), 1),
+        "b": Claim({"z": 1.0}),
+        "c": Claim({}),
+    }
+    assert spread(held) == {"a": ["x", "y"], "b": ["z"], "c": []}
+
+
+def test_an_item_that_its_holder_no_longer_lists_goes_to_another_worker() -> None:
+    held = {"a": Claim({"x": 1.0}, ("x", "y"), 5), "b": Claim({"y": 1.0}, (), -1)}
+    assert spread(held) == {"a": ["x"], "b": ["y"]}
+    # An item that nobody lists is not assigned.
+    assert spread({"a": Claim({}, ("gone",), 3)}) == {"a": []}
+
+
+def test_between_equal_generations_the_last_name_keeps_the_item() -> None:
+    items = {"x": 1.0, "y": 1.0}
+    shares = spread({"b": Claim(items, ("x",), 3), "a": Claim(items, ("x",), 3)})
+    assert shares == {"a": ["y"], "b": ["x"]}
+
+
+def test_an_exchange_of_equal_loads_does_not_move_items() -> None:
+    items = {"x": 1.0, "y": 1.0, "z": 1.0}
+    held = {"a": Claim(items, ("x", "y"), 1), "b": Claim(items, ("z",), 1)}
+    # Moving x would only exchange the loads.
+    assert spread(held) == {"a": ["x", "y"], "b": ["z"]}
+
+
+def test_differences_by_rounding_do_not_move_items() -> None:
+    items = dict.fromkeys("abcdefghij", 0.1) | {"k": 1.0}
+    held = {"v": Claim(items, tuple("abcdefghij"), 1), "w": Claim(items, ("k",), 1)}
+    assert spread(held) == {"v": list("abcdefghij"), "w": ["k"]}
+
+
+def test_tiny_weights_are_balanced() -> None:
+    items = {"x": 0.001, "y": 0.001}
+    held = {"a": Claim(items, ("x", "y"), 1), "b": Claim(items)}
+    assert spread(held) == {"a": ["y"], "b": ["x"]}
+
+
+def test_a_claim_without_more_holds_nothing() -> None:
+    assert Claim({}) == Claim({}, (), -1)
