@@ -9,7 +9,7 @@ import socket
 import ssl
 import struct
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, NamedTuple
 
 import pytest
@@ -18,7 +18,8 @@ import trustme
 import aiokclient.network.read_threshold as module
 from aiokclient.errors import DisconnectedError
 from aiokclient.network.connection import BrokerConnection
-from aiokclient.network.read_threshold import ATTEMPTS, MARGIN, THRESHOLD
+from aiokclient.network.read_threshold import ATTEMPTS, MARGIN, THRESHOLD, ReadThreshold
+from aiokclient.testing.simulation.loop import VirtualLoop
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="The option is used on Linux only.")
 
@@ -191,3 +192,119 @@ async def test_there_is_no_threshold_without_tls(plain_ends: Ends) -> None:
     assert plain_ends.threshold() == 1
     await plain_ends.send(SENT[PART:])
     assert bytes(await frame) == FRAME
+
+
+# -- in virtual time, with a socket that only keeps the option
+
+
+class Options:
+    """The socket option of a connection, as the kernel keeps it."""
+
+    def __init__(self) -> None:
+        self.threshold = 1
+        self.calls = 0
+        self.refuses = False
+
+    def setsockopt(self, level: int, option: int, value: int) -> None:
+        assert (level, option) == (socket.SOL_SOCKET, socket.SO_RCVLOWAT)
+        self.calls += 1
+        if self.refuses:
+            raise OSError("not supported")
+        self.threshold = value
+
+
+LARGE = THRESHOLD + MARGIN
+
+
+def with_threshold(
+    main: Callable[[ReadThreshold, Options], Coroutine[Any, Any, None]],
+) -> None:
+    async def run() -> None:
+        options = Options()
+        await main(ReadThreshold(options, asyncio.get_running_loop()), options)
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(run())
+
+
+def test_threshold_is_raised_only_while_more_than_it_can_be_missing() -> None:
+    async def main(threshold: ReadThreshold, options: Options) -> None:
+        for missing, expected in (
+            (0, 1), (LARGE - 1, 1), (LARGE, THRESHOLD), (LARGE, THRESHOLD), (LARGE - 1, 1), (0, 1),
+        ):  # fmt: skip
+            threshold.expect(missing)
+            assert options.threshold == expected
+        assert options.calls == 2, "it was set although it had the value"
+
+    with_threshold(main)
+
+
+def test_threshold_is_lowered_when_nothing_is_read_for_a_tenth_of_a_second() -> None:
+    async def main(threshold: ReadThreshold, options: Options) -> None:
+        for frame in range(2):
+            threshold.expect(LARGE + 50)
+            # The first check sees what is missing, the second one that nothing was read.
+            await asyncio.sleep(0.19)
+            assert options.threshold == THRESHOLD, f"lowered too early in frame {frame}"
+            await asyncio.sleep(0.02)
+            assert options.threshold == 1
+            threshold.expect(LARGE + 10)
+            assert options.threshold == 1, "it stays lowered until the end of the frame"
+            threshold.expect(0)
+        for missing in range(LARGE + 100, LARGE, -1):
+            threshold.expect(missing)
+            await asyncio.sleep(0.09)
+            assert options.threshold == THRESHOLD, "lowered although something is read"
+
+    with_threshold(main)
+
+
+@pytest.mark.parametrize(("stalls", "then"), [(1, THRESHOLD), (2, THRESHOLD), (3, 1), (4, 1)])
+def test_threshold_is_not_raised_after_three_frames_that_stalled(stalls: int, then: int) -> None:
+    async def main(threshold: ReadThreshold, options: Options) -> None:
+        for _ in range(stalls):
+            threshold.expect(LARGE)
+            await asyncio.sleep(1)
+            threshold.expect(0)
+        threshold.expect(LARGE)
+        assert options.threshold == then
+
+    with_threshold(main)
+
+
+def test_frame_that_does_not_stall_ends_the_row_of_those_that_did() -> None:
+    async def main(threshold: ReadThreshold, options: Options) -> None:
+        for stalls in (True, True, False, True, True, False, True):
+            threshold.expect(LARGE)
+            assert options.threshold == THRESHOLD
+            await asyncio.sleep(1 if stalls else 0)
+            threshold.expect(0)
+            assert options.threshold == 1
+
+    with_threshold(main)
+
+
+def test_threshold_that_the_system_refuses_is_not_tried_again() -> None:
+    async def main(threshold: ReadThreshold, options: Options) -> None:
+        options.refuses = True
+        for _ in range(3):
+            threshold.expect(LARGE)
+            await asyncio.sleep(1)
+            threshold.expect(0)
+        assert options.calls == 1
+
+    with_threshold(main)
+
+
+def test_threshold_of_a_closed_connection_does_not_change() -> None:
+    async def main(threshold: ReadThreshold, options: Options) -> None:
+        threshold.expect(LARGE)
+        threshold.end()
+        await asyncio.sleep(1)
+        assert options.calls == 1
+        threshold = ReadThreshold(options, asyncio.get_running_loop())
+        threshold.end()
+        threshold.expect(LARGE)
+        assert options.calls == 1
+
+    with_threshold(main)

@@ -14,6 +14,7 @@ from aiokclient.errors import (
     IllegalStateError,
     ProducerFencedError,
     TransactionAbortableError,
+    TransactionalIdAuthorizationError,
 )
 from aiokclient.patterns import TransformStream
 from aiokclient.protocol import ApiKey
@@ -233,5 +234,181 @@ def test_records_are_delivered_again_when_their_transaction_could_not_begin() ->
             with pytest.raises(StopAsyncIteration):
                 await anext(stream)
             assert await work.results() == list(range(COUNT + 1))
+
+    simulate(scenario, topics=TOPICS)
+
+
+def test_batches_have_up_to_500_records_by_default_and_max_records_otherwise() -> None:
+    async def scenario(world: World) -> None:
+        async with Work(world) as work:
+            world.cluster.produce("in", [b"%d" % n for n in range(COUNT, 600)])
+            async with transform(work.consumer, work.producer, max_wait=1.0) as stream:
+                batch = await anext(stream)
+                assert len(batch) == len(batch.records) == len(list(batch)) == 500
+                batch = await anext(stream)
+                assert [record.offset for record in batch] == list(range(500, 600))
+                assert repr(batch) == "<TransformBatch of 100 records>"
+        async with Work(world) as work, transform(work.consumer, work.producer, 1) as stream:
+            assert [len(await anext(stream)) for _ in range(3)] == [1, 1, 1]
+
+    simulate(scenario, topics=TOPICS)
+
+
+@pytest.mark.parametrize(("max_wait", "least_s", "most_s"), [(None, 0.0, 0.5), (2.0, 2.0, 2.5)])
+def test_a_batch_is_delivered_at_once_or_max_wait_after_its_first_record(
+    max_wait: float | None, least_s: float, most_s: float
+) -> None:
+    async def scenario(world: World) -> None:
+        async with Work(world) as work:
+            waits = {} if max_wait is None else {"max_wait": max_wait}
+            async with transform(work.consumer, work.producer, **waits) as stream:
+                await world.cluster.until(lambda: bool(work.consumer.assignment()), 30)
+                began = world.now
+                batch = await anext(stream)
+                assert least_s - 0.001 <= world.now - began <= most_s
+                assert len(batch) == COUNT
+
+    simulate(scenario, topics=TOPICS)
+
+
+def test_arguments_of_a_wrong_kind_are_refused() -> None:
+    async def scenario(world: World) -> None:
+        work = Work(world)
+        consumer, producer = work.consumer, work.producer
+        wrong: Any = producer
+        with pytest.raises(TypeError, match="takes a Consumer here, not Producer"):
+            transform(wrong, producer)
+        wrong = consumer
+        with pytest.raises(TypeError, match="takes a Producer here, not Consumer"):
+            transform(consumer, wrong)
+        for count in (0, -1):
+            with pytest.raises(IllegalStateError, match="max_records"):
+                transform(consumer, producer, max_records=count)
+        wrong = "1"
+        with pytest.raises(TypeError, match="max_records"):
+            transform(consumer, producer, max_records=wrong)
+        with pytest.raises(TypeError, match="max_wait"):
+            transform(consumer, producer, max_wait=wrong)
+        with pytest.raises(IllegalStateError, match=r"at least 0 seconds, not -0\.5"):
+            transform(consumer, producer, max_wait=-0.5)
+        transform(consumer, producer, max_records=1, max_wait=0)
+
+    simulate(scenario, topics=TOPICS)
+
+
+def test_entering_needs_a_transactional_id_and_a_group_that_does_not_commit() -> None:
+    async def scenario(world: World) -> None:
+        async with Work(world) as work:
+            async with world.producer() as producer:
+                with pytest.raises(IllegalStateError, match="transactional_id"):
+                    await transform(work.consumer, producer).__aenter__()
+            for options in ({}, {"group_id": "g", "enable_auto_commit": True}):
+                async with world.consumer("in", **options) as consumer:
+                    with pytest.raises(IllegalStateError):
+                        await transform(consumer, work.producer).__aenter__()
+
+    simulate(scenario, topics=TOPICS)
+
+
+def test_a_stream_must_be_entered_and_ends_when_it_is_left() -> None:
+    async def scenario(world: World) -> None:
+        async with Work(world) as work:
+            stream = transform(work.consumer, work.producer)
+            with pytest.raises(IllegalStateError, match="Enter the stream first"):
+                await anext(stream)
+            with pytest.raises(IllegalStateError, match="Enter the stream first"):
+                await anext(aiter(stream))
+            async with stream:
+                loop = aiter(stream)
+                await anext(loop)
+            for left in (loop, stream):
+                with pytest.raises(IllegalStateError, match="Enter the stream first"):
+                    await anext(left)
+            async with stream:
+                assert len(await anext(stream)) == COUNT, "the batch was not committed"
+
+    simulate(scenario, topics=TOPICS)
+
+
+def test_a_send_after_the_next_batch_was_requested_is_refused() -> None:
+    async def scenario(world: World) -> None:
+        async with Work(world) as work, transform(work.consumer, work.producer, 4) as stream:
+            batch = await anext(stream)
+            batch.send("out", b"0")
+            await anext(stream)
+            with pytest.raises(IllegalStateError, match="send"):
+                batch.send("out", b"late")
+
+    simulate(scenario, topics=TOPICS)
+
+
+def test_all_arguments_of_a_send_reach_the_record() -> None:
+    async def scenario(world: World) -> None:
+        async with Work(world) as work, transform(work.consumer, work.producer, 4) as stream:
+            batch = await anext(stream)
+            await batch.send("out", b"v", b"k", 0, 1234, [("h", b"x")])
+            work.consumer.stop()
+            with pytest.raises(StopAsyncIteration):
+                await anext(stream)
+            [record] = world.cluster.records("out", 0)
+            assert (record.value, record.key, record.timestamp) == (b"v", b"k", 1234)
+            assert list(record.headers) == [("h", b"x")]
+
+    simulate(scenario, topics=TOPICS)
+
+
+def test_a_send_after_an_error_fails_its_delivery_and_the_batch_comes_again() -> None:
+    async def scenario(world: World) -> None:
+        async with Work(world) as work, transform(work.consumer, work.producer, COUNT) as stream:
+            batch = await anext(stream)
+            failing = world.cluster.fail(ApiKey.PRODUCE, TransactionAbortableError, times=1)
+            with failing, pytest.raises(AbortableError):
+                await batch.send("out", b"-1")
+            delivery = batch.send("out", b"-2", partition=0)
+            with pytest.raises(AbortableError):
+                await delivery
+            again = await anext(stream)
+            assert [record.offset for record in again] == list(range(COUNT))
+            for record in again:
+                again.send("out", record.value)
+            work.consumer.stop()
+            with pytest.raises(StopAsyncIteration):
+                await anext(stream)
+            assert await work.results() == list(range(COUNT))
+
+    simulate(scenario, topics=TOPICS)
+
+
+def test_errors_that_no_abort_corrects_are_raised_once() -> None:
+    async def scenario(world: World) -> None:
+        async with Work(world) as work, transform(work.consumer, work.producer, COUNT) as stream:
+            batch = await anext(stream)
+            batch.send("out", b"-1")
+            refused = TransactionalIdAuthorizationError
+            failing = world.cluster.fail(ApiKey.END_TXN, refused, times=1)
+            with failing, pytest.raises(refused):
+                await anext(stream)
+        async with Work(world) as work:
+            await work.run()
+            assert sorted(set(await work.results())) == list(range(COUNT))
+
+    simulate(scenario, topics=TOPICS)
+
+
+@pytest.mark.parametrize("error", [TransactionAbortableError, ProducerFencedError])
+def test_a_success_ends_the_growth_of_the_delays(error: Any) -> None:
+    async def scenario(world: World) -> None:
+        work = Work(world, retry_backoff_ms=100, retry_backoff_max_ms=60_000)
+        async with work, transform(work.consumer, work.producer, max_records=1) as stream:
+            batch = await anext(stream)
+            for _ in range(6):
+                # Each error is followed by a success: the delays stay short.
+                with world.cluster.fail(ApiKey.END_TXN, error, times=1):
+                    batch.send("out", batch.records[0].value)
+                    began = world.now
+                    batch = await anext(stream)
+                assert world.now - began < 1.5
+                batch.send("out", batch.records[0].value)
+                batch = await anext(stream)
 
     simulate(scenario, topics=TOPICS)
