@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from world import World, simulate
 
-from aiokclient import Delivery, Producer, TransactionOutcome
+from aiokclient import Delivery, Producer, TopicPartition, TransactionOutcome
 from aiokclient.errors import (
     AbortableError,
     ApplicationRecoverableError,
@@ -20,6 +20,7 @@ from aiokclient.protocol import ApiKey
 
 COMMITTED, ABORTED, UNKNOWN = TransactionOutcome
 TASK = "transaction commit"
+PARTITION = TopicPartition("t", 1)
 
 
 def run(scenario: Any, level: int = 2) -> None:
@@ -205,3 +206,94 @@ def test_a_record_that_a_restart_has_dropped_says_what_to_do_with_it() -> None:
             assert caught.value.hint == "Send the record again in a new transaction."
 
     run(scenario)
+
+
+def test_a_commit_is_continued_by_one_task_when_its_records_fail_one_after_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario(world: World) -> None:
+        async with await warmed_up(world, linger_ms=0) as producer:
+            names = spawned(producer, monkeypatch)
+            await producer.begin_transaction()
+            with world.cluster.delay(ApiKey.PRODUCE, 2.0, when="after", times=1):
+                producer.send("t", b"late", partition=0)
+                await asyncio.sleep(0.1)
+                with world.cluster.fail(ApiKey.PRODUCE, TransactionAbortableError, times=1):
+                    producer.send("t", b"refused", partition=1)
+                    with pytest.raises(AbortableError):
+                        await producer.commit_transaction()
+                    await asyncio.sleep(5)
+            assert names.count(TASK) <= 1
+            await producer.abort_transaction()
+            async with producer.transaction() as tx:
+                tx.send("t", b"value")
+            assert tx.outcome is COMMITTED
+            assert names.count(TASK) <= 1
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("level", [0, 2])
+def test_a_commit_ends_at_its_own_timeout_when_an_earlier_one_had_another(
+    level: int,
+) -> None:
+    """One timer serves all commits: it is set again when it was set for an earlier time."""
+
+    async def scenario(world: World) -> None:
+        async with await warmed_up(world) as producer:
+            for timeout in (30.0, 2.0):
+                await producer.begin_transaction()
+                await producer.send("t", b"value")
+                await producer.commit_transaction(timeout=timeout)
+            with world.cluster.delay(ApiKey.PRODUCE, 60.0, when="before", times=1):
+                await producer.begin_transaction()
+                producer.send("t", b"value")
+                began = world.now
+                with pytest.raises(AbortableError):
+                    await producer.commit_transaction(timeout=4.0)
+                assert world.now - began == pytest.approx(4.0, abs=0.1)
+                await producer.abort_transaction(timeout=1.0)
+
+    run(scenario, level)
+
+
+@pytest.mark.parametrize("level", [0, 2])
+def test_a_commit_succeeds_when_the_connection_to_the_coordinator_was_lost(level: int) -> None:
+    async def scenario(world: World) -> None:
+        async with await warmed_up(world) as producer:
+            for _ in range(3):
+                await producer.begin_transaction()
+                await producer.send("t", b"value")
+                world.cluster.disconnect()
+                await asyncio.sleep(0.1)
+                began = world.now
+                await producer.commit_transaction()
+                assert world.now - began < 2
+                assert producer.last_transaction is not None
+                assert producer.last_transaction.outcome is COMMITTED
+
+    run(scenario, level)
+
+
+@pytest.mark.parametrize("level", [0, 2])
+def test_a_commit_waits_for_the_offsets_of_its_consumers(level: int) -> None:
+    async def scenario(world: World) -> None:
+        world.cluster.produce("t", [b"1", b"2"], partition=1)
+        consumer = world.consumer(
+            group_id="g", enable_auto_commit=False, auto_offset_reset="earliest"
+        )
+        async with await warmed_up(world, linger_ms=0) as producer, consumer:
+            consumer.assign([PARTITION])
+            for records in (0, 1, 0):
+                async with producer.transaction() as tx:
+                    tx.add(consumer)
+                    while not (read := await consumer.poll(timeout=5.0)):
+                        pass
+                    for _ in range(records):
+                        tx.send("t", b"value", partition=0)
+                assert tx.outcome is COMMITTED
+                stored = world.cluster.committed("g")[PARTITION]
+                assert stored.offset > read[-1].offset
+                world.cluster.produce("t", [b"3"], partition=1)
+
+    run(scenario, level)
