@@ -9,6 +9,7 @@ from aiokclient.errors import (
     InvalidProducerEpochError,
     KafkaError,
     ProducerFencedError,
+    SerializationError,
     TransactionAbortableError,
     TransactionFailedError,
 )
@@ -19,6 +20,7 @@ from aiokclient.producer.transaction.status import (
     ProducerIdentity,
     TransactionOutcome,
     TransactionStatus,
+    abortable,
     repeated,
 )
 from aiokclient.types import TopicPartition
@@ -310,3 +312,46 @@ def test_a_repeated_error_keeps_its_cause_and_not_its_traceback() -> None:
     assert isinstance(copied.__cause__, ValueError)
     assert copied.__suppress_context__
     assert copied.__traceback__ is None
+
+
+def test_a_new_producer_has_no_identity_and_no_transaction() -> None:
+    status = TransactionStatus("t-1", 60_000, lambda: 0.0)
+    assert status.transactional_id == "t-1"
+    assert status.state is TransactionState.UNINITIALIZED
+    assert status.identity == (-1, -1)
+    assert (status.current.level, status.current.begun) == (0, None)
+    assert status.fatal is None
+
+
+@pytest.mark.parametrize("lowered", [True, False])
+@pytest.mark.parametrize("lost", [True, False])
+def test_an_epoch_is_not_used_again_after_a_lost_response_or_a_downgrade(
+    lowered: bool, lost: bool
+) -> None:
+    current = begun(2)
+    assert not current.lost_response
+    if lowered:
+        current.lower_level(1)
+    if lost:
+        current.note_lost_response()
+    assert current.is_epoch_unsafe is (lowered or lost)
+
+
+def test_a_record_that_cannot_be_serialized_makes_the_transaction_abortable() -> None:
+    status = status_in(TransactionState.READY)
+    status.begin(2, 0.0)
+    error = SerializationError("no")
+    assert status.failed(error, Scope.TRANSACTION) is error
+    assert isinstance(status.failure, TransactionAbortableError)
+    assert status.state is TransactionState.ABORTABLE_ERROR
+
+
+def test_an_abortable_error_of_the_client_has_no_code_and_names_its_cause() -> None:
+    error = abortable("It is late.")
+    assert (error.code, error.name, error.__cause__) == (None, None, None)
+    assert "The last error" not in str(error)
+    cause = ProducerFencedError("fenced")
+    error = abortable("It is late.", cause)
+    assert error.code is None
+    assert error.__cause__ is cause
+    assert f"It is late. The last error: {cause.brief}" in str(error)

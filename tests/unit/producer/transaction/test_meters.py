@@ -1,0 +1,77 @@
+"""The metrics of a producer's transactions, as a program reads them and as they are pushed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aiokclient.clock import SystemClock
+from aiokclient.measures import Measures
+from aiokclient.metrics import Metrics
+from aiokclient.producer.transaction.meters import TransactionMeters
+from aiokclient.producer.transaction.status import TransactionOutcome
+
+
+class SteppingClock(SystemClock):
+    """A clock that advances by two seconds whenever it is read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        self.now += 2.0
+        return self.now
+
+
+def pushed(measures: Measures, key: str) -> dict[Any, float]:
+    return {
+        labels: reading.number for labels, reading in measures.take(again=None).read(key).items()
+    }
+
+
+def test_transactions_are_counted_by_their_outcome() -> None:
+    metrics, measures = Metrics(), Measures()
+    meters = TransactionMeters(metrics, measures)
+    for outcome, count in zip(TransactionOutcome, (3, 2, 1), strict=True):
+        for _ in range(count):
+            meters.ended(outcome)
+    snapshot = metrics.snapshot()
+    expected = {"committed": 3, "aborted": 2, "unknown": 1}
+    for outcome_name, count in expected.items():
+        assert snapshot[f"producer.transactions{{outcome={outcome_name}}}"] == count
+    assert pushed(measures, "transactions") == {
+        (("outcome", outcome_name),): count for outcome_name, count in expected.items()
+    }
+
+
+def test_durations_of_commits_and_aborts_are_observed_apart() -> None:
+    metrics, measures = Metrics(), Measures()
+    meters = TransactionMeters(metrics, measures)
+    meters.took("commit", 0.25)
+    meters.took("commit", 0.5)
+    meters.took("abort", 4.0)
+    snapshot: Any = metrics.snapshot()
+    commits = snapshot["producer.transaction.commit.seconds"]
+    aborts = snapshot["producer.transaction.abort.seconds"]
+    assert (commits["count"], commits["sum"]) == (2, 0.75)
+    assert (aborts["count"], aborts["sum"]) == (1, 4.0)
+    assert pushed(measures, "commit.seconds") == {(): 0.75}
+    assert pushed(measures, "abort.seconds") == {(): 4.0}
+
+
+def test_a_timed_block_adds_its_duration() -> None:
+    measures = Measures()
+    meters = TransactionMeters(Metrics(), measures)
+    for _ in range(3):
+        with meters.timed("offsets.seconds", SteppingClock()):
+            pass
+    assert pushed(measures, "offsets.seconds") == {(): 6.0}
+
+
+def test_restarts_are_counted() -> None:
+    metrics = Metrics()
+    meters = TransactionMeters(metrics, Measures())
+    assert "producer.transaction.restarts" not in metrics.snapshot()
+    meters.restarted()
+    meters.restarted()
+    assert metrics.snapshot()["producer.transaction.restarts"] == 2
