@@ -720,7 +720,8 @@ class Consumer(Lifecycle, Generic[K, V]):
         """Return the offset after the last record of each partition; see `beginning_offsets`.
 
         With `isolation_level="read_committed"`, it is the last stable offset, before which no
-        transaction is open.
+        transaction is open. As in Java, this is one answer of each leader, which may be too low for
+        a moment if the broker lags.
         """
         wanted = as_partitions(tps)
         return await self._running.lookups.end_offsets(wanted, self._seconds(timeout))

@@ -13,6 +13,7 @@ from aiokclient.cluster.updater import partitions_of
 from aiokclient.consumer.fetching.list_offsets import MissingPartitions, OffsetLookup
 from aiokclient.consumer.ranges.log_bounds import LOOK_S, LOOKS
 from aiokclient.consumer.state.offset_reset import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from aiokclient.consumer.state.partition import PartitionState
 from aiokclient.consumer.state.subscription import SubscriptionState
 from aiokclient.errors import ApiTimeoutError
 from aiokclient.protocol.messages.metadata import MetadataRequest
@@ -69,7 +70,8 @@ class Lookups:
     async def final_offsets(self, timeout: float) -> dict[TopicPartition, int]:
         """Return the end offset of each assigned partition.
 
-        If one is lower than the consumer's position, its broker may lag, so it is asked again.
+        If one is lower than the consumer's position, or than the end that a fetch has returned, its
+        broker may lag, so it is asked again.
         """
         partitions = self._subscription.partitions
         found = await self.end_offsets(list(partitions), timeout)
@@ -79,13 +81,20 @@ class Lookups:
             low = [
                 tp
                 for tp, end in found.items()
-                if tp in partitions and partitions[tp].located and end < partitions[tp].position
+                if (state := partitions.get(tp)) is not None
+                and state.located
+                and end < max(state.position, self._fetched_end(state))
             ]
             if not low:
                 break
             await asyncio.sleep(LOOK_S)
             found |= await self.end_offsets(low, timeout)
         return found
+
+    def _fetched_end(self, state: PartitionState) -> int:
+        """Return the end of a partition as of its last fetch, or -1 if that is not known."""
+        fetch = state.fetch
+        return fetch.last_stable if self._offsets.committed_only else fetch.high_watermark
 
     async def lag(self, tps: Sequence[TopicPartition], timeout: float) -> dict[TopicPartition, int]:
         """Return the number of offsets from the position to the end of each partition."""

@@ -108,7 +108,8 @@ class OffsetLookup:
 
     def __init__(self, cluster: ClusterClient, config: ConsumerConfig) -> None:
         self._cluster = cluster
-        self._committed_only = config.isolation_level == "read_committed"
+        self.committed_only = config.isolation_level == "read_committed"
+        """Whether the end of a log is its last stable offset."""
         self._timeout_s = config.request_timeout_ms / 1000
         self._backoff = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
 
@@ -120,7 +121,7 @@ class OffsetLookup:
         With `read_committed` the end is the last stable offset, unless `to_high_watermark` is
         true.
         """
-        committed_only = self._committed_only and not to_high_watermark
+        committed_only = self.committed_only and not to_high_watermark
         return await self._round(timestamps, partial(self._list, committed_only))
 
     async def bounds(self, tp: TopicPartition, timeout: float) -> tuple[int, int]:
