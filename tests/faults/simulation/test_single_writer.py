@@ -167,3 +167,13 @@ def waits_in(world: World) -> bool:
     requests = [each.message for each in world.cluster.requests]
     members = {each.member_id for each in requests if isinstance(each, SyncGroupRequest)}
     return len(members) == 2
+
+
+def test_a_writer_leaves_its_group_at_once_when_its_body_has_ended() -> None:
+    async def scenario(world: World) -> None:
+        for host in ("former", "next"):
+            async with single_writer("ledger", **options_of(world, host)):
+                ended_at = world.now
+            assert world.now - ended_at < 1
+
+    simulate(scenario, brokers=1, topics={"t": 1})
