@@ -162,6 +162,19 @@ def test_the_producer_of_a_former_writer_is_closed_at_once(error: Exception | No
     simulate(scenario, brokers=1, topics={"t": 1})
 
 
+def test_leaving_the_body_of_a_writer_takes_only_a_moment() -> None:
+    async def scenario(world: World) -> None:
+        for _ in range(2):
+            began = world.now
+            async with single_writer("ledger", **options_of(world, "writer")) as producer:
+                await producer.send("t", b"v")
+                assert world.now - began < 5
+                began = world.now
+            assert world.now - began < 0.5
+
+    simulate(scenario, brokers=1, topics={"t": 1})
+
+
 def waits_in(world: World) -> bool:
     """Return whether a second member has joined the group."""
     requests = [each.message for each in world.cluster.requests]

@@ -6,8 +6,10 @@ import asyncio
 from typing import Any
 
 import pytest
+from transaction_runs import MEMBER, OFFSET
 from world import World, simulate
 
+from aiokclient import TransactionOutcome
 from aiokclient.errors import (
     ConcurrentTransactionsError,
     CoordinatorLoadInProgressError,
@@ -159,3 +161,20 @@ def test_options_of_times_are_milliseconds() -> None:
                 patience.met(ConcurrentTransactionsError())
 
     simulate(scenario, topics={"t": 1})
+
+
+@pytest.mark.parametrize(("level", "added"), [(0, 1), (2, 0)])
+def test_a_group_is_added_to_each_transaction_once(level: int, added: int) -> None:
+    async def scenario(world: World) -> None:
+        async with world.producer(transactional_id="t-1") as producer:
+            for offset in range(3):
+                began = world.now
+                async with producer.transaction() as tx:
+                    for _ in range(2):
+                        await tx.send_offsets({OFFSET: offset}, MEMBER)
+                assert tx.outcome is TransactionOutcome.COMMITTED
+                assert len(world.requests(ApiKey.ADD_OFFSETS_TO_TXN, since=began)) == added
+                await asyncio.sleep(1)
+                assert world.cluster.committed(MEMBER.group_id)[OFFSET].offset == offset
+
+    simulate(scenario, topics={"t": 2, "in": 1}, transaction_version=level)
