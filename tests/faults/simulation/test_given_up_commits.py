@@ -356,33 +356,6 @@ def test_a_commit_that_is_given_up_before_its_end_was_sent_ends_as_an_abort(leve
 
 
 @pytest.mark.parametrize("level", [0, 2])
-def test_a_new_epoch_protects_the_next_transaction_from_the_offsets_of_a_given_up_commit(
-    level: int,
-) -> None:
-    """At level 0, an abort alone keeps the epoch, and offsets in flight may still arrive."""
-
-    async def scenario(world: World, producer: Any, consumer: Any) -> None:
-        await producer.begin_transaction()
-        lost = producer.last_transaction
-        lost.add(consumer)
-        await poll(consumer)
-        with (
-            # So that the coordinator's timeout of the transaction begins after the cancellation.
-            world.cluster.delay(ApiKey.ADD_OFFSETS_TO_TXN, 1.0, when="before"),
-            world.cluster.delay(ApiKey.TXN_OFFSET_COMMIT, AWAY_S, when="before"),
-        ):
-            await by_asyncio(producer.commit_transaction())
-        await producer.abort_transaction()
-        assert lost.outcome is ABORTED
-        await producer.begin_transaction()
-        following = producer.last_transaction
-        assert following._current.identity.epoch > lost._current.identity.epoch
-        await producer.abort_transaction()
-
-    with_clients(scenario, level)
-
-
-@pytest.mark.parametrize("level", [0, 2])
 @pytest.mark.parametrize("late", [False, True])
 def test_an_abort_raises_after_a_commit_of_unknown_outcome_has_succeeded(
     late: bool, level: int
