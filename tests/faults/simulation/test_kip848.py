@@ -48,6 +48,7 @@ class Group:
             "group_id": "g",
             "group_protocol": "consumer",
             "connector": self.world.network.connector(name),
+            "checked": False,  # Members that have stopped release nothing before they close.
             "listener": member,
             "auto_commit_interval_ms": 1000,
             "max_poll_interval_ms": 20_000,
