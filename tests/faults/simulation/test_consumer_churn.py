@@ -42,6 +42,7 @@ class Group:
             heartbeat_interval_ms=500,
             auto_commit_interval_ms=1000,
             max_poll_interval_ms=20_000,
+            checked=False,  # Members that have stopped release nothing before they close.
             **self.options,
         )
         work = self.loop if how == "loop" else self.tracked
