@@ -75,7 +75,9 @@ fuzz: .venv/.test .venv/.native ## random input for each decoder; FUZZ=seconds f
 	AIOKCLIENT_FUZZ=$(or $(FUZZ),60) .ci/fuzz-sanitized $(PY)
 
 sim: .venv/.test .venv/.native ## SEED=n replays one seed of the simulation, SEEDS=n runs that many
-	AIOKCLIENT_SIM_SEED=$(SEED) AIOKCLIENT_SIM_SEEDS=$(or $(SEEDS),2000) $(PY) -m pytest -q -s --timeout=0 tests/faults/simulation/test_seeds.py
+	AIOKCLIENT_SIM_SEED=$(SEED) AIOKCLIENT_SIM_SEEDS=$(or $(SEEDS),2000) \
+	    $(PY) -m pytest -q --numprocesses=auto --dist=worksteal --timeout=0 tests/faults/simulation/test_seeds.py \
+	    $(if $(SEED),,tests/faults/simulation/test_transaction_level_changes.py)
 
 eos: .venv/.test .venv/.native kafka ## exactly-once processing while brokers and processes are killed
 ## RUNS=n of each case, with the seeds from SEED on
