@@ -21,7 +21,7 @@ from functools import partial
 from typing import Any, Final, TypeVar, cast
 
 from aiokclient import Client, State
-from aiokclient.errors import ApiTimeoutError, KafkaError
+from aiokclient.errors import ApiTimeoutError, BootstrapError, KafkaError
 from aiokclient.events import Disconnected
 from aiokclient.spark.option_names import as_in_spark
 from aiokclient.spark.option_reader import Properties
@@ -154,7 +154,11 @@ def result(future: Future[R], timeout: float | None = None) -> R:
     if isinstance(failure, ApiTimeoutError) and isinstance(cause, KafkaError | None):
         # The hint refers to the cause, which is removed below.
         failure.hint = f"The last error was {type(cause).__name__}: {cause}" if cause else ""
-    elif cause is not None and str(cause) not in str(failure):
+    elif (
+        cause is not None
+        and str(cause) not in str(failure)
+        and not isinstance(failure, BootstrapError)  # Its text has what came of each address.
+    ):
         failure.add_note(as_in_spark(f"The cause is {type(cause).__name__}: {cause}"))
     failure.__cause__ = None
     if isinstance(failure, KafkaError):
