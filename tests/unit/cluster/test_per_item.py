@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import logging
+import math
 import random
 from collections.abc import Mapping
 
 import pytest
 from world import World, simulate
 
+from aiokclient.cluster.attempts import RefusalLog
 from aiokclient.cluster.per_item import ItemResults, PerItem, ask_in_parallel, ask_within
 from aiokclient.errors import (
     ApiTimeoutError,
+    DisconnectedError,
     KafkaError,
     NotLeaderOrFollowerError,
     RequestTimedOutError,
     TopicAuthorizationError,
 )
+from aiokclient.log import ClientLog
 from aiokclient.policy import Backoff, Retry, Scope
 from aiokclient.types import TopicPartition
 
@@ -116,6 +121,68 @@ def test_results_are_missing_only_without_a_value_and_an_error() -> None:
     assert results.found == {parts[0]: 7}
     assert isinstance(results.failed[parts[1]], NotLeaderOrFollowerError)
     assert results.failed[parts[2]] is missing
+
+
+def test_failed_item_has_its_error_instead_of_its_value() -> None:
+    results: ItemResults[str, int] = ItemResults()
+    denied = TopicAuthorizationError()
+    results.put("a", None, 1)
+    results.put("b", None, 2)
+    results.fail("a", denied)
+    results.fail("c", denied)
+    assert (results.found, results.failed) == ({"b": 2}, {"a": denied, "c": denied})
+
+
+@pytest.mark.parametrize(("earlier", "logged_after"), [(0, 8), (4, 1), (1, 4)])
+def test_refusals_of_items_are_logged_when_they_last_a_second(
+    caplog: pytest.LogCaptureFixture, earlier: int, logged_after: int
+) -> None:
+    """Of an operation with earlier attempts, the time of the first one is unknown."""
+    caplog.set_level(logging.WARNING, logger="aiokclient")
+    counts: list[int] = []
+
+    async def scenario(world: World) -> None:
+        clock = world.sim.clock
+        retry = Retry(math.inf, Backoff(0.15, 0.15, jitter=0.0), clock)
+        for _ in range(earlier):
+            retry.next_attempt()
+        refused = NotLeaderOrFollowerError(api="ListOffsets")
+        items = PerItem(
+            "ab",
+            retry,
+            Scope.ADMIN,
+            refresh=lambda item, error: True,
+            refusals=RefusalLog(ClientLog("aiokclient", "c", None), clock),
+        )
+
+        async def ask(left: list[str]) -> Mapping[str, KafkaError]:
+            counts.append(len(caplog.records))
+            return {"b": refused} if len(counts) <= logged_after else {}
+
+        await items.run(ask)
+
+    simulate(scenario)
+    assert counts == [0] * logged_after + [1]
+
+
+def test_last_error_of_a_round_is_the_first_refusal_in_it() -> None:
+    items, _, _ = loop()
+    assert items.last_error is None
+    refused, silent = NotLeaderOrFollowerError(), DisconnectedError()
+    items.settle({"a": silent, "b": DisconnectedError()})
+    assert items.last_error is silent
+    items.settle({"a": DisconnectedError(), "b": refused})
+    assert items.last_error is refused
+    items.settle({"b": silent})
+    assert items.last_error is refused
+
+
+def test_settle_waits_for_the_longest_delay_of_the_items() -> None:
+    items, _, _ = loop()
+    for expected_s in (1.0, 2.0, 4.0, 8.0, 8.0):
+        errors = {"a": NotLeaderOrFollowerError(), "b": TopicAuthorizationError()}
+        assert items.settle(errors) == expected_s
+    assert items.left == ["a"]
 
 
 PARTITION = TopicPartition("orders", 3)
