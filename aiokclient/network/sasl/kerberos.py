@@ -33,8 +33,8 @@ TRANSIENT: Final = frozenset(
     )
 )
 """Errors of Kerberos after which another attempt may succeed."""
-EXPIRED: Final = 11 << 16
-"""The error of GSSAPI for a ticket that has expired.
+EXPIRED: Final = frozenset({11 << 16, 12 << 16})
+"""The errors of GSSAPI for a ticket that has expired, before or during the authentication.
 
 A later attempt may succeed, because another program may renew the ticket cache.
 """
@@ -75,8 +75,9 @@ class KerberosContext:
     def step(self, token: bytes) -> Progress:
         """Return the response to a token of the broker, which is empty at first.
 
-        Raises TicketError if there is no ticket now, and SaslAuthenticationError if no later
-        attempt would get a ticket, or if the broker's token is not valid.
+        Raises TicketError if there is no ticket now, also if it expires between two steps, and
+        SaslAuthenticationError if no later attempt would get a ticket, or if the broker's token is
+        not valid.
         """
         gssapi = _package()
         try:
@@ -93,7 +94,7 @@ class KerberosContext:
         return Progress(response, complete)
 
     def _without_ticket(self, error: Any) -> KafkaError:
-        passing = error.maj_code & 0xFFFF0000 == EXPIRED or error.min_code & 0xFFFFFFFF in TRANSIENT
+        passing = _has_expired(error) or error.min_code & 0xFFFFFFFF in TRANSIENT
         given = self._credentials
         parts = {
             "The service": f"{given.service_name}@{self._host}",
@@ -106,7 +107,10 @@ class KerberosContext:
         return TicketError(text) if passing else NoTicketError(text)
 
     def unwrap(self, message: bytes) -> bytes:
-        """Return the content of a message of the broker. Raises ChallengeError if it is wrong."""
+        """Return the content of a message of the broker.
+
+        Raises ChallengeError if it is wrong, and TicketError if the ticket has expired.
+        """
         gssapi = _package()
         try:
             content: bytes = self._context.unwrap(message).message
@@ -172,7 +176,13 @@ def _store(credentials: SaslGssapi) -> dict[str, str] | None:
     return None
 
 
-def _refused(error: Any) -> ChallengeError:
+def _has_expired(error: Any) -> bool:
+    return error.maj_code & 0xFFFF0000 in EXPIRED
+
+
+def _refused(error: Any) -> KafkaError:
+    if _has_expired(error):
+        return TicketError(f"The ticket has expired during the authentication: {_text(error)}")
     return ChallengeError(f"The broker's message is not valid in Kerberos: {_text(error)}")
 
 

@@ -28,6 +28,7 @@ from aiokclient.testing.broker.sasl import MECHANISMS
 KDC_UNREACHABLE = FakeGssError(851968, 2529639068, "Cannot contact any KDC\nfor realm TEST")
 NOT_FOUND = FakeGssError(851968, 2529638919, "Server not found in Kerberos database")
 EXPIRED = FakeGssError(11 << 16, 0, "The referenced credential has expired")
+CONTEXT_EXPIRED = FakeGssError(12 << 16, 100001, "The referenced context has expired")
 
 
 @pytest.fixture
@@ -182,6 +183,20 @@ def test_a_ticket_that_is_missing_now_is_a_retriable_error(
     package.ticket = failure
     with pytest.raises(TicketError) as caught:
         answer(login(), b"")
+    assert caught.value.retriable
+
+
+@pytest.mark.parametrize("expired", [EXPIRED, CONTEXT_EXPIRED])
+@pytest.mark.parametrize("token", [b"", b"ap-rep"])
+def test_a_ticket_that_expires_during_the_login_is_a_retriable_error(
+    package: FakeGssapi, token: bytes, expired: FakeGssError
+) -> None:
+    package.tokens = [b"ap-req", expired] if token else [expired]
+    mechanism = login()
+    if token:
+        answer(mechanism, b"")
+    with pytest.raises(TicketError) as caught:
+        answer(mechanism, token)
     assert caught.value.retriable
 
 

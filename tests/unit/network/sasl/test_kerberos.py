@@ -94,6 +94,32 @@ def test_an_expired_ticket_cache_is_a_retriable_error(realm: Kdc, tmp_path: Path
         go_on()
 
 
+def test_a_ticket_that_expires_between_two_messages_is_a_retriable_error(
+    realm: Kdc, tmp_path: Path
+) -> None:
+    """The broker accepts it, because it allows for clocks that differ. The library does not."""
+    import gssapi
+
+    realm.kinit("brief", tmp_path / "tickets")
+    cache = f"FILE:{tmp_path}/tickets"
+    mechanism = Gssapi(Login(SaslGssapi(ticket_cache=cache), "localhost"))
+    first: Any = mechanism.step(b"")
+    challenge = Acceptor(realm.keytab("kafka/localhost")).step(first.then(first.work()))
+    deadline = time.monotonic() + 60
+
+    def wait_for_the_end_of_the_ticket() -> None:
+        while gssapi.Credentials(usage="initiate", store={"ccache": cache}).lifetime >= 0:
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+
+    with pytest.raises(gssapi.exceptions.ExpiredCredentialsError):
+        wait_for_the_end_of_the_ticket()
+    time.sleep(1.1)  # The library compares whole seconds.
+    second: Any = mechanism.step(challenge.message)
+    with pytest.raises(TicketError, match="expired during the authentication"):
+        second.work()
+
+
 def test_a_broker_without_a_principal_is_explained(realm: Kdc) -> None:
     credentials = SaslGssapi("other", "alice", realm.keytab("alice"))
     with pytest.raises(SaslAuthenticationError, match="not found in Kerberos database"):
