@@ -373,7 +373,12 @@ class ClusterClient:
         """Raise TokenProviderError if connections cannot log in, because there is no token."""
         problem = None if self._login is None else self._login.problem
         if problem is not None:
-            raise problem from problem.__cause__
+            try:
+                raise problem from problem.__cause__
+            finally:
+                # The error that is handled now may have the problem as its cause: together they
+                # would be a circle.
+                problem.__context__ = None
 
     def _sasl(self) -> Sasl | None:
         config = self.config

@@ -19,7 +19,10 @@ def assert_hidden(error: BaseException, secret: str, *, source_has_it: bool = Fa
     if not source_has_it:
         assert secret not in "".join(traceback.format_exception(error))
     found: BaseException | None = error
+    seen: list[BaseException] = []
     while found is not None:
+        assert found not in seen, "the causes of the error are a circle"
+        seen.append(found)
         for frame, _ in traceback.walk_tb(found.__traceback__):
             if frame.f_globals.get("__name__", "").startswith(OWN):
                 for name, value in frame.f_locals.items():
