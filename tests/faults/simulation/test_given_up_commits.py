@@ -355,6 +355,45 @@ def test_a_commit_that_is_given_up_before_its_end_was_sent_ends_as_an_abort(leve
     with_clients(scenario, level)
 
 
+@pytest.mark.parametrize(
+    ("level", "when", "flushed", "raises"),
+    [
+        (0, "before", False, True),
+        (0, "after", False, True),
+        (2, "before", False, False),  # The transaction begins when the record arrives.
+        (2, "before", True, True),  # The record is refused: its epoch is that of the timeout.
+        (2, "after", True, False),  # An abort of an aborted transaction succeeds.
+    ],
+)
+def test_a_begin_after_a_given_up_commit_raises_where_the_timeout_of_the_transaction_shows(
+    level: int, when: Any, flushed: bool, raises: bool
+) -> None:
+    """Nothing of the given-up transaction becomes visible, whether the begin raises or not."""
+
+    async def scenario(world: World, producer: Any, consumer: Any) -> None:
+        await producer.begin_transaction()
+        if flushed:
+            await producer.send("t", b"flushed", partition=0)
+        with world.cluster.delay(ApiKey.PRODUCE, 3 * SHIELD_S, when=when):
+            producer.send("t", b"lost", partition=0)
+            await by_asyncio(producer.commit_transaction())
+        given_up = producer.last_transaction
+        try:
+            await producer.begin_transaction()
+        except ApplicationRecoverableError:
+            assert raises
+            await producer.restart()
+            await producer.begin_transaction()
+        else:
+            assert not raises
+        assert given_up.outcome is ABORTED
+        await producer.send("t", b"next", partition=0)
+        await producer.commit_transaction()
+        assert await visible(world) == [b"next"]
+
+    with_clients(scenario, level)
+
+
 @pytest.mark.parametrize("level", [0, 2])
 @pytest.mark.parametrize("late", [False, True])
 def test_an_abort_raises_after_a_commit_of_unknown_outcome_has_succeeded(

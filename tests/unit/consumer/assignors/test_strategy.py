@@ -46,6 +46,14 @@ class Nameless(Mine):
     name = ""
 
 
+class NamedWithASurrogate(Mine):
+    name = "bad\udcff"
+
+
+class NamedAtLength(Mine):
+    name = "x" * 40_000
+
+
 class NamedLate(Assignor):
     def __init__(self) -> None:
         self.name = "named-late"
@@ -141,6 +149,8 @@ class Resembling:
         (Nameless, "the name of Nameless is ''"),
         ([Mine, Mine()], "Mine has the name 'mine', as does another one in the list"),
         (Resembling, "Resembling is not an assignor.*derived from aiokclient.Assignor"),
+        (NamedWithASurrogate, "NamedWithASurrogate has the name .* half of a surrogate pair"),
+        (NamedAtLength, "NamedAtLength has the name 'xxx.* has 40,000 bytes"),
     ],
 )
 def test_what_is_found_when_the_assignors_are_made(strategy: Any, reason: str) -> None:
