@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from scripted import MemoryTransport, ScriptedBroker
 
+from aiokclient.clock import SystemClock
 from aiokclient.errors import (
     ClosedError,
     DisconnectedError,
@@ -18,6 +19,7 @@ from aiokclient.errors import (
     SaslAuthenticationError,
     TopicAuthorizationError,
 )
+from aiokclient.event_hub import EventHub
 from aiokclient.network.connection import BrokerConnection
 from aiokclient.network.diagnosis import ClosedEarlyError, WrongBrokerError
 from aiokclient.network.login import Sasl
@@ -190,6 +192,7 @@ def test_backoff_begins_again_after_a_connection(settings: Settings) -> None:
         world.line.error = None
         await world.pool.get(Purpose.CONTROL)
         assert not world.pool.refused
+        assert world.pool._not_connected == 0
         assert world.pool.not_before == 0.0
         world.lose()
         await turns()
@@ -229,6 +232,32 @@ def test_server_that_closes_early_is_asked_in_an_older_version(settings: Setting
         assert asked == [5, 3, 0, 5]
         assert not world.pool.unavailable(0.0) or world.pool.refused
         await world.end()
+
+    in_virtual_time(main)
+
+
+@pytest.mark.parametrize(("node_id", "told"), [(-1, None), (0, 0), (1, 1)])
+def test_events_name_a_broker_and_no_bootstrap_server(
+    settings: Settings, node_id: int, told: int | None
+) -> None:
+    async def main() -> None:
+        hub = EventHub(SystemClock())
+        reader = hub.read()
+        world = World(settings, node_id=node_id, first=False, events=hub)
+        world.line.error = ConnectionRefusedError(111, "refused")
+        with pytest.raises(DisconnectedError):
+            await world.pool.get(Purpose.CONTROL)
+        world.line.error = None
+        await world.pool.get(Purpose.CONTROL)
+        await world.end()
+        events: list[Any] = [await anext(reader) for _ in range(3)]
+        assert [type(event).__name__ for event in events] == [
+            "Disconnected",
+            "Connected",
+            "Disconnected",
+        ]
+        assert [event.broker for event in events] == [told] * 3
+        assert [getattr(event, "connected", None) for event in events] == [False, None, True]
 
     in_virtual_time(main)
 
@@ -344,16 +373,21 @@ def test_disconnecting_ends_connections_and_attempts_and_permits_new_ones(
     in_virtual_time(main)
 
 
+@pytest.mark.parametrize("end", ["disconnect", "release"])
 def test_attempt_that_succeeds_at_the_moment_of_a_disconnection_is_closed(
-    settings: Settings,
+    settings: Settings, end: str
 ) -> None:
     async def main() -> None:
         world = World(settings)
-        slots = world.pool._slots
-        waiting = world.pool.connecting(Purpose.CONTROL)
-        slot = slots[Purpose.CONTROL, None]
-        world.pool.disconnect(DisconnectedError("The cluster has changed."))
-        with pytest.raises(DisconnectedError):
+        owner = object()
+        waiting = world.pool.connecting(Purpose.FETCH, owner)
+        slot = world.pool._slots[Purpose.FETCH, owner]
+        if end == "release":
+            world.pool.release(owner)
+        else:
+            world.pool.disconnect(DisconnectedError("The cluster has changed."))
+        assert waiting.done()
+        with pytest.raises(ClosedError if end == "release" else DisconnectedError):
             await waiting
         connection = await World(settings).pool.get(Purpose.CONTROL)
         assert isinstance(world.pool._install(slot, connection), ClosedError)
@@ -564,6 +598,17 @@ def test_advice_is_dropped_when_another_error_has_followed(settings: Settings) -
         assert world.pool.last_error is not None
         assert "SASL" not in str(world.pool.last_error)
         assert await world.pool.explained(caught.value) == (caught.value, False)
+        await world.end()
+
+    in_virtual_time(main)
+
+
+def test_advice_follows_what_an_error_says_that_has_no_text_of_its_own(settings: Settings) -> None:
+    async def main() -> None:
+        world = World(settings)
+        world.pool.last_error = error = DisconnectedError(broker=1)
+        world.pool._explain("Log in.")
+        assert world.pool.last_error.message == f"{error} Log in."
         await world.end()
 
     in_virtual_time(main)

@@ -416,7 +416,7 @@ def test_requests_wait_for_the_next_login_when_a_session_is_shorter_than_a_secon
     in_virtual_time(main)
 
 
-@pytest.mark.parametrize(("lifetime_ms", "again_at"), [(500, 101.0), (1500, 0.0)])
+@pytest.mark.parametrize(("lifetime_ms", "again_at"), [(1, 101.0), (500, 101.0), (1500, 0.0)])
 def test_login_does_not_follow_another_within_a_second_when_a_short_session_is_lost(
     connect: Connect, settings: Settings, lifetime_ms: int, again_at: float
 ) -> None:

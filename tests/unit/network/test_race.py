@@ -12,6 +12,7 @@ from aiokclient.network import race as races
 from aiokclient.network.connection import BrokerConnection
 from aiokclient.network.race import AddressRace, alternate
 from aiokclient.network.transport import Address
+from aiokclient.testing.simulation.loop import VirtualLoop
 
 
 @pytest.mark.parametrize(
@@ -182,3 +183,53 @@ async def test_race_goes_on_with_the_addresses_that_have_not_failed() -> None:
     early = race.closed_early()
     assert early is not None
     assert early[0] == addresses[1]
+
+
+@pytest.mark.parametrize("first_fails", [False, True])
+def test_next_address_is_tried_after_a_quarter_of_a_second_or_a_failure(first_fails: bool) -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        began: dict[str, float] = {}
+        won = BrokerConnection(1, "kafka", 1, client_id="test")
+
+        async def connect(address: Address) -> BrokerConnection:
+            began[address[0]] = loop.time()
+            if address[0] == "10.0.0.1" and first_fails:
+                raise DisconnectedError("refused")
+            await asyncio.sleep(1.0 if address[0] == "10.0.0.3" else 100.0)
+            return won
+
+        race = AddressRace([(f"10.0.0.{n}", 1) for n in (1, 2, 3, 4, 5, 6, 7, 8, 9)], connect)
+        assert await race.winner() == (("10.0.0.3", 1), won)
+        first_s = 0.0 if first_fails else 0.25
+        expected = [0.0, *(first_s + 0.25 * number for number in range(6))]
+        assert list(began.values()) == [at for at in expected if at < loop.time()]
+        assert loop.time() == first_s + 1.25
+        assert race.closed_early() is None
+        won.close()
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(main())
+
+
+async def test_two_errors_are_named_both_and_the_last_one_has_the_kind() -> None:
+    error = await lost(
+        diagnosis.NotConnectedError("kafka:1 ([::1]): Connection refused."),
+        DisconnectedError("closed"),
+    )
+    assert error.message == (
+        "kafka:1 cannot be used at any of its 2 addresses. [::1]: Connection refused. "
+        "10.0.0.1: closed"
+    )
+    assert type(error) is DisconnectedError
+
+
+async def test_first_address_that_closed_early_is_found() -> None:
+    closed = diagnosis.ClosedEarlyError("closed early")
+
+    async def connect(address: Address) -> BrokerConnection:
+        raise DisconnectedError("refused") if address[0] == "10.0.0.1" else closed
+
+    race = AddressRace([("10.0.0.1", 1), ("10.0.0.2", 1), ("10.0.0.3", 1)], connect)
+    assert await race.winner() is None
+    assert race.closed_early() == (("10.0.0.2", 1), closed)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import trustme
-from scripted import ScriptedBroker, Server, raw_server
+from scripted import MemoryTransport, ScriptedBroker, Server, raw_server
 
 from aiokclient.config.security import Tls
 from aiokclient.errors import (
@@ -21,7 +21,7 @@ from aiokclient.errors import (
 from aiokclient.log import ClientLog
 from aiokclient.metrics import Metrics
 from aiokclient.network.connection import BrokerConnection
-from aiokclient.network.diagnosis import ClosedEarlyError
+from aiokclient.network.diagnosis import UNEXPLAINED, ClosedEarlyError
 from aiokclient.network.setup import RUNGS, ConnectionSettings, open_connection
 from aiokclient.network.tls import TlsContexts
 from aiokclient.network.traffic import Traffic
@@ -509,3 +509,91 @@ async def test_only_a_port_that_cannot_exist_is_refused_without_an_attempt(
         )
     assert attempts == ([("broker", port)] if usable else [])
     assert ("Broker 7 has the address" in str(caught.value)) is not usable
+
+
+# -- what is told, and what is left, when an address fails ----------------------------------------
+
+
+class Failing:
+    """A connector whose addresses accept a connection, and then fail or close it."""
+
+    def __init__(self, addresses: int, error: Exception | None) -> None:
+        self.addresses, self.error = addresses, error
+        self.transports: list[MemoryTransport] = []
+
+    async def resolve(self, host: str, port: int) -> list[Address]:
+        return [(f"10.0.0.{number}", port) for number in range(self.addresses)]
+
+    async def connect(self, address: Address, factory: Any, **_: Any) -> Any:
+        transport = MemoryTransport(factory())
+        self.transports.append(transport)
+        if self.error is not None:
+            raise self.error
+        asyncio.get_running_loop().call_soon(transport._end)
+        return transport
+
+
+async def test_step_is_taken_back_and_the_connection_closed_when_a_handshake_fails(
+    settings: Settings, client_tls: ssl.SSLContext
+) -> None:
+    told: list[str] = []
+    connector = Failing(2, OSError("lost"))
+    with pytest.raises(DisconnectedError):
+        await open_connection(
+            1, "kafka", 9092, settings(connector=connector, tls=contexts(client_tls)),
+            timeout_s=5, rung=0, on_accepted=told.append,
+        )  # fmt: skip
+    assert told == ["the TLS handshake", ""] * 2
+    assert [transport.closing for transport in connector.transports] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("node_id", "examine", "examined"),
+    [(-1, True, True), (-1, False, False), (0, True, False), (1, True, False)],
+)
+async def test_only_a_bootstrap_server_is_examined_when_it_closes_early(
+    settings: Settings, node_id: int, examine: bool, examined: bool
+) -> None:
+    told: list[str] = []
+    connector = Failing(1, None)
+    with pytest.raises(ClosedEarlyError):
+        await open_connection(
+            node_id, "kafka", 9092, settings(connector=connector),
+            timeout_s=5, rung=0, examine=examine, on_accepted=told.append,
+        )  # fmt: skip
+    assert (len(connector.transports) > 1) is examined
+    assert told == ["ApiVersions"]
+
+
+class Refusing(Failing):
+    """A connector whose server refuses the certificate after the handshake, as in TLS 1.3."""
+
+    def __init__(self, refusal: ssl.SSLError) -> None:
+        super().__init__(1, None)
+        self.refusal = refusal
+
+    async def connect(self, address: Address, factory: Any, **_: Any) -> Any:
+        connection = factory()
+        transport = MemoryTransport(connection)
+        self.transports.append(transport)
+        asyncio.get_running_loop().call_soon(connection.connection_lost, self.refusal)
+        return transport
+
+
+@pytest.mark.parametrize("is_late", [False, True], ids=["TLS 1.2", "TLS 1.3"])
+@pytest.mark.parametrize("is_known", [False, True])
+async def test_refused_client_is_told_what_is_known_of_its_certificate(
+    settings: Settings, is_late: bool, is_known: bool
+) -> None:
+    refusal = ssl.SSLError(1, "alert")
+    refusal.reason = "SSLV3_ALERT_BAD_CERTIFICATE"
+    connector = Refusing(refusal) if is_late else Failing(1, refusal)
+    options = Tls() if is_known else Tls(context=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
+    tls = TlsContexts(options, ClientLog("aiokclient", "test"))
+    tls.load()
+    traffic = Traffic(Metrics(), "test")
+    changed = settings(connector=connector, tls=tls, traffic=traffic)
+    with pytest.raises(TlsError) as caught:
+        await open_connection(1, "kafka", 9092, changed, timeout_s=5, rung=0)
+    assert UNEXPLAINED[False if is_known else None] in str(caught.value)
+    assert authentications(traffic) == (0, 1)

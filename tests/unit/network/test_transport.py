@@ -1,8 +1,12 @@
 """Tests of name resolution and sockets."""
 
 import asyncio
+import contextlib
+import gc
 import socket
+import ssl
 import threading
+import traceback
 from collections.abc import Iterator
 from typing import Any
 
@@ -91,3 +95,84 @@ async def test_small_packets_are_sent_without_delay() -> None:
         assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
         connection.abort()
         await connection.wait_closed()
+
+
+async def test_refused_connection_with_tls_leaves_no_socket_open(unused_tcp_port: int) -> None:
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    asyncio.get_running_loop().set_debug(True)  # So that the loop refuses a blocking socket.
+    with pytest.raises(ConnectionRefusedError) as caught:
+        await TcpConnector().connect(
+            ("127.0.0.1", unused_tcp_port),
+            lambda: BrokerConnection(1, "127.0.0.1", 1, client_id="test"),
+            tls=tls,
+            server_hostname="kafka",
+        )
+    frames = [frame for frame, _ in traceback.walk_tb(caught.value.__traceback__)]
+    sockets = [frame.f_locals["sock"] for frame in frames if "sock" in frame.f_locals]
+    assert sockets
+    assert {sock.fileno() for sock in sockets} == {-1}
+
+
+@pytest.mark.parametrize(
+    ("found", "address"),
+    [
+        (("fe80::1", 1, 0, 3), ("fe80::1%3", 1)),
+        (("fe80::1", 1, 5, 0), ("fe80::1", 1)),
+        (("10.0.0.1", 1), ("10.0.0.1", 1)),
+    ],
+)
+async def test_address_has_the_scope_that_it_needs(
+    monkeypatch: pytest.MonkeyPatch, found: tuple[Any, ...], address: tuple[str, int]
+) -> None:
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [(0, 0, 6, "", found)])
+    assert await TcpConnector().resolve("kafka", 1) == [address]
+
+
+async def test_failure_that_nobody_waits_for_is_not_reported_by_the_loop(
+    resolver: Resolver,
+) -> None:
+    reported: list[dict[str, Any]] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda loop, context: reported.append(context))
+    connector = TcpConnector()
+    resolver.error = socket.gaierror(socket.EAI_AGAIN, "try again")
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0):
+            await connector.resolve("kafka", 9092)
+    (resolving,) = connector._resolving.values()
+    ended = asyncio.Event()
+    resolving.add_done_callback(lambda _: ended.set())
+    del resolving
+    resolver.free.set()
+    await ended.wait()
+    await asyncio.sleep(0)
+    gc.collect()
+    assert reported == []
+    assert connector._resolving == {}
+
+
+async def test_small_requests_are_sent_without_delay_on_any_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loop = asyncio.get_running_loop()
+    create = loop.create_connection
+
+    async def created(*args: Any, **named: Any) -> Any:
+        transport, protocol = await create(*args, **named)
+        sock = transport.get_extra_info("socket")
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 0)
+        return transport, protocol
+
+    # uvloop does not set the option itself, and its methods cannot be replaced.
+    with contextlib.suppress(AttributeError):
+        monkeypatch.setattr(loop, "create_connection", created)
+    async with ScriptedBroker() as broker:
+        transport = await TcpConnector().connect(
+            ("127.0.0.1", broker.port),
+            lambda: BrokerConnection(1, "127.0.0.1", broker.port, client_id="test"),
+            tls=None,
+            server_hostname=None,
+        )
+        sock = transport.get_extra_info("socket")
+        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        transport.abort()
