@@ -4,15 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 from typing import Any
 
 import pytest
+from scripted import ScriptedBroker
 from world import World, simulate
 
+from aiokclient.cluster.attempts import RefusalLog
 from aiokclient.cluster.brokers import PATIENCE_S, patience_s
+from aiokclient.cluster.client import ClusterClient
 from aiokclient.cluster.coordinator import CoordinatorLocator
-from aiokclient.errors import ApiTimeoutError
+from aiokclient.cluster.metadata import BrokerInfo
+from aiokclient.config.client import ClientConfig
+from aiokclient.errors import (
+    ApiTimeoutError,
+    CoordinatorNotAvailableError,
+    GroupAuthorizationError,
+    KafkaError,
+    RefreshRetriableError,
+)
+from aiokclient.log import ClientLog
 from aiokclient.network.connection import BrokerConnection
+from aiokclient.protocol.api import ApiKey
+from aiokclient.protocol.messages.find_coordinator import Coordinator as CoordinatorEntry
+from aiokclient.protocol.messages.find_coordinator import FindCoordinatorResponse
 
 
 def test_patience_doubles_with_each_attempt_without_a_response() -> None:
@@ -88,3 +104,171 @@ def test_forget_drops_a_coordinator_only_when_it_is_the_given_broker() -> None:
             assert [locator.cached("group", key) for key in "ab"] == [None, None]
 
     simulate(scenario)
+
+
+def test_timeout_of_a_lookup_has_the_last_refusal_of_its_key_as_its_cause() -> None:
+    async def scenario(world: World) -> None:
+        async with world.client() as client:
+            silent = False
+
+            async def connect(request: Any) -> BrokerConnection:
+                if silent:
+                    await asyncio.get_running_loop().create_future()
+                return await client.cluster.brokers.connect_any(request)
+
+            locator = CoordinatorLocator(connect, lambda broker: None, 30.0)
+            keys = [f"g-{number}" for number in range(102)]
+            with world.cluster.fail(ApiKey.FIND_COORDINATOR, CoordinatorNotAvailableError):
+                found = await locator.locate_many("group", keys[:100])
+                assert {type(each) for each in found.values()} == {CoordinatorNotAvailableError}
+                await locator.locate_many("group", [keys[0]])  # The newest refusal now.
+                await locator.locate_many("group", keys[100:])
+            await locator.locate_many("group", [keys[3]])
+            locator.forget("group", keys[3])
+            silent = True
+
+            async def cause_of(*keys: str) -> BaseException | None:
+                found = (await locator.locate_many("group", keys))[keys[0]]
+                assert isinstance(found, ApiTimeoutError)
+                assert found.api == "FindCoordinator"
+                return found.__cause__
+
+            refused = [isinstance(await cause_of(key), KafkaError) for key in keys]
+            dropped = {1, 2, 3}  # The oldest two of 102, and the one that succeeded later.
+            assert {at for at, found in enumerate(refused) if not found} == dropped
+            cause = await cause_of(keys[1], keys[7])
+            assert isinstance(cause, CoordinatorNotAvailableError)
+            assert cause.__traceback__ is None
+
+    simulate(scenario)
+
+
+def test_refusals_of_a_lookup_are_logged_at_once_unless_they_usually_end(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.WARNING, logger="aiokclient")
+
+    def lines() -> list[str]:
+        names = [str(vars(record).get("error")) for record in caplog.records]
+        caplog.clear()
+        return names
+
+    async def scenario(world: World) -> None:
+        async with world.client() as client:
+            connect = client.cluster.brokers.connect_any
+            refusals = RefusalLog(ClientLog("aiokclient", "c", None), world.sim.clock)
+            locator = CoordinatorLocator(connect, lambda broker: None, 30.0, refusals)
+
+            async def refused(error: type[KafkaError]) -> None:
+                with (
+                    world.cluster.fail(ApiKey.FIND_COORDINATOR, error),
+                    pytest.raises(error),
+                ):
+                    await locator.locate("group", "g")
+
+            for pause_s, logged in [(0.0, False), (0.9, False), (0.2, True)]:
+                await asyncio.sleep(pause_s)
+                await refused(CoordinatorNotAvailableError)
+                assert lines() == ["COORDINATOR_NOT_AVAILABLE"] * logged, pause_s
+            await refused(GroupAuthorizationError)
+            assert lines() == ["GROUP_AUTHORIZATION_FAILED"]
+            await locator.locate("group", "g")
+            locator.clear()
+            await asyncio.sleep(40.0)  # Until a line like the first one is logged again.
+            await refused(CoordinatorNotAvailableError)
+            assert not lines(), "the success has ended the refusals before"
+            with world.cluster.fail(ApiKey.FIND_COORDINATOR, CoordinatorNotAvailableError):
+                await locator.locate_many("group", [f"other-{number}" for number in range(100)])
+            await asyncio.sleep(40.0)
+            await refused(CoordinatorNotAvailableError)
+            assert not lines(), "only the refusals of so many lookups are kept"
+
+    simulate(scenario)
+
+
+@pytest.mark.parametrize("code", [0, CoordinatorNotAvailableError.code])
+def test_key_that_is_missing_in_a_response_is_looked_up_again_later(code: int) -> None:
+    """A key that nobody has asked for takes its place."""
+
+    def renamed(request: Any, response: Any) -> Any:
+        for entry in response.coordinators:
+            if entry.key == "b":
+                entry.key, entry.error_code = "c", code
+        return response
+
+    async def scenario(world: World) -> None:
+        async with world.client() as client:
+            silent = False
+
+            async def connect(request: Any) -> BrokerConnection:
+                if silent:
+                    await asyncio.get_running_loop().create_future()
+                return await client.cluster.brokers.connect_any(request)
+
+            learned: list[Any] = []
+            locator = CoordinatorLocator(connect, learned.append, 30.0)
+            with world.cluster.alter(ApiKey.FIND_COORDINATOR, renamed):
+                found = await locator.locate_many("group", ["a", "b"])
+            assert isinstance(found["b"], RefreshRetriableError)
+            cached = [locator.cached("group", key) is not None for key in "abc"]
+            assert cached == [True, False, False]
+            assert len(learned) == 1
+            await locator.locate("group", "b")
+            await locator.locate("group", "a")
+            assert len(world.requests(ApiKey.FIND_COORDINATOR)) == 2
+            silent = True
+            with pytest.raises(ApiTimeoutError) as caught:
+                await locator.locate("group", "c")
+            assert caught.value.__cause__ is None
+
+    simulate(scenario)
+
+
+def test_lookup_that_is_shared_is_repeated_after_the_first_caller_was_cancelled() -> None:
+    async def scenario(world: World) -> None:
+        async with world.client() as client:
+            locator = CoordinatorLocator(
+                client.cluster.brokers.connect_any, lambda broker: None, 30.0
+            )
+            first, second = (asyncio.ensure_future(locator.locate("group", "g")) for _ in range(2))
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            first.cancel()
+            with pytest.raises(RefreshRetriableError, match="returned no coordinator"):
+                await second
+            assert await locator.locate("group", "g") == locator.cached("group", "g")
+
+    simulate(scenario)
+
+
+@pytest.mark.parametrize(("version", "requests"), [(3, 2), (4, 1)])
+@pytest.mark.parametrize("node_id", [0, 1])
+async def test_several_keys_share_a_request_from_version_4_on(
+    version: int, requests: int, node_id: int
+) -> None:
+    asked: list[Any] = []
+    host, port = "127.0.0.1", 9092
+
+    def answer(request: Any, version: int) -> FindCoordinatorResponse:
+        asked.append(request)
+        if version < 4:
+            return FindCoordinatorResponse(node_id=node_id, host=host, port=port)
+        entries = [
+            CoordinatorEntry(key=key, node_id=node_id, host=host, port=port)
+            for key in request.coordinator_keys
+        ]
+        return FindCoordinatorResponse(coordinators=entries)
+
+    async with ScriptedBroker() as broker:
+        broker.versions[ApiKey.FIND_COORDINATOR] = (0, version)
+        broker.handlers[ApiKey.FIND_COORDINATOR] = answer
+        client = ClusterClient(ClientConfig(bootstrap_servers=broker.address))
+        await client.start()
+        try:
+            found = await client.coordinators.locate_many("transaction", ["a", "b"])
+            again = await client.coordinators.locate("group", "a")
+        finally:
+            await client.close()
+    assert found == dict.fromkeys("ab", BrokerInfo(node_id, host, port))
+    assert again == node_id
+    assert [request.key_type for request in asked] == [1] * requests + [0]
