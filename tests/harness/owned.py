@@ -137,15 +137,26 @@ class CheckedConsumer(Consumer[Any, Any]):
         It neither writes nor reads, so that the test goes on as it would without it.
         """
         group = self._config.group_id
-        members = [each for each in self.world.consumers() if each.is_member(group)]
-        if group is None or self not in members or not are_undisturbed(self.world):
+        if group is None or not self.is_member(group) or not are_undisturbed(self.world):
             return
-        await check_owned(self.world, lambda: [view_of(each) for each in members], group, SETTLED_S)
 
-    def is_member(self, group: str | None) -> bool:
-        """Return whether the consumer runs as a member of this group, with a subscription."""
-        running = self.state in RUNNING and self._config.group_id == group
-        return running and bool(self.subscription())
+        def views() -> list[View]:
+            # Members may start, close, or exceed max_poll_interval_ms during the check.
+            return [view_of(each) for each in self.world.consumers() if each.is_member(group)]
+
+        await check_owned(self.world, views, group, SETTLED_S)
+
+    def is_member(self, group: str) -> bool:
+        """Return whether the consumer runs as a member of this group, with a subscription.
+
+        A consumer that is being closed is no member, and neither is one that has exceeded
+        max_poll_interval_ms.
+        """
+        if not self._usable or self.state not in RUNNING or self._config.group_id != group:
+            return False
+        coordinator = None if self._engine is None else self._engine.group
+        late = coordinator is not None and coordinator._poll_is_overdue
+        return not late and bool(self.subscription())
 
 
 # Errors and logs name the class.
