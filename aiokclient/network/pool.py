@@ -389,6 +389,8 @@ class ConnectionPool:
         slot.connection = None
         if self._slots.get(slot.key) is slot and not slot.connecting:
             del self._slots[slot.key]
+        if asyncio._get_running_loop() is None:
+            return  # uvloop reads once more in a forked process that ends by sys.exit().
         self._emit("Disconnected", connected=True, cause=reason)
         if isinstance(reason, ResponseTooLargeError):
             self._tell_too_large(reason)
