@@ -20,7 +20,9 @@ from aiokclient.errors import (
     BootstrapError,
     ClosedError,
     CoordinatorNotAvailableError,
+    DisconnectedError,
     GroupAuthorizationError,
+    KafkaError,
 )
 from aiokclient.protocol import ApiKey
 from aiokclient.protocol.messages.list_groups import ListGroupsRequest
@@ -153,5 +155,39 @@ def test_connection_is_closed_when_it_was_idle_as_long_as_its_client_says(idle_m
             assert client.cluster.brokers.connections == 1
             await asyncio.sleep(5.0)
             assert client.cluster.brokers.connections == (idle_ms < 0)
+
+    simulate(scenario)
+
+
+def test_timeout_of_a_call_tells_what_came_after_the_last_answer() -> None:
+    async def scenario(world: World) -> None:
+        async with world.client() as client:
+            cluster = client.cluster
+            failed: list[KafkaError] = []
+
+            async def lose(error: KafkaError) -> None:
+                if len(failed) == 1:
+                    world.cluster.drop(ApiKey.LIST_GROUPS)
+
+            world.cluster.fail(ApiKey.LIST_GROUPS, CoordinatorNotAvailableError, times=1)
+            with pytest.raises(ApiTimeoutError) as caught:
+                await cluster.request(
+                    ListGroupsRequest(),
+                    AnyBroker(),
+                    timeout=2.0,
+                    failed=failed.append,
+                    before_retry=lose,
+                )
+            assert isinstance(failed[0], CoordinatorNotAvailableError)
+            assert caught.value.__cause__ is failed[0]
+            assert {type(error) for error in failed[1:]} == {DisconnectedError}
+            assert "After the last answer: " in str(caught.value)
+            assert cluster.calls.cause_to(AnyBroker()) is None
+            world.cluster.reset()
+            world.cluster.fail(ApiKey.LIST_GROUPS, CoordinatorNotAvailableError)
+            with pytest.raises(ApiTimeoutError) as caught:
+                await cluster.request(ListGroupsRequest(), AnyBroker(), timeout=2.0)
+            assert "After the last answer" not in str(caught.value)
+            world.cluster.reset()
 
     simulate(scenario)
