@@ -390,7 +390,9 @@ class ConnectionPool:
         if self._slots.get(slot.key) is slot and not slot.connecting:
             del self._slots[slot.key]
         if asyncio._get_running_loop() is None:
-            return  # uvloop reads once more in a forked process that ends by sys.exit().
+            # In a forked process that ends by sys.exit(), uvloop reads the socket once more after
+            # the loop has stopped. No one waits for this connection there.
+            return
         self._emit("Disconnected", connected=True, cause=reason)
         if isinstance(reason, ResponseTooLargeError):
             self._tell_too_large(reason)

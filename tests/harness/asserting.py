@@ -18,7 +18,7 @@ __all__ = ["Function", "does_assert"]
 TESTS = Path(__file__).resolve().parent.parent
 HARNESS = TESTS / "harness"
 DEPTH = 4
-"""How many calls lead from a test to the function that asserts."""
+"""The most calls that lead from a test to the function that asserts."""
 EXPECTING = ("pytest.raises", "pytest.fail", "pytest.warns", "pytest.RaisesGroup")
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef

@@ -52,7 +52,7 @@ def owners(world: HasCluster, group: str = "g") -> dict[TopicPartition, list[str
 
 
 class View(NamedTuple):
-    """What a member has subscribed to, and what it owns, by its own view."""
+    """The subscription and the partitions of a member, by its own view."""
 
     member_id: str
     topics: frozenset[str]

@@ -43,14 +43,14 @@ HELD_S = 0.3
 
 
 class Schedule(NamedTuple):
-    """What happens in a run."""
+    """The steps and faults of a run."""
 
     first: int
     """The level at the start."""
     levels: list[int]
     """The level before each step."""
     ends: str
-    """How each transaction ends: "a" for an abort, "c" for a commit."""
+    """The end of each transaction: "a" for an abort, "c" for a commit."""
     moved: bool = False
     """Whether the coordinator moves when the level changes."""
     held: bool = False

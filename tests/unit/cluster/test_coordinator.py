@@ -31,6 +31,19 @@ from aiokclient.protocol.messages.find_coordinator import Coordinator as Coordin
 from aiokclient.protocol.messages.find_coordinator import FindCoordinatorResponse
 
 
+class SilentBrokers:
+    """The brokers of a cluster. Connecting never ends while they are silent."""
+
+    def __init__(self, cluster: ClusterClient, *, silent: bool) -> None:
+        self._cluster = cluster
+        self.silent = silent
+
+    async def connect(self, request: Any) -> BrokerConnection:
+        if self.silent:
+            await asyncio.get_running_loop().create_future()
+        return await self._cluster.brokers.connect_any(request)
+
+
 def test_patience_doubles_with_each_attempt_without_a_response() -> None:
     waits = [patience_s(in_vain, 40.0) for in_vain in range(6)]
     assert waits == [PATIENCE_S, 2 * PATIENCE_S, 4 * PATIENCE_S, 8 * PATIENCE_S, 40.0, 40.0]
@@ -40,14 +53,8 @@ def test_patience_doubles_with_each_attempt_without_a_response() -> None:
 def test_lookups_wait_longer_while_no_broker_responds() -> None:
     async def scenario(world: World) -> None:
         async with world.client() as client:
-            silent = True
-
-            async def connect(request: Any) -> BrokerConnection:
-                if silent:
-                    await asyncio.get_running_loop().create_future()
-                return await client.cluster.brokers.connect_any(request)
-
-            locator = CoordinatorLocator(connect, lambda broker: None, 30.0)
+            brokers = SilentBrokers(client.cluster, silent=True)
+            locator = CoordinatorLocator(brokers.connect, lambda broker: None, 30.0)
 
             async def waited() -> float:
                 began = world.now
@@ -57,10 +64,10 @@ def test_lookups_wait_longer_while_no_broker_responds() -> None:
 
             waits = [await waited() for _ in range(5)]
             assert waits == pytest.approx([3.0, 6.0, 12.0, 24.0, 30.0])
-            silent = False
+            brokers.silent = False
             await locator.locate("group", "g")
             locator.forget("group", "g")
-            silent = True
+            brokers.silent = True
             assert await waited() == pytest.approx(3.0), "a response ends the silence"
 
     simulate(scenario)
@@ -109,14 +116,8 @@ def test_forget_drops_a_coordinator_only_when_it_is_the_given_broker() -> None:
 def test_timeout_of_a_lookup_has_the_last_refusal_of_its_key_as_its_cause() -> None:
     async def scenario(world: World) -> None:
         async with world.client() as client:
-            silent = False
-
-            async def connect(request: Any) -> BrokerConnection:
-                if silent:
-                    await asyncio.get_running_loop().create_future()
-                return await client.cluster.brokers.connect_any(request)
-
-            locator = CoordinatorLocator(connect, lambda broker: None, 30.0)
+            brokers = SilentBrokers(client.cluster, silent=False)
+            locator = CoordinatorLocator(brokers.connect, lambda broker: None, 30.0)
             keys = [f"g-{number}" for number in range(102)]
             with world.cluster.fail(ApiKey.FIND_COORDINATOR, CoordinatorNotAvailableError):
                 found = await locator.locate_many("group", keys[:100])
@@ -125,7 +126,7 @@ def test_timeout_of_a_lookup_has_the_last_refusal_of_its_key_as_its_cause() -> N
                 await locator.locate_many("group", keys[100:])
             await locator.locate_many("group", [keys[3]])
             locator.forget("group", keys[3])
-            silent = True
+            brokers.silent = True
 
             async def cause_of(*keys: str) -> BaseException | None:
                 found = (await locator.locate_many("group", keys))[keys[0]]
@@ -198,15 +199,9 @@ def test_key_that_is_missing_in_a_response_is_looked_up_again_later(code: int) -
 
     async def scenario(world: World) -> None:
         async with world.client() as client:
-            silent = False
-
-            async def connect(request: Any) -> BrokerConnection:
-                if silent:
-                    await asyncio.get_running_loop().create_future()
-                return await client.cluster.brokers.connect_any(request)
-
+            brokers = SilentBrokers(client.cluster, silent=False)
             learned: list[Any] = []
-            locator = CoordinatorLocator(connect, learned.append, 30.0)
+            locator = CoordinatorLocator(brokers.connect, learned.append, 30.0)
             with world.cluster.alter(ApiKey.FIND_COORDINATOR, renamed):
                 found = await locator.locate_many("group", ["a", "b"])
             assert isinstance(found["b"], RefreshRetriableError)
@@ -216,7 +211,7 @@ def test_key_that_is_missing_in_a_response_is_looked_up_again_later(code: int) -
             await locator.locate("group", "b")
             await locator.locate("group", "a")
             assert len(world.requests(ApiKey.FIND_COORDINATOR)) == 2
-            silent = True
+            brokers.silent = True
             with pytest.raises(ApiTimeoutError) as caught:
                 await locator.locate("group", "c")
             assert caught.value.__cause__ is None

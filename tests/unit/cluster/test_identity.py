@@ -1,4 +1,4 @@
-"""When connections and brokers must show in which cluster they are, and what follows."""
+"""The moments at which connections and brokers must show their cluster, and what follows."""
 
 from typing import Any
 
