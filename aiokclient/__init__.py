@@ -222,7 +222,7 @@ if not TYPE_CHECKING:  # With it, type checkers would accept any name.
         if name not in __all__:
             if name.islower():  # The name of a module, which gets no hint.
                 raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-            hints = import_module(f"{__name__}.hints")
+            hints = import_module(f"{__name__}.log.hints")
             errors = import_module(f"{__name__}.errors")
             hint = hints.import_hint(name) or hints.error_hint(name, errors.__all__)
             hints.refuse_name(__name__, name, hint)

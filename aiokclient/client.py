@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Never, TypeVar, Unpack
 
-from aiokclient.cluster.parent import Parent
-from aiokclient.cluster.pending import PendingResponse
+from aiokclient.cluster.lifecycle.parent import Parent
+from aiokclient.cluster.lifecycle.tracebacks import let_go, lets_go
+from aiokclient.cluster.requests.pending import PendingResponse
 from aiokclient.cluster.targets import TARGETS, Broker, Coordinator, Leader, Target
-from aiokclient.cluster.tracebacks import let_go, lets_go
 from aiokclient.config.client import ClientConfig, ClientOptions
 from aiokclient.config.problems import refuse_positional
 from aiokclient.errors.local import ArgumentTypeError, ArgumentValueError, TopicValueError

@@ -17,7 +17,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
-from aiokclient.tables import Column, Table
+from aiokclient.log.tables import Column, Table
 
 __all__ = [
     "BYTES",

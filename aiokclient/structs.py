@@ -9,7 +9,7 @@ __all__: list[str] = []
 if not TYPE_CHECKING:  # With it, type checkers would accept any name.
 
     def __getattr__(name: str) -> Any:
-        from aiokclient.hints.names import STRUCTS
+        from aiokclient.log.hints.names import STRUCTS
 
         if name not in STRUCTS:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -141,7 +141,7 @@ print("naps_per_hour" in ConsumerOptions.__annotations__)
 
 def test_a_codec_is_one_module_and_one_row(checkout: Checkout) -> None:
     checkout.insert(
-        "codecs.py",
+        "config/codecs.py",
         "\n    DEFLATE = 5, CodecTraits(levels=range(1, 10), default_level=6)",
         after="default_level=3)",
     )
@@ -189,7 +189,7 @@ except ConfigError as error:
     )
     assert printed.startswith("1000\n")
     assert "deflate" in printed
-    assert checkout.changed == {"codecs.py", "record/codecs/deflate.py"}
+    assert checkout.changed == {"config/codecs.py", "record/codecs/deflate.py"}
 
 
 def test_a_sasl_mechanism_is_one_module_and_one_row(checkout: Checkout) -> None:
@@ -362,7 +362,7 @@ def handle(call):
 
 def test_a_codec_is_one_row_and_one_module(checkout: Checkout) -> None:
     row = "    REVERSED = 5, CodecTraits(levels=range(1, 4), default_level=1)\n"
-    checkout.insert("codecs.py", row, before="\n    @property\n    def title(self)")
+    checkout.insert("config/codecs.py", row, before="\n    @property\n    def title(self)")
     checkout.create(
         "record/codecs/reversed.py",
         """\
@@ -412,4 +412,4 @@ asyncio.run(main())
     value, refused = printed.splitlines()
     assert value == "b'abc'"
     assert "reversed" in refused
-    assert checkout.changed == {"codecs.py", "record/codecs/reversed.py"}
+    assert checkout.changed == {"config/codecs.py", "record/codecs/reversed.py"}

@@ -136,7 +136,7 @@ UNUSED = {
     "aiokclient.config.security.oidc",
     "aiokclient.config.security.sasl",
     "aiokclient.config.security.tls",
-    "aiokclient.hints",
+    "aiokclient.log.hints",
     "aiokclient.network.authentication",
     "aiokclient.network.probe",
     "aiokclient.network.sasl",

@@ -140,7 +140,7 @@ if not TYPE_CHECKING:  # With it, type checkers would accept any name.
 
     def __getattr__(name: str) -> Any:
         if name not in _LATE:
-            from aiokclient.hints import import_hint, refuse_name
+            from aiokclient.log.hints import import_hint, refuse_name
 
             refuse_name(__name__, name, import_hint(name))
         value = globals()[name] = getattr(import_module(f"{__name__}.{_LATE[name]}"), name)

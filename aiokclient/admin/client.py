@@ -24,9 +24,9 @@ from aiokclient.admin.topics import (
     TopicDescription,
     TopicListing,
 )
-from aiokclient.cluster.lifecycle import Lifecycle
-from aiokclient.cluster.shared_client import ClientLike, config_of
-from aiokclient.cluster.tracebacks import lets_go
+from aiokclient.cluster.lifecycle.lifecycle import Lifecycle
+from aiokclient.cluster.lifecycle.shared_client import ClientLike, config_of
+from aiokclient.cluster.lifecycle.tracebacks import lets_go
 from aiokclient.config.admin import AdminConfig, AdminOptions
 from aiokclient.config.problems import refuse_positional
 from aiokclient.measures import Measures

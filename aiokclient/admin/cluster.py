@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from aiokclient.admin.requests import AdminRequests
-from aiokclient.cluster.metadata import BrokerInfo
+from aiokclient.cluster.metadata.snapshot import BrokerInfo
 from aiokclient.cluster.targets import AnyBroker
 from aiokclient.errors import UnsupportedVersionError
 from aiokclient.protocol.messages.describe_cluster import (

@@ -12,7 +12,7 @@ from aiokclient.admin.results import Results
 from aiokclient.cluster.targets import Leader
 from aiokclient.errors import KafkaError, UsageError
 from aiokclient.errors.local import ArgumentTypeError, ArgumentValueError
-from aiokclient.kept_errors import bare
+from aiokclient.log.kept_errors import bare
 from aiokclient.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,

@@ -17,7 +17,7 @@ from aiokclient.admin.arguments import (
 from aiokclient.admin.groups import group_ids
 from aiokclient.admin.requests import AdminRequests, Answers, failure
 from aiokclient.admin.results import Results
-from aiokclient.cluster.metadata import BrokerInfo, ClusterMetadata
+from aiokclient.cluster.metadata.snapshot import BrokerInfo, ClusterMetadata
 from aiokclient.cluster.targets import AnyBroker, Broker, Coordinator
 from aiokclient.errors import (
     KafkaError,

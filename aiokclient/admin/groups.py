@@ -15,7 +15,7 @@ from aiokclient.admin.group_descriptions import (
 )
 from aiokclient.admin.requests import AdminRequests, Answers, ask_targets, failure
 from aiokclient.admin.results import Results
-from aiokclient.cluster.metadata import BrokerInfo
+from aiokclient.cluster.metadata.snapshot import BrokerInfo
 from aiokclient.cluster.targets import Broker, Coordinator
 from aiokclient.errors import (
     CoordinatorLoadInProgressError,

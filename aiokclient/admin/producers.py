@@ -11,7 +11,7 @@ from aiokclient.admin.requests import AdminRequests, Answers, ask_targets, failu
 from aiokclient.admin.results import Results
 from aiokclient.admin.transaction_descriptions import ActiveProducer, FencedProducer
 from aiokclient.admin.transactions import TRANSACTION
-from aiokclient.cluster.metadata import BrokerInfo
+from aiokclient.cluster.metadata.snapshot import BrokerInfo
 from aiokclient.cluster.targets import Broker, Leader, Target
 from aiokclient.errors import IllegalStateError, KafkaError, NotLeaderOrFollowerError, error_for
 from aiokclient.protocol.messages.describe_producers import (

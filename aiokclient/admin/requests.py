@@ -14,12 +14,12 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeAlias, TypeVar
 
 from aiokclient.admin.results import Results
-from aiokclient.cluster.attempts import Check, LastAnswer, is_refusal
 from aiokclient.cluster.client import ClusterClient
-from aiokclient.cluster.lifecycle import Lifecycle
-from aiokclient.cluster.metadata import BrokerInfo, ClusterMetadata
-from aiokclient.cluster.ownership import Weakly
-from aiokclient.cluster.per_item import PerItem, ask_in_parallel
+from aiokclient.cluster.lifecycle.lifecycle import Lifecycle
+from aiokclient.cluster.lifecycle.ownership import Weakly
+from aiokclient.cluster.metadata.snapshot import BrokerInfo, ClusterMetadata
+from aiokclient.cluster.requests.attempts import Check, LastAnswer, is_refusal
+from aiokclient.cluster.requests.per_item import PerItem, ask_in_parallel
 from aiokclient.cluster.targets import Broker, Leader, Target
 from aiokclient.errors import (
     ApiTimeoutError,
@@ -32,7 +32,7 @@ from aiokclient.errors import (
     UsageError,
     error_for,
 )
-from aiokclient.kept_errors import bare
+from aiokclient.log.kept_errors import bare
 from aiokclient.policy import Backoff, Retry, Scope
 from aiokclient.protocol.schema import Request, Response
 from aiokclient.types import TopicPartition

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 from aiokclient.errors import KafkaError
 
 if TYPE_CHECKING:
-    from aiokclient.log import ClientLog
+    from aiokclient.log.client_log import ClientLog
 
 __all__ = ["Results"]
 

@@ -12,7 +12,7 @@ from aiokclient.admin.cluster import AclOperation, operations
 from aiokclient.admin.configs import config_text
 from aiokclient.admin.requests import AdminRequests, Answers, failure
 from aiokclient.admin.results import Results
-from aiokclient.cluster.listing import by_name, listed
+from aiokclient.cluster.metadata.listing import by_name, listed
 from aiokclient.cluster.targets import AnyBroker, Controller
 from aiokclient.errors import IllegalStateError, UnsupportedVersionError
 from aiokclient.errors.local import ArgumentTypeError

@@ -11,7 +11,7 @@ from aiokclient.admin.groups import group_ids
 from aiokclient.admin.requests import AdminRequests, Answers, failure
 from aiokclient.admin.results import Results
 from aiokclient.admin.transaction_descriptions import TransactionDescription, TransactionListing
-from aiokclient.cluster.metadata import BrokerInfo
+from aiokclient.cluster.metadata.snapshot import BrokerInfo
 from aiokclient.cluster.targets import Broker
 from aiokclient.errors import IllegalStateError, KafkaError, UnsupportedVersionError
 from aiokclient.errors.local import ArgumentTypeError

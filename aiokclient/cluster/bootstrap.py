@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 from aiokclient.clock import Clock
-from aiokclient.cluster.attempts import LastAnswer
+from aiokclient.cluster.requests.attempts import LastAnswer
 from aiokclient.config.client import ClientConfig
 from aiokclient.errors import (
     BootstrapError,
@@ -25,8 +25,8 @@ from aiokclient.errors import (
     KafkaError,
     error_for,
 )
-from aiokclient.kept_errors import bare
-from aiokclient.log import ClientLog
+from aiokclient.log.client_log import ClientLog
+from aiokclient.log.kept_errors import bare
 from aiokclient.network.cluster_check import confirms, identifying_request
 from aiokclient.network.diagnosis import ClosedEarlyError, UnresolvedError
 from aiokclient.network.pool import ConnectionPool, Purpose
@@ -36,7 +36,7 @@ from aiokclient.protocol.wanted_topics import WantedTopicsRequest
 
 if TYPE_CHECKING:
     from aiokclient.cluster.bootstrap_names import UnresolvedNames
-    from aiokclient.cluster.brokers import Brokers
+    from aiokclient.cluster.requests.brokers import Brokers
     from aiokclient.network.cluster_check import ClusterCheck
     from aiokclient.network.connection import BrokerConnection
     from aiokclient.protocol.messages.metadata import MetadataResponse

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from aiokclient.config.client import ClientConfig
     from aiokclient.errors import KafkaError
-    from aiokclient.log import ClientLog
+    from aiokclient.log.client_log import ClientLog
     from aiokclient.network.transport import Address, Connector
     from aiokclient.policy import Retry
 

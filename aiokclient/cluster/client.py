@@ -16,7 +16,12 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from aiokclient import threads
 from aiokclient.clock import Clock, SystemClock
-from aiokclient.cluster.attempts import (
+from aiokclient.cluster.bootstrap import connect_first
+from aiokclient.cluster.lifecycle.supervisor import Supervisor
+from aiokclient.cluster.metadata.requests import MetadataRequests
+from aiokclient.cluster.metadata.snapshot import ClusterMetadata, moved_leaders
+from aiokclient.cluster.metadata.updater import MetadataUpdater
+from aiokclient.cluster.requests.attempts import (
     Attempts,
     CallsInProgress,
     Check,
@@ -28,18 +33,13 @@ from aiokclient.cluster.attempts import (
     nothing,
     top_level_error,
 )
-from aiokclient.cluster.bootstrap import connect_first
-from aiokclient.cluster.brokers import Brokers, one_line
-from aiokclient.cluster.coordinator import CoordinatorLocator
-from aiokclient.cluster.metadata import ClusterMetadata, moved_leaders
-from aiokclient.cluster.metadata_requests import MetadataRequests
-from aiokclient.cluster.outages import Outages
-from aiokclient.cluster.pending import PendingResponse
-from aiokclient.cluster.reporting import ReporterConnections
-from aiokclient.cluster.routing import Router
-from aiokclient.cluster.supervisor import Supervisor
+from aiokclient.cluster.requests.brokers import Brokers, one_line
+from aiokclient.cluster.requests.coordinator import CoordinatorLocator
+from aiokclient.cluster.requests.outages import Outages
+from aiokclient.cluster.requests.pending import PendingResponse
+from aiokclient.cluster.requests.reporting import ReporterConnections
+from aiokclient.cluster.requests.routing import Router
 from aiokclient.cluster.targets import Target, subject_of
-from aiokclient.cluster.updater import MetadataUpdater
 from aiokclient.config.client import ClientConfig
 from aiokclient.errors import (
     ApiTimeoutError,
@@ -47,12 +47,12 @@ from aiokclient.errors import (
     ClosedError,
     KafkaError,
 )
-from aiokclient.event_hub import EventHub
-from aiokclient.kept_errors import bare
-from aiokclient.log import ClientLog
+from aiokclient.log.client_log import ClientLog
+from aiokclient.log.kept_errors import bare
 from aiokclient.measures import ClientMeasures
 from aiokclient.metrics import Metrics
 from aiokclient.network.connection import BrokerConnection
+from aiokclient.network.event_hub import EventHub
 from aiokclient.network.login import Sasl, token_source
 from aiokclient.network.pool import Purpose
 from aiokclient.network.sent import OnResponse

@@ -38,7 +38,7 @@ from aiokclient.config.security import Plaintext, settle_security
 from aiokclient.config.security.tls_limits import CIPHER_SUITES, PROTOCOL_NAME, PROTOCOL_NAMES
 from aiokclient.config.values import checked
 from aiokclient.errors import ConfigError
-from aiokclient.log import ClientLog
+from aiokclient.log.client_log import ClientLog
 
 if TYPE_CHECKING:
     from aiokclient.config.security.sasl import Security

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 from aiokclient.config.secret import Secret
-from aiokclient.texts import bounded, printable
+from aiokclient.log.texts import bounded, printable
 from aiokclient.types import shortened, text_problem
 
 __all__ = [
@@ -317,7 +317,7 @@ class Given:
 
     def _check_text(self, text: str) -> None:
         """Raise ValueError, with a hint, if the text is the name of a Java class."""
-        from aiokclient.hints.names import serializer_hint
+        from aiokclient.log.hints.names import serializer_hint
 
         hint = serializer_hint(text)
         if hint is not None:

@@ -109,7 +109,7 @@ def is_of_another_kind(name: str, kind: str) -> bool:
 
     Also counts options of Kafka's Java clients that this library does not have.
     """
-    from aiokclient.hints.java import OWNERS
+    from aiokclient.log.hints.java import OWNERS
 
     for module in ("consumer", "producer"):
         # The program may not have imported these clients, whose modules import this one.
@@ -137,7 +137,7 @@ def unknown(name: str, known: Collection[str], kind: str) -> str:
         )
     if plain.replace("_", ".") in known:
         return f"{name} is not an option. Did you mean {plain.replace('_', '.')}?"
-    from aiokclient.hints import option_hint
+    from aiokclient.log.hints import option_hint
 
     hint = option_hint(name, dotted=dotted)
     if hint is not None:

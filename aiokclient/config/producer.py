@@ -8,8 +8,8 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from aiokclient.codecs import CODEC_NAMES
 from aiokclient.config.client import ClientConfig, ClientOptions
+from aiokclient.config.codecs import CODEC_NAMES
 from aiokclient.config.kinds import (
     BOOLEAN,
     FUNCTION,

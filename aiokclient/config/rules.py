@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from aiokclient.codecs import Compression
+from aiokclient.config.codecs import Compression
 from aiokclient.errors import ConfigError
 
 __all__ = [

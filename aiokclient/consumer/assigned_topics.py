@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aiokclient.cluster.updater import MetadataUpdater
+from aiokclient.cluster.metadata.updater import MetadataUpdater
 from aiokclient.consumer.state.subscription import SubscriptionState
 
 __all__ = ["AssignedTopics"]

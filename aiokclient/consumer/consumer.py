@@ -9,10 +9,10 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, Unpack, cast
 
-from aiokclient.cluster.lifecycle import Lifecycle
-from aiokclient.cluster.metadata import PartitionInfo
-from aiokclient.cluster.shared_client import ClientLike, config_of
-from aiokclient.cluster.tracebacks import let_go, lets_go
+from aiokclient.cluster.lifecycle.lifecycle import Lifecycle
+from aiokclient.cluster.lifecycle.shared_client import ClientLike, config_of
+from aiokclient.cluster.lifecycle.tracebacks import let_go, lets_go
+from aiokclient.cluster.metadata.snapshot import PartitionInfo
 from aiokclient.config.consumer import ConsumerConfig, ConsumerOptions
 from aiokclient.config.problems import refuse_positional
 from aiokclient.consumer.arguments import (

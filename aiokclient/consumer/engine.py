@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable
 
 from aiokclient.cluster.client import ClusterClient
-from aiokclient.cluster.metadata import ClusterMetadata, differ
-from aiokclient.cluster.ownership import for_background
-from aiokclient.cluster.supervisor import Supervisor
+from aiokclient.cluster.lifecycle.ownership import for_background
+from aiokclient.cluster.lifecycle.supervisor import Supervisor
+from aiokclient.cluster.metadata.snapshot import ClusterMetadata, differ
 from aiokclient.config.consumer import ConsumerConfig
 from aiokclient.consumer.assigned_topics import AssignedTopics
 from aiokclient.consumer.delivery.deserialize import Deserializers

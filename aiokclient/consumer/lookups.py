@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from aiokclient.cluster.client import ClusterClient
-from aiokclient.cluster.listing import by_name
-from aiokclient.cluster.metadata import PartitionInfo, differ, partitions_in
+from aiokclient.cluster.metadata.listing import by_name
+from aiokclient.cluster.metadata.snapshot import PartitionInfo, differ, partitions_in
+from aiokclient.cluster.metadata.updater import partitions_of
 from aiokclient.cluster.targets import AnyBroker
-from aiokclient.cluster.updater import partitions_of
 from aiokclient.consumer.fetching.list_offsets import MissingPartitions, OffsetLookup
 from aiokclient.consumer.ranges.log_bounds import LOOK_S, LOOKS
 from aiokclient.consumer.state.offset_reset import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP

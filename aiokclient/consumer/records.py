@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from aiokclient.tables import ROWS, Column, Table
+from aiokclient.log.tables import ROWS, Column, Table
 from aiokclient.types import RECORD_FIELDS, ConsumerRecord, OffsetAndMetadata, TopicPartition
 
 __all__ = ["Records"]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from aiokclient.cluster.client import ClusterClient
-from aiokclient.cluster.metadata import ClusterMetadata
+from aiokclient.cluster.metadata.snapshot import ClusterMetadata
 from aiokclient.config.consumer import ConsumerConfig
 from aiokclient.consumer.membership.listener import ListenerCalls, tell
 from aiokclient.consumer.state.offset_reset import EARLIEST, Reset

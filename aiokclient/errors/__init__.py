@@ -76,7 +76,7 @@ from aiokclient.errors.refresh_retriable import *
 from aiokclient.errors.retriable import *
 from aiokclient.errors.uncategorized import *
 from aiokclient.errors.uncategorized_admin import *
-from aiokclient.texts import bounded
+from aiokclient.log.texts import bounded
 from aiokclient.types import TopicPartition
 
 __all__ = ["ERRORS_BY_CODE", "error_for"]
@@ -123,6 +123,6 @@ def error_for(
 if not TYPE_CHECKING:  # With it, type checkers would accept any name.
 
     def __getattr__(name: str) -> Any:
-        from aiokclient.hints import error_hint, refuse_name
+        from aiokclient.log.hints import error_hint, refuse_name
 
         refuse_name(__name__, name, error_hint(name, __all__))

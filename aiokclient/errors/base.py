@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any, ClassVar, Self
 
-from aiokclient.texts import printable
+from aiokclient.log.texts import printable
 from aiokclient.types import TopicPartition
 
 __all__ = [

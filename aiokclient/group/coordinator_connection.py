@@ -16,7 +16,7 @@ from aiokclient.cluster.targets import Coordinator
 from aiokclient.errors import UnsupportedVersionError
 from aiokclient.group import requests
 from aiokclient.group.handler import GroupSettings
-from aiokclient.limited_log import LimitedLog
+from aiokclient.log.limited_log import LimitedLog
 from aiokclient.network.pool import Purpose
 from aiokclient.policy import Scope
 from aiokclient.types import GroupMetadata

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from aiokclient.background import Callbacks, loop_ends
-from aiokclient.cluster.metadata import differ
+from aiokclient.cluster.metadata.snapshot import differ
 from aiokclient.errors import FencedInstanceIdError
 from aiokclient.group.coordinator_connection import CoordinatorConnection
 from aiokclient.group.handler import GroupHandler, GroupSettings
@@ -35,7 +35,7 @@ from aiokclient.types import GroupMetadata
 
 if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
-    from aiokclient.cluster.metadata import ClusterMetadata
+    from aiokclient.cluster.metadata.snapshot import ClusterMetadata
 
 __all__ = ["GroupEngine"]
 

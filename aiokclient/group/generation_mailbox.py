@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, Protocol
 
-from aiokclient.cluster.ownership import Anchor
+from aiokclient.cluster.lifecycle.ownership import Anchor
 from aiokclient.errors import ClosedError, IllegalStateError
 from aiokclient.group.generation import GroupGeneration
 from aiokclient.group.handler import Generation, MemberInfo

@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from aiokclient.background import Callbacks
-from aiokclient.cluster.callers import own_cancellation
+from aiokclient.cluster.lifecycle.callers import own_cancellation
 from aiokclient.errors import AssignmentFailedError, ClosedError, KafkaError
 from aiokclient.group import requests
 from aiokclient.group.failure import failure_in, failure_payload
@@ -25,7 +25,7 @@ from aiokclient.group.handler import Generation, GroupHandler, GroupSettings, Me
 from aiokclient.group.measures import GroupMeasures
 from aiokclient.group.refusal import explain
 from aiokclient.group.states import CODES, MemberEvent
-from aiokclient.limited_log import LimitedLog
+from aiokclient.log.limited_log import LimitedLog
 from aiokclient.policy import Backoff, Decision, Retry, Scope, classify
 from aiokclient.types import GroupMetadata
 

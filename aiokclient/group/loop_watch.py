@@ -12,8 +12,8 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from aiokclient.log import ClientLog
-from aiokclient.texts import bounded, printable
+from aiokclient.log.client_log import ClientLog
+from aiokclient.log.texts import bounded, printable
 
 if TYPE_CHECKING:
     from types import FrameType

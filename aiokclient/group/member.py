@@ -7,8 +7,8 @@ import os
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any, Self, Unpack
 
-from aiokclient.cluster.shared_client import ClientLike, config_of
-from aiokclient.cluster.tracebacks import lets_go
+from aiokclient.cluster.lifecycle.shared_client import ClientLike, config_of
+from aiokclient.cluster.lifecycle.tracebacks import lets_go
 from aiokclient.errors import ConfigError, IllegalStateError
 from aiokclient.errors.local import ArgumentTypeError, ArgumentValueError
 from aiokclient.group.engine import GroupEngine

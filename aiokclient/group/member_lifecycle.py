@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Protocol
 
 import anyio
 
-from aiokclient.cluster.lifecycle import Lifecycle
-from aiokclient.cluster.shared_client import ClientLike
+from aiokclient.cluster.lifecycle.lifecycle import Lifecycle
+from aiokclient.cluster.lifecycle.shared_client import ClientLike
 from aiokclient.cluster.targets import Coordinator
 from aiokclient.group.engine import GroupEngine
 from aiokclient.group.handler import GroupHandler

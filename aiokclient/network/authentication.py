@@ -33,6 +33,7 @@ from aiokclient.errors import (
     UnsupportedVersionError,
     error_for,
 )
+from aiokclient.log.texts import bounded
 from aiokclient.network.connected_broker import ConnectedBroker
 from aiokclient.network.connection import BrokerConnection
 from aiokclient.network.login import Sasl
@@ -50,7 +51,6 @@ from aiokclient.protocol.framing import ClientPipeline
 from aiokclient.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from aiokclient.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from aiokclient.protocol.schema import Request, Response
-from aiokclient.texts import bounded
 
 __all__ = ["authenticate", "authenticate_again"]
 

@@ -38,7 +38,7 @@ from aiokclient.errors import (
     ProtocolError,
     ResponseTooLargeError,
 )
-from aiokclient.kept_errors import bare
+from aiokclient.log.kept_errors import bare
 from aiokclient.metrics import Metrics
 from aiokclient.network.arrivals import Arrivals
 from aiokclient.network.connected_broker import ConnectedBroker
@@ -46,12 +46,12 @@ from aiokclient.network.connection_end import ConnectionEnd
 from aiokclient.network.forks import detach_in_forks
 from aiokclient.network.held import HeldRequests
 from aiokclient.network.read_threshold import ReadThreshold
+from aiokclient.network.segments import JOINED, write_segments
 from aiokclient.network.sent import AwaitedRequest, CallbackRequest, OnResponse, PendingRequest
 from aiokclient.network.setup_frames import SetupFrames
 from aiokclient.network.traffic import Traffic
 from aiokclient.network.wake_timer import WakeTimer
 from aiokclient.protocol.framing import ClientPipeline, FrameReader, OversizedFrameError
-from aiokclient.segments import JOINED, write_segments
 
 if TYPE_CHECKING:
     from aiokclient.protocol.fields import Buffer

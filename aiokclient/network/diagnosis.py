@@ -7,7 +7,7 @@ import ssl
 from collections.abc import Sequence
 
 from aiokclient.errors import ConnectionSetupError, DisconnectedError, TlsError
-from aiokclient.texts import bounded
+from aiokclient.log.texts import bounded
 
 __all__ = [
     "ClosedEarlyError",

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from aiokclient.clock import Clock
 from aiokclient.config.client import ClientConfig
 from aiokclient.errors import KafkaError
-from aiokclient.event_hub import EventHub
-from aiokclient.log import ClientLog
+from aiokclient.log.client_log import ClientLog
+from aiokclient.network.event_hub import EventHub
 from aiokclient.policy import Backoff, refuses_token
 
 if TYPE_CHECKING:

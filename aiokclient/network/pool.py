@@ -36,10 +36,10 @@ from aiokclient.errors import (
     TicketError,
     TokenProviderError,
 )
-from aiokclient.event_hub import EventKind
-from aiokclient.kept_errors import bare
-from aiokclient.log import ClientLog
+from aiokclient.log.client_log import ClientLog
+from aiokclient.log.kept_errors import bare
 from aiokclient.network.connection import BrokerConnection
+from aiokclient.network.event_hub import EventKind
 from aiokclient.network.login import Sasl
 from aiokclient.network.missing_login import advise_login
 from aiokclient.network.setup import TLS_HANDSHAKE, ConnectionSettings, open_connection

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import aiokclient.network.diagnosis as diagnosis
 from aiokclient.config.kinds import LONGEST_HOST, written
+from aiokclient.log.texts import bounded
 from aiokclient.network.transport import TcpConnector
-from aiokclient.texts import bounded
 
 if TYPE_CHECKING:
     from aiokclient.network.transport import Address, Connector

@@ -33,7 +33,6 @@ from aiokclient.errors import (
     UnsupportedVersionError,
     error_for,
 )
-from aiokclient.event_hub import EventHub
 from aiokclient.network.cluster_check import (
     CHECKED_FROM,
     ClusterCheck,
@@ -42,6 +41,7 @@ from aiokclient.network.cluster_check import (
     identifying_request,
 )
 from aiokclient.network.connection import BrokerConnection
+from aiokclient.network.event_hub import EventHub
 from aiokclient.network.race import AddressRace
 from aiokclient.network.resolution import resolve
 from aiokclient.network.tls import TlsContexts, server_name

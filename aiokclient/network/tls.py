@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self, TypeAlias
 
 from aiokclient import threads
 from aiokclient.errors import ConfigError
-from aiokclient.log import ClientLog
+from aiokclient.log.client_log import ClientLog
 
 if TYPE_CHECKING:
     from aiokclient.config.security import Security, Tls

@@ -13,8 +13,7 @@ from logging import DEBUG
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from aiokclient.errors import ERRORS_BY_CODE
-from aiokclient.event_hub import EventHub
-from aiokclient.log import ClientLog
+from aiokclient.log.client_log import ClientLog
 from aiokclient.measures import (
     EMPTY,
     Measures,
@@ -28,6 +27,7 @@ from aiokclient.measures import (
     observed,
 )
 from aiokclient.metrics import Histogram, Metrics
+from aiokclient.network.event_hub import EventHub
 from aiokclient.protocol.schema import Struct
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from aiokclient.cluster.shared_client import ClientLike
+from aiokclient.cluster.lifecycle.shared_client import ClientLike
 from aiokclient.config.client import ClientConfig
 from aiokclient.config.producer import ProducerOptions
 from aiokclient.group.options import GroupMemberConfig, GroupMemberOptions

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Mapping
 from types import TracebackType
 from typing import Any, Unpack
 
-from aiokclient.cluster.shared_client import ClientLike
+from aiokclient.cluster.lifecycle.shared_client import ClientLike
 from aiokclient.errors import ConfigError, ProtocolError
 from aiokclient.errors.local import ConfigTypeError
 from aiokclient.group.generation import GroupGeneration

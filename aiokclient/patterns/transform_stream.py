@@ -21,11 +21,11 @@ from enum import Enum, auto
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
-from aiokclient.cluster.tracebacks import lets_go
+from aiokclient.cluster.lifecycle.tracebacks import lets_go
 from aiokclient.consumer.arguments import require_count
 from aiokclient.errors import IllegalStateError, KafkaError
 from aiokclient.errors.local import ArgumentTypeError, refuse_loop
-from aiokclient.log import ClientLog
+from aiokclient.log.client_log import ClientLog
 from aiokclient.policy import Backoff, Decision, Retry, Scope, classify
 from aiokclient.producer.delivery.failed import failed_delivery
 from aiokclient.producer.transaction.status import TransactionOutcome

@@ -11,7 +11,7 @@ from typing import Any, Unpack, cast
 import anyio
 
 from aiokclient.client import Client
-from aiokclient.cluster.shared_client import ClientLike
+from aiokclient.cluster.lifecycle.shared_client import ClientLike
 from aiokclient.config.producer import ProducerConfig
 from aiokclient.errors import ClosedError, NotWriterError
 from aiokclient.group.handler import Generation, MemberInfo

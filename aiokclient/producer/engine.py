@@ -32,7 +32,7 @@ from aiokclient.protocol.messages.init_producer_id import InitProducerIdRequest
 
 if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
-    from aiokclient.cluster.supervisor import Supervisor
+    from aiokclient.cluster.lifecycle.supervisor import Supervisor
     from aiokclient.config.producer import ProducerConfig
     from aiokclient.metrics import Labels
     from aiokclient.producer.transaction.manager import TransactionManager

@@ -9,12 +9,12 @@ from collections.abc import AsyncIterable, Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Never, Unpack, cast, overload
 
-from aiokclient.cluster.health import some
-from aiokclient.cluster.lifecycle import Lifecycle
-from aiokclient.cluster.ownership import Anchor, for_background
-from aiokclient.cluster.shared_client import ClientLike, config_of
-from aiokclient.cluster.tracebacks import let_go, lets_go
-from aiokclient.cluster.updater import partitions_of
+from aiokclient.cluster.lifecycle.health import some
+from aiokclient.cluster.lifecycle.lifecycle import Lifecycle
+from aiokclient.cluster.lifecycle.ownership import Anchor, for_background
+from aiokclient.cluster.lifecycle.shared_client import ClientLike, config_of
+from aiokclient.cluster.lifecycle.tracebacks import let_go, lets_go
+from aiokclient.cluster.metadata.updater import partitions_of
 from aiokclient.config.client import ClientConfig
 from aiokclient.config.problems import refuse_positional
 from aiokclient.config.producer import ProducerConfig, ProducerOptions
@@ -35,7 +35,7 @@ from aiokclient.producer.threadsafe import ThreadsafeSend
 from aiokclient.types import GroupMetadata, Headers, RecordMetadata
 
 if TYPE_CHECKING:
-    from aiokclient.cluster.metadata import PartitionInfo
+    from aiokclient.cluster.metadata.snapshot import PartitionInfo
     from aiokclient.producer.batching.queue import PartitionQueue
     from aiokclient.producer.batching.topic import Topic
     from aiokclient.producer.transaction.manager import TransactionManager

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from aiokclient._native import twin
 from aiokclient.clock import SystemClock
-from aiokclient.cluster.tracebacks import let_go, lets_go
+from aiokclient.cluster.lifecycle.tracebacks import let_go, lets_go
 from aiokclient.errors import InvalidTopicError, SerializationError
 from aiokclient.errors.local import ArgumentTypeError, RecordTypeError, TopicTypeError
 from aiokclient.producer import send_many as bulk

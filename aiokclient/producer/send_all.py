@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import anyio
 
-from aiokclient.cluster.tracebacks import lets_go
+from aiokclient.cluster.lifecycle.tracebacks import lets_go
 from aiokclient.errors import BufferExhaustedError, KafkaError
 from aiokclient.producer.batching.accumulator import Accumulator
 from aiokclient.producer.delivery.deliveries import Run, runs_of

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from aiokclient.memory import MANY, untrack, untrack_whole
 from aiokclient.protocol._source import INTEGER_SIZES, LENGTHS, Source, is_struct
 from aiokclient.protocol.fields import Field, Scalar
 from aiokclient.protocol.primitives import MAX_STRING, integer_readers
-from aiokclient.untracked import MANY, untrack, untrack_whole
 
 Decoder = Callable[[Any, int], tuple[Any, int]]
 Sieve = Callable[[Any, int, Callable[[Any], bool]], tuple[Any, int]]

@@ -16,8 +16,8 @@ from collections import deque
 from struct import Struct as Layout
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from aiokclient.buffers import BufferPool
 from aiokclient.errors import ProtocolError, UnsupportedVersionError
+from aiokclient.memory import BufferPool
 from aiokclient.protocol.api import request_class
 from aiokclient.protocol.messages.header import RequestHeader, ResponseHeader
 from aiokclient.protocol.schema import Message, Request, Response

@@ -29,6 +29,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, dataclass_transform
 
 from aiokclient.errors import ProtocolError, UnsupportedVersionError
+from aiokclient.memory import structs_are
 from aiokclient.protocol import codec
 from aiokclient.protocol.api import ApiKey
 from aiokclient.protocol.fields import (
@@ -50,7 +51,6 @@ from aiokclient.protocol.fields import (
     uint32,
     uuid,
 )
-from aiokclient.untracked import structs_are
 
 if TYPE_CHECKING:
     from aiokclient.protocol.fields import Buffer, Records

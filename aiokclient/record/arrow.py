@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from aiokclient._native import twin
-from aiokclient.buffers import BufferPool
+from aiokclient.memory import BufferPool
 from aiokclient.record.batch import DEFAULT_LIMIT, RecordBatch, RecordBatchBuilder, Row
 from aiokclient.record.stream import Piece
 

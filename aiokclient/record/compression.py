@@ -17,7 +17,7 @@ from functools import cache
 from importlib import import_module
 from typing import Protocol, cast
 
-from aiokclient.codecs import Compression
+from aiokclient.config.codecs import Compression
 from aiokclient.errors import CorruptRecordError
 from aiokclient.record.content import PIECE, ContentLimitError, check_size
 from aiokclient.record.crc import Buffer

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from aiokclient.spark.source import KafkaDataSource
+    from aiokclient.spark.data_source import KafkaDataSource
 
 __all__ = ["KafkaDataSource"]
 
@@ -20,6 +20,6 @@ if not TYPE_CHECKING:  # If type checkers saw the function, they would accept an
     def __getattr__(name: str) -> Any:
         if name != "KafkaDataSource":
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from aiokclient.spark.source import KafkaDataSource
+        from aiokclient.spark.data_source import KafkaDataSource
 
         return KafkaDataSource

@@ -33,7 +33,7 @@ from pathlib import Path
 from aiokclient import TopicPartition
 from aiokclient.errors import ConfigError
 from aiokclient.spark.checkpoint_files import CheckpointFiles, open_checkpoint
-from aiokclient.spark.offsets import StreamOffsets, connector_offsets, load, parse
+from aiokclient.spark.source.offsets import StreamOffsets, connector_offsets, load, parse
 
 __all__ = ["Converted", "convert", "main"]
 

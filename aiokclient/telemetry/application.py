@@ -7,7 +7,7 @@ from asyncio import CancelledError
 from collections.abc import Callable
 
 from aiokclient.clock import Clock
-from aiokclient.log import ClientLog
+from aiokclient.log.client_log import ClientLog
 from aiokclient.measures import ApplicationMetric, ApplicationMetrics
 from aiokclient.metrics import Counter, Gauge, Histogram
 from aiokclient.telemetry.points import HistogramValue, Point, PointKind

@@ -21,7 +21,7 @@ from typing import Final
 
 from aiokclient import threads
 from aiokclient.clock import Clock
-from aiokclient.log import ClientLog
+from aiokclient.log.client_log import ClientLog
 from aiokclient.measures import ClientMeasures, Measures, Reading, Sample, counted, gauged
 from aiokclient.metrics import Labels
 from aiokclient.telemetry.application import ApplicationPoints

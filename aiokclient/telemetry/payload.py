@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from aiokclient.codecs import Compression
+from aiokclient.config.codecs import Compression
 from aiokclient.record.compression import compress
 from aiokclient.telemetry.accumulation import AcceptedValues, Measurement
 from aiokclient.telemetry.otlp import EncodedSeries, encode

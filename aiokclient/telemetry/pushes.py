@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final
 
 from aiokclient.clock import Clock
-from aiokclient.codecs import Compression
+from aiokclient.config.codecs import Compression
 from aiokclient.metrics import Metrics
 from aiokclient.telemetry.accumulation import Accumulation
 from aiokclient.telemetry.otlp import is_loaded

@@ -18,7 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from aiokclient.errors.local import ArgumentTypeError
-from aiokclient.log import ClientLog
+from aiokclient.log.client_log import ClientLog
 from aiokclient.measures import ApplicationMetric, ClientMeasures, Measures
 from aiokclient.metrics import Labels, Metrics, MetricValue
 from aiokclient.telemetry.bridged import NAMESPACE, PUSHED, largest_counts

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from aiokclient.codecs import Compression
+from aiokclient.config.codecs import Compression
 
 if TYPE_CHECKING:
     from aiokclient.protocol.messages import GetTelemetrySubscriptionsResponse

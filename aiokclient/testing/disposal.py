@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 from aiokclient import threads
-from aiokclient.untracked import MANY, free_slowly, untrack
+from aiokclient.memory import MANY, free_slowly, untrack
 
 __all__ = ["discard", "discard_messages"]
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from measuring.spec import Spec
 from measuring.subject import Meter, PythonSubject
 
-from aiokclient.codecs import Compression
+from aiokclient.config.codecs import Compression
 
 CODECS = {codec.title: codec.value for codec in Compression}
 NOW = 1_700_000_000_000

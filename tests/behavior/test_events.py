@@ -10,7 +10,6 @@ import pytest
 
 from aiokclient import Admin, Client, Consumer, GroupMember, Producer, SaslScram, State
 from aiokclient.errors import ClosedError, DisconnectedError, SaslAuthenticationError
-from aiokclient.event_hub import KEPT, EventHub, EventReader
 from aiokclient.events import (
     Connected,
     Disconnected,
@@ -20,6 +19,7 @@ from aiokclient.events import (
     Rebalanced,
     Throttled,
 )
+from aiokclient.network.event_hub import KEPT, EventHub, EventReader
 from aiokclient.protocol.api import ApiKey
 from aiokclient.testing import BrokerListener, EmbeddedCluster
 from aiokclient.types import TopicPartition

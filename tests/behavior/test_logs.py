@@ -13,7 +13,7 @@ import pytest
 import aiokclient
 from aiokclient import Client, Consumer, Producer
 from aiokclient.errors import InvalidRecordError, KafkaError, OutOfOrderSequenceError
-from aiokclient.log import EVENTS, ClientLog
+from aiokclient.log.client_log import EVENTS, ClientLog
 from aiokclient.protocol.api import ApiKey
 from aiokclient.testing import EmbeddedCluster, Simulation
 

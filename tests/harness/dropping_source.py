@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 
 from aiokclient.spark import KafkaDataSource
-from aiokclient.spark.batch import BatchReader
-from aiokclient.spark.options import SourceOptions
-from aiokclient.spark.stream import StreamReader
+from aiokclient.spark.source.batch import BatchReader
+from aiokclient.spark.source.options import SourceOptions
+from aiokclient.spark.source.stream import StreamReader
 
 __all__ = ["DroppingSource"]
 

@@ -31,9 +31,9 @@ from aiokclient import (
     Producer,
     TopicPartition,
 )
-from aiokclient.cluster.brokers import Brokers
 from aiokclient.cluster.client import ClusterClient
 from aiokclient.cluster.recovery import Trigger
+from aiokclient.cluster.requests.brokers import Brokers
 from aiokclient.cluster.targets import Broker
 from aiokclient.errors import KafkaError
 from aiokclient.protocol import ApiKey, messages

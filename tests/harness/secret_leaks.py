@@ -23,8 +23,8 @@ from secret_visits import visit_tls
 from aiokclient import Client
 from aiokclient.config.secret import Secret
 from aiokclient.config.security import sasl, tls
-from aiokclient.event_hub import EventHub
 from aiokclient.measures import Measures
+from aiokclient.network.event_hub import EventHub
 from aiokclient.network.login import Sasl
 from aiokclient.protocol.messages import SaslAuthenticateRequest
 from aiokclient.telemetry import prometheus

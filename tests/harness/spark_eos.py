@@ -1,8 +1,9 @@
 """Runs of a streaming query from Kafka to Kafka, in which processes and brokers are killed.
 
-A run arms one point for each of its batches (see `aiokclient.spark.kill_points`) and kills a victim
-there. A victim that is a Python worker kills itself when it reaches the point. If the victim is an
-executor, the driver, or a broker, the worker waits at the point until this module has killed it.
+A run arms one point for each of its batches (see `aiokclient.spark.sink.kill_points`) and kills a
+victim there. A victim that is a Python worker kills itself when it reaches the point. If the victim
+is an executor, the driver, or a broker, the worker waits at the point until this module has killed
+it.
 """
 
 from __future__ import annotations

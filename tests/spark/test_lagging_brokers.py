@@ -16,9 +16,9 @@ from pyspark.sql.types import StructType
 
 from aiokclient.errors import ConfigError, KafkaError
 from aiokclient.protocol import ApiKey
-from aiokclient.spark.batch import batch_reader
-from aiokclient.spark.options import SourceOptions
-from aiokclient.spark.stream import stream_reader
+from aiokclient.spark.source.batch import batch_reader
+from aiokclient.spark.source.options import SourceOptions
+from aiokclient.spark.source.stream import stream_reader
 from aiokclient.testing import EmbeddedCluster
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from spark_streams import Stream, StreamFailure
 from aiokclient import ProducerRecord
 from aiokclient.errors import BootstrapError, KafkaError, OffsetOutOfRangeError
 from aiokclient.spark import attempts
-from aiokclient.spark.batch import BatchReader, batch_reader
-from aiokclient.spark.options import SourceOptions
-from aiokclient.spark.reading import Split, read
+from aiokclient.spark.source.batch import BatchReader, batch_reader
+from aiokclient.spark.source.options import SourceOptions
+from aiokclient.spark.source.reading import Split, read
 from aiokclient.testing import EmbeddedCluster
 
 TOPIC = "orders"

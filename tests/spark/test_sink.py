@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 
 from aiokclient import Consumer
 from aiokclient.errors import ConfigError
-from aiokclient.spark.sink import stream_writer
+from aiokclient.spark.sink.sink import stream_writer
 
 ADAPTIVE = "spark.sql.adaptive.streaming.stateless.enabled"
 Options = dict[str, Any]
@@ -338,7 +338,7 @@ def test_stream_is_refused_where_exactly_once_is_not_possible(
 
 def test_arrow_types_are_those_that_spark_gives_to_a_writer() -> None:
     # The sink selects columns by name; Spark's batches have them in the order of the DataFrame.
-    from aiokclient.spark.sink_columns import selected
+    from aiokclient.spark.sink.columns import selected
 
     batch = pa.record_batch({"offset": [1], "value": [b"v"], "topic": ["t"]})
     assert selected(batch, None).schema.names == ["value", "topic"]

@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 from aiokclient.errors import BootstrapError, GroupAuthorizationError
 from aiokclient.protocol import ApiKey
 from aiokclient.spark import clients
-from aiokclient.spark.stream import StreamReader, stream_reader
+from aiokclient.spark.source.stream import StreamReader, stream_reader
 from aiokclient.testing import EmbeddedCluster
 
 SCHEMA = StructType().add("value", "binary")

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from aiokclient import buffers
+from aiokclient import memory
 from aiokclient._native import in_use
-from aiokclient.buffers import BufferPool
+from aiokclient.memory import BufferPool
 from aiokclient.protocol.framing import FrameReader
 
 NATIVE = in_use()
@@ -18,7 +18,7 @@ KIB, MIB = 1 << 10, 1 << 20
 
 
 def in_python() -> Any:
-    spec = importlib.util.spec_from_file_location("pure_buffers", buffers.__file__)
+    spec = importlib.util.spec_from_file_location("pure_memory", memory.__file__)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

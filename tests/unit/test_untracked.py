@@ -8,8 +8,9 @@ from uuid import UUID
 import pytest
 
 from aiokclient import _native
-from aiokclient.cluster.listing import PART, by_name
-from aiokclient.cluster.metadata import ClusterMetadata, hinted, merged
+from aiokclient.cluster.metadata.listing import PART, by_name
+from aiokclient.cluster.metadata.snapshot import ClusterMetadata, hinted, merged
+from aiokclient.memory import MANY, free_slowly
 from aiokclient.protocol.messages.metadata import (
     MetadataRequest,
     MetadataResponse,
@@ -18,7 +19,6 @@ from aiokclient.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from aiokclient.protocol.wanted_topics import WantedTopicsRequest
-from aiokclient.untracked import MANY, free_slowly
 
 VERSION = 12
 native = pytest.mark.skipif(not _native.in_use(), reason="the native modules are not in use")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 from aiokclient.types import TopicPartition
 
 if TYPE_CHECKING:
-    from aiokclient.cluster.metadata import ClusterMetadata
+    from aiokclient.cluster.metadata.snapshot import ClusterMetadata
     from aiokclient.types import GroupMetadata
 
 __all__ = [

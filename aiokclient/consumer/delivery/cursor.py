@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Generic, Self, TypeVar
 
 from aiokclient._native import twin
-from aiokclient.cluster.tracebacks import let_go
+from aiokclient.cluster.lifecycle.tracebacks import let_go
 
 __all__ = ["RecordCursor", "clock_of"]
 

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
-from aiokclient.cluster.tracebacks import lets_go
+from aiokclient.cluster.lifecycle.tracebacks import lets_go
 from aiokclient.consumer.delivery.arrow_tables import ArrowTables
 from aiokclient.consumer.delivery.cursor import RecordCursor, clock_of
 from aiokclient.consumer.delivery.end_offsets import EndOffsetsLookup

@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable, Collection
 from typing import Any, Protocol
 
-from aiokclient.cluster.read_order import read_order
+from aiokclient.cluster.requests.read_order import read_order
 from aiokclient.errors import ConcurrentReadError, IllegalStateError
 from aiokclient.measures import Reading
 

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Final
 
 from aiokclient.background import Callbacks
-from aiokclient.log import ClientLog
+from aiokclient.log.client_log import ClientLog
 
 __all__ = ["StallWatch"]
 

@@ -10,10 +10,10 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from aiokclient.buffers import BufferPool
 from aiokclient.consumer.delivery.decode_cost import CONTENT, is_light
 from aiokclient.consumer.fetching.buffer import Damage
 from aiokclient.errors import CorruptRecordError
+from aiokclient.memory import BufferPool
 from aiokclient.record.batch import ContentLimitError, RecordBatch
 from aiokclient.record.stream import RecordStream
 from aiokclient.threads import run

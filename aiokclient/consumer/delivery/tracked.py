@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
-from aiokclient.cluster.tracebacks import let_go
+from aiokclient.cluster.lifecycle.tracebacks import let_go
 from aiokclient.consumer.delivery.reader import Reader
 from aiokclient.consumer.state.partition import PartitionState
 from aiokclient.errors.local import refuse_loop

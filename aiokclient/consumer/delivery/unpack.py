@@ -16,7 +16,7 @@ from operator import length_hint
 from typing import Final
 
 from aiokclient.background import Callbacks
-from aiokclient.cluster.ownership import Anchor
+from aiokclient.cluster.lifecycle.ownership import Anchor
 from aiokclient.config.consumer import ConsumerConfig
 from aiokclient.consumer.delivery.decode_cost import CONTENT, is_light
 from aiokclient.consumer.delivery.deserialize import Deserializers, RawRecord

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Final
 
 from aiokclient.cluster.client import ClusterClient
-from aiokclient.cluster.metadata import BrokerInfo
+from aiokclient.cluster.metadata.snapshot import BrokerInfo
 from aiokclient.consumer.fetching.aborted import visible
 from aiokclient.consumer.fetching.buffer import Damage, PartitionFetch, Slot
 from aiokclient.consumer.fetching.following import following_batches

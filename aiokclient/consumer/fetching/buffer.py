@@ -20,7 +20,7 @@ from typing import NamedTuple
 from aiokclient.consumer.delivery.deserialize import RawRecord
 from aiokclient.consumer.state.partition import PartitionState
 from aiokclient.errors import KafkaError, RecordError
-from aiokclient.kept_errors import bare
+from aiokclient.log.kept_errors import bare
 from aiokclient.record.batch import ContentLimitError, RecordBatch, walk
 from aiokclient.record.stream import RecordStream
 

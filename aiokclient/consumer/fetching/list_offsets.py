@@ -12,8 +12,8 @@ from functools import partial
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from aiokclient.cluster.client import ClusterClient
-from aiokclient.cluster.metadata import ClusterMetadata, differ
-from aiokclient.cluster.per_item import ItemResults, ask_in_parallel, ask_within
+from aiokclient.cluster.metadata.snapshot import ClusterMetadata, differ
+from aiokclient.cluster.requests.per_item import ItemResults, ask_in_parallel, ask_within
 from aiokclient.config.consumer import ConsumerConfig
 from aiokclient.consumer.state.offset_reset import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from aiokclient.errors import (

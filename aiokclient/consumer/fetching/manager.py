@@ -14,7 +14,7 @@ from typing import Final
 
 from aiokclient.background import Callbacks
 from aiokclient.cluster.client import ClusterClient
-from aiokclient.cluster.metadata import ClusterMetadata
+from aiokclient.cluster.metadata.snapshot import ClusterMetadata
 from aiokclient.config.consumer import ConsumerConfig
 from aiokclient.consumer.fetching.broker_fetcher import BrokerFetcher
 from aiokclient.consumer.fetching.buffer import FetchBuffer

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from aiokclient.cluster.client import ClusterClient
-from aiokclient.cluster.per_item import ItemResults
+from aiokclient.cluster.requests.per_item import ItemResults
 from aiokclient.config.consumer import ConsumerConfig
 from aiokclient.consumer.fetching.list_offsets import (
     EpochEnd,

@@ -26,7 +26,7 @@ from aiokclient.errors import (
     ResponseTooLargeError,
     error_for,
 )
-from aiokclient.kept_errors import bare
+from aiokclient.log.kept_errors import bare
 from aiokclient.policy import Decision, Retry, Scope
 from aiokclient.types import TopicPartition
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from aiokclient import threads
-from aiokclient.cluster.ownership import Anchor
+from aiokclient.cluster.lifecycle.ownership import Anchor
 from aiokclient.consumer.assignors import (
     BUILT_IN,
     MemberAssignment,
@@ -48,7 +48,7 @@ from aiokclient.group.engine import GroupEngine
 from aiokclient.group.handler import Generation, GroupSettings, MemberInfo
 from aiokclient.group.refusal import describe_group
 from aiokclient.group.states import MemberState
-from aiokclient.limited_log import LimitedLog
+from aiokclient.log.limited_log import LimitedLog
 from aiokclient.policy import Decision, Scope, classify
 from aiokclient.types import TopicPartition
 

@@ -25,12 +25,12 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from aiokclient.cluster.ownership import Weakly
+from aiokclient.cluster.lifecycle.ownership import Weakly
 from aiokclient.consumer.membership.listener import ListenerCalls, tell
 from aiokclient.consumer.membership.rebalance_watch import SHOWN_S, named
 from aiokclient.consumer.state.partition import PartitionState, Withheld
 from aiokclient.errors import KafkaError
-from aiokclient.limited_log import LimitedLog
+from aiokclient.log.limited_log import LimitedLog
 from aiokclient.policy import Decision, Scope, classify
 from aiokclient.types import TopicPartition
 

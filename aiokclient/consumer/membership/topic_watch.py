@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from aiokclient.cluster.client import ClusterClient
-    from aiokclient.cluster.metadata import ClusterMetadata
+    from aiokclient.cluster.metadata.snapshot import ClusterMetadata
     from aiokclient.consumer.state.subscribed_topics import SubscribedTopics
 
 __all__ = ["TopicWatch", "assignable"]

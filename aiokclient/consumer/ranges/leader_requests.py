@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from aiokclient.cluster.client import ClusterClient
-from aiokclient.cluster.metadata import BrokerInfo, differ
+from aiokclient.cluster.metadata.snapshot import BrokerInfo, differ
 from aiokclient.cluster.targets import Leader
 from aiokclient.consumer.fetching.session import BY_ID, NO_TOPIC_ID
 from aiokclient.consumer.ranges.connections import RangeOwner
@@ -39,7 +39,7 @@ from aiokclient.protocol.messages.fetch import (
 )
 
 if TYPE_CHECKING:
-    from aiokclient.cluster.metadata import TopicInfo
+    from aiokclient.cluster.metadata.snapshot import TopicInfo
 
 __all__ = ["LeaderRequests"]
 

@@ -6,7 +6,7 @@ import math
 import random
 from typing import Final
 
-from aiokclient.cluster.attempts import LastAnswer
+from aiokclient.cluster.requests.attempts import LastAnswer
 from aiokclient.errors import KafkaError
 from aiokclient.policy import Backoff
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from uuid import UUID
 
 from aiokclient.cluster.client import ClusterClient
-from aiokclient.cluster.metadata import ClusterMetadata
+from aiokclient.cluster.metadata.snapshot import ClusterMetadata
 from aiokclient.config.consumer import ConsumerConfig
 from aiokclient.consumer.state.subscription import Subscription
 from aiokclient.errors import KafkaError, error_for

@@ -18,15 +18,15 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 from uuid import UUID
 
-from aiokclient.cluster.health import some
-from aiokclient.cluster.ownership import Weakly
+from aiokclient.cluster.lifecycle.health import some
+from aiokclient.cluster.lifecycle.ownership import Weakly
 from aiokclient.consumer.arguments import as_partitions
 from aiokclient.consumer.state.offset_reset import NONE, Reset
 from aiokclient.consumer.state.partition import NO_EPOCH, PartitionState, Withheld
 from aiokclient.consumer.state.progress import Progress
 from aiokclient.errors import IllegalStateError, KafkaError, NoOffsetError
-from aiokclient.limited_log import LimitedLog
-from aiokclient.log import ClientLog
+from aiokclient.log.client_log import ClientLog
+from aiokclient.log.limited_log import LimitedLog
 from aiokclient.measures import Measures
 from aiokclient.metrics import Metrics
 from aiokclient.types import OffsetAndMetadata, TopicPartition

@@ -29,8 +29,8 @@ from aiokclient.clock import Clock
 from aiokclient.config.security import OAuthToken
 from aiokclient.config.security.sasl import TokenProvider
 from aiokclient.errors import ConfigError, KafkaError, TokenProviderError
-from aiokclient.event_hub import EventHub
-from aiokclient.log import ClientLog
+from aiokclient.log.client_log import ClientLog
+from aiokclient.network.event_hub import EventHub
 from aiokclient.policy import Backoff, refuses_login
 
 __all__ = ["Refreshing", "TokenSource"]

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from aiokclient.clock import Clock
-from aiokclient.cluster.tracebacks import let_go
+from aiokclient.cluster.lifecycle.tracebacks import let_go
 from aiokclient.producer.delivery.deliveries import Deliveries
 from aiokclient.producer.delivery.delivery import Delivery
 from aiokclient.types import Headers

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING
 
 from aiokclient.background import Callbacks
 from aiokclient.clock import Clock
-from aiokclient.cluster.attempts import LastAnswer
-from aiokclient.codecs import SLOW_BYTES, Compression
+from aiokclient.cluster.requests.attempts import LastAnswer
+from aiokclient.config.codecs import SLOW_BYTES, Compression
 from aiokclient.errors import KafkaError
 from aiokclient.measures import Measures
 from aiokclient.metrics import Metrics

@@ -9,9 +9,9 @@ from __future__ import annotations
 from array import array
 from typing import Generic, Protocol, TypeVar
 
-from aiokclient.cluster.attempts import is_refusal
+from aiokclient.cluster.requests.attempts import is_refusal
 from aiokclient.errors import KafkaError
-from aiokclient.kept_errors import bare
+from aiokclient.log.kept_errors import bare
 from aiokclient.producer.batching.sequences import BatchIdentity, advance
 from aiokclient.producer.batching.stages import BEFORE, BatchStage, InLog, StageError
 from aiokclient.producer.delivery.delivery import DeliveryBatch, DeliveryHooks

@@ -22,14 +22,14 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from aiokclient.cluster.attempts import is_refusal
+from aiokclient.cluster.requests.attempts import is_refusal
 from aiokclient.errors import KafkaError
-from aiokclient.kept_errors import bare
+from aiokclient.log.kept_errors import bare
 from aiokclient.producer.batching.queue import PartitionQueue, QueuedBatch
 from aiokclient.producer.batching.sequences import SequenceState
 
 if TYPE_CHECKING:
-    from aiokclient.cluster.supervisor import Supervisor
+    from aiokclient.cluster.lifecycle.supervisor import Supervisor
     from aiokclient.producer.batching.topic_status import TopicStatus
 
 __all__ = ["ProducerIds"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from uuid import UUID
 
-from aiokclient.cluster.metadata import TopicInfo, differ
+from aiokclient.cluster.metadata.snapshot import TopicInfo, differ
 from aiokclient.producer.batching.batch_limit import BatchLimit
 
 __all__ = ["TopicStatus"]

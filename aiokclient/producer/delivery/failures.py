@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from aiokclient.background import Callbacks
 from aiokclient.clock import Clock
 from aiokclient.errors import DeliveryErrors, KafkaError
-from aiokclient.log import ClientLog
+from aiokclient.log.client_log import ClientLog
 from aiokclient.producer.delivery.delivery import Delivery, DeliveryBatch
 from aiokclient.producer.delivery.origins import Origins
 from aiokclient.producer.fairness import SLICE_S

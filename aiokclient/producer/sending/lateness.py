@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aiokclient.cluster.attempts import is_refusal
+from aiokclient.cluster.requests.attempts import is_refusal
 from aiokclient.errors import DeliveryTimeoutError, KafkaError
 from aiokclient.producer.batching.queue import QueuedBatch
 from aiokclient.producer.batching.stages import BatchStage, InLog

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from aiokclient.cluster.metadata import differ
+from aiokclient.cluster.metadata.snapshot import differ
 from aiokclient.errors import KafkaError, UnknownTopicOrPartitionError, error_for
 from aiokclient.policy import Scope, classify
 from aiokclient.producer.batching.accumulator import Accumulator
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from aiokclient.clock import Clock
-    from aiokclient.cluster.metadata import ClusterMetadata, PartitionInfo, TopicInfo
+    from aiokclient.cluster.metadata.snapshot import ClusterMetadata, PartitionInfo, TopicInfo
     from aiokclient.config.producer import ProducerConfig
     from aiokclient.producer.sending.sender import Sender
 

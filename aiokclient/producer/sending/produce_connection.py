@@ -26,7 +26,7 @@ from aiokclient.protocol.messages.produce import ProduceRequest
 
 if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
-    from aiokclient.cluster.supervisor import Supervisor
+    from aiokclient.cluster.lifecycle.supervisor import Supervisor
     from aiokclient.config.producer import ProducerConfig
     from aiokclient.network.connection import BrokerConnection
 

@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from aiokclient.cluster.attempts import is_refusal
-from aiokclient.cluster.metadata import BrokerInfo
-from aiokclient.codecs import SLOW_BYTES, Compression
+from aiokclient.cluster.metadata.snapshot import BrokerInfo
+from aiokclient.cluster.requests.attempts import is_refusal
+from aiokclient.config.codecs import SLOW_BYTES, Compression
 from aiokclient.errors import (
     CorruptRecordError,
     KafkaError,
@@ -24,8 +24,8 @@ from aiokclient.errors import (
     UnknownTopicOrPartitionError,
     error_for,
 )
-from aiokclient.limited_log import LimitedLog
-from aiokclient.log import ClientLog
+from aiokclient.log.client_log import ClientLog
+from aiokclient.log.limited_log import LimitedLog
 from aiokclient.metrics import Metrics
 from aiokclient.policy import Backoff, Decision, Scope, decide
 from aiokclient.producer.batching.accumulator import Accumulator
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from aiokclient.clock import Clock
-    from aiokclient.cluster.updater import MetadataUpdater
+    from aiokclient.cluster.metadata.updater import MetadataUpdater
     from aiokclient.config.producer import ProducerConfig
     from aiokclient.protocol.messages.produce import PartitionProduceResponse
 

@@ -36,7 +36,7 @@ from aiokclient.protocol.one_batch import Written
 
 if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
-    from aiokclient.cluster.supervisor import Supervisor
+    from aiokclient.cluster.lifecycle.supervisor import Supervisor
     from aiokclient.config.producer import ProducerConfig
     from aiokclient.network.connection import BrokerConnection
     from aiokclient.producer.transaction.marker_pause import MarkerPause

@@ -23,7 +23,7 @@ from aiokclient.producer.transaction.requests import BLOCKING, TransactionReques
 from aiokclient.producer.transaction.status import CurrentTransaction, TransactionStatus
 
 if TYPE_CHECKING:
-    from aiokclient.cluster.supervisor import Supervisor
+    from aiokclient.cluster.lifecycle.supervisor import Supervisor
 
 __all__ = ["LevelCheck"]
 

@@ -23,7 +23,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from aiokclient.cluster.metadata import differ
+from aiokclient.cluster.metadata.snapshot import differ
 from aiokclient.errors import (
     ApiTimeoutError,
     ClosedError,
@@ -55,7 +55,7 @@ from aiokclient.producer.transaction.status import (
 
 if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
-    from aiokclient.cluster.supervisor import Supervisor
+    from aiokclient.cluster.lifecycle.supervisor import Supervisor
     from aiokclient.config.producer import ProducerConfig
     from aiokclient.producer.batching.accumulator import Accumulator
     from aiokclient.types import GroupMetadata

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from uuid import UUID
 
-from aiokclient.cluster.attempts import LastAnswer, is_refusal
-from aiokclient.cluster.per_item import ask_within
+from aiokclient.cluster.requests.attempts import LastAnswer, is_refusal
+from aiokclient.cluster.requests.per_item import ask_within
 from aiokclient.cluster.targets import Coordinator
 from aiokclient.errors import (
     IllegalGenerationError,

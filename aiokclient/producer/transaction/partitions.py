@@ -11,8 +11,8 @@ import math
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from aiokclient.cluster.attempts import LastAnswer
-from aiokclient.cluster.per_item import PerItem
+from aiokclient.cluster.requests.attempts import LastAnswer
+from aiokclient.cluster.requests.per_item import PerItem
 from aiokclient.errors import KafkaError, OperationNotAttemptedError, error_for
 from aiokclient.policy import Backoff, Retry, Scope
 from aiokclient.producer.batching.queue import PartitionQueue
@@ -24,7 +24,7 @@ from aiokclient.types import TopicPartition
 if TYPE_CHECKING:
     from aiokclient.background import Callbacks
     from aiokclient.clock import Clock
-    from aiokclient.cluster.supervisor import Supervisor
+    from aiokclient.cluster.lifecycle.supervisor import Supervisor
     from aiokclient.config.producer import ProducerConfig
     from aiokclient.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
 

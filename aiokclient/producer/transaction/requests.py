@@ -53,8 +53,8 @@ from aiokclient.types import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from aiokclient.cluster.attempts import RefusalLog
     from aiokclient.cluster.client import ClusterClient
+    from aiokclient.cluster.requests.attempts import RefusalLog
     from aiokclient.network.connection import BrokerConnection
     from aiokclient.protocol.schema import Request, Response
 

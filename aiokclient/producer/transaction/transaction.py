@@ -10,8 +10,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from aiokclient.background import ended, new_task
-from aiokclient.cluster.read_order import read_order
-from aiokclient.cluster.tracebacks import let_go, lets_go
+from aiokclient.cluster.lifecycle.tracebacks import let_go, lets_go
+from aiokclient.cluster.requests.read_order import read_order
 from aiokclient.errors import ClosedError, IllegalStateError, KafkaError
 from aiokclient.errors.local import ArgumentTypeError
 from aiokclient.producer.transaction.offsets import ConsumerReads, Offsets

@@ -1,1 +1,1 @@
-"""One module for each codec of `aiokclient.codecs`, imported when it is first used."""
+"""One module for each codec of `aiokclient.config.codecs`, imported when it is first used."""

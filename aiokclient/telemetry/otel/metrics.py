@@ -20,7 +20,7 @@ from typing import Final
 
 from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation
 
-from aiokclient.log import ClientLog
+from aiokclient.log.client_log import ClientLog
 from aiokclient.measures import ApplicationMetric
 from aiokclient.metrics import Counter, Gauge, Histogram
 from aiokclient.telemetry.bridged import DESCRIPTIONS, Description

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from typing import NamedTuple
 
-from aiokclient.codecs import CODEC_NAMES
+from aiokclient.config.codecs import CODEC_NAMES
 from aiokclient.testing.broker.codes import Code
 
 _MOST_INT = (1 << 31) - 1

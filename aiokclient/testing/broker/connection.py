@@ -31,9 +31,9 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from aiokclient import threads
 from aiokclient.errors import KafkaError
+from aiokclient.network.segments import write_segments
 from aiokclient.protocol import ApiKey
 from aiokclient.protocol.framing import DecodedRequest, FrameReader, ServerFraming
-from aiokclient.segments import write_segments
 from aiokclient.testing.broker.call import Answer, Call
 from aiokclient.testing.broker.codes import Refused
 from aiokclient.testing.broker.faults import Alter, Delay, Drop, Fault, Throttle

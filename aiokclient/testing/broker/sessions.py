@@ -18,9 +18,9 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
+from aiokclient.memory import MANY, untrack
 from aiokclient.testing.broker.codes import Code
 from aiokclient.testing.disposal import discard
-from aiokclient.untracked import MANY, untrack
 
 if TYPE_CHECKING:
     from aiokclient.protocol.messages import FetchRequest

@@ -19,7 +19,7 @@ import trustme
 from loops import VARIABLE
 
 from aiokclient import Admin, Client, Consumer, Producer, Tls
-from aiokclient.cluster.lifecycle import Lifecycle
+from aiokclient.cluster.lifecycle.lifecycle import Lifecycle
 from aiokclient.errors import BootstrapError, ConnectionSetupError, KafkaError, TlsError
 
 Make = Callable[..., Lifecycle]

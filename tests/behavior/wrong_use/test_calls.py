@@ -21,8 +21,8 @@ from aiokclient import (
     TopicPartition,
 )
 from aiokclient.admin import Append
-from aiokclient.cluster import lifecycle
-from aiokclient.cluster.lifecycle import Lifecycle
+from aiokclient.cluster.lifecycle import lifecycle
+from aiokclient.cluster.lifecycle.lifecycle import Lifecycle
 from aiokclient.errors import (
     ClosedError,
     ConcurrentReadError,

@@ -13,7 +13,7 @@ import aiokclient
 from aiokclient import Admin, Client, Consumer, Producer
 from aiokclient.consumer.stopped import STOPPED
 from aiokclient.errors import ConfigError
-from aiokclient.hints.names import ATTRIBUTES, CLASSES
+from aiokclient.log.hints.names import ATTRIBUTES, CLASSES
 
 SERVERS = "localhost:9092"
 

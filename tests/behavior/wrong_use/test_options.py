@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from aiokclient import Admin, Client, Consumer, Producer
-from aiokclient.cluster.lifecycle import Lifecycle
+from aiokclient.cluster.lifecycle.lifecycle import Lifecycle
 from aiokclient.errors import ConfigError
 
 Make = Callable[..., Lifecycle]

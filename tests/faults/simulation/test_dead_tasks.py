@@ -10,9 +10,9 @@ from group_world import member
 from world import World, simulate
 
 from aiokclient import Admin, Client, Consumer, Coordinator, Leader, State, TopicPartition
-from aiokclient.cluster.coordinator import CoordinatorLocator
+from aiokclient.cluster.metadata.updater import MetadataUpdater
+from aiokclient.cluster.requests.coordinator import CoordinatorLocator
 from aiokclient.cluster.targets import Broker
-from aiokclient.cluster.updater import MetadataUpdater
 from aiokclient.errors import (
     ApiTimeoutError,
     CoordinatorLoadInProgressError,

@@ -25,7 +25,7 @@ from aiokclient.errors import (
     KafkaError,
     SaslAuthenticationError,
 )
-from aiokclient.kept_errors import chain
+from aiokclient.log.kept_errors import chain
 from aiokclient.protocol import ApiKey, messages
 
 

@@ -9,7 +9,7 @@ from scripted import raw_server
 from world import World, simulate
 
 from aiokclient import Client, Consumer, Producer, State
-from aiokclient.cluster.metadata import (
+from aiokclient.cluster.metadata.snapshot import (
     BrokerInfo,
     ClusterMetadata,
     PartitionInfo,

@@ -14,7 +14,7 @@ from aiokclient.cluster.client import ClusterClient
 from aiokclient.config.client import ClientConfig
 from aiokclient.config.security import Tls
 from aiokclient.errors import BootstrapError, ConfigError, ConnectionSetupError
-from aiokclient.log import ClientLog
+from aiokclient.log.client_log import ClientLog
 from aiokclient.network.transport import Address, TcpConnector
 from aiokclient.policy import Backoff, Retry
 from aiokclient.protocol.api import ApiKey

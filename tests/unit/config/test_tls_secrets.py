@@ -16,7 +16,7 @@ import aiokclient.network.tls as network_tls
 from aiokclient import Client, Tls
 from aiokclient.config.security.tls_limits import TlsLimits
 from aiokclient.errors import ConfigError, KafkaError
-from aiokclient.log import ClientLog
+from aiokclient.log.client_log import ClientLog
 from aiokclient.network.tls import TlsContexts
 
 PASSWORD = "open-sesame"

@@ -12,8 +12,8 @@ import pytest
 from aiokclient import Client, Consumer, Producer, SaslOAuthBearer
 from aiokclient.config.client import ClientConfig
 from aiokclient.errors import ConfigError
-from aiokclient.spark.options import SourceOptions
-from aiokclient.spark.sink_options import SinkOptions
+from aiokclient.spark.sink.options import SinkOptions
+from aiokclient.spark.source.options import SourceOptions
 from aiokclient.testing import BrokerListener, EmbeddedCluster
 
 BROKEN = "raise RuntimeError('no region')"

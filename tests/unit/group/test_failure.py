@@ -5,11 +5,11 @@ from hypothesis import strategies as st
 
 from aiokclient.errors import AssignmentFailedError
 from aiokclient.group.failure import LONGEST, MAGIC, failure_in, failure_payload
+from aiokclient.log.texts import printable
 from aiokclient.protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     TopicPartition,
 )
-from aiokclient.texts import printable
 
 
 def told(protocol_type: str, error: Exception) -> str:

@@ -14,13 +14,13 @@ from aiokclient.errors import (
     UnsupportedVersionError,
 )
 from aiokclient.network.connection import BrokerConnection
+from aiokclient.network.segments import JOINED
 from aiokclient.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from aiokclient.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
     TopicProduceData,
 )
-from aiokclient.segments import JOINED
 
 Connect = Callable[..., tuple[BrokerConnection, MemoryTransport]]
 VERSION = ListGroupsRequest.max_version

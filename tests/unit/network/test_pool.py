@@ -11,7 +11,7 @@ import pytest
 from scripted import ScriptedBroker
 
 from aiokclient.errors import ClosedError, ConnectionSetupError, DisconnectedError, KafkaError
-from aiokclient.kept_errors import chain
+from aiokclient.log.kept_errors import chain
 from aiokclient.network.pool import ConnectionPool, Purpose
 from aiokclient.network.setup import ConnectionSettings
 from aiokclient.policy import Backoff

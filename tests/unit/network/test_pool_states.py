@@ -19,9 +19,9 @@ from aiokclient.errors import (
     SaslAuthenticationError,
     TopicAuthorizationError,
 )
-from aiokclient.event_hub import EventHub
 from aiokclient.network.connection import BrokerConnection
 from aiokclient.network.diagnosis import ClosedEarlyError, WrongBrokerError
+from aiokclient.network.event_hub import EventHub
 from aiokclient.network.login import Sasl
 from aiokclient.network.pool import ConnectionPool, Purpose
 from aiokclient.network.sasl import Login

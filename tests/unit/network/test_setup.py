@@ -18,7 +18,7 @@ from aiokclient.errors import (
     TlsError,
     UnsupportedVersionError,
 )
-from aiokclient.log import ClientLog
+from aiokclient.log.client_log import ClientLog
 from aiokclient.metrics import Metrics
 from aiokclient.network.connection import BrokerConnection
 from aiokclient.network.diagnosis import UNEXPLAINED, ClosedEarlyError

@@ -17,7 +17,7 @@ import trustme
 import aiokclient.network.tls as module
 from aiokclient.config.security import SaslPlain, Tls
 from aiokclient.errors import ConfigError
-from aiokclient.log import ClientLog
+from aiokclient.log.client_log import ClientLog
 from aiokclient.network.tls import TlsContexts, server_name
 
 

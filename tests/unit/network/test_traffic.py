@@ -10,10 +10,10 @@ import pytest
 from scripted import MemoryTransport, response_frame
 
 from aiokclient.errors import DisconnectedError
-from aiokclient.event_hub import EventHub
 from aiokclient.measures import Reading
 from aiokclient.metrics import Metrics
 from aiokclient.network.connection import BrokerConnection
+from aiokclient.network.event_hub import EventHub
 from aiokclient.network.traffic import DROPPED, NAMED, STRUCTS, Traffic, size_of
 from aiokclient.protocol.messages.delete_groups import (
     DeletableGroupResult,

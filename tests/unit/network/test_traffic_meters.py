@@ -11,11 +11,11 @@ import pytest
 
 from aiokclient.clock import SystemClock
 from aiokclient.errors import DisconnectedError
-from aiokclient.event_hub import EventHub
 from aiokclient.events import Throttled
 from aiokclient.measures import Reading
 from aiokclient.metrics import Metrics
 from aiokclient.network.connected_broker import ConnectedBroker
+from aiokclient.network.event_hub import EventHub
 from aiokclient.network.sent import PendingRequest
 from aiokclient.network.traffic import DROPPED, NAMED, STRUCTS, Meter, Traffic
 from aiokclient.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse

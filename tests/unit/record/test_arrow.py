@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiokclient._native import in_use
-from aiokclient.buffers import BufferPool
 from aiokclient.errors import CorruptRecordError
+from aiokclient.memory import BufferPool
 from aiokclient.record import arrow
 from aiokclient.record._pure import builder as pure_builder
 from aiokclient.record._pure import walk as pure_walk

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokclient.buffers import BufferPool
 from aiokclient.errors import CorruptRecordError
+from aiokclient.memory import BufferPool
 from aiokclient.record.arrow import to_arrow
 from aiokclient.record.batch import (
     Compression,

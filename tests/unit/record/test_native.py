@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 
 from aiokclient import types
 from aiokclient._native import in_use
-from aiokclient.buffers import BufferPool
 from aiokclient.errors import KafkaError
+from aiokclient.memory import BufferPool
 from aiokclient.record import batch
 from aiokclient.record._pure import batch as pure_batch
 from aiokclient.record._pure import builder as pure_builder

@@ -9,7 +9,7 @@ import pytest
 from aiokclient import TopicPartition
 from aiokclient.errors import ConfigError
 from aiokclient.spark.convert import convert, main
-from aiokclient.spark.offsets import parse
+from aiokclient.spark.source.offsets import parse
 
 METADATA = '{"batchWatermarkMs":0,"batchTimestampMs":1700000000000,"conf":{}}'
 FIRST = TopicPartition("orders", 0)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from aiokclient.log import ClientLog
+from aiokclient.log.client_log import ClientLog
 from aiokclient.measures import EMPTY, ClientMeasures, Measures
 from aiokclient.metrics import Counter, Gauge, Histogram
 from aiokclient.telemetry.accumulation import AcceptedValues, Accumulation

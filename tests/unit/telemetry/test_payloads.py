@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
-from aiokclient.codecs import Compression
+from aiokclient.config.codecs import Compression
 from aiokclient.metrics import Labels
 from aiokclient.record.compression import decompress
 from aiokclient.telemetry import accumulation

@@ -16,8 +16,8 @@ from loop_time import held_times
 from aiokclient import Admin, Consumer, Producer, TopicPartition
 from aiokclient.admin import ConfigResource
 from aiokclient.clock import SystemClock
-from aiokclient.codecs import Compression
-from aiokclient.log import ClientLog
+from aiokclient.config.codecs import Compression
+from aiokclient.log.client_log import ClientLog
 from aiokclient.measures import ClientMeasures, Measures, Reading
 from aiokclient.metrics import Metrics
 from aiokclient.telemetry.collector import ClientCollector

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from aiokclient.codecs import Compression
+from aiokclient.config.codecs import Compression
 from aiokclient.protocol.messages import GetTelemetrySubscriptionsResponse
 from aiokclient.telemetry.subscription import NamePrefixes, subscription_of
 

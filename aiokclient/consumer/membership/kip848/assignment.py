@@ -16,7 +16,7 @@ from aiokclient.types import TopicPartition
 
 if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
-    from aiokclient.cluster.metadata import ClusterMetadata
+    from aiokclient.cluster.metadata.snapshot import ClusterMetadata
     from aiokclient.consumer.state.subscription import SubscriptionState
 
 __all__ = ["PartitionAssignment"]

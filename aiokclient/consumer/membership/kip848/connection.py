@@ -12,7 +12,7 @@ from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from aiokclient.cluster.attempts import CallProgress
+from aiokclient.cluster.requests.attempts import CallProgress
 from aiokclient.cluster.targets import Coordinator
 from aiokclient.consumer.membership.kip848.states import CODES
 from aiokclient.errors import KafkaError, UnsupportedVersionError, error_for

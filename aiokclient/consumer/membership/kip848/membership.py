@@ -43,12 +43,12 @@ from aiokclient.consumer.state.subscription import Subscription
 from aiokclient.consumer.state.wakeup import Wakeup
 from aiokclient.errors import IllegalStateError, KafkaError
 from aiokclient.group.measures import GroupMeasures
-from aiokclient.limited_log import LimitedLog
+from aiokclient.log.limited_log import LimitedLog
 from aiokclient.policy import Decision
 from aiokclient.types import GroupMetadata
 
 if TYPE_CHECKING:
-    from aiokclient.cluster.metadata import ClusterMetadata
+    from aiokclient.cluster.metadata.snapshot import ClusterMetadata
     from aiokclient.consumer.membership.base import MembershipParts
     from aiokclient.protocol.messages.consumer_group_heartbeat import (
         ConsumerGroupHeartbeatResponse,

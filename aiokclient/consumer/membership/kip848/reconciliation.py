@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from aiokclient.consumer.membership.kip848.assignment import PartitionAssignment
     from aiokclient.consumer.membership.kip848.heartbeat import TopicIdPartition
     from aiokclient.consumer.membership.kip848.member import Kip848Member
-    from aiokclient.limited_log import LimitedLog
+    from aiokclient.log.limited_log import LimitedLog
     from aiokclient.types import TopicPartition
 
 __all__ = ["Reconciliation"]

@@ -15,13 +15,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
-from aiokclient.cluster.per_item import Final, PerItem, Refresh
+from aiokclient.cluster.requests.per_item import Final, PerItem, Refresh
 from aiokclient.errors import KafkaError
 from aiokclient.policy import Scope
 from aiokclient.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
-    from aiokclient.cluster.attempts import RefusalLog
+    from aiokclient.cluster.requests.attempts import RefusalLog
     from aiokclient.consumer.state.partition import PartitionState
     from aiokclient.policy import Retry
 

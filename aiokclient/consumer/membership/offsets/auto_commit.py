@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from aiokclient.consumer.state.partition import PartitionState, Withheld
 from aiokclient.errors import KafkaError
-from aiokclient.limited_log import LimitedLog
+from aiokclient.log.limited_log import LimitedLog
 from aiokclient.policy import Decision, Scope, classify
 from aiokclient.types import OffsetAndMetadata, TopicPartition
 

@@ -20,8 +20,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from aiokclient.cluster.metadata import differ
-from aiokclient.cluster.per_item import ItemResults, ask_within
+from aiokclient.cluster.metadata.snapshot import differ
+from aiokclient.cluster.requests.per_item import ItemResults, ask_within
 from aiokclient.consumer.membership.offsets import messages
 from aiokclient.consumer.membership.offsets.attempt import CommitAttempt, CommitOrder
 from aiokclient.consumer.membership.offsets.lost_records import LostRecords
@@ -40,7 +40,7 @@ from aiokclient.errors import (
     StaleMemberEpochError,
     UnknownMemberIdError,
 )
-from aiokclient.limited_log import LimitedLog
+from aiokclient.log.limited_log import LimitedLog
 from aiokclient.network.pool import Purpose
 from aiokclient.policy import Backoff, Retry, Scope
 from aiokclient.types import GroupMetadata, OffsetAndMetadata, TopicPartition
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from aiokclient.cluster.client import ClusterClient
-    from aiokclient.cluster.metadata import ClusterMetadata
+    from aiokclient.cluster.metadata.snapshot import ClusterMetadata
     from aiokclient.config.consumer import ConsumerConfig
     from aiokclient.consumer.state.partition import PartitionState
     from aiokclient.consumer.state.subscription import SubscriptionState

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from uuid import UUID
 
-from aiokclient.cluster.per_item import ItemResults
+from aiokclient.cluster.requests.per_item import ItemResults
 from aiokclient.errors import KafkaError, ProtocolError, error_for
 from aiokclient.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -26,7 +26,7 @@ from aiokclient.protocol.messages.offset_fetch import (
 from aiokclient.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
-    from aiokclient.cluster.metadata import ClusterMetadata
+    from aiokclient.cluster.metadata.snapshot import ClusterMetadata
     from aiokclient.network.connection import BrokerConnection
     from aiokclient.protocol.schema import Request
     from aiokclient.types import GroupMetadata

@@ -22,8 +22,8 @@ import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from aiokclient.cluster.attempts import LastAnswer
-from aiokclient.cluster.metadata import differ
+from aiokclient.cluster.metadata.snapshot import differ
+from aiokclient.cluster.requests.attempts import LastAnswer
 from aiokclient.cluster.targets import Coordinator
 from aiokclient.consumer.membership.rewind import requests as rewind_requests
 from aiokclient.consumer.state.partition import NO_EPOCH, PartitionState, Withheld

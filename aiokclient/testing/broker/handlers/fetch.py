@@ -29,6 +29,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
+from aiokclient.memory import MANY, untrack, untrack_whole
 from aiokclient.protocol.messages import FetchRequest, FetchResponse
 from aiokclient.protocol.messages.fetch import (
     AbortedTransaction,
@@ -49,7 +50,6 @@ from aiokclient.testing.broker.sessions import (
 )
 from aiokclient.testing.broker.topics import Partition
 from aiokclient.testing.disposal import discard
-from aiokclient.untracked import MANY, untrack, untrack_whole
 
 _READ_COMMITTED = 1
 _ISOLATION_LEVELS = (0, _READ_COMMITTED)

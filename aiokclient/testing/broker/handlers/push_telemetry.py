@@ -19,7 +19,7 @@ from __future__ import annotations
 import logging
 
 from aiokclient import threads
-from aiokclient.codecs import Compression
+from aiokclient.config.codecs import Compression
 from aiokclient.errors import KafkaError
 from aiokclient.protocol.messages import PushTelemetryRequest, PushTelemetryResponse
 from aiokclient.record.compression import decompress

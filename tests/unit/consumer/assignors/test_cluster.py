@@ -3,7 +3,12 @@
 from uuid import UUID
 
 from aiokclient import AssignmentCluster, MemberSubscription, TopicPartition
-from aiokclient.cluster.metadata import BrokerInfo, ClusterMetadata, PartitionInfo, TopicInfo
+from aiokclient.cluster.metadata.snapshot import (
+    BrokerInfo,
+    ClusterMetadata,
+    PartitionInfo,
+    TopicInfo,
+)
 from aiokclient.consumer.assignors.members import in_order
 
 ORDERS = TopicInfo(

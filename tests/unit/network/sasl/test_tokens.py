@@ -11,9 +11,9 @@ import pytest
 from hidden import assert_hidden
 
 from aiokclient import OAuthToken
-from aiokclient.cluster.supervisor import Supervisor
+from aiokclient.cluster.lifecycle.supervisor import Supervisor
 from aiokclient.errors import TokenProviderError, TokenRefusedError
-from aiokclient.log import ClientLog
+from aiokclient.log.client_log import ClientLog
 from aiokclient.network.sasl.tokens import LONGEST_REST_S, Refreshing, TokenSource
 from aiokclient.policy import Backoff
 from aiokclient.testing import Simulation

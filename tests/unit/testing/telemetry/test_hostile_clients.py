@@ -17,7 +17,7 @@ import pytest
 import zstandard
 from parity import named
 
-from aiokclient.codecs import Compression
+from aiokclient.config.codecs import Compression
 from aiokclient.protocol import messages
 from aiokclient.testing import EmbeddedCluster, TopicTelemetryReceiver
 from aiokclient.testing.broker.telemetry.instances import MOST_INSTANCES, ClientInstances

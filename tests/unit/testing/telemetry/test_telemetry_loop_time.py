@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from loop_time import LIMIT_S, held_times
 
-from aiokclient.codecs import Compression
+from aiokclient.config.codecs import Compression
 from aiokclient.protocol import messages
 from aiokclient.record.compression import compress
 from aiokclient.testing import EmbeddedCluster, TopicTelemetryReceiver

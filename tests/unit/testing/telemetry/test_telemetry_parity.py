@@ -18,7 +18,7 @@ from kafka_harness import KAFKA, KafkaCluster, pushed
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 from parity import named
 
-from aiokclient.codecs import Compression
+from aiokclient.config.codecs import Compression
 from aiokclient.protocol import ApiKey, messages
 from aiokclient.protocol.messages import alter_configs
 from aiokclient.protocol.messages import describe_configs as describing

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from parity import named
 
-from aiokclient.codecs import Compression
+from aiokclient.config.codecs import Compression
 from aiokclient.errors import InvalidRecordError, ThrottlingQuotaExceededError
 from aiokclient.protocol import ApiKey, messages
 from aiokclient.record.compression import compress

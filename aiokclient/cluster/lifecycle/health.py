@@ -1,0 +1,102 @@
+"""The health of a client, and its `repr`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from aiokclient.config.kinds import written
+from aiokclient.log.tables import Column, Table
+from aiokclient.types import State
+
+if TYPE_CHECKING:
+    from aiokclient.cluster.client import ClusterClient
+    from aiokclient.config.client import ClientConfig
+
+__all__ = ["Health", "described", "some"]
+
+NAMES = 5
+"""The maximum number of names that a repr shows."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Health:
+    """The state of a client, with the reasons for it and the state of each broker.
+
+    `reasons` is empty if there are no problems. `brokers` has a text for each broker id. The key
+    of a bootstrap server whose id is not known yet is its address. `addresses` has the address
+    of each broker. `telemetry` is the state of the reporter of client metrics. It begins with
+    "failed" if the reporter has died, which does not affect the client. `print(health)` shows one
+    line for each reason and broker.
+    """
+
+    state: State
+    reasons: tuple[str, ...]
+    brokers: Mapping[int | str, str]
+    addresses: Mapping[int | str, str] = field(default_factory=dict)
+    telemetry: str = ""
+
+    def __repr__(self) -> str:
+        lines = [self.state.name, *(f"  {_one_line(reason)}" for reason in self.reasons)]
+        lines += [f"  {self._name(key)}: {_one_line(text)}" for key, text in self.brokers.items()]
+        if self.telemetry.startswith("failed"):
+            lines.append(f"  client metrics: {_one_line(self.telemetry)}")
+        return "\n".join(lines)
+
+    def _name(self, key: int | str) -> str:
+        if isinstance(key, str):
+            return f"bootstrap server {key}"
+        address = self.addresses.get(key)
+        return f"broker {key}" if address is None else f"broker {key} ({address})"
+
+    def _table(self) -> Table:
+        rows = [(self._name(key), text) for key, text in self.brokers.items()]
+        caption = "; ".join((self.state.name, *self.reasons))
+        return Table((Column("broker"), Column("state")), rows, caption)
+
+    def _repr_html_(self) -> str:
+        return self._table().html()
+
+    def to_pandas(self) -> Any:
+        """Return a pandas.DataFrame with a row for each broker.
+
+        Its `attrs` hold the state and the reasons. Requires pandas.
+        """
+        rows = [(key, self.addresses.get(key), text) for key, text in self.brokers.items()]
+        columns = (Column("broker"), Column("address"), Column("state"))
+        frame = Table(columns, rows).pandas()
+        frame.attrs.update(state=self.state.name, reasons=list(self.reasons))
+        return frame
+
+
+def described(
+    name: str,
+    config: ClientConfig,
+    state: State,
+    cluster: ClusterClient | None,
+    subject: Mapping[str, str | None],
+) -> str:
+    """Return the repr of a client. `name` is its class, and `subject` its topics or its group."""
+    known = {} if cluster is None else cluster.addresses()
+    parts = {
+        "client_id": repr(config.client_id),
+        "state": state.name,
+        **subject,
+        "brokers": some(known.values() or map(written, config.bootstrap_servers)),
+    }
+    shown = " ".join(f"{key}={value}" for key, value in parts.items() if value is not None)
+    return f"<{name} {shown}>"
+
+
+def some(names: Iterable[object]) -> str | None:
+    """Return the first few names separated by commas, or None if there are none."""
+    found = [str(name) for name in names]
+    shown = ", ".join(found[:NAMES])
+    if len(found) > NAMES:
+        shown += f" and {len(found) - NAMES} more"
+    return repr(shown) if found else None
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,642 @@
+"""The start and the close of clients, producers, consumers, admins, and group members.
+
+`lifecycle_states.py` has the table of phases, with the reasons for it. This module has the
+coroutines around the table. A close always ends within its time limit. Cancelling a task that
+awaits the close shortens the limit to `close_timeout_ms`, and the cancellation is raised after the
+close.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import threading
+import uuid
+from collections.abc import Callable, Generator, Mapping
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self, cast
+
+import anyio
+
+from aiokclient._native import note_pure_modules
+from aiokclient.background import ended, load_anyio, new_task
+from aiokclient.clock import SystemClock
+from aiokclient.cluster.client import ClusterClient
+from aiokclient.cluster.lifecycle.callers import running_loop, wrong_caller
+from aiokclient.cluster.lifecycle.health import Health, described
+from aiokclient.cluster.lifecycle.ownership import Anchor, dropped, for_background, retrieve
+from aiokclient.cluster.lifecycle.shared_client import ClientLike, config_of
+from aiokclient.cluster.lifecycle.states import (
+    ENDING,
+    SHOWN,
+    TABLE,
+    USABLE,
+    Effect,
+    LifecycleEvent,
+    LifecyclePhase,
+)
+from aiokclient.cluster.lifecycle.supervisor import STOP_S, Supervisor
+from aiokclient.cluster.lifecycle.tracebacks import let_go, lets_go
+from aiokclient.config.client import ClientConfig
+from aiokclient.errors import (
+    ClosedError,
+    IllegalStateError,
+)
+from aiokclient.log.client_log import ClientLog
+from aiokclient.network.event_hub import EventHub, EventReader, EventSource
+from aiokclient.telemetry.reporter import LAST_PUSH_S
+from aiokclient.types import State, seconds
+
+if TYPE_CHECKING:
+    from aiokclient.metrics import Counter, Gauge, Histogram, MetricsSnapshot, MetricValue
+
+__all__ = ["Health", "Lifecycle"]
+
+UNWINDING_S = 3 * STOP_S
+"""Seconds that tasks and connections may take to end after the time limit of a close."""
+
+
+WRITING_S = 0.1
+"""Seconds that the last push of metrics may take after the time limit, in order to be written."""
+
+
+class Lifecycle:
+    """The base class of everything that is started and closed.
+
+    A subclass defines `_open` and `_shutdown`, and where necessary `_abandon`, `_unretrieved`, and
+    `_grace_s`. It can use `_config`, `_cluster` (its own, or that of the shared client), and
+    `_supervisor` for its background tasks. Each of its public methods must call `_check` first.
+    """
+
+    closing_rank: ClassVar[int] = 0
+    """The rank among the children of a client, which closes the lowest rank first."""
+    _phase = LifecyclePhase.NEW
+    _closing: asyncio.Task[None] | None = None
+    config_type: ClassVar[type[ClientConfig]] = ClientConfig
+
+    @classmethod
+    def from_properties(
+        cls,
+        source: Mapping[str, Any] | str | os.PathLike[str],
+        *,
+        client: ClientLike | None = None,
+        **options: Any,
+    ) -> Self:
+        """Create an object from a mapping of Kafka's dotted names to texts, or a properties file.
+
+        `options` are additional keyword options, such as functions, which a text cannot express.
+        With `client`, the object shares the connections of that client, and has only options of its
+        own. Raises ConfigError, which lists all mistakes.
+        """
+        hidden = cls.config_type.hide_properties(source, options)
+        del source
+        shared = config_of(client)
+        config = cls.config_type.from_properties(hidden, client=shared, **options)
+        given = config.given(shared)
+        made: Self = cast(Any, cls)(**given if client is None else {**given, "client": client})
+        return made
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            from aiokclient.log.hints.names import missing_attribute
+
+            missing_attribute(self, name)
+
+    def __init__(self, config: ClientConfig, client: ClientLike | None = None) -> None:
+        self._anchor = Anchor(self)
+        """A weak reference for background tasks, which must not keep this object alive."""
+        self._config = config
+        self._client = client
+        self._own_cluster: ClusterClient | None = None
+        self._supervisor = Supervisor(
+            type(self).__name__,
+            ClientLog.of("aiokclient", config),
+        )
+        self._phase = LifecyclePhase.NEW
+        self._state = SHOWN[self._phase]
+        self._usable = False
+        self._failure: BaseException | None = None
+        self._failure_seen = False  # Whether a call has raised the failure.
+        self._unsubscribe: list[Callable[[], None]] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = 0
+        self._starting: asyncio.Task[None] | None = None
+        self._newest_start: asyncio.Task[None] | None = None
+        self._start_waiters: list[asyncio.Task[None]] = []
+        """The task of the start for which each caller of `start` waits."""
+        self._close_scope: anyio.CancelScope | None = None
+        self._close_bound = math.inf
+        self._last_push: asyncio.TimerHandle | None = None
+        self._cancelled: Counter | None = None
+        """The number of cancelled calls, which all objects with the same client share."""
+        self._observers: list[Callable[[ClusterClient], None]] = []
+        """Functions that are called with the cluster client at each start."""
+        self._hub = EventHub(config.clock or SystemClock()) if client is None else client.hub
+        self._events = EventSource(self._hub, None if client is None else self._anchor)
+
+    # -- for subclasses ---------------------------------------------------------------------
+
+    async def _open(self, wait: bool) -> None:
+        """Prepare the object, after the cluster client was opened.
+
+        A cancellation is followed by `_shutdown`. Without `wait`, this method must not wait for a
+        response of a broker.
+        """
+
+    async def _shutdown(self, graceful: bool, timeout: float) -> None:
+        """Finish all work if `graceful`, otherwise only what is indispensable.
+
+        The call is cancelled after `timeout` seconds. Tasks and connections end afterwards.
+        """
+
+    def _abandon(self, error: ClosedError) -> None:
+        """Fail every operation that `_shutdown` has left without an outcome. Synchronous."""
+
+    def _failed(self, error: BaseException) -> None:
+        """Fail all waiting calls, because a background task died. Synchronous, called once."""
+
+    def _unretrieved(self) -> BaseException | None:
+        """Return the unretrieved failures, which a normal exit of `async with` raises."""
+        return None
+
+    def _troubles(self) -> list[str]:
+        """Return the reasons for DEGRADED, as texts. Synchronous."""
+        return self._cluster.troubles()
+
+    def _waits_for_caller(self) -> str:
+        """Return what would make a close in the current task wait forever, or "".
+
+        Such a close would wait for its own caller. Synchronous.
+        """
+        return ""
+
+    def _grace_s(self) -> float:
+        """Return the seconds that a close without a timeout may take."""
+        return self._config.close_timeout_ms / 1000
+
+    @property
+    def _cluster(self) -> ClusterClient:
+        if self._client is not None:
+            return self._client.cluster
+        if self._own_cluster is None:
+            self._refuse()  # Another task has closed the object during a call.
+        return self._own_cluster
+
+    # -- the public methods -----------------------------------------------------------------
+
+    @property
+    def state(self) -> State:
+        """The state: NEW, STARTING, RUNNING, DEGRADED, FAILED, or CLOSED."""
+        if not self._usable:
+            return self._state
+        if not self._cluster.reached:
+            return State.STARTING
+        return State.DEGRADED if self._troubles() else self._state
+
+    def health(self) -> Health:
+        """Return the state and the reasons for it. Synchronous."""
+        reasons = [] if self._failure is None else [f"failed: {self._failure!r}"]
+        if not self._usable:
+            return Health(self._state, tuple(reasons), {})
+        reasons += self._troubles()
+        brokers, telemetry = self._cluster.brokers, self._cluster.telemetry.status
+        states, addresses = brokers.states(), brokers.addresses()
+        return Health(self.state, tuple(reasons), states, addresses, telemetry)
+
+    def metrics(self) -> MetricsSnapshot:
+        """Return all metrics, by `name` or `name{label=value,...}`. Synchronous.
+
+        The result can be serialized as JSON: each value is a number, or a dict for a histogram.
+        Producers and consumers that share a client have their metrics in common.
+        """
+        self._check()
+        return self._cluster.metrics.snapshot()
+
+    def metric_values(self, prefix: str = "") -> list[MetricValue]:
+        """Return, as tuples, the metrics whose names begin with `prefix`. Synchronous."""
+        self._check()
+        return self._cluster.metrics.values(prefix)
+
+    def register_metric(
+        self,
+        name: str,
+        fn_or_instrument: Callable[[], float] | Counter | Gauge | Histogram,
+        labels: Mapping[str, str] | None = None,
+        unit: str = "",
+    ) -> None:
+        """Push a metric of the application, together with those of the client. Synchronous.
+
+        It is pushed under the given name, if the cluster subscribes to it (KIP-1076).
+        `fn_or_instrument` is a function that returns a number (a gauge), or a Counter, Gauge, or
+        Histogram of `aiokclient.metrics`. The function is called in the event loop at each push. If
+        it raises, or returns no number, its metric is missing from that push. If it takes over 10
+        ms, it is not called again. Each of these problems is logged once. A metric with the same
+        name and labels is replaced. Raises ArgumentTypeError for any other argument.
+        """
+        self._check()
+        self._cluster.measures.application.register(name, fn_or_instrument, labels or {}, unit)
+
+    def unregister_metric(self, name: str) -> None:
+        """Stop pushing the metrics of the application with this name. Synchronous.
+
+        Does nothing if no metric has this name.
+        """
+        self._check()
+        self._cluster.measures.application.unregister(name)
+
+    def _observe_with(self, observe: Callable[[ClusterClient], None]) -> None:
+        """Call `observe(cluster)` at each start, and now if the client has started. Synchronous."""
+        self._observers.append(observe)
+        if self._usable:
+            observe(self._cluster)
+
+    def _note_cancelled(self) -> None:
+        """Count a call that was cancelled. Synchronous."""
+        if self._cancelled is not None:
+            self._cancelled.add()
+
+    def events(self) -> EventReader:
+        """Return an asynchronous iterator over the events from now on. Synchronous.
+
+        The classes of the events are in `aiokclient.events`.
+
+        Objects that share a client get the events of its connections and their own; the client gets
+        all events. There may be any number of readers. Each keeps at most 1,000 unread events, and
+        counts those that it drops in `dropped`. The method may be called before the start. The
+        iterator ends when this object has closed. Raises ClosedError if this object is closed.
+        """
+        if self._phase is LifecyclePhase.CLOSED:
+            self._refuse()
+        return self._events.read()
+
+    def __repr__(self) -> str:
+        owner: object = self if self._client is None else self._client
+        cluster = getattr(owner, "_own_cluster", None)
+        return described(type(self).__name__, self._config, self.state, cluster, self._subject())
+
+    def _subject(self) -> dict[str, str | None]:
+        """Return the topics or the group for the repr. Synchronous, in every state."""
+        return {}
+
+    @lets_go
+    async def client_instance_id(self, timeout: float | None = None) -> uuid.UUID:
+        """Return the id under which the brokers know this client in telemetry (KIP-714).
+
+        The id is requested if it is not known yet, and never changes. Objects that share a client
+        have its id. `timeout` is in seconds (by default `default_api_timeout_ms`). Raises
+        IllegalStateError with `enable_metrics_push=False`, UnsupportedVersionError if the brokers
+        do not collect telemetry, and ApiTimeoutError. With `timeout=0`, raises ApiTimeoutError
+        immediately unless the id is known.
+        """
+        self._check()
+        return await self._cluster.telemetry.instance_id(self._seconds(timeout))
+
+    @lets_go
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    @lets_go
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._supervisor.forked and asyncio._get_running_loop() is None:
+            return  # A forked process leaves the block by sys.exit(). Its parent has the client.
+        if error is not None:
+            await self._close(graceful=False, timeout=self._config.close_timeout_ms / 1000)
+            return
+        await self._close(graceful=True, timeout=self._grace_s())
+        unseen = (not self._failure_seen and self._failure) or self._unretrieved()
+        if unseen is not None:
+            raise unseen
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        return self.__aenter__().__await__()
+
+    # -- checks -----------------------------------------------------------------------------
+
+    def _check(self) -> None:
+        """Raise the failure, or a UsageError if the object must not be used here and now."""
+        try:
+            if not self._usable:
+                self._refuse()
+            if asyncio._get_running_loop() is not self._loop:
+                self._refuse_caller()
+        except BaseException as error:
+            let_go(error, self)
+            del self
+            raise
+
+    def _refuse(self) -> NoReturn:
+        name = type(self).__name__
+        if self._failure is not None:
+            self._failure_seen = True
+            raise self._failure
+        if self._state is State.CLOSED:
+            raise ClosedError(f"This {name} is closed. Make a new one.")
+        if self._phase in ENDING:
+            raise ClosedError(f"This {name} is being closed.")
+        raise IllegalStateError(
+            f"This {name} is not started. Use `async with`, or await its start() first."
+        )
+
+    def _refuse_caller(self) -> None:
+        raise wrong_caller(type(self).__name__, self._loop, self._thread)
+
+    def _seconds(self, timeout: float | None) -> float:
+        """Return the given timeout of a call, or `default_api_timeout_ms`, in seconds."""
+        return self._config.default_api_timeout_ms / 1000 if timeout is None else seconds(timeout)
+
+    def _fail(self, error: BaseException) -> None:
+        """Make every later call raise `error`. Only the first error counts. Synchronous."""
+        if self._failure is not None or self._phase is LifecyclePhase.CLOSED:
+            return
+        self._failure, self._failure_seen = error, False
+        self._supervisor.adopt(error)
+        self._on(LifecycleEvent.FAILED)
+        self._events.emit("Failed", cause=error)
+        self._failed(error)
+
+    def _on(self, event: LifecycleEvent) -> tuple[Effect, ...]:
+        """Apply an event to the table, and return what the caller must do. Synchronous."""
+        row = TABLE.get((self._phase, event))
+        if row is None:
+            return ()
+        self._phase = row.phase
+        self._state = SHOWN[row.phase]
+        self._usable = row.phase in USABLE
+        return row.effects
+
+    # -- start ------------------------------------------------------------------------------
+
+    @lets_go
+    async def start(self, wait: bool | None = None) -> None:
+        """Connect to the cluster and get ready, within `default_api_timeout_ms`.
+
+        Does nothing if this object has started already. Raises BootstrapError if no broker responds
+        in time, and ClosedError after a close. ConnectionSetupError and other errors that waiting
+        cannot correct are raised immediately. A start that fails or is cancelled leaves nothing
+        open and may be repeated.
+
+        With `wait=False` (the default with `start_without_brokers=True`), it returns before a
+        broker has responded. The state is STARTING until one does, and `health()` shows what the
+        client has tried. Meanwhile, a producer queues records within its limits, and all other
+        calls wait until their deadlines. An error that waiting cannot correct fails the client.
+        """
+        if wait is None:
+            wait = not self._config.start_without_brokers
+        loop = running_loop(type(self).__name__)
+        if note_pure_modules():
+            ClientLog.of("aiokclient", self._config).warning(
+                "The native modules are not compiled, so the pure Python ones run, which are "
+                "several times slower. In a checkout, `make native` compiles them. "
+                "AIOKCLIENT_PURE=1 selects the pure ones without this warning.",
+                extra={"event": "pure_modules"},
+            )
+        while True:
+            effects = self._on(LifecycleEvent.START)
+            if self._phase not in (LifecyclePhase.STARTING, LifecyclePhase.UNDOING):
+                self._check()
+                break
+            if Effect.BEGIN_START in effects:
+                self._loop, self._thread = loop, threading.get_ident()
+                self._starting = self._newest_start = new_task(loop, self._start(wait))
+            elif loop is not self._loop:
+                self._refuse_caller()
+            assert self._starting is not None
+            if await self._await_start(self._starting):
+                break
+        await self._reached(wait)
+
+    async def _reached(self, wait: bool) -> None:
+        """Wait until the cluster was reached, after another caller has started without waiting."""
+        if wait and not self._cluster.reached:
+            await self._cluster.wait_until_reached(self._seconds(None))
+
+    async def _await_start(self, task: asyncio.Task[None]) -> bool:
+        """Wait for the task of a start. Return False if the start was undone for another caller."""
+        self._start_waiters.append(task)
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError:
+            if self._start_waiters.count(task) == 1:
+                await self._abandon_start(task)
+            raise
+        finally:
+            self._start_waiters.remove(task)
+        if task.cancelled():
+            await self._await_undone(task)
+            if self._phase in ENDING or self._phase is LifecyclePhase.CLOSED:
+                raise ClosedError(f"This {type(self).__name__} was closed while it started.")
+            return False
+        task.result()
+        self._on(LifecycleEvent.ANSWERED)
+        return True
+
+    async def _abandon_start(self, task: asyncio.Task[None]) -> None:
+        """Undo a start whose last caller was cancelled."""
+        if task is self._starting and Effect.CANCEL_START in self._on(LifecycleEvent.ABANDONED):
+            task.cancel()
+        await self._await_undone(task)
+        if task is not self._newest_start:
+            return  # The phase is that of a later start.
+        if Effect.UNDO_STARTED in self._on(LifecycleEvent.UNANSWERED):
+            self._starting = new_task(asyncio.get_running_loop(), self._undo_started())
+            await ended(self._starting)
+
+    async def _await_undone(self, task: asyncio.Task[None]) -> None:
+        await ended(task)
+        if task is self._starting:
+            # The task was cancelled before it ran any of its code, so it did not do this.
+            self._undone()
+
+    def _undone(self) -> None:
+        self._failure, self._starting = None, None
+        self._on(LifecycleEvent.UNDONE)
+        if self._phase is LifecyclePhase.NEW:
+            self._loop, self._thread = None, 0  # Any loop may start or close the object now.
+
+    async def _undo_started(self) -> None:
+        try:
+            await self._undo(graceful=False, timeout=self._config.close_timeout_ms / 1000)
+        finally:
+            self._undone()
+        raise asyncio.CancelledError  # Callers that have joined the start must not return normally.
+
+    async def _start(self, wait: bool) -> None:
+        try:
+            await self._supervisor.start()
+            deadline = asyncio.get_running_loop().time() + self._seconds(None)
+            if self._client is None:
+                await load_anyio()
+                self._own_cluster = ClusterClient(for_background(self._config), self._hub)
+                await self._own_cluster.start(wait)
+            else:
+                self._client.adopt(self._anchor)
+                if wait:
+                    await self._cluster.reach(deadline)
+            for observe in self._observers:
+                observe(self._cluster)
+            self._cancelled = self._cluster.measures.connections.quantity("cancelled")
+            for supervisor in (self._supervisor, self._cluster.supervisor):
+                self._unsubscribe.append(supervisor.on_failure(self._anchor.call("_fail")))
+            await self._cluster.open_by(deadline, partial(self._open, wait))
+            if self._failure is not None:
+                raise self._failure
+            if Effect.REFUSE_START in self._on(LifecycleEvent.READY):
+                raise asyncio.CancelledError
+            self._starting = None
+        except BaseException:
+            self._on(LifecycleEvent.START_FAILED)
+            try:
+                await self._undo(graceful=False, timeout=self._config.close_timeout_ms / 1000)
+            finally:
+                self._undone()
+            raise
+
+    # -- close ------------------------------------------------------------------------------
+
+    @lets_go
+    async def close(self, timeout: float | None = None) -> None:
+        """Finish the work and close all connections. Idempotent; all callers share one close.
+
+        `timeout` (seconds) limits all of it, and so does `shutdown_timeout_ms`. Operations that
+        have no outcome by then fail with ClosedError. A cancellation does not stop the close: it
+        ends within `close_timeout_ms`, and then the cancellation is raised.
+        """
+        bound = self._grace_s() if timeout is None else seconds(timeout)
+        await self._close(graceful=True, timeout=bound)
+
+    async def _close(self, *, graceful: bool, timeout: float) -> None:
+        if self._phase is LifecyclePhase.CLOSED:
+            return
+        loop = running_loop(type(self).__name__)
+        if self._loop is not None and loop is not self._loop:
+            self._refuse_caller()
+        caller = self._waits_for_caller()
+        if caller:
+            raise IllegalStateError(
+                f"{caller} must not close this {type(self).__name__}, because the close waits for "
+                f"{caller} to return. Close it from another task."
+            )
+        if Effect.BEGIN_CLOSE in self._on(LifecycleEvent.CLOSE):
+            self._loop, self._thread = loop, threading.get_ident()
+            self._closing = new_task(loop, self._run_close(graceful))
+        assert self._closing is not None
+        self._bound_close(timeout)
+        try:
+            await asyncio.wait([self._closing])
+        except asyncio.CancelledError:
+            bound_s = self._config.close_timeout_ms / 1000
+            self._bound_close(bound_s)
+            await ended(self._closing, at_most=bound_s + UNWINDING_S)
+            raise
+        self._closing.result()
+
+    def __del__(self) -> None:
+        if (
+            self._phase not in (LifecyclePhase.NEW, LifecyclePhase.CLOSED)
+            and self._phase not in ENDING
+            and not self._supervisor.forked
+        ):
+            try:
+                self._hold()
+            finally:
+                dropped(self, self._loop, self._close_dropped)
+
+    def _hold(self) -> None:
+        """Make the references of background tasks strong, while this object is being closed."""
+        self._anchor.hold(self)
+
+    def _close_dropped(self) -> None:
+        if self._loop is not None and Effect.BEGIN_CLOSE in self._on(LifecycleEvent.CLOSE):
+            self._closing = new_task(self._loop, self._run_close(graceful=False))
+            self._closing.add_done_callback(retrieve)
+            self._bound_close(self._config.close_timeout_ms / 1000)
+
+    def _bound_close(self, timeout: float) -> None:
+        assert self._closing is not None
+        if self._config.shutdown_timeout_ms is not None:
+            timeout = min(timeout, self._config.shutdown_timeout_ms / 1000)
+        deadline = self._closing.get_loop().time() + timeout
+        self._close_bound = min(self._close_bound, deadline)
+        if self._close_scope is not None:
+            self._close_scope.deadline = self._close_bound
+            self._plan_last_push()
+
+    def _plan_last_push(self) -> None:
+        """Begin the last push of metrics early enough for the close to end within its timeout."""
+        if self._last_push is not None:
+            self._last_push.cancel()
+        self._last_push = None
+        own = self._own_cluster
+        if own is not None and self._supervisor.running and self._close_bound < math.inf:
+            at, begin = self._close_bound - LAST_PUSH_S, own.telemetry.begin_close
+            self._last_push = self._supervisor.callbacks.at(at, begin)
+
+    async def _run_close(self, graceful: bool) -> None:
+        try:
+            effects, starting = self._on(LifecycleEvent.ENDING_BEGINS), self._starting
+            if starting is not None and Effect.AWAIT_START in effects:
+                if Effect.CANCEL_START in effects:
+                    starting.cancel()
+                await self._await_undone(starting)
+            elif Effect.SHUT_DOWN in effects:
+                await self._undo(graceful and self._failure is None, timeout=None)
+        finally:
+            self._on(LifecycleEvent.ENDED)
+            self._events.end()
+            self._anchor.let_go(self)
+
+    async def _undo(self, graceful: bool, timeout: float | None) -> None:
+        """Shut down within `timeout`, then end all tasks and connections."""
+        now = asyncio.get_running_loop().time()
+        if timeout is not None:
+            self._close_bound = min(self._close_bound, now + timeout)
+        try:
+            with anyio.CancelScope(deadline=self._close_bound) as self._close_scope:
+                self._plan_last_push()
+                await self._shutdown(graceful, max(self._close_bound - now, 0.0))
+        finally:
+            self._close_scope = None
+            bound, self._close_bound = self._close_bound, math.inf
+            try:
+                self._abandon(ClosedError(f"This {type(self).__name__} was closed."))
+            finally:
+                await self._release(bound)
+
+    async def _release(self, bound: float) -> None:
+        for unsubscribe in self._unsubscribe:
+            unsubscribe()
+        self._unsubscribe.clear()
+        own = self._own_cluster
+        try:
+            if own is not None:
+                left_s = bound - asyncio.get_running_loop().time()
+                await own.telemetry.close(min(max(left_s, WRITING_S), LAST_PUSH_S))
+        finally:
+            await self._stop()
+
+    async def _stop(self) -> None:
+        try:
+            await self._supervisor.stop()
+        finally:
+            if self._last_push is not None:
+                self._last_push.cancel()
+                self._last_push = None
+            own, self._own_cluster = self._own_cluster, None
+            if own is not None:
+                await own.close()
+            elif self._client is not None:
+                self._client.disown(self._anchor)
+
+
+for _name in ("metric_values", "metrics", "register_metric", "unregister_metric"):
+    # Decorators would hide from type checkers that these methods are synchronous.
+    setattr(Lifecycle, _name, lets_go(getattr(Lifecycle, _name)))

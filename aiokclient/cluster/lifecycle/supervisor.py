@@ -1,0 +1,249 @@
+"""The owner of every background task and callback of one client.
+
+The tasks belong to no other task, so that one task can open a client and another one can close it.
+They are asyncio tasks, each with its own anyio cancel scope. They are not in an anyio task group,
+because callbacks of the event loop call `spawn`, and anyio cannot be used there. They run in the
+context in which the supervisor was started, not in that of the call that spawns them.
+
+An error of a background task or a callback is a bug or a fatal error. It is kept as `failure`,
+passed to the `on_failure` callbacks, and logged. The other tasks run until the client is closed.
+A background task that is cancelled, except by its supervisor, counts as a failure, too.
+
+A forked process has copies of the objects of its parent. If it used a client, both processes would
+have the same producer id and membership, and the brokers would take the records of one process for
+repetitions of the other's records. So in the forked process, every supervisor fails, and ends its
+tasks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import os
+import weakref
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import anyio
+
+from aiokclient.background import Callbacks, loop_ends, new_task
+from aiokclient.errors import ClosedError, IllegalStateError
+from aiokclient.log.client_log import ClientLog
+
+__all__ = ["Supervisor"]
+
+STOP_S = 2.0
+"""Seconds that cancelled tasks may take to end before they are abandoned, and logged by name."""
+
+
+CANCELLED = (
+    "The background task {name!r} of this client was cancelled from outside. Nothing can go on "
+    "without it. Close the client and make a new one, and cancel only tasks of the application."
+)
+
+
+ENDED = (
+    "The event loop has ended, and this client was not closed before. Whether records without an "
+    "outcome were written is unknown. Close the client before, with `async with` or `close()`."
+)
+
+
+FORKED = (
+    "This process is a fork of the one in which this client was started. Only that one can use the "
+    "client. Make a new client in each process, after the fork."
+)
+
+
+class Supervisor:
+    """The owner of the tasks that `spawn` creates between `start` and `stop`."""
+
+    def __init__(self, name: str, log: ClientLog | None = None) -> None:
+        self.failure: BaseException | None = None
+        self.forked = False
+        """Whether this is the copy of a supervisor in a forked process."""
+        self._name = name
+        self._log = ClientLog("aiokclient", name) if log is None else log
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._context = contextvars.Context()
+        self._stopping = False
+        self._closing = False
+        self._loop_ends = False
+        """Whether a task was cancelled because the event loop ends."""
+        self._on_failure: list[Callable[[BaseException], None]] = []
+        self._tasks: dict[asyncio.Task[None], str] = {}
+        self._scopes: dict[asyncio.Task[None], anyio.CancelScope] = {}
+
+    @property
+    def running(self) -> bool:
+        """Whether the supervisor was started and not stopped."""
+        return self._loop is not None
+
+    @property
+    def callbacks(self) -> Callbacks:
+        """The scheduler of callbacks, whose errors count as errors of background tasks."""
+        if self._loop is None:
+            raise ClosedError(f"{self._name} is not running.")
+        return Callbacks(self._loop, self.fail)
+
+    async def start(self) -> None:
+        """Start to accept tasks, in the running event loop and the current context."""
+        self.failure, self._stopping, self._closing, self._loop_ends = None, False, False, False
+        self._context = contextvars.copy_context()
+        self._loop = asyncio.get_running_loop()
+        _started.add(self)
+
+    def begin_close(self) -> None:
+        """Expect that tasks end with ClosedError from now on, before `stop`. Synchronous."""
+        self._closing = True
+
+    async def stop(self) -> None:
+        """Cancel all tasks and wait until they have ended, at most STOP_S.
+
+        Idempotent. If this call is cancelled, the tasks remain cancelled.
+        """
+        self._stopping = True
+        for scope in list(self._scopes.values()):  # The oldest task is cancelled first.
+            scope.cancel()
+        try:
+            waited = [task for task in self._tasks if task is not asyncio.current_task()]
+            pending = (await asyncio.wait(waited, timeout=STOP_S))[1] if waited else set()
+        finally:
+            self._loop = None
+            _started.discard(self)
+        if pending:
+            names = ", ".join(self._tasks[task] for task in waited if task in pending)
+            self._log.error(
+                "%s: some tasks did not end when they were cancelled: %s",
+                self._name,
+                names,
+                extra={"event": "task_hangs"},
+            )
+
+    def spawn(
+        self, function: Callable[..., Coroutine[Any, Any, None]], *args: Any, name: str
+    ) -> None:
+        """Run `function(*args)` in a new task, from the next iteration of the event loop on.
+
+        Synchronous, and allowed in callbacks of the loop. Raises ClosedError after `stop`.
+        """
+        if self._loop is None:
+            raise ClosedError(f"{self._name} is not running.")
+        task = new_task(
+            self._loop,
+            self._run(function, args, name),
+            name=f"{self._name}: {name}",
+            context=self._context.copy(),
+        )
+        self._tasks[task] = name
+        task.add_done_callback(self._ended)
+
+    def on_failure(self, callback: Callable[[BaseException], None]) -> Callable[[], None]:
+        """Have `callback(error)` called once, in the loop, when the first background task dies.
+
+        Returns a function that removes the callback.
+        """
+        if self.failure is not None:
+            callback(self.failure)
+        self._on_failure.append(callback)
+        return lambda: self._on_failure.remove(callback) if callback in self._on_failure else None
+
+    async def _run(
+        self, function: Callable[..., Coroutine[Any, Any, None]], args: tuple[Any, ...], name: str
+    ) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        with anyio.CancelScope() as scope:
+            self._scopes[task] = scope
+            if self._stopping:
+                scope.cancel()
+            try:
+                await function(*args)
+            except asyncio.CancelledError:
+                # Check this now. Later, a task that closes this client may have created tasks that
+                # are not cancelled.
+                if not self._stopping and not self._loop_ends:
+                    self._loop_ends = loop_ends(task.get_loop())
+                raise
+            except Exception as error:
+                if error is not self.failure:  # The known failure has ended this task, too.
+                    self.fail(error, name)
+            finally:
+                del self._scopes[task]
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        name = self._tasks.pop(task)
+        if not task.cancelled():
+            # Retrieve a KeyboardInterrupt or SystemExit, which the event loop has raised.
+            task.exception()
+        elif self._stopping or self.failure is not None:
+            pass
+        elif self._loop_ends or loop_ends(task.get_loop()):
+            self._tell(ClosedError(ENDED))
+            self._log.warning(
+                "%s was not closed before its event loop ended",
+                self._name,
+                extra={"event": "loop_ended"},
+            )
+        else:
+            self.fail(IllegalStateError(CANCELLED.format(name=name)), name)
+
+    def fail(self, error: Exception, name: str) -> None:
+        """Record the error of a background task or a callback as the failure. Synchronous."""
+        if self.forked or (self._closing and isinstance(error, ClosedError)):
+            return  # The task has used what the close, or the fork, has ended.
+        # First, because a filter or handler of the application may raise in the log.
+        self._tell(error)
+        self._log.error(
+            "%s: the task %r died",
+            self._name,
+            name,
+            exc_info=error,
+            extra={"event": "task_died", "task": name},
+        )
+
+    def adopt(self, failure: BaseException) -> None:
+        """Adopt the failure of a supervisor on whose tasks these tasks depend. Synchronous.
+
+        The other supervisor has logged the failure. Tasks that end with it are not logged again.
+        """
+        if self.failure is None:
+            self.failure = failure
+
+    def check(self) -> None:
+        """Raise the error of the first background task that died, if one has. Synchronous.
+
+        Loops that retry call this, so that they do not wait for a dead task until their deadline.
+        """
+        if self.failure is not None:
+            raise self.failure.with_traceback(None)
+
+    def _tell(self, error: Exception) -> None:
+        if self.failure is None:
+            self.failure = error
+            for callback in list(self._on_failure):
+                callback(error)
+
+    def end_in_fork(self) -> None:
+        """Fail with ClosedError, and cancel all tasks. Synchronous; called in a forked process."""
+        self.forked = self._stopping = True
+        # The process may have forked in another thread than that of the event loop. Then no loop
+        # can run these tasks, and in debug mode, their loop raises RuntimeError, which changes
+        # nothing.
+        with contextlib.suppress(RuntimeError):
+            self._tell(ClosedError(FORKED))
+            for task in self._tasks:
+                task.cancel()
+
+
+_started: weakref.WeakSet[Supervisor] = weakref.WeakSet()
+"""The supervisors that were started and not stopped."""
+
+
+def _end_in_fork() -> None:
+    for supervisor in list(_started):
+        supervisor.end_in_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_end_in_fork)

@@ -1,0 +1,496 @@
+"""The metadata requests of a client, and its way back to the cluster if no broker answers them.
+
+`recovery` decides when to rebootstrap, and `identity` whether a broker is in the same cluster. This
+module does what they decide. It requests metadata from a broker that the client knows. When a
+rebootstrap is due, it closes all connections, and asks the bootstrap servers until one responds.
+
+During a rebootstrap, and until the metadata after it is installed, the *gate* is shut: no other
+part of the client gets a connection. So nothing reaches a broker of another cluster before
+everything that belongs to the old cluster is discarded, and nothing is tried in vain.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import copy
+import logging
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from aiokclient import threads
+from aiokclient.cluster.bootstrap import Bootstrap
+from aiokclient.cluster.bootstrap_names import UnresolvedNames, servers_of
+from aiokclient.cluster.metadata.identity import ClusterIdentity
+from aiokclient.cluster.metadata.snapshot import brokers_in, lists_broker
+from aiokclient.cluster.metadata.updater import LARGE
+from aiokclient.cluster.recovery import Recovery, RecoveryState, Trigger
+from aiokclient.cluster.requests.attempts import RefusalLog
+from aiokclient.cluster.requests.brokers import Brokers, patience_s
+from aiokclient.errors import (
+    ApiTimeoutError,
+    DisconnectedError,
+    InvalidMetadataError,
+    KafkaError,
+    RebootstrapRequiredError,
+    error_for,
+)
+from aiokclient.log.client_log import ClientLog
+from aiokclient.measures import Reading, counted
+from aiokclient.metrics import Labels
+from aiokclient.policy import Backoff, Retry, ends_start, refuses_login
+from aiokclient.protocol import ApiKey
+from aiokclient.protocol.wanted_topics import WantedTopicsRequest
+
+if TYPE_CHECKING:
+    from aiokclient.clock import Clock
+    from aiokclient.cluster.lifecycle.supervisor import Supervisor
+    from aiokclient.cluster.metadata.updater import MetadataUpdater
+    from aiokclient.config.client import ClientConfig
+    from aiokclient.network.event_hub import EventHub
+    from aiokclient.network.transport import Connector
+    from aiokclient.protocol.messages.metadata import MetadataResponse
+    from aiokclient.protocol.schema import Request
+
+__all__ = ["MetadataRequests"]
+
+MOVED_AWAY = (RebootstrapRequiredError.code,)
+"""The error code by which a broker asks clients to rebootstrap."""
+
+ROUND_S = 30.0
+"""Seconds after which the names of the bootstrap servers are looked up again."""
+
+
+class MetadataRequests:
+    """The metadata requests of one client.
+
+    `brokers()` returns its connections, or raises ClosedError. `updater()` returns the updater,
+    which calls `fetch` and `applied`. `moved()` is called when the cluster is another one.
+    `usable()` is called when a connection can be used that was closed or not permitted before.
+    """
+
+    def __init__(
+        self,
+        config: ClientConfig,
+        clock: Clock,
+        connector: Connector,
+        events: EventHub,
+        supervisor: Supervisor,
+        refusals: RefusalLog,
+        brokers: Callable[[], Brokers],
+        updater: Callable[[], MetadataUpdater],
+        outage: Callable[[], None],
+        moved: Callable[[], None],
+        usable: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.identity = ClusterIdentity(config, self._elsewhere)
+        self.is_open = True
+        """Whether other parts of the client may use connections."""
+        self._config = config
+        self._clock = clock
+        self._connector = connector
+        self._events = events
+        self._supervisor = supervisor
+        self._brokers = brokers
+        self._updater = updater
+        self._outage = outage
+        self._moved = moved
+        self._usable = usable
+        self._search: Bootstrap | None = None
+        self._refusals = refusals
+        self._backoff = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
+        self._rebootstraps = config.metadata_recovery_strategy == "rebootstrap"
+        self._recovery = Recovery(
+            enabled=self._rebootstraps,
+            trigger_s=config.metadata_recovery_rebootstrap_trigger_ms / 1000,
+            backoff=self._backoff,
+            rng=clock.rng,
+        )
+        self._rebootstrap_counts: dict[str, int] = {}
+        self._log = ClientLog.of("aiokclient", config)
+        self._begun = False
+        self._closed = False
+        self._advised: set[str] = set()
+        """The addresses of servers about which a log line has said that they may need a login."""
+        self._attempts = 0
+        """The number of consecutive attempts without a response."""
+        self._patience: asyncio.Timeout | None = None
+        """The timeout of the attempt in progress. A rebootstrap that is due ends the attempt."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._changed = asyncio.Event()
+        self._refusal: KafkaError | None = None
+        """The error of all bootstrap servers in the last attempt, if waiting cannot correct it."""
+        supervisor.on_failure(lambda error: self._wake())
+
+    def rebootstraps(self) -> list[tuple[Labels, Reading]]:
+        """Return the number of rebootstraps for each trigger."""
+        counts = self._rebootstrap_counts.items()
+        return [((("trigger", trigger),), counted(count)) for trigger, count in counts]
+
+    # -- the gate
+
+    async def opened(self) -> None:
+        """Wait until connections may be used, for one setup timeout at most.
+
+        Raises DisconnectedError after the timeout. Also raises the failure of the client, and an
+        error of all bootstrap servers that waiting cannot correct.
+        """
+        timeout_s = self._config.socket_connection_setup_timeout_ms / 1000
+        try:
+            async with asyncio.timeout(timeout_s) as patience:
+                while not self.is_open:
+                    self._supervisor.check()
+                    if self._refusal is not None:
+                        raise copy.copy(self._refusal)
+                    await self._changed.wait()
+        except TimeoutError:
+            if not patience.expired():
+                raise
+            text = "No broker is known. The client asks its bootstrap servers for them."
+            raise DisconnectedError(text) from self._updater().last_error
+
+    def _shut(self) -> None:
+        self.is_open = False
+        self._refusal = None
+
+    def _wake(self) -> None:
+        """Let the tasks that wait at the gate check again whether it is open."""
+        self._changed.set()
+        self._changed.clear()
+
+    def _refused(self, error: KafkaError) -> None:
+        """Raise an error in the tasks that wait at the gate, if waiting does not correct it."""
+        if ends_start(error):
+            self._refusal = error
+            self._wake()
+
+    def applied(self) -> None:
+        """Open the gate, because a metadata response is installed. Synchronous."""
+        if self._recovery.state is not RecoveryState.SEARCHING:
+            self.identity.confirm()
+            self.is_open = True
+            self._wake()
+            self._usable()
+
+    # -- what happens to the connections, see `BrokersListener`
+
+    def found(self) -> None:
+        """Handle a connection that became ready, or a response."""
+        if self.is_open:
+            self._usable()
+
+    def lost(self) -> None:
+        """Refresh the metadata even if no call needs a broker, to notice a broker that is back."""
+        if not self._closed:
+            self._updater().request_update()
+
+    def slow(self) -> None:
+        """Refresh the metadata: leaders and coordinators may have moved from a broker that hangs.
+
+        Without a refresh, the client would not notice before the attempt to connect ends.
+        """
+        self._updater().request_update()
+
+    def outage(self) -> None:
+        """Handle the loss of the last connection: another cluster may have the addresses now."""
+        self.identity.doubt()
+        self._outage()
+
+    def unavailable(self) -> None:
+        """Handle refused connections of all brokers in the metadata (KIP-899)."""
+        if self._begun:
+            self._recovery.unavailable()
+            self._look()
+
+    def rebootstrap_required(self) -> None:
+        """Handle a broker that is not the intended one, or is in another cluster."""
+        if not self._begun:
+            return
+        self._recovery.required()
+        self._look()
+
+    def understood(self, request: Request[Any], error: KafkaError) -> KafkaError:
+        """Return the error to raise for a request of another part of the client.
+
+        A metadata response that requires a rebootstrap counts as a lost connection, so that the
+        request is sent again after the rebootstrap.
+        """
+        if request.api_key is not ApiKey.METADATA or error.code not in MOVED_AWAY:
+            return error
+        self.rebootstrap_required()
+        text = "The broker requires that the client starts again from its bootstrap servers."
+        lost = DisconnectedError(text, broker=error.broker)
+        lost.__cause__ = error
+        return lost
+
+    def _elsewhere(self, found: MetadataResponse) -> None:
+        """Handle a connection that has reached another cluster."""
+        self.rebootstrap_required()
+        if self._rebootstraps:
+            return
+        if self._config.cluster_id_change == "fail":
+            with contextlib.suppress(KafkaError):  # `_move` has failed the client with this error.
+                self._move(found)
+            return
+        # No other request is sent before the metadata of all topics is known. The broker that
+        # returns it need not be checked.
+        self.identity.confirm()
+        self._shut()
+        self._updater().hurry()
+
+    def _look(self) -> None:
+        """Begin a rebootstrap if it is due. Otherwise check again when it becomes due."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        delay_s = self._recovery.due_at - self._clock.monotonic()
+        if delay_s == math.inf or not self._supervisor.running:
+            return
+        if delay_s > 0:
+            self._timer = self._supervisor.callbacks.later(delay_s, self._look)
+            return
+        self._updater().hurry()
+        if self._patience is not None and not self._patience.expired():
+            self._patience.reschedule(asyncio.get_running_loop().time())
+
+    def troubles(self) -> list[str]:
+        """Return texts about logins that the bootstrap servers refuse, and rebootstraps.
+
+        These are the rebootstraps that the strategy "none" has prevented. Synchronous.
+        """
+        now, refusal = self._clock.monotonic(), self._refusal
+        refused = [] if self.is_open or refusal is None or not refuses_login(refusal) else [refusal]
+        return [f"the bootstrap servers refuse the login: {each.message}" for each in refused] + [
+            f"a rebootstrap would be necessary, because {trigger.value}; "
+            "metadata_recovery_strategy is none"
+            for trigger in self._recovery.missed_by(now)
+        ]
+
+    def close(self) -> None:
+        """Stop the timer, and ignore connections that fail from now on. Synchronous."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._begun = False
+        self._closed = True
+
+    # -- requests
+
+    async def begin(
+        self, deadline: float, resolve_s: float | None = None
+    ) -> tuple[MetadataResponse, str]:
+        """Reach the cluster for the first time, until a deadline on the monotonic clock.
+
+        Return the metadata, and the address of the server that responded. Raises the errors of
+        `Bootstrap.reach`.
+        """
+        self._closed = False
+        began = self._clock.monotonic()
+        limit_s = max(deadline - began, 0.0)
+        if resolve_s:
+            limit_s = min(limit_s, resolve_s)
+        bootstrap = await self._bootstrap(limit_s / 2, once=resolve_s == 0)
+        if resolve_s is not None:
+            resolve_s = max(began + resolve_s - self._clock.monotonic(), 0.0)
+        answer = await bootstrap.reach(deadline, resolve_s)
+        self.identity.adopt(answer)
+        return answer, bootstrap.answered
+
+    def started(self) -> None:
+        """Rebootstrap from now on whenever it is due. Synchronous."""
+        self._begun = True
+
+    async def begin_without_deadline(self) -> MetadataResponse:
+        """Reach the cluster for the first time, and return the metadata.
+
+        Raises errors that waiting cannot correct. Until it returns, the gate is shut.
+        """
+        self._shut()
+        retry = Retry(math.inf, self._backoff, self._clock)
+        while True:
+            try:
+                answer, _ = await self.begin(self._clock.monotonic() + ROUND_S)
+            except KafkaError as error:
+                if ends_start(error):
+                    raise
+                self._updater().note(error)
+                await asyncio.sleep(retry.pause_s())
+            else:
+                self.is_open = True
+                return answer
+
+    @property
+    def search_error(self) -> KafkaError | None:
+        """The last error of the first search for a broker, or None after the search."""
+        return None if self._begun or self._search is None else self._search.last_error
+
+    async def fetch(self, topics: list[str] | None, auto_create: bool) -> MetadataResponse:
+        """Return a metadata response with at least one broker.
+
+        If a rebootstrap is due, it is done first, and may take any time. Raises the error of the
+        request, and the failure of the client.
+        """
+        self._supervisor.check()
+        recovery, now = self._recovery, self._clock.monotonic
+        recovery.attempted(now())
+        if recovery.is_due(now()):
+            await self._rebootstrap()
+            recovery.attempted(now())
+        self._look()
+        try:
+            response = await self._ask_in_time(topics, auto_create)
+            self._verify(response)
+        except KafkaError as error:
+            if error.code not in MOVED_AWAY:
+                self._refusals.note(error)
+            recovery.failed(now())
+            self._look()
+            raise
+        return response
+
+    async def _ask_in_time(self, topics: list[str] | None, auto_create: bool) -> MetadataResponse:
+        try:
+            async with asyncio.timeout(None) as self._patience:
+                return await self._ask(topics, auto_create)
+        except TimeoutError:
+            if self._patience is None or not self._patience.expired():
+                raise
+            trigger = self._recovery.trigger or Trigger.TIMEOUT
+            text = f"The client rebootstraps, because {trigger.value}."
+            raise ApiTimeoutError(text, api="Metadata") from self._updater().last_error
+        finally:
+            self._patience = None
+
+    async def _ask(self, topics: list[str] | None, auto_create: bool) -> MetadataResponse:
+        self._attempts += 1
+        connection = await self._brokers().connect_any(WantedTopicsRequest)
+        node_id = connection.broker.node_id
+        wants = self._updater().wants if topics is None else None
+        request = WantedTopicsRequest(topics, allow_auto_topic_creation=auto_create, wants=wants)
+        request_s = self._config.request_timeout_ms / 1000
+        answered = connection.send(request, timeout_s=request_s)
+        waited_s = patience_s(self._attempts - 1, request_s)
+        try:
+            await asyncio.wait([answered], timeout=waited_s)
+            while not answered.done() and connection.arrives(answered):
+                await asyncio.wait([answered], timeout=waited_s)
+        finally:
+            if not answered.done():
+                answered.cancel()
+        if answered.cancelled():
+            text = f"There was no response within {waited_s:.1f} s."
+            raise ApiTimeoutError(text, api="Metadata", broker=node_id)
+        response: MetadataResponse = answered.result()
+        self._brokers().answered(node_id)
+        error = error_for(response.error_code, api="Metadata", broker=node_id)
+        if error is not None:
+            if response.error_code in MOVED_AWAY:
+                self._recovery.required()
+            raise error
+        self._attempts = 0
+        if not lists_broker(response):
+            raise InvalidMetadataError("The response lists no broker.", api="Metadata")
+        await self._settle(response, node_id)
+        return response
+
+    async def _settle(self, response: MetadataResponse, node_id: int) -> None:
+        """Remove topics with disputed ids from a response, and request them from another broker.
+
+        Topics with a lower leader epoch than the known one are requested again, too.
+        """
+        updater = self._updater()
+        known = updater.snapshot
+        settle = partial(updater.topic_ids.settle, node_id=node_id, now=self._clock.monotonic())
+        if len(response.topics or ()) < LARGE:
+            disputed = settle(known, response)
+        else:
+            disputed = await threads.run(settle, known, response)
+        self._brokers().avoid(node_id if disputed else None)
+        if disputed:
+            updater.request_update(disputed)
+
+    def _verify(self, response: MetadataResponse) -> None:
+        """Accept a response, after a rebootstrap or a move if it comes from another cluster."""
+        if self.identity.is_other(response):
+            if self.is_open or self._rebootstraps:
+                self._elsewhere(response)
+                text = "The broker is in another cluster than before."
+                raise InvalidMetadataError(text, api="Metadata")
+            self._move(response)
+            self._brokers().disconnect(DisconnectedError("The client changed to another cluster."))
+        self.identity.adopt(response)
+        self._recovery.answered(proven=True)
+
+    # -- rebootstrap
+
+    async def _rebootstrap(self) -> None:
+        """Close all connections, and ask the bootstrap servers until one returns the brokers.
+
+        Raises ClusterChangedError, after the client has failed with it.
+        """
+        trigger = self._recovery.begin(self._clock.monotonic())
+        self._shut()
+        # If no broker can be reached, a warning says so already. Further warnings would be too
+        # many, because dead brokers may cause many rebootstraps.
+        self._log.log(
+            logging.INFO if self._brokers().reachability.lost else logging.WARNING,
+            "The client starts again from its bootstrap servers, because %s.",
+            trigger.value,
+            extra={"event": "rebootstrapped", "trigger": trigger.name.lower()},
+        )
+        name = trigger.name.lower()
+        self._rebootstrap_counts[name] = self._rebootstrap_counts.get(name, 0) + 1
+        self._events.emit("Rebootstrapped", trigger=name)
+        why = f"The client closed all connections to rebootstrap, because {trigger.value}."
+        self._brokers().disconnect(DisconnectedError(why))
+        retry = Retry(math.inf, self._backoff, self._clock)
+        while True:
+            try:
+                bootstrap = await self._bootstrap(ROUND_S)
+                answer = await bootstrap.reach(self._clock.monotonic() + ROUND_S)
+                break
+            except KafkaError as error:
+                self._updater().note(error)
+                self._refused(error)
+                await asyncio.sleep(retry.pause_s())
+        if self.identity.is_other(answer):
+            self._move(answer)
+        if len(answer.brokers) < LARGE:
+            brokers = brokers_in(answer)
+        else:
+            brokers = await threads.run(brokers_in, answer)
+        self._brokers().update(brokers)
+        self._recovery.answered(proven=False)
+
+    async def _bootstrap(self, limit_s: float, *, once: bool = False) -> Bootstrap:
+        """Return a bootstrap with new connections, after looking up names for `limit_s` at most.
+
+        With `once`, lookups that fail are not repeated.
+        """
+        config, now = self._config, self._clock.monotonic()
+        setup_s = config.socket_connection_setup_timeout_ms / 1000
+        retry = Retry(now if once else now + limit_s, self._backoff, self._clock)
+        level = logging.INFO if self._begun else logging.WARNING
+        names = UnresolvedNames(self._log, level, self._connector)
+        lookup_s = min(setup_s, limit_s)
+        servers = await servers_of(config, self._connector, lookup_s, retry, names)
+        pools = self._brokers().bootstrap(servers)
+        self._search = Bootstrap(
+            config, self._clock, pools, names, self._advised, self.identity, level=level
+        )
+        return self._search
+
+    def _move(self, response: MetadataResponse) -> None:
+        """Continue in another cluster, or fail."""
+        self._shut()
+        old = self.identity.cluster_id
+        try:
+            self.identity.adopt(response)
+        except KafkaError as error:
+            self._supervisor.fail(error, "metadata")
+            self._brokers().disconnect(error)
+            raise
+        ids = {"old_cluster_id": old, "new_cluster_id": self.identity.cluster_id}
+        self._events.emit("ClusterChanged", **ids)
+        self._moved()

@@ -1,0 +1,269 @@
+"""The state of a request over all its attempts."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Container, Hashable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from aiokclient.cluster.targets import Target
+from aiokclient.errors import DisconnectedError, KafkaError, error_for
+from aiokclient.log.kept_errors import bare
+from aiokclient.log.limited_log import LimitedLog
+from aiokclient.network.pool import Purpose
+from aiokclient.policy import Retry, Scope
+
+if TYPE_CHECKING:
+    from aiokclient.clock import Clock
+    from aiokclient.log.client_log import ClientLog
+    from aiokclient.protocol.api import ApiKey
+    from aiokclient.protocol.schema import Request
+
+__all__ = [
+    "Attempts",
+    "Check",
+    "CallProgress",
+    "CallsInProgress",
+    "GivenUpError",
+    "LastAnswer",
+    "RefusalLog",
+    "any_version",
+    "is_refusal",
+    "nothing",
+    "top_level_error",
+]
+
+Check = Callable[[Any], KafkaError | None]
+"""A function that returns the error in a response, or None if there is no error."""
+UNANSWERED = frozenset({DisconnectedError.code})
+"""Codes of errors that no broker sends: there was no answer."""
+UNANSWERED_S = 2.0
+"""Seconds after which a missing answer is shown."""
+PERSISTENT = 5
+"""Number of refusals of a call after which they are logged although retries often end them."""
+
+
+def is_refusal(error: KafkaError) -> bool:
+    """Return whether a broker has answered with this error."""
+    return error.code is not None and error.code not in UNANSWERED
+
+
+def answer_in(error: KafkaError) -> KafkaError:
+    """Return the refusal that an error of silence has as its cause, otherwise the error."""
+    cause = error.__cause__
+    if not is_refusal(error) and isinstance(cause, KafkaError) and is_refusal(cause):
+        return cause
+    return error
+
+
+class LastAnswer:
+    """The last error of the attempts of one call.
+
+    Silence later does not replace what a broker has answered.
+    """
+
+    __slots__ = ("error",)
+
+    def __init__(self) -> None:
+        self.error: KafkaError | None = None
+
+    def note(self, error: KafkaError) -> None:
+        """Record the error of an attempt."""
+        answer = answer_in(error)
+        if self.error is None or is_refusal(answer) or not is_refusal(self.error):
+            self.error = answer
+
+
+class CallProgress:
+    """The last error of a call in progress, and for how long it has had no answer."""
+
+    __slots__ = ("api_key", "last", "sent_to", "silent_since", "to")
+
+    def __init__(self, to: Target, api_key: ApiKey) -> None:
+        self.to = to
+        self.api_key = api_key
+        self.last = LastAnswer()
+        self.sent_to: int | None = None
+        """The broker to which the last request was sent."""
+        self.silent_since: float | None = None
+        """The time of the first request that was sent after the last answer; None without one."""
+
+    def sent(self, node_id: int, now: float) -> None:
+        """Record that a request was sent to a broker."""
+        self.sent_to = node_id
+        if self.silent_since is None:
+            self.silent_since = now
+
+    def failed(self, error: KafkaError) -> None:
+        """Record the error of an attempt."""
+        self.last.note(error)
+        if is_refusal(error):
+            self.silent_since = None
+
+    def succeeded(self) -> None:
+        """Record a successful answer to a call that is repeated."""
+        self.silent_since, self.last = None, LastAnswer()
+
+
+class GivenUpError(Exception):
+    """A signal that no further attempt follows: the last error becomes the error of the call."""
+
+
+@dataclass(slots=True)
+class Attempts:
+    """The attempts of one call. Each attempt may take `attempt_s` seconds."""
+
+    message: Request[Any]
+    to: Target
+    scope: Scope
+    check: Check
+    purpose: Purpose
+    owner: Hashable
+    retry: Retry
+    attempt_s: float
+    highest: Callable[[], int | None]
+    """A function that returns the highest version in which to send the request.
+
+    It returns None if every version may be sent.
+    """
+    before_retry: Callable[[KafkaError], Awaitable[None]]
+    """A function that is awaited before each retry, with the error of the last attempt."""
+    unanswered: set[asyncio.Future[Any]] | None = None
+    """If given, the responses that have not arrived yet, also abandoned ones."""
+    node_id: int | None = None
+    sent: bool = False
+    """Whether the current attempt was sent, so that a broker may execute the request."""
+    error: KafkaError | None = None
+    refusals: int = 0
+    progress: CallProgress = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.progress = CallProgress(self.to, self.message.api_key)
+
+    async def response(self, arriving: asyncio.Future[Any]) -> Any:
+        """Wait for a response, and keep it in `unanswered` until it arrives."""
+        assert self.unanswered is not None
+        self.unanswered.add(arriving)
+        arriving.add_done_callback(partial(_forget, self.unanswered))
+        await asyncio.wait([arriving])  # It does not cancel the future, as `await` would.
+        return arriving.result()
+
+    @property
+    def cause(self) -> KafkaError | None:
+        """The error that explains why the call did not succeed in time."""
+        return self.progress.last.error
+
+    @property
+    def api(self) -> str:
+        """The name of the request's API."""
+        return self.message.api_key.api_name
+
+    def adopt(self, error: KafkaError) -> None:
+        """Record the error of a first attempt that `ClusterClient.attempt` has made."""
+        self.node_id = error.broker if isinstance(error.broker, int) else None
+        self.sent = True
+        self.met(error)
+
+    def met(self, error: KafkaError) -> None:
+        """Record the error of the current attempt."""
+        if error.api is None:
+            error.api = self.api
+        if error.broker is None:
+            error.broker = self.node_id
+        self.error = error
+        self.progress.failed(error)
+        self.refusals += is_refusal(error)
+
+
+class CallsInProgress:
+    """The calls of one client that have not ended, for the texts of errors and of the health.
+
+    A call in the background knows why it has not succeeded; the one that waits for it does not.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._calls: dict[CallProgress, None] = {}
+
+    def add(self, call: CallProgress) -> None:
+        """Record that a call has begun."""
+        self._calls[call] = None
+
+    def remove(self, call: CallProgress) -> None:
+        """Record that a call has ended."""
+        del self._calls[call]
+
+    def cause_to(self, target: Target) -> KafkaError | None:
+        """Return why the calls to a target have not succeeded so far, or None if that is unknown.
+
+        A refusal takes precedence over a missing answer.
+        """
+        last = LastAnswer()
+        for call in self._calls:
+            if call.to == target and call.last.error is not None:
+                last.note(call.last.error)
+        return None if last.error is None else bare(last.error)
+
+    def trouble(self, target: Target, apis: Container[ApiKey]) -> str | None:
+        """Return, as a text, which request of one of the APIs to a target does not succeed.
+
+        Either it has had no answer for UNANSWERED_S, or the text has its last error. Return None
+        if there is no such request.
+        """
+        for call in self._calls:
+            if call.to != target or call.api_key not in apis:
+                continue
+            name = call.api_key.api_name
+            since = call.silent_since
+            waited_s = 0.0 if since is None else self._clock.monotonic() - since
+            if waited_s >= UNANSWERED_S:
+                return f"broker {call.sent_to} has not answered {name} for {waited_s:.0f} s"
+            if call.last.error is not None:
+                return f"the last error of {name}: {call.last.error.brief.rstrip('.')}"
+        return None
+
+
+class RefusalLog:
+    """A log of refusals after which requests are repeated, with one line for each kind of refusal.
+
+    Refusals that usually end by themselves at once, such as by a former leader, are logged if they
+    persist.
+    """
+
+    def __init__(self, log: ClientLog, clock: Clock) -> None:
+        self._log = LimitedLog(log, clock.monotonic)
+
+    def note(self, error: KafkaError | None, times: int = PERSISTENT) -> None:
+        """Log an error if a broker has answered it. `times` counts the refusals of this call."""
+        if error is None or not is_refusal(error) or times < PERSISTENT:
+            return
+        self._log.write(
+            logging.WARNING,
+            ("refused", error.api, error.name),
+            "A broker refuses %s requests, which are repeated until their deadlines: %s",
+            error.api,
+            error.brief,
+            extra={"event": "request_refused", "error": error.name},
+        )
+
+
+def top_level_error(response: Any) -> KafkaError | None:
+    """Return the top-level error of a response, or None if it has no such field or error."""
+    return error_for(getattr(response, "error_code", 0), getattr(response, "error_message", None))
+
+
+def any_version() -> None:
+    """Return None: every version that both sides support may be sent."""
+
+
+async def nothing(error: KafkaError) -> None:
+    """Do nothing before a retry."""
+
+
+def _forget(unanswered: set[asyncio.Future[Any]], arrived: asyncio.Future[Any]) -> None:
+    unanswered.discard(arrived)
+    if not arrived.cancelled():
+        arrived.exception()  # Marks the error as retrieved: maybe no call waits for it any more.

@@ -1,0 +1,591 @@
+"""The connection pools of all brokers, and the choice of one for a request that any can serve."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import copy
+import random
+import re
+from collections.abc import Container, Hashable, Iterable, Iterator, Mapping
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Protocol
+
+from aiokclient.cluster.metadata.snapshot import BrokerInfo
+from aiokclient.cluster.requests.reachability import Reachability
+from aiokclient.config.client import ClientConfig
+from aiokclient.config.kinds import written
+from aiokclient.errors import InvalidMetadataError, KafkaError
+from aiokclient.log.client_log import ClientLog
+from aiokclient.network.cluster_check import confirms
+from aiokclient.network.connection import BrokerConnection
+from aiokclient.network.pool import ConnectionPool, Purpose, Spawn
+from aiokclient.network.setup import ConnectionSettings
+from aiokclient.policy import Backoff, refuses_login
+
+if TYPE_CHECKING:
+    from aiokclient.protocol.schema import Request
+
+__all__ = ["Brokers", "BrokersListener", "patience_s"]
+
+HANGING_S = 1.0
+"""Seconds without a response after which a broker is chosen only if there is no other."""
+
+TRYING_S = 10.0
+"""Seconds for which brokers are tried in turn when a connection to any broker is needed."""
+
+PATIENCE_S = 3.0
+"""The timeout in seconds of the first attempt of a request that any broker can serve."""
+
+NEEDED = frozenset({Purpose.JOIN, Purpose.GROUP, Purpose.TRANSACTION})
+"""The purposes of connections to a certain broker without which a start cannot end."""
+
+REFUSED_S = 5.0
+"""Seconds for which the refusal of a login by one of several brokers is reported."""
+
+NAMED = 3
+"""The maximum number of brokers that one log line names."""
+
+CLOSE_S = 1.0
+"""Seconds that connections with unwritten data may take to close before they are aborted."""
+
+
+class BrokersListener(Protocol):
+    """The client's reactions to events of its connections. All methods are synchronous."""
+
+    def found(self) -> None:
+        """Handle a connection that became ready, or a response."""
+
+    def lost(self) -> None:
+        """Handle the loss of the last connection, or the failure to connect to every broker.
+
+        The client must find out whether any broker is reachable.
+        """
+
+    def slow(self) -> None:
+        """Handle an attempt to connect that takes long. Called repeatedly during the attempt."""
+
+    def outage(self) -> None:
+        """Handle the end of the last open connection."""
+
+    def unavailable(self) -> None:
+        """Handle refused connections of all brokers in the metadata (KIP-899)."""
+
+    def rebootstrap_required(self) -> None:
+        """Handle a connection that has reached another broker or cluster than intended."""
+
+
+class Starts:
+    """The starts in progress, which end when a broker refuses the login that they need."""
+
+    def __init__(self) -> None:
+        self._refusals: dict[asyncio.Timeout, KafkaError | None] = {}
+
+    @contextlib.contextmanager
+    def ending(self, patience: asyncio.Timeout) -> Iterator[None]:
+        """Let the body time out as soon as a broker refuses a login. Then raise the refusal."""
+        self._refusals[patience] = None
+        try:
+            yield
+        finally:
+            refusal = self._refusals.pop(patience)
+            if refusal is not None:
+                raise copy.copy(refusal)
+
+    def end(self, purpose: Purpose, error: KafkaError) -> None:
+        """End the starts, unless they may use another broker. Synchronous."""
+        if purpose not in NEEDED:
+            return
+        for patience, refusal in self._refusals.items():
+            if refusal is None and not patience.expired():
+                self._refusals[patience] = error
+                patience.reschedule(asyncio.get_running_loop().time())
+
+
+class Brokers:
+    """The connection pools of a client: one for each broker and each bootstrap server.
+
+    A bootstrap server has a negative id until it is known which broker it is.
+
+    `listener` is told what happens to the connections.
+    """
+
+    def __init__(
+        self,
+        config: ClientConfig,
+        settings: ConnectionSettings,
+        spawn: Spawn,
+        rng: random.Random,
+        listener: BrokersListener,
+    ) -> None:
+        self._config = config
+        self._settings = settings
+        self._spawn = spawn
+        self.rng = rng
+        self._listener = listener
+        self.reachability = Reachability(ClientLog.of("aiokclient", config))
+        self.starts = Starts()
+        self._watching = False
+        """Whether the brokers are known. Before that, there are only bootstrap servers."""
+        self._outage_at = 0.0
+        """The time at which the last connection to a known broker ended, on the loop's clock."""
+        self._found_at = 0.0
+        """The time at which a broker was last found to be reachable, on the loop's clock."""
+        self._avoided: int | None = None
+        self._pools: dict[int, ConnectionPool] = {}
+        self._retired: list[ConnectionPool] = []
+        self._named: Mapping[int, BrokerInfo] = {}
+        self._shown: Mapping[int, BrokerInfo] = {}
+        """The brokers in the metadata, which during a rebootstrap is outdated."""
+
+    # -- the known brokers ------------------------------------------------------------------
+
+    def bootstrap(self, servers: Iterable[tuple[str, int]]) -> list[ConnectionPool]:
+        """Return new pools for bootstrap servers, in the order in which to try them.
+
+        Until the next snapshot, `choose` returns only these pools.
+        """
+        self._named = {}
+        for node_id in [node_id for node_id in self._pools if node_id < 0]:
+            self._drop(node_id)
+        pools = []
+        for index, (host, port) in enumerate(servers, start=1):
+            self._pools[-index] = pool = self._pool(-index, host, port)
+            pools.append(pool)
+        self.rng.shuffle(pools)
+        return pools
+
+    def disconnect(self, why: KafkaError) -> None:
+        """Close all connections, to start again from the bootstrap servers.
+
+        Requests in flight fail as after any lost connection. The backoff of each broker stays.
+        """
+        for pool in [*self._pools.values(), *self._retired]:
+            pool.disconnect(why)
+
+    def update(self, brokers: Mapping[int, BrokerInfo]) -> None:
+        """Apply the brokers of a new snapshot, by their ids, and identify bootstrap servers.
+
+        A broker that is no longer in the snapshot keeps its connections until they close. It may
+        return to the cluster, and it may still respond to requests in flight.
+        """
+        self._named = self._shown = brokers
+        self._watching = True
+        for node_id, pool in list(self._pools.items()):
+            info = brokers.get(node_id)
+            moved = info is not None and (pool.host, pool.port) != (info.host, info.port)
+            if node_id >= 0 and (moved or (info is None and not pool.busy)):
+                self._drop(node_id)
+        servers = [node_id for node_id in self._pools if node_id < 0]
+        if servers:
+            addresses = {(info.host, info.port): node_id for node_id, info in brokers.items()}
+            for server in servers:
+                self._identify(server, addresses)
+        self._retired = [pool for pool in self._retired if pool.busy]
+
+    def _identify(self, server: int, addresses: Mapping[tuple[str, int], int]) -> None:
+        """Reuse the pool of a bootstrap server for the broker that it was identified as."""
+        pool = self._pools[server]
+        node_id = addresses.get((pool.host, pool.port))
+        known = None if node_id is None else self._pools.get(node_id)
+        if node_id is None or not self._may_serve(pool) or (known is not None and known.busy):
+            self._drop(server)
+            return
+        if known is not None:
+            self._drop(node_id)
+        self._pools[node_id] = self._pools.pop(server)
+        pool.rename(node_id)
+
+    def _may_serve(self, pool: ConnectionPool) -> bool:
+        """Return whether requests for a broker may use the connection to a bootstrap server.
+
+        They may not if the broker could have confirmed its id and has not (KIP-1242): another
+        broker may respond at the same address.
+        """
+        cluster = self._settings.cluster
+        connection = pool.ready(Purpose.CONTROL)
+        if cluster is None or connection is None or pool.confirmed:
+            return True
+        return not (cluster.checks and confirms(connection))
+
+    def _drop(self, node_id: int) -> None:
+        pool = self._pools.pop(node_id, None)
+        if pool is not None:
+            pool.retire()
+            self._retired.append(pool)
+
+    def _pool(self, node_id: int, host: str, port: int) -> ConnectionPool:
+        config = self._config
+        return ConnectionPool(
+            node_id,
+            host,
+            port,
+            self._settings,
+            backoff=Backoff(
+                config.reconnect_backoff_ms / 1000, config.reconnect_backoff_max_ms / 1000
+            ),
+            setup=Backoff(
+                config.socket_connection_setup_timeout_ms / 1000,
+                config.socket_connection_setup_timeout_max_ms / 1000,
+            ),
+            rng=self.rng,
+            spawn=self._spawn,
+            is_first_contact=not self._watching,
+            on_failure=self._failed,
+            on_success=self._found,
+            on_slow=self._listener.slow,
+            on_close=self._closed,
+            on_wrong_broker=self._listener.rebootstrap_required,
+            on_refused_login=self.starts.end,
+        )
+
+    def _failed(self) -> None:
+        self._tell_failure()
+        if self._unavailable():
+            self._listener.unavailable()
+
+    def _unavailable(self) -> bool:
+        """Return whether each broker in the metadata is unavailable (KIP-899)."""
+        pools = [self._pools.get(node_id) for node_id in self._named]
+        since = self._outage_at
+        return bool(pools) and all(pool and pool.unavailable(since) for pool in pools)
+
+    def _tell_failure(self) -> None:
+        if self.any_reachable:
+            # A broker counts as reachable until an attempt to connect to it fails.
+            if not any(pool.busy for pool in self._pools.values()):
+                self._listener.lost()
+            return
+        if self._watching:
+            pools = self.eligible()
+            texts = dict.fromkeys(f"{self._name(pool)}: {_why(pool)}." for pool in pools)
+            why = " ".join(list(texts)[:NAMED])
+            self.reachability.missing(why, certain=all(pool.refused for pool in pools))
+        self._listener.lost()
+
+    def _found(self, pool: ConnectionPool) -> None:
+        self._found_at = self.reachability.now()
+        self.reachability.found(self._name(pool))
+        self._listener.found()
+
+    def answered(self, node_id: int) -> None:
+        """Record that the broker is reachable, because it sent a response."""
+        pool = self._pools.get(node_id)
+        if pool is not None and not pool.reachable:
+            pool.answered()
+
+    def _closed(self) -> None:
+        if not self.any_connected:
+            self._outage_at = self.reachability.now()
+        if not self.connections:
+            self._listener.outage()
+
+    # -- connections ------------------------------------------------------------------------
+
+    def avoid(self, node_id: int | None) -> None:
+        """Let `choose` return this broker only if no other is reachable. None avoids no broker."""
+        self._avoided = node_id
+
+    def pool(self, node_id: int) -> ConnectionPool:
+        """Return the pool of a broker.
+
+        The pool is created at the first use, because a cluster may have very many brokers. Raises
+        InvalidMetadataError for a broker that is not in the snapshot.
+        """
+        pool = self._pools.get(node_id)
+        if pool is not None:
+            return pool
+        info = self._named.get(node_id)
+        if info is None:
+            raise InvalidMetadataError(
+                f"The metadata does not contain broker {node_id}.", broker=node_id
+            )
+        pool = self._pools[node_id] = self._pool(*info[:3])
+        return pool
+
+    def connected(
+        self, node_id: int, purpose: Purpose, owner: Hashable = None
+    ) -> BrokerConnection | None:
+        pool = self._pools.get(node_id)
+        return None if pool is None else pool.ready(purpose, owner)
+
+    def is_reachable(self, node_id: int) -> bool:
+        pool = self._pools.get(node_id)
+        return node_id in self._named if pool is None else pool.reachable
+
+    def choose(self, unfit: Container[int] = ()) -> ConnectionPool:
+        """Return the broker for a request that any can serve, except those whose ids are `unfit`.
+
+        The order of preference is: the connected and responding broker with the fewest requests
+        in flight; a broker that has not failed and whose connecting does not take long; a
+        connected broker; the broker whose reconnect backoff ends first. Brokers that are no longer
+        in the metadata are excluded. Raises InvalidMetadataError if no broker is left.
+        """
+        pools = [pool for pool in self.eligible() if pool.node_id not in unfit]
+        unused = self._unused()
+        if not pools and not unused:
+            raise InvalidMetadataError("No broker is known.")
+        if self._avoided is not None:
+            others = [pool for pool in pools if pool.node_id != self._avoided and pool.reachable]
+            pools = others if others or unused else pools
+        connected = [pool for pool in pools if pool.ready(Purpose.CONTROL) is not None]
+        answering = [pool for pool in connected if _silent_for(pool) < HANGING_S]
+        if answering:
+            least = min(pool.in_flight for pool in answering)
+            return self.rng.choice([pool for pool in answering if pool.in_flight == least])
+        others = [pool for pool in pools if pool.ready(Purpose.CONTROL) is None]
+        prompt = [pool for pool in others if pool.connecting_for(Purpose.CONTROL) < HANGING_S]
+        untried = [pool for pool in prompt if pool.reachable]
+        chosen = self.rng.randrange(unused + len(untried)) if unused or untried else -1
+        if 0 <= chosen < len(untried):
+            return untried[chosen]
+        if chosen >= 0:
+            names = (node_id for node_id in self._named if node_id not in self._pools)
+            return self.pool(next(islice(names, chosen - len(untried), None)))
+        if connected:
+            return min(connected, key=_silent_for)
+        # Brokers that hang come last, even if their reconnect backoff has ended.
+        return min(prompt or others, key=lambda pool: pool.not_before)
+
+    def eligible(self) -> list[ConnectionPool]:
+        """Return the pools of all brokers in the metadata and of all bootstrap servers."""
+        pools = self._pools.items()
+        return [pool for node_id, pool in pools if node_id < 0 or node_id in self._named]
+
+    async def connect_any(self, request: type[Request[Any]] | None = None) -> BrokerConnection:
+        """Return a control connection to the broker that `choose` returns, opened if necessary.
+
+        If that broker cannot be connected, does not respond, or supports no version of `request`,
+        the next one is tried. Raises the error of the last broker if none is left. There is no
+        deadline: the caller must set one.
+        """
+        unfit: dict[int, KafkaError] = {}
+        began = self.reachability.now()
+        while True:
+            pool = self.choose(unfit)
+            try:
+                connection = await _connected_soon(pool)
+                if connection is None:
+                    continue
+                if request is not None:
+                    connection.broker.version_of(request)
+                return connection
+            except KafkaError as error:
+                unfit[pool.node_id] = error
+                late = self.reachability.now() - began > TRYING_S
+                if late or not self._any_left(unfit, error.retriable):
+                    raise
+
+    def _any_left(self, unfit: Container[int], promising: bool) -> bool:
+        """Return whether a broker is left whose id is not in `unfit`.
+
+        With `promising`, only brokers that may respond now count. After an outage, a broker that
+        has only lost its connection may respond. A broker that has refused a connection since the
+        outage, or whose connection attempt takes long, is tried later.
+        """
+        left = (pool for pool in self.eligible() if pool.node_id not in unfit)
+        return bool(self._unused()) or any(not promising or self._promising(p) for p in left)
+
+    def _promising(self, pool: ConnectionPool) -> bool:
+        if pool.reachable:
+            return True
+        hangs = pool.connecting_for(Purpose.CONTROL) >= HANGING_S
+        return not hangs and not pool.tried_since(self._outage_at)
+
+    def states(self) -> dict[int | str, str]:
+        """Return a readable description of the connection to each broker, in one line each.
+
+        The keys are broker ids, or addresses for bootstrap servers whose ids are not known yet.
+        """
+        now = self.reachability.now()
+        return {_key(broker): _state(self._pool_of(broker), now) for broker in self._all()}
+
+    def addresses(self) -> dict[int | str, str]:
+        """Return the address of each broker, by the keys of `states`."""
+        return {_key(broker): _address(broker) for broker in self._all()}
+
+    def outcomes(self) -> list[tuple[str, str]]:
+        """Return the address of each broker with the outcome of connecting to it."""
+        return [(_address(broker), _outcome(self._pool_of(broker))) for broker in self._all()]
+
+    def _all(self) -> list[BrokerInfo | ConnectionPool]:
+        """Return all brokers, even those without a pool, and the bootstrap servers, sorted by id.
+
+        During a rebootstrap, these are the brokers that were known before.
+        """
+        known: dict[int, BrokerInfo | ConnectionPool] = {**self._shown, **self._pools}
+        ids = {(broker.host, broker.port) for node_id, broker in known.items() if node_id >= 0}
+        return [
+            broker
+            for node_id, broker in sorted(known.items())
+            if node_id >= 0 or (broker.host, broker.port) not in ids
+        ]
+
+    def _pool_of(self, broker: BrokerInfo | ConnectionPool) -> ConnectionPool | None:
+        """Return the pool of a broker, or during a rebootstrap, that of its bootstrap server."""
+        for node_id, pool in self._pools.items():
+            if node_id < 0 and (pool.host, pool.port) == (broker.host, broker.port):
+                return pool
+        return self._pools.get(broker.node_id)
+
+    def _name(self, pool: ConnectionPool) -> str:
+        if pool.node_id < 0:
+            for node_id, broker in self._shown.items():
+                if (pool.host, pool.port) == (broker.host, broker.port):
+                    return f"Broker {node_id} ({_address(pool)})"
+            return f"Bootstrap server ({_address(pool)})"
+        return f"Broker {pool.node_id} ({_address(pool)})"
+
+    @property
+    def connections(self) -> int:
+        """The number of open connections of all purposes and owners."""
+        pools = [*self._pools.values(), *self._retired]
+        return sum(len(pool.connections()) for pool in pools)
+
+    @property
+    def any_reachable(self) -> bool:
+        """Whether any broker may be reachable.
+
+        A broker counts as reachable until an attempt to connect to it fails.
+        """
+        return bool(self._unused()) or any(pool.reachable for pool in self.eligible())
+
+    @property
+    def any_connected(self) -> bool:
+        """Whether any broker in the metadata is connected."""
+        pools = self._pools.items()
+        return any(pool.connections() for node_id, pool in pools if node_id in self._named)
+
+    def refused_logins(self) -> list[str]:
+        """Return a text about each broker that refuses the login, up to NAMED. Synchronous.
+
+        While others accept it, a refusal counts for REFUSED_S, because the broker may not be asked
+        again.
+        """
+        any_reachable, since = self.any_reachable, self.reachability.now() - REFUSED_S
+        pools = (
+            pool
+            for pool in self.eligible()
+            if refuses_login(pool.last_error)
+            and (not any_reachable or pool.failed_at > max(self._found_at, since))
+        )
+        return [
+            f"{self._name(pool)} refuses the login: {_why(pool)}" for pool in islice(pools, NAMED)
+        ]
+
+    def error_of(self, node_id: int) -> KafkaError | None:
+        """Return the last error of connecting to a broker, or None if there was none."""
+        pool = self._pools.get(node_id)
+        return None if pool is None else pool.last_error
+
+    def errors(self) -> list[KafkaError | None]:
+        """Return the last error of connecting to each broker, or None if there was none."""
+        pools = [self._pools.get(node_id) for node_id in self._named]
+        return [None if pool is None else pool.last_error for pool in pools]
+
+    def _unused(self) -> int:
+        """Return the number of brokers in the metadata that have no pool yet."""
+        return len(self._named) - sum(node_id in self._named for node_id in self._pools)
+
+    # -- closing ----------------------------------------------------------------------------
+
+    def silent_for(self, node_id: int) -> float:
+        """Return the seconds for which a broker has not answered or accepted a connection."""
+        pool = self._pools.get(node_id)
+        if pool is None:
+            return 0.0
+        return max(_silent_for(pool), pool.connecting_for(Purpose.CONTROL))
+
+    def release(self, owner: Hashable) -> None:
+        for pool in [*self._pools.values(), *self._retired]:
+            pool.release(owner)
+
+    async def close(self) -> None:
+        """Close all connections and wait until their sockets are closed, for at most CLOSE_S."""
+        self.reachability.close()
+        pools = [*self._pools.values(), *self._retired]
+        connections = [connection for pool in pools for connection in pool.connections()]
+        for pool in pools:
+            pool.close()
+        waits = [asyncio.ensure_future(connection.wait_closed()) for connection in connections]
+        if waits:
+            _, pending = await asyncio.wait(waits, timeout=CLOSE_S)
+            if pending:
+                for connection in connections:
+                    connection.abort()
+                await asyncio.wait(waits, timeout=CLOSE_S)
+
+
+async def _connected_soon(pool: ConnectionPool) -> BrokerConnection | None:
+    """Return a control connection of the pool, or None if opening it takes long."""
+    waiter = pool.connecting(Purpose.CONTROL)
+    try:
+        await asyncio.wait([waiter], timeout=HANGING_S)
+        return waiter.result() if waiter.done() else None
+    finally:
+        waiter.cancel()  # If it has failed already, this marks its error as retrieved.
+
+
+def patience_s(in_vain: int, longest_s: float) -> float:
+    """Return the seconds to wait for a response that any broker can give.
+
+    `in_vain` is the number of previous attempts without a response. The first waits are short, so
+    that a broker that hangs does not delay new metadata: the next attempt goes to a broker with
+    fewer unanswered requests.
+    """
+    return min(PATIENCE_S * 2.0 ** min(in_vain, 10), longest_s)
+
+
+def _silent_for(pool: ConnectionPool) -> float:
+    """Return the seconds since the oldest unanswered request was sent on the control connection."""
+    connection = pool.ready(Purpose.CONTROL)
+    return 0.0 if connection is None else connection.unanswered_for()
+
+
+def _state(pool: ConnectionPool | None, now: float) -> str:
+    if pool is None:
+        return "not connected"
+    if pool.connections():
+        return "connected"
+    if pool.last_error is None:
+        return pool.progress or "not connected"
+    what = "unreachable" if pool.refused else "disconnected"
+    return f"{what} {max(now - pool.failed_at, 0.0):.0f} s ago: {_why(pool)}"
+
+
+def _why(pool: ConnectionPool) -> str:
+    """Return the last error in one line, without the address, which the caller shows before it."""
+    error = pool.last_error
+    if error is None:
+        return "not connected"
+    text = one_line(error.message or str(error)).rstrip(".")
+    address = re.escape(pool.address)
+    ip = None
+    while found := re.match(rf"{address}(?: \(([^)]+)\))?:? ", text):
+        ip = ip or found[1]
+        text = text[found.end() :]
+    return text if ip in (None, pool.host) else f"{text} ({ip})"
+
+
+def _outcome(pool: ConnectionPool | None) -> str:
+    """Return the outcome of connecting, for an error text that lists the addresses."""
+    if pool is None:
+        return "not tried yet"
+    if pool.last_error is not None:
+        return _why(pool)
+    if pool.advice:
+        return f"no answer yet. {pool.advice}".rstrip(".")
+    return pool.progress or ("connected" if pool.connections() else "no answer yet")
+
+
+def _address(broker: BrokerInfo | ConnectionPool) -> str:
+    return written((broker.host, broker.port))
+
+
+def _key(broker: BrokerInfo | ConnectionPool) -> int | str:
+    return broker.node_id if broker.node_id >= 0 else _address(broker)
+
+
+def one_line(text: str) -> str:
+    """Return a text without line breaks."""
+    return " ".join(text.split())

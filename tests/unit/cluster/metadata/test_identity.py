@@ -1,0 +1,111 @@
+"""The moments at which connections and brokers must show their cluster, and what follows."""
+
+from typing import Any
+
+import pytest
+
+from aiokclient.cluster.metadata.identity import ClusterIdentity
+from aiokclient.config.client import ClientConfig
+from aiokclient.errors import ClusterChangedError
+from aiokclient.protocol.messages.metadata import MetadataResponse
+
+
+def identity(change: str = "accept", **options: Any) -> ClusterIdentity:
+    config = ClientConfig(bootstrap_servers="localhost:9092", cluster_id_change=change, **options)
+    return ClusterIdentity(config, lambda found: None)
+
+
+@pytest.mark.parametrize("change", ["accept", "fail"])
+def test_no_broker_is_asked_before_the_cluster_is_known(change: str) -> None:
+    made = identity(change)
+    made.doubt()
+    assert not made.doubts(1)
+
+
+@pytest.mark.parametrize("change", ["accept", "fail"])
+def test_bootstrap_servers_are_not_asked(change: str) -> None:
+    made = identity(change)
+    made.adopt(MetadataResponse(cluster_id="c"))
+    made.doubt()
+    assert made.doubts(0)
+    assert made.doubts(1)
+    assert not made.doubts(-1)
+
+
+def test_brokers_are_asked_from_an_outage_to_the_next_metadata() -> None:
+    made = identity()
+    made.adopt(MetadataResponse(cluster_id="c"))
+    assert not made.doubts(1)
+    made.doubt()
+    assert made.doubts(1)
+    made.confirm()
+    assert not made.doubts(1)
+
+
+def test_brokers_are_always_asked_if_another_cluster_is_an_error() -> None:
+    made = identity("fail")
+    made.adopt(MetadataResponse(cluster_id="c"))
+    assert made.doubts(1)
+    made.confirm()
+    assert made.doubts(1)
+
+
+# -- what is asked of connections
+
+
+def answer_of(cluster_id: str | None) -> MetadataResponse:
+    return MetadataResponse(cluster_id=cluster_id)
+
+
+@pytest.mark.parametrize(
+    ("options", "checks"),
+    [
+        ({}, True),
+        ({"metadata_recovery_strategy": "none"}, False),
+        ({"metadata_cluster_check_enable": False}, False),
+    ],
+)
+def test_connections_carry_the_ids_only_when_a_rebootstrap_could_follow(
+    options: dict[str, Any], checks: bool
+) -> None:
+    found = identity(**options)
+    assert found.checks is checks
+    assert found.expected(1) is None, "the cluster is not known yet"
+    found.adopt(answer_of("c"))
+    assert found.expected(0) == (("c", 0) if checks else None)
+    assert found.expected(-1) is None, "a bootstrap server may be any broker"
+
+
+def test_only_a_broker_of_another_cluster_is_an_error() -> None:
+    told: list[MetadataResponse] = []
+    found = ClusterIdentity(ClientConfig(bootstrap_servers="localhost:9092"), told.append)
+    other = answer_of("d")
+    assert found.compare(1, "b:9092", other) is None, "no cluster is known"
+    found.adopt(answer_of("c"))
+    found.adopt(answer_of(None))
+    assert found.cluster_id == "c"
+    assert found.compare(1, "b:9092", answer_of("c")) is None
+    assert found.compare(1, "b:9092", answer_of(None)) is None
+    assert told == []
+    error = found.compare(1, "b:9092", other)
+    assert "in the cluster d, and broker 1 is in the cluster c" in str(error)
+    assert told == [other]
+    assert found.is_other(other)
+    assert not found.is_other(answer_of("c"))
+
+
+def test_another_cluster_is_adopted_unless_that_must_fail(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    strict, lenient = identity("fail"), identity()
+    for found in (strict, lenient):
+        found.adopt(answer_of("c"))
+        found.adopt(answer_of("c"))
+    assert caplog.records == []
+    with pytest.raises(ClusterChangedError) as caught:
+        strict.adopt(answer_of("d"))
+    assert (caught.value.old_cluster_id, caught.value.new_cluster_id) == ("c", "d")
+    assert strict.cluster_id == "c"
+    lenient.adopt(answer_of("d"))
+    assert lenient.cluster_id == "d"
+    assert [record.__dict__["event"] for record in caplog.records] == ["cluster_changed"]

@@ -1,0 +1,256 @@
+"""Tests of what the attempts of a call record: the last answer, silence, and refusals."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import random
+from typing import Any
+
+import pytest
+
+from aiokclient.cluster.requests.attempts import (
+    UNANSWERED_S,
+    Attempts,
+    CallProgress,
+    CallsInProgress,
+    LastAnswer,
+    RefusalLog,
+    any_version,
+    is_refusal,
+    nothing,
+    top_level_error,
+)
+from aiokclient.cluster.targets import AnyBroker, Broker, Coordinator
+from aiokclient.errors import (
+    ApiTimeoutError,
+    CoordinatorLoadInProgressError,
+    DisconnectedError,
+    GroupAuthorizationError,
+    InvalidMetadataError,
+    KafkaError,
+    NotCoordinatorError,
+)
+from aiokclient.log.client_log import ClientLog
+from aiokclient.network.pool import Purpose
+from aiokclient.policy import Backoff, Retry, Scope
+from aiokclient.protocol.api import ApiKey
+from aiokclient.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+
+GROUP = Coordinator("group", "g")
+API = ApiKey.OFFSET_COMMIT
+
+
+class ManualClock:
+    """A clock that a test sets."""
+
+    rng = random.Random(1)
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def time_ms(self) -> int:
+        return 0
+
+
+def caused(error: KafkaError, cause: BaseException) -> KafkaError:
+    error.__cause__ = cause
+    return error
+
+
+def attempts(unanswered: set[asyncio.Future[Any]] | None = None) -> Attempts:
+    retry = Retry(200.0, Backoff(1.0, 8.0, jitter=0.0), ManualClock())
+    return Attempts(
+        ListGroupsRequest(), GROUP, Scope.CLIENT, top_level_error, Purpose.CONTROL, None,
+        retry, 30.0, any_version, nothing, unanswered,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("error", "refuses"),
+    [
+        (NotCoordinatorError(), True),
+        (DisconnectedError(), False),
+        (ApiTimeoutError("There was no response."), False),
+    ],
+)
+def test_refusal_is_an_error_that_a_broker_has_answered(error: KafkaError, refuses: bool) -> None:
+    assert is_refusal(error) is refuses
+
+
+def test_last_answer_is_not_replaced_by_silence() -> None:
+    last = LastAnswer()
+    first, lost, refused = ApiTimeoutError("a"), DisconnectedError(), NotCoordinatorError()
+    kept = []
+    for error in (first, lost, refused, DisconnectedError(), GroupAuthorizationError()):
+        last.note(error)
+        kept.append(last.error)
+    assert kept[:4] == [first, lost, refused, refused]
+    assert isinstance(kept[4], GroupAuthorizationError)
+
+
+def test_last_answer_is_the_refusal_that_silence_has_as_its_cause() -> None:
+    refused = NotCoordinatorError()
+    for error, noted in [
+        (silent := caused(ApiTimeoutError("a"), refused), refused),
+        (other := caused(GroupAuthorizationError(), refused), other),
+        (twice := caused(ApiTimeoutError("a"), DisconnectedError()), twice),
+        (strange := caused(ApiTimeoutError("a"), OSError()), strange),
+    ]:
+        last = LastAnswer()
+        last.note(error)
+        assert last.error is noted, error
+    assert silent.__cause__ is refused
+
+
+def test_progress_is_silent_since_the_first_request_after_an_answer() -> None:
+    progress = CallProgress(GROUP, API)
+    assert (progress.sent_to, progress.silent_since) == (None, None)
+    progress.sent(1, 10.0)
+    progress.failed(DisconnectedError())
+    progress.sent(2, 20.0)
+    assert (progress.sent_to, progress.silent_since) == (2, 10.0)
+    progress.failed(NotCoordinatorError())
+    assert progress.silent_since is None
+    assert isinstance(progress.last.error, NotCoordinatorError)
+    progress.sent(3, 30.0)
+    assert progress.silent_since == 30.0
+    progress.succeeded()
+    assert (progress.silent_since, progress.last.error) == (None, None)
+
+
+def test_adopted_error_counts_as_one_of_an_attempt_that_was_sent() -> None:
+    call = attempts()
+    assert (call.sent, call.refusals, call.error) == (False, 0, None)
+    error = NotCoordinatorError(broker=7)
+    call.adopt(error)
+    assert (call.sent, call.node_id, call.refusals) == (True, 7, 1)
+    assert call.error is error
+    assert call.cause is error
+
+
+def test_error_gets_the_api_and_the_broker_of_the_attempt_unless_it_names_others() -> None:
+    call = attempts()
+    call.node_id = 3
+    plain = DisconnectedError()
+    call.met(plain)
+    assert (plain.api, plain.broker, call.refusals) == ("ListGroups", 3, 0)
+    named = NotCoordinatorError(api="FindCoordinator", broker=5)
+    call.met(named)
+    assert (named.api, named.broker, call.refusals) == ("FindCoordinator", 5, 1)
+    call.met(GroupAuthorizationError())
+    assert call.refusals == 2
+
+
+@pytest.mark.parametrize("outcome", ["response", "error", "abandoned", "abandoned error"])
+async def test_response_is_unanswered_until_it_arrives(outcome: str) -> None:
+    reported: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+    unanswered: set[asyncio.Future[Any]] = set()
+    call = attempts(unanswered)
+    arriving: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    waiting = asyncio.ensure_future(call.response(arriving))
+    await asyncio.sleep(0)
+    assert unanswered == {arriving}
+    if outcome == "response":
+        arriving.set_result(7)
+        assert await waiting == 7
+    elif outcome == "error":
+        arriving.set_exception(DisconnectedError())
+        with pytest.raises(DisconnectedError):
+            await waiting
+    else:
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        assert waiting.cancelled()
+        assert not arriving.done(), "the broker may still answer"
+        assert unanswered == {arriving}
+        if outcome == "abandoned":
+            arriving.cancel()
+        else:
+            arriving.set_exception(DisconnectedError())
+        await asyncio.sleep(0)
+    assert not unanswered
+    del arriving, waiting
+    gc.collect()
+    await asyncio.sleep(0)
+    assert not reported, "asyncio reports no error that nobody retrieved"
+
+
+def test_cause_to_a_target_is_the_refusal_of_any_of_its_calls() -> None:
+    calls = CallsInProgress(ManualClock())
+    silent, refused, elsewhere = (CallProgress(to, API) for to in (GROUP, GROUP, AnyBroker()))
+    for call in (silent, refused, elsewhere):
+        calls.add(call)
+    assert calls.cause_to(GROUP) is None
+    elsewhere.failed(GroupAuthorizationError())
+    assert calls.cause_to(GROUP) is None
+    silent.failed(lost := DisconnectedError())
+    assert calls.cause_to(GROUP) is lost
+    try:
+        raise NotCoordinatorError
+    except NotCoordinatorError as error:
+        refused.failed(error)
+    found = calls.cause_to(GROUP)
+    assert isinstance(found, NotCoordinatorError)
+    assert found.__traceback__ is None
+    calls.remove(refused)
+    assert calls.cause_to(GROUP) is lost
+
+
+def test_trouble_names_a_request_that_is_unanswered_or_refused() -> None:
+    clock = ManualClock()
+    calls = CallsInProgress(clock)
+    others = [CallProgress(Broker(1), API), CallProgress(GROUP, ApiKey.HEARTBEAT)]
+    call = CallProgress(GROUP, API)
+    for each in (*others, call):
+        calls.add(each)
+    for other in others:
+        other.sent(1, 0.0)
+    assert calls.trouble(GROUP, {API}) is None
+    call.sent(4, clock.now)
+    clock.now += UNANSWERED_S - 0.5
+    assert calls.trouble(GROUP, {API}) is None
+    clock.now += 0.5
+    assert calls.trouble(GROUP, {API}) == "broker 4 has not answered OffsetCommit for 2 s"
+    call.failed(NotCoordinatorError("The broker moved."))
+    text = calls.trouble(GROUP, {API})
+    assert text is not None
+    assert text.startswith("the last error of OffsetCommit: ")
+    assert not text.endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("error", "times", "lines"),
+    [
+        (NotCoordinatorError(api="Heartbeat"), 5, 1),
+        (NotCoordinatorError(api="Heartbeat"), 4, 0),
+        (DisconnectedError(api="Heartbeat"), 5, 0),
+        (None, 5, 0),
+    ],
+)
+def test_refusal_is_logged_when_it_has_been_repeated(
+    caplog: pytest.LogCaptureFixture, error: KafkaError | None, times: int, lines: int
+) -> None:
+    caplog.set_level(logging.WARNING, logger="aiokclient")
+    log = RefusalLog(ClientLog("aiokclient", "c", None), ManualClock())
+    log.note(error, times)
+    assert len(caplog.records) == lines
+    log.note(CoordinatorLoadInProgressError(api="Heartbeat"))
+    assert len(caplog.records) == lines + 1, "each kind of refusal has its own line"
+
+
+def test_top_level_error_is_that_of_the_code_if_the_response_has_one() -> None:
+    assert top_level_error(ListGroupsResponse(error_code=0)) is None
+    assert isinstance(top_level_error(ListGroupsResponse(error_code=16)), NotCoordinatorError)
+    assert top_level_error(object()) is None
+
+
+def test_adopted_error_without_a_broker_id_names_no_broker() -> None:
+    call = attempts()
+    call.adopt(InvalidMetadataError("x", broker="kafka-1:9092"))
+    assert call.node_id is None

@@ -1,0 +1,264 @@
+"""Tests of the loop over items: which items are retried, which fail, and when the loop ends."""
+
+from __future__ import annotations
+
+import logging
+import math
+import random
+from collections.abc import Mapping
+
+import pytest
+from world import World, simulate
+
+from aiokclient.cluster.requests.attempts import RefusalLog
+from aiokclient.cluster.requests.per_item import ItemResults, PerItem, ask_in_parallel, ask_within
+from aiokclient.errors import (
+    ApiTimeoutError,
+    DisconnectedError,
+    KafkaError,
+    NotLeaderOrFollowerError,
+    RequestTimedOutError,
+    TopicAuthorizationError,
+)
+from aiokclient.log.client_log import ClientLog
+from aiokclient.policy import Backoff, Retry, Scope
+from aiokclient.types import TopicPartition
+
+
+class StoppedClock:
+    """A clock whose time never changes."""
+
+    rng = random.Random(1)
+
+    def monotonic(self) -> float:
+        return 100.0
+
+    def time_ms(self) -> int:
+        return 0
+
+
+def loop(refresh: bool = True) -> tuple[PerItem[str], list[str], dict[str, KafkaError]]:
+    refreshed: list[str] = []
+    refused: dict[str, KafkaError] = {}
+
+    def look_up(item: str, error: KafkaError) -> bool:
+        refreshed.append(item)
+        return refresh
+
+    retry = Retry(200.0, Backoff(1.0, 8.0, jitter=0.0), StoppedClock())
+    items = PerItem(
+        ["a", "b", "c", "a"], retry, Scope.ADMIN, refresh=look_up, refuse=refused.__setitem__
+    )
+    return items, refreshed, refused
+
+
+def test_settle_keeps_only_items_with_retriable_errors() -> None:
+    items, refreshed, refused = loop()
+    denied = TopicAuthorizationError()
+    delay_s = items.settle({"c": NotLeaderOrFollowerError(), "b": denied})
+    assert items.left == ["c"]
+    assert refreshed == ["c"]
+    assert refused == {"b": denied}
+    assert delay_s == 1.0
+
+
+def test_settle_counts_one_attempt_whatever_the_number_of_errors() -> None:
+    items, *_ = loop()
+    assert items.settle(dict.fromkeys("abc", RequestTimedOutError())) == 1.0
+    assert items.settle(dict.fromkeys("abc", RequestTimedOutError())) == 2.0
+    assert items.settle({}) == 0.0
+    assert items.left == []
+
+
+def test_settle_refuses_an_item_that_was_looked_up_in_vain() -> None:
+    items, refreshed, refused = loop(refresh=False)
+    items.settle({"a": NotLeaderOrFollowerError()})
+    assert items.left == []
+    assert refreshed == list(refused) == ["a"]
+
+
+def test_settle_asks_whether_an_error_is_final_before_the_policy() -> None:
+    refused: list[str] = []
+    items = PerItem(
+        "ab",
+        Retry(200.0, Backoff(1.0, 8.0, jitter=0.0), StoppedClock()),
+        Scope.ADMIN,
+        refresh=lambda item, error: True,
+        refuse=lambda item, error: refused.append(item),
+        final=lambda item, error: item == "a",
+    )
+    items.settle(dict.fromkeys("ab", RequestTimedOutError()))
+    assert items.left == ["b"]
+    assert refused == ["a"]
+
+
+def test_settle_retries_an_item_without_delay_if_refuse_says_so() -> None:
+    items = PerItem(
+        "ab",
+        Retry(200.0, Backoff(1.0, 8.0, jitter=0.0), StoppedClock()),
+        Scope.ADMIN,
+        refresh=lambda item, error: True,
+        refuse=lambda item, error: item == "b",
+    )
+    assert items.settle(dict.fromkeys("ab", TopicAuthorizationError())) == 0.0
+    assert items.left == ["b"]
+
+
+def test_drop_removes_items_that_need_no_further_attempt() -> None:
+    items, _, refused = loop()
+    items.drop({"a", "c"})
+    assert items.left == ["b"]
+    assert not refused
+
+
+def test_results_are_missing_only_without_a_value_and_an_error() -> None:
+    results: ItemResults[TopicPartition, int] = ItemResults()
+    parts = [TopicPartition("t", index) for index in range(3)]
+    results.put_partition(parts[0], 0, "ListOffsets", 1, 7)
+    results.put_partition(parts[1], 6, "ListOffsets", 1, 0)
+    missing = KafkaError("missing")
+    results.fail_missing(parts, lambda tp: missing)
+    assert results.found == {parts[0]: 7}
+    assert isinstance(results.failed[parts[1]], NotLeaderOrFollowerError)
+    assert results.failed[parts[2]] is missing
+
+
+def test_failed_item_has_its_error_instead_of_its_value() -> None:
+    results: ItemResults[str, int] = ItemResults()
+    denied = TopicAuthorizationError()
+    results.put("a", None, 1)
+    results.put("b", None, 2)
+    results.fail("a", denied)
+    results.fail("c", denied)
+    assert (results.found, results.failed) == ({"b": 2}, {"a": denied, "c": denied})
+
+
+@pytest.mark.parametrize(("earlier", "logged_after"), [(0, 8), (4, 1), (1, 4)])
+def test_refusals_of_items_are_logged_when_they_last_a_second(
+    caplog: pytest.LogCaptureFixture, earlier: int, logged_after: int
+) -> None:
+    """Of an operation with earlier attempts, the time of the first one is unknown."""
+    caplog.set_level(logging.WARNING, logger="aiokclient")
+    counts: list[int] = []
+
+    async def scenario(world: World) -> None:
+        clock = world.sim.clock
+        retry = Retry(math.inf, Backoff(0.15, 0.15, jitter=0.0), clock)
+        for _ in range(earlier):
+            retry.next_attempt()
+        refused = NotLeaderOrFollowerError(api="ListOffsets")
+        items = PerItem(
+            "ab",
+            retry,
+            Scope.ADMIN,
+            refresh=lambda item, error: True,
+            refusals=RefusalLog(ClientLog("aiokclient", "c", None), clock),
+        )
+
+        async def ask(left: list[str]) -> Mapping[str, KafkaError]:
+            counts.append(len(caplog.records))
+            return {"b": refused} if len(counts) <= logged_after else {}
+
+        await items.run(ask)
+
+    simulate(scenario)
+    assert counts == [0] * logged_after + [1]
+
+
+def test_last_error_of_a_round_is_the_first_refusal_in_it() -> None:
+    items, _, _ = loop()
+    assert items.last_error is None
+    refused, silent = NotLeaderOrFollowerError(), DisconnectedError()
+    items.settle({"a": silent, "b": DisconnectedError()})
+    assert items.last_error is silent
+    items.settle({"a": DisconnectedError(), "b": refused})
+    assert items.last_error is refused
+    items.settle({"b": silent})
+    assert items.last_error is refused
+
+
+def test_settle_waits_for_the_longest_delay_of_the_items() -> None:
+    items, _, _ = loop()
+    for expected_s in (1.0, 2.0, 4.0, 8.0, 8.0):
+        errors = {"a": NotLeaderOrFollowerError(), "b": TopicAuthorizationError()}
+        assert items.settle(errors) == expected_s
+    assert items.left == ["a"]
+
+
+PARTITION = TopicPartition("orders", 3)
+
+
+@pytest.mark.parametrize("rounds", [0, 3])
+def test_ask_within_ends_when_every_partition_has_succeeded(rounds: int) -> None:
+    asked: list[list[TopicPartition]] = []
+    other = TopicPartition("orders", 4)
+
+    async def ask(left: list[TopicPartition]) -> Mapping[TopicPartition, KafkaError]:
+        asked.append(left)
+        return {PARTITION: NotLeaderOrFollowerError()} if len(asked) <= rounds else {}
+
+    async def scenario(world: World) -> None:
+        await within(world, 10, [PARTITION, other], ask)
+
+    simulate(scenario)
+    assert asked == [[PARTITION, other], *[[PARTITION]] * rounds]
+
+
+def test_ask_within_raises_the_first_error_that_is_final() -> None:
+    denied = TopicAuthorizationError()
+
+    async def ask(left: list[TopicPartition]) -> Mapping[TopicPartition, KafkaError]:
+        return {PARTITION: denied}
+
+    async def scenario(world: World) -> None:
+        with pytest.raises(TopicAuthorizationError) as caught:
+            await within(world, 10, [PARTITION], ask)
+        assert caught.value is denied
+
+    simulate(scenario)
+
+
+def test_ask_within_names_a_partition_that_is_left_at_the_timeout() -> None:
+    async def ask(left: list[TopicPartition]) -> Mapping[TopicPartition, KafkaError]:
+        return {PARTITION: NotLeaderOrFollowerError()}
+
+    async def scenario(world: World) -> None:
+        began = world.now
+        with pytest.raises(ApiTimeoutError, match=r"no offset within 5\.0 s") as caught:
+            await within(world, 5, [PARTITION], ask)
+        assert world.now - began == pytest.approx(5)
+        assert caught.value.topic_partition == PARTITION
+        assert isinstance(caught.value.__cause__, NotLeaderOrFollowerError)
+
+    simulate(scenario)
+
+
+async def within(world: World, timeout: float, partitions: list[TopicPartition], ask) -> None:
+    clock = world.sim.clock
+    await ask_within(
+        timeout,
+        partitions,
+        ask,
+        Retry(clock.monotonic() + timeout, Backoff(), clock),
+        Scope.LIST_OFFSETS,
+        refresh=lambda tp, error: True,
+        check=lambda: None,
+        api="ListOffsets",
+        needed="offset",
+    )
+
+
+async def test_a_target_that_cannot_be_asked_fails_its_part_alone() -> None:
+    answered: list[str] = []
+    failed: list[list[str]] = []
+
+    async def ask(target: int, part: list[str]) -> None:
+        if target == 2:
+            raise RequestTimedOutError
+        answered.extend(part)
+
+    await ask_in_parallel(
+        {1: ["a"], 2: ["b", "c"], 3: ["d"]}, ask, lambda part, error: failed.append(part)
+    )
+    assert sorted(answered) == ["a", "d"]
+    assert failed == [["b", "c"]]
