@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Never, TypeVar, Unpack
 
 from aiokclient.cluster.lifecycle.parent import Parent
-from aiokclient.cluster.lifecycle.tracebacks import let_go, lets_go
+from aiokclient.cluster.lifecycle.public_calls import watch_calls
 from aiokclient.cluster.requests.pending import PendingResponse
 from aiokclient.cluster.targets import TARGETS, Broker, Coordinator, Leader, Target
 from aiokclient.config.client import ClientConfig, ClientOptions
@@ -33,6 +33,7 @@ RANGE_BYTES = 52_428_800
 """The default of `fetch_max_bytes` of `Client.read_range`."""
 
 
+@watch_calls()
 class Client(Parent):
     """Connections and metadata that producers, consumers and admins share.
 
@@ -54,7 +55,6 @@ class Client(Parent):
         super().__init__(ClientConfig.build(options))
         self._ranges: RangeConnections | None = None
 
-    @lets_go
     async def request(self, message: Request[R], to: Target, *, timeout: float | None = None) -> R:
         """Send any request of the protocol and return the decoded response.
 
@@ -73,7 +73,6 @@ class Client(Parent):
         _require(message, to, timeout)
         return await self._cluster.request(message, to, timeout=timeout)
 
-    @lets_go
     async def end_transaction(
         self, transaction: DetachedTransaction, commit: bool = True, timeout: float | None = None
     ) -> TransactionOutcome:
@@ -118,14 +117,9 @@ class Client(Parent):
         The handle can be awaited any number of times. It raises ClosedError if the client is closed
         before the response arrives.
         """
-        try:
-            self._check()
-            _require(message, to, timeout)
-            return self._cluster.send(message, to, timeout=timeout)
-        except BaseException as error:
-            let_go(error, self)
-            del self
-            raise
+        self._check()
+        _require(message, to, timeout)
+        return self._cluster.send(message, to, timeout=timeout)
 
     def read_range(
         self,
@@ -176,29 +170,24 @@ class Client(Parent):
         After an error, a cancellation, or `aclose()` the iterator has ended, and the client can
         still be used.
         """
-        try:
-            self._check()
-            # Clients without ranges do not import the consumer.
-            from aiokclient.consumer.ranges import RangeConnections, RangeRequest, read
+        self._check()
+        # Clients without ranges do not import the consumer.
+        from aiokclient.consumer.ranges import RangeConnections, RangeRequest, read
 
-            request = RangeRequest.of(
-                tp,
-                start,
-                end,
-                columns=columns,
-                isolation_level=isolation_level,
-                batch_rows=batch_rows,
-                fetch_max_bytes=fetch_max_bytes,
-                timeout=self._seconds(timeout),
-                topic_id=topic_id,
-            )
-            if self._ranges is None:
-                self._ranges = RangeConnections()
-            return read(self._cluster, self._ranges, request, self._check)
-        except BaseException as error:
-            let_go(error, self)
-            del self
-            raise
+        request = RangeRequest.of(
+            tp,
+            start,
+            end,
+            columns=columns,
+            isolation_level=isolation_level,
+            batch_rows=batch_rows,
+            fetch_max_bytes=fetch_max_bytes,
+            timeout=self._seconds(timeout),
+            topic_id=topic_id,
+        )
+        if self._ranges is None:
+            self._ranges = RangeConnections()
+        return read(self._cluster, self._ranges, request, self._check)
 
 
 def _require(message: Any, to: Any, timeout: Any) -> None:

@@ -323,12 +323,11 @@ def test_an_admin_call_is_one_message_one_method_and_one_handler(checkout: Check
     checkout.insert(
         "admin/client.py",
         """\
-    @lets_go
     async def count_sheep(self, most: int, *, timeout: float | None = None) -> int:
         return await self._cluster_calls.count_sheep(most, timeout=timeout)
 
 """,
-        before="    @lets_go\n    async def describe_cluster(",
+        before="    async def describe_cluster(",
     )
     checkout.create(
         "testing/broker/handlers/count_sheep.py",

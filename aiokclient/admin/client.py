@@ -25,8 +25,8 @@ from aiokclient.admin.topics import (
     TopicListing,
 )
 from aiokclient.cluster.lifecycle.lifecycle import Lifecycle
+from aiokclient.cluster.lifecycle.public_calls import watch_calls
 from aiokclient.cluster.lifecycle.shared_client import ClientLike, config_of
-from aiokclient.cluster.lifecycle.tracebacks import lets_go
 from aiokclient.config.admin import AdminConfig, AdminOptions
 from aiokclient.config.problems import refuse_positional
 from aiokclient.measures import Measures
@@ -67,6 +67,7 @@ if TYPE_CHECKING:
 __all__ = ["Admin"]
 
 
+@watch_calls()
 class Admin(Lifecycle):
     """A client that creates, describes, changes, and deletes the resources of a cluster.
 
@@ -171,7 +172,6 @@ class Admin(Lifecycle):
         measures = Measures("admin", lambda: resource)
         self._unsubscribe.append(self._cluster.measures.add(measures))
 
-    @lets_go
     async def create_topics(
         self,
         topics: Iterable[NewTopic],
@@ -191,7 +191,6 @@ class Admin(Lifecycle):
             topics, validate_only=validate_only, timeout=timeout
         )
 
-    @lets_go
     async def delete_topics(
         self, topics: Iterable[Topic], *, timeout: float | None = None
     ) -> Results[Topic, None]:
@@ -205,7 +204,6 @@ class Admin(Lifecycle):
         """
         return await self._topics.delete_topics(topics, timeout=timeout)
 
-    @lets_go
     async def describe_topics(
         self,
         topics: Iterable[Topic],
@@ -223,7 +221,6 @@ class Admin(Lifecycle):
             topics, include_authorized_operations=include_authorized_operations, timeout=timeout
         )
 
-    @lets_go
     async def list_topics(
         self, *, internal: bool = False, timeout: float | None = None
     ) -> dict[str, TopicListing]:
@@ -233,7 +230,6 @@ class Admin(Lifecycle):
         """
         return await self._topics.list_topics(internal=internal, timeout=timeout)
 
-    @lets_go
     async def create_partitions(
         self,
         totals: Mapping[str, int | NewPartitions],
@@ -253,7 +249,6 @@ class Admin(Lifecycle):
             totals, validate_only=validate_only, timeout=timeout
         )
 
-    @lets_go
     async def delete_records(
         self, offsets: Mapping[TopicPartition, int], *, timeout: float | None = None
     ) -> Results[TopicPartition, int]:
@@ -266,7 +261,6 @@ class Admin(Lifecycle):
         """
         return await self._records.delete_records(offsets, timeout=timeout)
 
-    @lets_go
     async def describe_cluster(
         self,
         *,
@@ -285,7 +279,6 @@ class Admin(Lifecycle):
             timeout=timeout,
         )
 
-    @lets_go
     async def describe_configs(
         self,
         resources: Iterable[ConfigResource] | Mapping[ConfigResource, Iterable[str] | None],
@@ -307,7 +300,6 @@ class Admin(Lifecycle):
             timeout=timeout,
         )
 
-    @lets_go
     async def alter_configs(
         self,
         changes: Mapping[ConfigResource, Mapping[str, Change]],
@@ -326,7 +318,6 @@ class Admin(Lifecycle):
             changes, validate_only=validate_only, timeout=timeout
         )
 
-    @lets_go
     async def list_groups(
         self,
         *,
@@ -344,7 +335,6 @@ class Admin(Lifecycle):
         """
         return await self._groups.list_groups(states=states, types=types, timeout=timeout)
 
-    @lets_go
     async def describe_groups(
         self,
         groups: Iterable[str],
@@ -361,7 +351,6 @@ class Admin(Lifecycle):
             groups, include_authorized_operations=include_authorized_operations, timeout=timeout
         )
 
-    @lets_go
     async def delete_groups(
         self, groups: Iterable[str], *, timeout: float | None = None
     ) -> Results[str, None]:
@@ -373,7 +362,6 @@ class Admin(Lifecycle):
         """
         return await self._groups.delete_groups(groups, timeout=timeout)
 
-    @lets_go
     async def remove_members(
         self,
         group: str,
@@ -396,7 +384,6 @@ class Admin(Lifecycle):
             group, members, static=static, reason=reason, timeout=timeout
         )
 
-    @lets_go
     async def list_consumer_group_offsets(
         self,
         groups: Iterable[str],
@@ -415,7 +402,6 @@ class Admin(Lifecycle):
             groups, require_stable=require_stable, timeout=timeout
         )
 
-    @lets_go
     async def alter_consumer_group_offsets(
         self,
         group: str,
@@ -433,7 +419,6 @@ class Admin(Lifecycle):
             group, offsets, timeout=timeout
         )
 
-    @lets_go
     async def delete_consumer_group_offsets(
         self, group: str, tps: Iterable[TopicPartition], *, timeout: float | None = None
     ) -> Results[TopicPartition, None]:
@@ -445,7 +430,6 @@ class Admin(Lifecycle):
         """
         return await self._group_offsets.delete_consumer_group_offsets(group, tps, timeout=timeout)
 
-    @lets_go
     async def group_lag(
         self,
         groups: Iterable[str],
@@ -465,7 +449,6 @@ class Admin(Lifecycle):
             groups, isolation_level=isolation_level, timeout=timeout
         )
 
-    @lets_go
     async def list_transactions(
         self,
         *,
@@ -502,7 +485,6 @@ class Admin(Lifecycle):
             timeout=timeout,
         )
 
-    @lets_go
     async def describe_transactions(
         self, transactional_ids: Iterable[str], *, timeout: float | None = None
     ) -> Results[str, TransactionDescription]:
@@ -513,7 +495,6 @@ class Admin(Lifecycle):
         """
         return await self._transactions.describe_transactions(transactional_ids, timeout=timeout)
 
-    @lets_go
     async def describe_log_dirs(
         self,
         brokers: Iterable[int] | None = None,
@@ -532,7 +513,6 @@ class Admin(Lifecycle):
         """
         return await self._log_dirs.describe_log_dirs(brokers, topics, timeout=timeout)
 
-    @lets_go
     async def describe_producers(
         self,
         partitions: Iterable[TopicPartition],
@@ -550,7 +530,6 @@ class Admin(Lifecycle):
             partitions, broker_id=broker_id, timeout=timeout
         )
 
-    @lets_go
     async def fence_producers(
         self, transactional_ids: Iterable[str], *, timeout: float | None = None
     ) -> Results[str, FencedProducer]:
@@ -565,7 +544,6 @@ class Admin(Lifecycle):
         """
         return await self._producers.fence_producers(transactional_ids, timeout=timeout)
 
-    @lets_go
     async def force_terminate_transaction(
         self, transactional_id: str, *, timeout: float | None = None
     ) -> None:
@@ -576,7 +554,6 @@ class Admin(Lifecycle):
         """
         await self._producers.force_terminate_transaction(transactional_id, timeout=timeout)
 
-    @lets_go
     async def find_hanging_transactions(
         self,
         *,
@@ -603,7 +580,6 @@ class Admin(Lifecycle):
             timeout=timeout,
         )
 
-    @lets_go
     async def abort_transaction(
         self, transaction: HangingTransaction, *, timeout: float | None = None
     ) -> None:
@@ -621,7 +597,6 @@ class Admin(Lifecycle):
         """
         await self._hanging.abort_transaction(transaction, timeout=timeout)
 
-    @lets_go
     async def create_acls(
         self, acls: Iterable[AclBinding], *, timeout: float | None = None
     ) -> Results[AclBinding, None]:
@@ -634,7 +609,6 @@ class Admin(Lifecycle):
         """
         return await self._acls.create_acls(acls, timeout=timeout)
 
-    @lets_go
     async def describe_acls(
         self, acl_filter: AclBindingFilter | None = None, *, timeout: float | None = None
     ) -> tuple[AclBinding, ...]:
@@ -645,7 +619,6 @@ class Admin(Lifecycle):
         """
         return await self._acls.describe_acls(acl_filter, timeout=timeout)
 
-    @lets_go
     async def delete_acls(
         self, filters: Iterable[AclBindingFilter], *, timeout: float | None = None
     ) -> Results[AclBindingFilter, tuple[AclBinding, ...]]:
@@ -659,7 +632,6 @@ class Admin(Lifecycle):
         """
         return await self._acls.delete_acls(filters, timeout=timeout)
 
-    @lets_go
     async def describe_user_scram_credentials(
         self, users: Iterable[str] | None = None, *, timeout: float | None = None
     ) -> Results[str, tuple[ScramCredentialInfo, ...]]:
@@ -671,7 +643,6 @@ class Admin(Lifecycle):
         """
         return await self._scram_credentials.describe_user_scram_credentials(users, timeout=timeout)
 
-    @lets_go
     async def alter_user_scram_credentials(
         self,
         alterations: Iterable[UserScramCredentialAlteration],
@@ -699,7 +670,6 @@ class Admin(Lifecycle):
             alterations, timeout=timeout
         )
 
-    @lets_go
     async def create_delegation_token(
         self,
         *,
@@ -729,7 +699,6 @@ class Admin(Lifecycle):
         )
 
     @hides_hmac
-    @lets_go
     async def renew_delegation_token(
         self,
         token: TokenOrHmac,
@@ -752,7 +721,6 @@ class Admin(Lifecycle):
         )
 
     @hides_hmac
-    @lets_go
     async def expire_delegation_token(
         self,
         token: TokenOrHmac,
@@ -772,7 +740,6 @@ class Admin(Lifecycle):
             token, expiry_time_period_ms=expiry_time_period_ms, timeout=timeout
         )
 
-    @lets_go
     async def describe_delegation_token(
         self, owners: Iterable[str] | None = None, *, timeout: float | None = None
     ) -> tuple[DelegationToken, ...]:
@@ -784,7 +751,6 @@ class Admin(Lifecycle):
         """
         return await self._tokens.describe_delegation_token(owners, timeout=timeout)
 
-    @lets_go
     async def describe_client_quotas(
         self, quota_filter: ClientQuotaFilter | None = None, *, timeout: float | None = None
     ) -> dict[ClientQuotaEntity, dict[str, float]]:
@@ -796,7 +762,6 @@ class Admin(Lifecycle):
         """
         return await self._quotas.describe_client_quotas(quota_filter, timeout=timeout)
 
-    @lets_go
     async def alter_client_quotas(
         self,
         changes: Mapping[ClientQuotaEntity, Mapping[str, float | None]],
@@ -822,7 +787,6 @@ class Admin(Lifecycle):
             changes, validate_only=validate_only, timeout=timeout
         )
 
-    @lets_go
     async def list_client_metrics(self, *, timeout: float | None = None) -> list[str]:
         """Return the names of the subscriptions to the metrics of clients, sorted (KIP-714).
 
@@ -849,7 +813,6 @@ class Admin(Lifecycle):
         """
         return await self._client_metrics.list_client_metrics(timeout=timeout)
 
-    @lets_go
     async def delete_client_metrics(
         self, names: Iterable[str], *, timeout: float | None = None
     ) -> Results[str, None]:

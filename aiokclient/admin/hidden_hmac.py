@@ -24,10 +24,6 @@ def hides_hmac(method: F) -> F:
         from aiokclient.admin.delegation_tokens import DelegationToken
 
         token = token if isinstance(token, DelegationToken) else Secret(token)
-        result = call(self, token, *args, **named)
-        # Otherwise, the traceback of an error would refer to `self`, and thereby keep the client
-        # alive.
-        del self
-        return await result
+        return await call(self, token, *args, **named)
 
     return cast(F, functools.wraps(method)(awaited))

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, Unpack, cast
 
 from aiokclient.cluster.lifecycle.lifecycle import Lifecycle
+from aiokclient.cluster.lifecycle.public_calls import count_cancelled, watch_calls
 from aiokclient.cluster.lifecycle.shared_client import ClientLike, config_of
-from aiokclient.cluster.lifecycle.tracebacks import let_go, lets_go
 from aiokclient.cluster.metadata.snapshot import PartitionInfo
 from aiokclient.config.consumer import ConsumerConfig, ConsumerOptions
 from aiokclient.config.problems import refuse_positional
@@ -68,6 +68,19 @@ else:
 __all__ = ["Consumer"]
 
 
+@watch_calls(
+    apart=("get", "poll"),
+    explained=(
+        "assign",
+        "pause",
+        "resume",
+        "seek",
+        "seek_to_beginning",
+        "seek_to_end",
+        "subscribe",
+        "unsubscribe",
+    ),
+)
 class Consumer(Lifecycle, Generic[K, V]):
     """A consumer of records, in order within each partition.
 
@@ -405,7 +418,6 @@ class Consumer(Lifecycle, Generic[K, V]):
         """
         return RecordIterator(self, self._running.reader)
 
-    @lets_go
     def until_end(self) -> RecordIterator[K, V]:
         """Return an iterator over the records up to the present end offsets.
 
@@ -417,7 +429,6 @@ class Consumer(Lifecycle, Generic[K, V]):
         """
         return RecordIterator(self, self._running.reader, self._final_offsets)
 
-    @lets_go
     def batches(
         self,
         max_records: int = 500,
@@ -443,7 +454,6 @@ class Consumer(Lifecycle, Generic[K, V]):
         reader = self._running.reader
         return RecordBatches(self, reader, max_records, max_wait, by_partition, ends, max_bytes)
 
-    @lets_go
     def tracked(self, max_outstanding: int = 1000) -> TrackedRecords[K, V]:
         """Return an iterator for concurrent handlers, which call `done(record)` at their end.
 
@@ -479,7 +489,6 @@ class Consumer(Lifecycle, Generic[K, V]):
         if self._closing is None or self._state is State.CLOSED:
             self._check_known()
 
-    @lets_go
     def arrow_batches(self, max_bytes: int = MAX_BYTES, until_end: bool = False) -> ArrowBatches:
         """Return an iterator over `pyarrow.RecordBatch`es, each of one partition.
 
@@ -502,7 +511,6 @@ class Consumer(Lifecycle, Generic[K, V]):
             ends=self._final_offsets if until_end else None,
         )
 
-    @lets_go
     async def table(self, max_bytes: int | None = None) -> pyarrow.Table:
         """Return the records up to the present end offsets as one `pyarrow.Table`.
 
@@ -529,13 +537,12 @@ class Consumer(Lifecycle, Generic[K, V]):
         consumer. A cancellation loses no record.
         """
         limit = self._config.max_poll_records if max_records is None else max_records
+        require_count("max_records", limit)
+        require_count("max_bytes", max_bytes)
         try:
-            require_count("max_records", limit)
-            require_count("max_bytes", max_bytes)
             return await self._reader().read(limit, seconds(timeout), max_bytes=max_bytes)
-        except BaseException as error:
-            let_go(error, self)
-            del self
+        except asyncio.CancelledError as error:
+            count_cancelled(error, self)
             raise
 
     async def get(self, timeout: float = 1.0) -> ConsumerRecord[K, V] | None:
@@ -545,9 +552,8 @@ class Consumer(Lifecycle, Generic[K, V]):
         """
         try:
             records = await self._reader().read(1, seconds(timeout))
-        except BaseException as error:
-            let_go(error, self)
-            del self
+        except asyncio.CancelledError as error:
+            count_cancelled(error, self)
             raise
         return records[0] if records else None
 
@@ -571,7 +577,6 @@ class Consumer(Lifecycle, Generic[K, V]):
 
     # -- the group
 
-    @lets_go
     async def commit(self, what: Any = None, timeout: float | None = None) -> None:
         """Commit offsets to the group.
 
@@ -603,7 +608,6 @@ class Consumer(Lifecycle, Generic[K, V]):
         """
         await self._group("commit").commit(what, self._seconds(timeout))
 
-    @lets_go
     async def committed(
         self, tps: Iterable[TopicPartition], timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
@@ -617,7 +621,6 @@ class Consumer(Lifecycle, Generic[K, V]):
         group = self._group("committed")
         return await group.committed(as_partitions(tps), self._seconds(timeout))
 
-    @lets_go
     async def rewind_group(
         self, offsets: Mapping[TopicPartition, int], timeout: float | None = None
     ) -> dict[TopicPartition, int]:
@@ -651,7 +654,6 @@ class Consumer(Lifecycle, Generic[K, V]):
             )
         return await group.rewind(wanted, self._seconds(timeout))
 
-    @lets_go
     def group_metadata(self) -> GroupMetadata:
         """Return the identity of this consumer in its group. Synchronous.
 
@@ -689,7 +691,6 @@ class Consumer(Lifecycle, Generic[K, V]):
 
     # -- lookups
 
-    @lets_go
     async def position(self, tp: TopicPartition, timeout: float | None = None) -> int:
         """Return the offset of the next record to be delivered; wait if it is not known yet.
 
@@ -700,7 +701,6 @@ class Consumer(Lifecycle, Generic[K, V]):
         engine = self._running
         return await engine.lookups.position(as_partition(tp), self._seconds(timeout))
 
-    @lets_go
     async def beginning_offsets(
         self, tps: Iterable[TopicPartition], timeout: float | None = None
     ) -> dict[TopicPartition, int]:
@@ -713,7 +713,6 @@ class Consumer(Lifecycle, Generic[K, V]):
         wanted = as_partitions(tps)
         return await self._running.lookups.beginning_offsets(wanted, self._seconds(timeout))
 
-    @lets_go
     async def end_offsets(
         self, tps: Iterable[TopicPartition], timeout: float | None = None
     ) -> dict[TopicPartition, int]:
@@ -726,7 +725,6 @@ class Consumer(Lifecycle, Generic[K, V]):
         wanted = as_partitions(tps)
         return await self._running.lookups.end_offsets(wanted, self._seconds(timeout))
 
-    @lets_go
     async def offsets_for_times(
         self, times: Mapping[TopicPartition, int], timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
@@ -738,7 +736,6 @@ class Consumer(Lifecycle, Generic[K, V]):
         wanted = as_numbers(times, "a time in milliseconds since the epoch")
         return await self._running.lookups.offsets_for_times(wanted, self._seconds(timeout))
 
-    @lets_go
     async def lag(
         self, tps: Iterable[TopicPartition] | None = None, timeout: float | None = None
     ) -> dict[TopicPartition, int]:
@@ -763,7 +760,6 @@ class Consumer(Lifecycle, Generic[K, V]):
             raise ApiTimeoutError(text) from positions.cause()
         return await self._running.lookups.final_offsets(timeout)
 
-    @lets_go
     def highwater(self, tp: TopicPartition) -> int | None:
         """Return the end offset of a partition as of its last fetch, or None if unknown.
 
@@ -774,7 +770,6 @@ class Consumer(Lifecycle, Generic[K, V]):
         end = -1 if state is None else state.fetch.high_watermark
         return None if end < 0 else end
 
-    @lets_go
     def last_stable_offset(self, tp: TopicPartition) -> int | None:
         """Return the last stable offset of a partition as of its last fetch, or None if unknown.
 
@@ -786,7 +781,6 @@ class Consumer(Lifecycle, Generic[K, V]):
         end = -1 if state is None else state.fetch.last_stable
         return None if end < 0 else end
 
-    @lets_go
     def partitions_for_topic(self, topic: str) -> set[int] | None:
         """Return the partition numbers of a topic in the known metadata, or None if unknown.
 
@@ -800,7 +794,6 @@ class Consumer(Lifecycle, Generic[K, V]):
             return None
         return {partition.index for partition in info.partitions}
 
-    @lets_go
     async def partitions_for(
         self, topic: str, timeout: float | None = None
     ) -> tuple[PartitionInfo, ...]:
@@ -813,7 +806,6 @@ class Consumer(Lifecycle, Generic[K, V]):
         (name,) = as_topics([topic])
         return await self._running.lookups.partitions_for(name, self._seconds(timeout))
 
-    @lets_go
     async def list_topics(
         self, timeout: float | None = None
     ) -> dict[str, tuple[PartitionInfo, ...]]:
@@ -823,17 +815,3 @@ class Consumer(Lifecycle, Generic[K, V]):
         after it.
         """
         return await self._running.lookups.list_topics(timeout)
-
-
-for _name in (
-    "assign",
-    "pause",
-    "resume",
-    "seek",
-    "seek_to_beginning",
-    "seek_to_end",
-    "subscribe",
-    "unsubscribe",
-):
-    # Decorators would hide from type checkers that these methods are synchronous.
-    setattr(Consumer, _name, lets_go(getattr(Consumer, _name)))

@@ -7,8 +7,8 @@ import os
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any, Self, Unpack
 
+from aiokclient.cluster.lifecycle.public_calls import count_cancelled, watch_calls
 from aiokclient.cluster.lifecycle.shared_client import ClientLike, config_of
-from aiokclient.cluster.lifecycle.tracebacks import lets_go
 from aiokclient.errors import ConfigError, IllegalStateError
 from aiokclient.errors.local import ArgumentTypeError, ArgumentValueError
 from aiokclient.group.engine import GroupEngine
@@ -22,6 +22,7 @@ from aiokclient.types import GroupMetadata, State, shortened, text_problem
 __all__ = ["GroupMember"]
 
 
+@watch_calls()
 class GroupMember(MemberLifecycle):
     """A member of a group of processes that divide work by Kafka's group protocol.
 
@@ -143,7 +144,6 @@ class GroupMember(MemberLifecycle):
         assert self._engine is not None
         return self._engine
 
-    @lets_go
     async def _next(self, *, again: bool) -> GroupGeneration | None:
         if self._state is State.CLOSED or self._closing is not None:
             return None
@@ -159,16 +159,14 @@ class GroupMember(MemberLifecycle):
         self._reading = True
         try:
             generation = await mailbox.take(again=again)
+        except asyncio.CancelledError as error:
+            count_cancelled(error, self)
+            raise
         finally:
             self._reading = False
         if self._failure is not None:
             raise self._failure
         return generation
-
-
-for _name in ("generations", "group_metadata", "rejoin"):
-    # These are not decorated, because type checkers would no longer see that they are synchronous.
-    setattr(GroupMember, _name, lets_go(getattr(GroupMember, _name)))
 
 
 class _Generations:
@@ -181,7 +179,6 @@ class _Generations:
     def __aiter__(self) -> Self:
         return self
 
-    @lets_go
     async def __anext__(self) -> GroupGeneration:
         generation = await self._member._next(again=not self._began)
         self._began = True

@@ -21,7 +21,6 @@ from enum import Enum, auto
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
-from aiokclient.cluster.lifecycle.tracebacks import lets_go
 from aiokclient.consumer.arguments import require_count
 from aiokclient.errors import IllegalStateError, KafkaError
 from aiokclient.errors.local import ArgumentTypeError, refuse_loop
@@ -126,7 +125,6 @@ class TransformStream(Generic[K, V]):
         self._retry = Retry(math.inf, backoff, producer._clock)
         self._log = ClientLog.of("aiokclient.patterns", config)
 
-    @lets_go
     async def __aenter__(self) -> Self:
         self._producer.transaction()  # Raises IllegalStateError without a transactional id.
         self._consumer._for_transaction()
@@ -137,7 +135,6 @@ class TransformStream(Generic[K, V]):
         self._entered = True
         return self
 
-    @lets_go
     async def __aexit__(
         self,
         kind: type[BaseException] | None,
@@ -162,7 +159,6 @@ class TransformStream(Generic[K, V]):
     def __aiter__(self) -> TransformLoop[K, V]:
         return TransformLoop(self)
 
-    @lets_go
     async def __anext__(self) -> TransformBatch[K, V]:
         if self._loop is None:
             self._loop = TransformLoop(self)
@@ -174,7 +170,6 @@ class TransformStream(Generic[K, V]):
             raise IllegalStateError("Enter the stream first: async with transform(...) as stream.")
         return self._consumer.batches(self._max_records, self._max_wait)
 
-    @lets_go
     async def _following(self, read: RecordBatches[K, V]) -> TransformBatch[K, V]:
         """Commit the last batch, and return the next one, which `read` reads."""
         if not self._entered:
@@ -271,7 +266,6 @@ class TransformLoop(Generic[K, V]):
     def __aiter__(self) -> Self:
         return self
 
-    @lets_go
     async def __anext__(self) -> TransformBatch[K, V]:
         if self._read is None:
             self._read = self._stream._read()

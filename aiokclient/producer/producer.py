@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Never, Unpack
 from aiokclient.cluster.lifecycle.health import some
 from aiokclient.cluster.lifecycle.lifecycle import Lifecycle
 from aiokclient.cluster.lifecycle.ownership import Anchor, for_background
+from aiokclient.cluster.lifecycle.public_calls import count_cancelled, watch_calls
 from aiokclient.cluster.lifecycle.shared_client import ClientLike, config_of
-from aiokclient.cluster.lifecycle.tracebacks import let_go, lets_go
 from aiokclient.cluster.metadata.updater import partitions_of
 from aiokclient.config.client import ClientConfig
 from aiokclient.config.problems import refuse_positional
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 __all__ = ["Producer"]
 
 
+@watch_calls(apart=("drain", "gather", "send_and_wait"))
 class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
     """A client that sends records, idempotently by default, in order within each partition.
 
@@ -102,12 +103,10 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         """
         try:
             return await self.send(topic, value, key, partition, timestamp, headers)
-        except BaseException as error:
-            let_go(error, self)
-            del self
+        except asyncio.CancelledError as error:
+            count_cancelled(error, self)
             raise
 
-    @lets_go
     async def send_all(self, topic: str, items: Iterable[Any] | AsyncIterable[Any]) -> int:
         """Send all items of an iterable, and return their number once all are acknowledged.
 
@@ -137,20 +136,15 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         sends keep their order. Cancelling the future does not prevent the send. If the event loop
         stops or is closed before the outcome is known, the future gets ClosedError.
         """
-        try:
-            loop = self._loop
-            if not self._usable or loop is None:
-                self._refuse()
-            if loop is None or loop.is_closed():
-                raise ClosedError("The event loop of this Producer is closed. Make a new Producer.")
-            sending = ThreadsafeSend(
-                loop, partial(self.send, topic, value, key, partition, timestamp, headers)
-            )
-            sending.begin()
-        except BaseException as error:
-            let_go(error, self)
-            del self
-            raise
+        loop = self._loop
+        if not self._usable or loop is None:
+            self._refuse()
+        if loop is None or loop.is_closed():
+            raise ClosedError("The event loop of this Producer is closed. Make a new Producer.")
+        sending = ThreadsafeSend(
+            loop, partial(self.send, topic, value, key, partition, timestamp, headers)
+        )
+        sending.begin()
         return sending.future
 
     # -- waiting
@@ -173,15 +167,13 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         outcomes, it yields to the event loop every few milliseconds. Cancelling it does not cancel
         the sends.
         """
+        self._check_loop()
         try:
-            self._check_loop()
             return await gather(deliveries, self._clock, return_exceptions=return_exceptions)
-        except BaseException as error:
-            let_go(error, self)
-            del self
+        except asyncio.CancelledError as error:
+            count_cancelled(error, self)
             raise
 
-    @lets_go
     async def flush(self) -> None:
         """Wait until all records that were sent before have their outcome.
 
@@ -206,8 +198,8 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         Raises the error that failed the producer, and ClosedError if the producer is closed
         meanwhile. Cancelling it changes nothing.
         """
+        self._check()
         try:
-            self._check()
             if topic is not None:
                 find = self._queues_of(topic, partition)
                 engine = self._required_engine()
@@ -225,9 +217,8 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
             if self._clock.monotonic() - self._yielded_at >= SLICE_S:
                 await asyncio.sleep(0)
                 self._yielded_at = self._clock.monotonic()
-        except BaseException as error:
-            let_go(error, self)
-            del self
+        except asyncio.CancelledError as error:
+            count_cancelled(error, self)
             raise
 
     def _queues_of(
@@ -249,7 +240,6 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
 
         return find
 
-    @lets_go
     async def prepare(self, topic: str, timeout: float | None = None) -> None:
         """Fetch the metadata of a topic and the schemas of the serializers, before the first send.
 
@@ -265,7 +255,6 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         failures = self._required_engine().failures
         await backpressure.while_open(failures, self._prepare(target, patience_s))
 
-    @lets_go
     async def partitions_for(
         self, topic: str, timeout: float | None = None
     ) -> tuple[PartitionInfo, ...]:
@@ -329,7 +318,6 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         """The open transaction, or the last one; None before the first."""
         return self._last_transaction
 
-    @lets_go
     async def begin_transaction(self) -> None:
         """Open a transaction. Every record that is sent before its end belongs to it.
 
@@ -340,7 +328,6 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         """
         await self.transaction()._begin()
 
-    @lets_go
     async def send_offsets_to_transaction(
         self, offsets: Any, group_metadata: GroupMetadata, timeout: float | None = None
     ) -> None:
@@ -361,7 +348,6 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         if wanted:
             await manager.send_offsets(wanted, group_metadata, self._seconds(timeout))
 
-    @lets_go
     async def commit_transaction(self, timeout: float | None = None) -> None:
         """Commit the open transaction, once all its records have their outcome.
 
@@ -387,7 +373,6 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
             raise
         last.settle_commit()
 
-    @lets_go
     async def abort_transaction(self, timeout: float | None = None) -> None:
         """Abort the open transaction, and drop its records that were not sent.
 
@@ -413,7 +398,6 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         if transaction is not None:
             await transaction.go_back(self._seconds(timeout))
 
-    @lets_go
     async def restart(self) -> None:
         """Begin again after an ApplicationRecoverableError, in a new epoch of the transactional id.
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from aiokclient._native import twin
 from aiokclient.clock import SystemClock
-from aiokclient.cluster.lifecycle.tracebacks import let_go, lets_go
 from aiokclient.errors import InvalidTopicError, SerializationError
 from aiokclient.errors.local import ArgumentTypeError, RecordTypeError, TopicTypeError
 from aiokclient.producer import send_many as bulk
@@ -101,35 +100,25 @@ class Sends(SendPath[K, V], Generic[K, V]):
         While a transactional producer has no open transaction, `_topics` is empty, so that this
         check finds no topic there.
         """
-        try:
-            topic = self._topics.get(name) if isinstance(name, str) else None
-            if topic is None:
-                require_topic(name)
-                engine = self._required_engine()
-                if engine.transactions is not None:
-                    engine.transactions.require_open("send()")
-                topic = engine.topic(name)
-            return topic
-        except BaseException as error:
-            let_go(error, self)
-            del self
-            raise
+        topic = self._topics.get(name) if isinstance(name, str) else None
+        if topic is None:
+            require_topic(name)
+            engine = self._required_engine()
+            if engine.transactions is not None:
+                engine.transactions.require_open("send()")
+            topic = engine.topic(name)
+        return topic
 
     def _serialized(
         self, topic: str, key: K | None, value: V | None, headers: Headers
     ) -> tuple[Any, Any]:
         raw_key: Any = key
         raw_value: Any = value
-        try:
-            nulls = self._serializes_none
-            if self._key_serializer is not None and (key is not None or nulls):
-                raw_key = self._key_serializer(topic, key, headers)
-            if self._value_serializer is not None and (value is not None or nulls):
-                raw_value = self._value_serializer(topic, value, headers)
-        except BaseException as error:
-            let_go(error, self)
-            del self
-            raise
+        nulls = self._serializes_none
+        if self._key_serializer is not None and (key is not None or nulls):
+            raw_key = self._key_serializer(topic, key, headers)
+        if self._value_serializer is not None and (value is not None or nulls):
+            raw_value = self._value_serializer(topic, value, headers)
         return raw_key, raw_value
 
     def _put(
@@ -142,44 +131,37 @@ class Sends(SendPath[K, V], Generic[K, V]):
         headers: Headers,
     ) -> Delivery:
         """Append a serialized record to a batch of its partition."""
+        engine = self._required_engine()
         try:
-            engine = self._required_engine()
-            try:
-                if timestamp is None:
-                    timestamp = self._clock.time_ms()
-                else:
-                    timestamp = bulk.as_timestamp(timestamp)
-                size = record_size(key, value, headers)
-                if size > self._largest:
-                    self._require_small(topic.name, key, value, headers)
-                if partition is not None:
-                    partition = self._existing(topic, partition)
-                if not topic.known:
-                    queue = topic.undesignated
-                elif partition is not None:
-                    queue = engine.leaders.queue_of(topic, partition)
-                else:
-                    queue = engine.leaders.partitioner.choose(topic, key, size)
-                batch = queue.open
-                index = -1
-                if batch is not None:
-                    index = batch.append(size, timestamp, key, value, headers)
-                if batch is None or index < 0:
-                    batch, index = engine.accumulator.append(
-                        queue, timestamp, key, value, headers, size
-                    )
-            except (TypeError, AttributeError, ValueError) as error:
-                raise self._unfit(topic.name, error, headers, key, value) from error
-            if batch.explicit is not None:
-                batch.choose_partitions(-1 if partition is None else partition)
+            now = self._clock.time_ms
+            timestamp = now() if timestamp is None else bulk.as_timestamp(timestamp)
+            size = record_size(key, value, headers)
+            if size > self._largest:
+                self._require_small(topic.name, key, value, headers)
+            if partition is not None:
+                partition = self._existing(topic, partition)
+            if not topic.known:
+                queue = topic.undesignated
             elif partition is not None:
-                batch.note_chosen(index)
-            delivery = self._last = Delivery(batch, index, timestamp)
-            return delivery
-        except BaseException as error:
-            let_go(error, self)
-            del self
-            raise
+                queue = engine.leaders.queue_of(topic, partition)
+            else:
+                queue = engine.leaders.partitioner.choose(topic, key, size)
+            batch = queue.open
+            index = -1
+            if batch is not None:
+                index = batch.append(size, timestamp, key, value, headers)
+            if batch is None or index < 0:
+                batch, index = engine.accumulator.append(
+                    queue, timestamp, key, value, headers, size
+                )
+        except (TypeError, AttributeError, ValueError) as error:
+            raise self._unfit(topic.name, error, headers, key, value) from error
+        if batch.explicit is not None:
+            batch.choose_partitions(-1 if partition is None else partition)
+        elif partition is not None:
+            batch.note_chosen(index)
+        delivery = self._last = Delivery(batch, index, timestamp)
+        return delivery
 
     def _require_small(self, topic: str, key: Any, value: Any, headers: Headers) -> None:
         """Raise RecordTooLargeError if a batch with only this record exceeds the limit."""
@@ -226,7 +208,6 @@ class Sends(SendPath[K, V], Generic[K, V]):
 
     # -- many
 
-    @lets_go
     def _send_many(self, topic: str, values: Sequence[Any]) -> Sequence[Delivery]:
         """See `SendPath.send_many`."""
         self._check()
@@ -300,7 +281,6 @@ class Sends(SendPath[K, V], Generic[K, V]):
 
     # -- columns
 
-    @lets_go
     def send_arrow(self, topic: str | None, batch: Any) -> Sequence[Delivery]:
         """Send all rows of a `pyarrow.RecordBatch` or none, and return their deliveries in order.
 

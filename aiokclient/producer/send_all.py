@@ -10,7 +10,6 @@ from typing import Any, Protocol
 
 import anyio
 
-from aiokclient.cluster.lifecycle.tracebacks import lets_go
 from aiokclient.errors import BufferExhaustedError, KafkaError
 from aiokclient.producer.batching.accumulator import Accumulator
 from aiokclient.producer.delivery.deliveries import Run, runs_of
@@ -55,7 +54,6 @@ class SendAll:
         """Whether the failure of a delivery is being raised."""
         self._count = 0
 
-    @lets_go
     async def run(self, items: Iterable[Any] | AsyncIterable[Any]) -> int:
         """See `Producer.send_all`."""
         try:

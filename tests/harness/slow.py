@@ -80,7 +80,6 @@ SLOW = tuple(
         "unit/consumer/test_loop_time.py",
         "unit/consumer/test_random_walk.py",
         "unit/group/test_members.py",
-        "unit/log/test_kept_errors.py",
         "unit/network/sasl/test_kerberos.py",
         "unit/network/test_connection.py::test_responses_are_read_for_random_slicings",
         "unit/patterns/test_single_writer.py",

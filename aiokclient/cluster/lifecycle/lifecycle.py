@@ -27,6 +27,7 @@ from aiokclient.cluster.client import ClusterClient
 from aiokclient.cluster.lifecycle.callers import running_loop, wrong_caller
 from aiokclient.cluster.lifecycle.health import Health, described
 from aiokclient.cluster.lifecycle.ownership import Anchor, dropped, for_background, retrieve
+from aiokclient.cluster.lifecycle.public_calls import watch_calls
 from aiokclient.cluster.lifecycle.shared_client import ClientLike, config_of
 from aiokclient.cluster.lifecycle.states import (
     ENDING,
@@ -38,7 +39,6 @@ from aiokclient.cluster.lifecycle.states import (
     LifecyclePhase,
 )
 from aiokclient.cluster.lifecycle.supervisor import STOP_S, Supervisor
-from aiokclient.cluster.lifecycle.tracebacks import let_go, lets_go
 from aiokclient.config.client import ClientConfig
 from aiokclient.errors import (
     ClosedError,
@@ -62,6 +62,7 @@ WRITING_S = 0.1
 """Seconds that the last push of metrics may take after the time limit, in order to be written."""
 
 
+@watch_calls()
 class Lifecycle:
     """The base class of everything that is started and closed.
 
@@ -253,7 +254,7 @@ class Lifecycle:
         if self._usable:
             observe(self._cluster)
 
-    def _note_cancelled(self) -> None:
+    def _count_cancelled(self) -> None:
         """Count a call that was cancelled. Synchronous."""
         if self._cancelled is not None:
             self._cancelled.add()
@@ -281,7 +282,6 @@ class Lifecycle:
         """Return the topics or the group for the repr. Synchronous, in every state."""
         return {}
 
-    @lets_go
     async def client_instance_id(self, timeout: float | None = None) -> uuid.UUID:
         """Return the id under which the brokers know this client in telemetry (KIP-714).
 
@@ -294,12 +294,10 @@ class Lifecycle:
         self._check()
         return await self._cluster.telemetry.instance_id(self._seconds(timeout))
 
-    @lets_go
     async def __aenter__(self) -> Self:
         await self.start()
         return self
 
-    @lets_go
     async def __aexit__(
         self,
         kind: type[BaseException] | None,
@@ -323,15 +321,10 @@ class Lifecycle:
 
     def _check(self) -> None:
         """Raise the failure, or a UsageError if the object must not be used here and now."""
-        try:
-            if not self._usable:
-                self._refuse()
-            if asyncio._get_running_loop() is not self._loop:
-                self._refuse_caller()
-        except BaseException as error:
-            let_go(error, self)
-            del self
-            raise
+        if not self._usable:
+            self._refuse()
+        if asyncio._get_running_loop() is not self._loop:
+            self._refuse_caller()
 
     def _refuse(self) -> NoReturn:
         name = type(self).__name__
@@ -375,7 +368,6 @@ class Lifecycle:
 
     # -- start ------------------------------------------------------------------------------
 
-    @lets_go
     async def start(self, wait: bool | None = None) -> None:
         """Connect to the cluster and get ready, within `default_api_timeout_ms`.
 
@@ -502,7 +494,6 @@ class Lifecycle:
 
     # -- close ------------------------------------------------------------------------------
 
-    @lets_go
     async def close(self, timeout: float | None = None) -> None:
         """Finish the work and close all connections. Idempotent; all callers share one close.
 
@@ -635,8 +626,3 @@ class Lifecycle:
                 await own.close()
             elif self._client is not None:
                 self._client.disown(self._anchor)
-
-
-for _name in ("metric_values", "metrics", "register_metric", "unregister_metric"):
-    # Decorators would hide from type checkers that these methods are synchronous.
-    setattr(Lifecycle, _name, lets_go(getattr(Lifecycle, _name)))

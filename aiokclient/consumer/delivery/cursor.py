@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from typing import Generic, Self, TypeVar
 
 from aiokclient._native import twin
-from aiokclient.cluster.lifecycle.tracebacks import let_go
 
 __all__ = ["RecordCursor", "clock_of"]
 
@@ -43,12 +42,7 @@ class RecordCursor(Generic[T]):
         if self._time() < self._until:
             for record in self._records:
                 return record
-        try:
-            return await self._advance()
-        except BaseException as error:
-            let_go(error, self)
-            del self
-            raise
+        return await self._advance()
 
     def interrupt(self) -> None:
         """Make the iteration call `_advance` for its next record. Safe in any thread."""

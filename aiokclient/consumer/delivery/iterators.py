@@ -11,7 +11,6 @@ import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
-from aiokclient.cluster.lifecycle.tracebacks import lets_go
 from aiokclient.consumer.delivery.arrow_tables import ArrowTables
 from aiokclient.consumer.delivery.cursor import RecordCursor, clock_of
 from aiokclient.consumer.delivery.end_offsets import EndOffsetsLookup
@@ -50,7 +49,6 @@ class RecordIterator(RecordCursor[ConsumerRecord[K, V]], Generic[K, V]):
     if not TYPE_CHECKING:
         __iter__ = refuse_loop
 
-    @lets_go
     async def _advance(self) -> ConsumerRecord[K, V]:
         if not self._limited and self._ends is not None:
             await self._reader.limit(self, self._ends)
@@ -102,7 +100,6 @@ class RecordBatches(Generic[K, V]):
     def __aiter__(self) -> Self:
         return self
 
-    @lets_go
     async def __anext__(self) -> Records[K, V]:
         if not self._limited and self._ends is not None:
             await self._reader.limit(self, self._ends)
@@ -155,7 +152,6 @@ class ArrowBatches:
     def __aiter__(self) -> Self:
         return self
 
-    @lets_go
     async def __anext__(self) -> pa.RecordBatch:
         table = await self._next()
         if table is None:

@@ -7,7 +7,6 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
-from aiokclient.cluster.lifecycle.tracebacks import let_go
 from aiokclient.consumer.delivery.reader import Reader
 from aiokclient.consumer.state.partition import PartitionState
 from aiokclient.errors.local import refuse_loop
@@ -62,12 +61,7 @@ class TrackedRecords(Generic[K, V]):
         if self._room > 0 and self._time() < self._until:
             for record in self._records:
                 return self._track(record)
-        try:
-            records = await self._reader.advance(self, self._has_room)
-        except BaseException as error:
-            let_go(error, self)
-            del self
-            raise
+        records = await self._reader.advance(self, self._has_room)
         if records is None:
             raise StopAsyncIteration
         self._records = records

@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from aiokclient.clock import Clock
-from aiokclient.cluster.lifecycle.tracebacks import let_go
 from aiokclient.producer.delivery.deliveries import Deliveries
 from aiokclient.producer.delivery.delivery import Delivery
 from aiokclient.types import Headers
@@ -102,24 +101,19 @@ class SendPath(Generic[K, V]):
         a known topic does not have, BufferExhaustedError if the overflow queue is full,
         WrongThreadError, and WrongLoopError. The delivery raises all other errors.
         """
+        if not self._usable or _get_running_loop() is not self._loop:
+            self._check()
         try:
-            if not self._usable or _get_running_loop() is not self._loop:
-                self._check()
-            try:
-                target = self._topics.get(topic)
-            except TypeError:  # It has no hash, so it is no topic.
-                target = None
-            if target is None:
-                target = self._topic(topic)
-            raw_key: Any = key
-            raw_value: Any = value
-            if not self._raw:
-                raw_key, raw_value = self._serialized(topic, key, value, headers)
-            return self._put(target, raw_key, raw_value, partition, timestamp, headers)
-        except BaseException as error:
-            let_go(error, self)
-            del self
-            raise
+            target = self._topics.get(topic)
+        except TypeError:  # It has no hash, so it is no topic.
+            target = None
+        if target is None:
+            target = self._topic(topic)
+        raw_key: Any = key
+        raw_value: Any = value
+        if not self._raw:
+            raw_key, raw_value = self._serialized(topic, key, value, headers)
+        return self._put(target, raw_key, raw_value, partition, timestamp, headers)
 
     def send_many(self, topic: str, values: Sequence[Any]) -> Sequence[Delivery]:
         """Send all records of a sequence or none, and return their deliveries in the same order.
@@ -128,12 +122,7 @@ class SendPath(Generic[K, V]):
         topic. Raises the errors of `send`, and BufferExhaustedError if there is not enough room
         for all records; `send_all()` waits for room instead.
         """
-        try:
-            return self._send_many(topic, values)
-        except BaseException as error:
-            let_go(error, self)
-            del self
-            raise
+        return self._send_many(topic, values)
 
     @property
     def full(self) -> bool:

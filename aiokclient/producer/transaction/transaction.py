@@ -10,7 +10,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from aiokclient.background import ended, new_task
-from aiokclient.cluster.lifecycle.tracebacks import let_go, lets_go
 from aiokclient.cluster.requests.read_order import read_order
 from aiokclient.errors import ClosedError, IllegalStateError, KafkaError
 from aiokclient.errors.local import ArgumentTypeError
@@ -176,7 +175,6 @@ class Transaction:
         reads = consumer._for_transaction(self._current.begun, self._number)
         self._consumers.append((consumer, reads))
 
-    @lets_go
     async def send_offsets(
         self, offsets: Any, group_metadata: GroupMetadata, timeout: float | None = None
     ) -> None:
@@ -189,7 +187,6 @@ class Transaction:
         producer: Any = self._producer
         await producer.send_offsets_to_transaction(offsets, group_metadata, timeout)
 
-    @lets_go
     async def detach(self, timeout: float | None = None) -> DetachedTransaction:
         """Leave the open transaction to another process, and return its handle.
 
@@ -217,16 +214,8 @@ class Transaction:
         self._is_end_requested = True
         return handle
 
-    # __aenter__ and __aexit__ do the work of `lets_go` themselves, which saves a coroutine for each
-    # transaction.
-
     async def __aenter__(self) -> Self:
-        try:
-            await self._begin()
-        except BaseException as raised:
-            let_go(raised, self)
-            del self
-            raise
+        await self._begin()
         return self
 
     async def __aexit__(
@@ -235,17 +224,12 @@ class Transaction:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        try:
-            if error is not None:
-                await self.abandon()
-            elif self._is_current:
-                await self._finish()
-            else:
-                self._require_requested_end()
-        except BaseException as raised:
-            let_go(raised, self)
-            del self
-            raise
+        if error is not None:
+            await self.abandon()
+        elif self._is_current:
+            await self._finish()
+        else:
+            self._require_requested_end()
 
     async def _finish(self) -> None:
         """Commit the transaction, unless the body has ended or detached it."""

@@ -118,7 +118,6 @@ class TracedIterator:
             raise
         except BaseException as error:
             self._failed(error, began_ns)
-            del self
             raise
         self._present = self._begin(taken, began_ns)
         return taken

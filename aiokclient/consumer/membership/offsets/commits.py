@@ -142,7 +142,7 @@ class Commits:
         self._log = LimitedLog(subscription.client_log, cluster.clock.monotonic)
         self._turn = asyncio.Lock()
         self._order = CommitOrder()
-        self._refused: Errors = {}
+        self._refused: dict[TopicPartition, str] = {}
         self._storing: dict[CommitAttempt, None] = {}
         self._request_s = config.request_timeout_ms / 1000
         self._backoff = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
@@ -344,7 +344,7 @@ class Commits:
         delay_s = attempt.settle(failed, renamed=member != self._member())
         for tp, error in attempt.refused.items():
             if tp in failed and not _not_owned(error):
-                self._refused[tp] = error
+                self._refused[tp] = str(error)  # An error would hold the variables of its caller.
         if not attempt.is_done():
             await self._renamed.wait(asyncio.get_running_loop().time() + delay_s)
 

@@ -22,6 +22,7 @@ from world import World, simulate
 
 from aiokclient import Client, Consumer, GroupMember, Producer, State, TopicPartition
 from aiokclient.consumer.assignors import Range
+from aiokclient.errors import ApiTimeoutError
 from aiokclient.testing import EmbeddedCluster
 
 CLOSED_S = 5.0
@@ -250,11 +251,9 @@ CASES.remove(("until_end", "cancelled"))  # This iteration ends before it can be
 
 
 @pytest.mark.parametrize(("way", "fails"), CASES)
-def test_an_error_that_is_kept_does_not_keep_the_consumer_alive(
+def test_a_dropped_consumer_is_closed_once_its_error_is_dropped(
     way: str, fails: str, recwarn: Any
 ) -> None:
-    """The kept error holds the variables of all functions that it passed, as in a notebook."""
-
     def refuse(data: bytes) -> bytes:
         raise ValueError("no value of this application")
 
@@ -279,14 +278,41 @@ def test_an_error_that_is_kept_does_not_keep_the_consumer_alive(
                 kept.append(error)
 
         await cell()
-        assert kept
         app.consumer = None
+        kept.clear()
         gc.collect()  # The traceback of an error may be part of a reference cycle.
         await closed(world)
-        kept.clear()
 
     simulate(scenario)
     assert len(names(recwarn)) == 2
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_closed_object_releases_everything_when_its_error_is_kept(kind: str) -> None:
+    async def scenario(world: World) -> None:
+        one = await make(kind, **world.options())
+        kept: list[BaseException] = []
+        task = asyncio.create_task(one.client_instance_id(timeout=0.0))
+        try:
+            await task
+        except ApiTimeoutError as error:
+            kept.append(error)
+        assert kept
+        await one.close()
+        await closed(world)
+        assert refers_to(kept[0], one), "debuggers see the variables"
+
+    simulate(scenario)
+
+
+def refers_to(error: BaseException, one: object) -> bool:
+    """Return whether a variable of the functions in the traceback of an error is this object."""
+    traceback = error.__traceback__
+    while traceback is not None:
+        if one in traceback.tb_frame.f_locals.values():
+            return True
+        traceback = traceback.tb_next
+    return False
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
