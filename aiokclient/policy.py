@@ -25,7 +25,7 @@ import random
 import ssl
 from collections.abc import Mapping
 from enum import Enum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from aiokclient.clock import Clock
 from aiokclient.errors import (
@@ -88,6 +88,9 @@ from aiokclient.errors import (
     UsageError,
 )
 from aiokclient.errors.local import EncodeError
+
+if TYPE_CHECKING:
+    from aiokclient.config.client import ClientConfig
 
 __all__ = [
     "DEFAULT_BACKOFF",
@@ -314,6 +317,32 @@ class Backoff(NamedTuple):
     maximum_s: float = 1.0
     multiplier: float = 2.0
     jitter: float = 0.2
+
+    @classmethod
+    def of(cls, config: ClientConfig) -> Backoff:
+        """Return the backoff of retried requests."""
+        return cls(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
+
+    @classmethod
+    def of_reconnects(cls, config: ClientConfig) -> Backoff:
+        """Return the backoff of connecting to a broker again."""
+        return cls(config.reconnect_backoff_ms / 1000, config.reconnect_backoff_max_ms / 1000)
+
+    @classmethod
+    def of_setup_timeouts(cls, config: ClientConfig) -> Backoff:
+        """Return the timeouts of consecutive attempts to set up a connection (KIP-601)."""
+        return cls(
+            config.socket_connection_setup_timeout_ms / 1000,
+            config.socket_connection_setup_timeout_max_ms / 1000,
+        )
+
+    @classmethod
+    def of_token_requests(cls, config: ClientConfig) -> Backoff:
+        """Return the backoff of requests for a token."""
+        return cls(
+            config.sasl_login_retry_backoff_ms / 1000,
+            config.sasl_login_retry_backoff_max_ms / 1000,
+        )
 
     def delay(self, attempt: int, rng: random.Random) -> float:
         """Return the seconds to wait after failure number `attempt`, counted from 0."""

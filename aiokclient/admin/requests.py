@@ -68,7 +68,7 @@ class AdminRequests:
         config = admin._config
         self._admin = admin
         self._request_s = config.request_timeout_ms / 1000
-        self._backoff = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
+        self._backoff = Backoff.of(config)
 
     @property
     def cluster(self) -> ClusterClient:

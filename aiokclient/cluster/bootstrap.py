@@ -74,7 +74,7 @@ class Bootstrap:
         self._advised = advised
         self._level = level
         self._log = ClientLog.of("aiokclient", config)
-        self._backoff = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
+        self._backoff = Backoff.of(config)
         self._outcomes: dict[str, KafkaError] = {}
         self._last = LastAnswer()
         self._told: set[str] = set()

@@ -118,7 +118,7 @@ class ClusterClient:
             self.refusals,
         )
         self._router = Router(self.updater, self.coordinators)
-        self._backoff = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
+        self._backoff = Backoff.of(config)
         self._brokers: Brokers | None = None
         self._login: Sasl | None = None
         self._opening: dict[asyncio.Task[Any], LastAnswer] = {}

@@ -98,9 +98,7 @@ class GroupEngine:
             measures=self._measures,
         )
         spawn(self._heartbeats.run, name="heartbeats")
-        config = cluster.config
-        first_s, longest_s = config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000
-        retry = Retry(math.inf, Backoff(first_s, longest_s), cluster.clock)
+        retry = Retry(math.inf, Backoff.of(cluster.config), cluster.clock)
         self._backoff = RejoinBackoff(retry)
         self._times = RebalanceTimes(settings.rebalance_timeout_ms)
         self._connection = CoordinatorConnection(cluster, settings, owner=self)

@@ -79,9 +79,8 @@ class GroupJoin:
         self._rejoin = rejoin
         self._callbacks = callbacks
         self._measures = measures
-        config = cluster.config
-        longest_s = config.retry_backoff_max_ms / 1000 * FAILED_ASSIGNMENTS
-        backoff = Backoff(config.retry_backoff_ms / 1000, longest_s)
+        backoff = Backoff.of(cluster.config)
+        backoff = backoff._replace(maximum_s=backoff.maximum_s * FAILED_ASSIGNMENTS)
         self._assigning = Retry(math.inf, backoff, cluster.clock)
         self._log = LimitedLog(cluster.log("group", settings.group_id), cluster.clock.monotonic)
         self._retry: asyncio.TimerHandle | None = None

@@ -113,9 +113,7 @@ def token_source(
             config.sasl_login_refresh_min_period_seconds,
             config.sasl_login_refresh_buffer_seconds,
         ),
-        backoff=Backoff(
-            config.sasl_login_retry_backoff_ms / 1000, config.sasl_login_retry_backoff_max_ms / 1000
-        ),
+        backoff=Backoff.of_token_requests(config),
         attempt_s=config.request_timeout_ms / 1000,
         clock=clock,
         spawn=spawn,

@@ -121,7 +121,7 @@ class TransformStream(Generic[K, V]):
         """The error from which the stream has not recovered yet."""
         self._must_restart = False
         config = producer._config
-        backoff = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
+        backoff = Backoff.of(config)
         self._retry = Retry(math.inf, backoff, producer._clock)
         self._log = ClientLog.of("aiokclient.patterns", config)
 

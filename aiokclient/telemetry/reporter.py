@@ -125,7 +125,7 @@ class Reporter:
         self._log = log
         self._connections = connections
         self._forked = forked
-        self._backoff = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
+        self._backoff = Backoff.of(config)
         self._context = contextvars.Context()
         self._task: asyncio.Task[None] | None = None
         self._state = ReporterState.SEARCHING

@@ -21,6 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiokclient import errors, policy
+from aiokclient.config.client import ClientConfig
 from aiokclient.errors import ERRORS_BY_CODE, error_for
 from aiokclient.policy import Backoff, Decision, Retry, Scope, classify, decide
 
@@ -168,6 +169,24 @@ def test_backoff_stays_within_its_jitter(attempt: int, seed: int) -> None:
     delay = backoff.delay(attempt, random.Random(seed))
     term = min(0.1 * 2 ** min(attempt, 10), 1.0)
     assert term * 0.8 <= delay <= min(term * 1.2, 1.0)
+
+
+def test_backoffs_take_their_delays_from_the_options() -> None:
+    config = ClientConfig(
+        bootstrap_servers="host:9092",
+        retry_backoff_ms=1000,
+        retry_backoff_max_ms=2000,
+        reconnect_backoff_ms=3000,
+        reconnect_backoff_max_ms=4000,
+        socket_connection_setup_timeout_ms=5000,
+        socket_connection_setup_timeout_max_ms=6000,
+        sasl_login_retry_backoff_ms=7000,
+        sasl_login_retry_backoff_max_ms=8000,
+    )
+    assert Backoff.of(config) == Backoff(1.0, 2.0)
+    assert Backoff.of_reconnects(config) == Backoff(3.0, 4.0)
+    assert Backoff.of_setup_timeouts(config) == Backoff(5.0, 6.0)
+    assert Backoff.of_token_requests(config) == Backoff(7.0, 8.0)
 
 
 @given(attempt=st.integers(0, 50), remaining_s=st.floats(0.001, 100), seed=st.integers(0, 99))

@@ -100,7 +100,7 @@ class MetadataRequests:
         self._usable = usable
         self._search: Bootstrap | None = None
         self._refusals = refusals
-        self._backoff = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
+        self._backoff = Backoff.of(config)
         self._rebootstraps = config.metadata_recovery_strategy == "rebootstrap"
         self._recovery = Recovery(
             enabled=self._rebootstraps,

@@ -109,7 +109,7 @@ class MetadataUpdater:
         self._clock = clock
         self._fetch = fetch
         self._applied = applied
-        backoff = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
+        backoff = Backoff.of(config)
         self._retry = Retry(math.inf, backoff, clock)
         self._max_age_s = config.metadata_max_age_ms / 1000
         self._pacing = Pacing(backoff, clock.rng)

@@ -221,13 +221,8 @@ class Brokers:
             host,
             port,
             self._settings,
-            backoff=Backoff(
-                config.reconnect_backoff_ms / 1000, config.reconnect_backoff_max_ms / 1000
-            ),
-            setup=Backoff(
-                config.socket_connection_setup_timeout_ms / 1000,
-                config.socket_connection_setup_timeout_max_ms / 1000,
-            ),
+            backoff=Backoff.of_reconnects(config),
+            setup=Backoff.of_setup_timeouts(config),
             rng=self.rng,
             spawn=self._spawn,
             is_first_contact=not self._watching,

@@ -29,7 +29,7 @@ class EmptyResponses:
         """The end of the pause, on the monotonic clock."""
         self._clock = clock
         self._max_wait_ms = config.fetch_max_wait_ms
-        self._backoff = Backoff(IDLE_S, max(config.retry_backoff_ms / 1000, IDLE_S))
+        self._backoff = Backoff(IDLE_S, max(Backoff.of(config).initial_s, IDLE_S))
         self._count = 0
 
     def pauses(

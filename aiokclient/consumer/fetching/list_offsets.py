@@ -111,7 +111,7 @@ class OffsetLookup:
         self.committed_only = config.isolation_level == "read_committed"
         """Whether the end of a log is its last stable offset."""
         self._timeout_s = config.request_timeout_ms / 1000
-        self._backoff = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
+        self._backoff = Backoff.of(config)
 
     async def by_time(
         self, timestamps: Mapping[TopicPartition, int], *, to_high_watermark: bool = False

@@ -85,7 +85,7 @@ class RangeFetches:
         self._refetched = -1
         """The offset of the last damaged batch, which is fetched once more."""
         config = cluster.config
-        self._backoff = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
+        self._backoff = Backoff.of(config)
         self._retry = self._new_retry()
 
     # -- the reader's side

@@ -25,9 +25,9 @@ class PartitionBackoff:
     ) -> None:
         self._clock = clock
         self._subscription = subscription
-        self.longest_s = config.retry_backoff_max_ms / 1000
+        self.backoff = Backoff.of(config)
+        self.longest_s = self.backoff.maximum_s
         """Seconds until the next attempt after an error that is probably not temporary."""
-        self.backoff = Backoff(config.retry_backoff_ms / 1000, self.longest_s)
 
     def failed(self, state: PartitionState, error: KafkaError, scope: Scope) -> Decision:
         """Delay the next request for a partition after an error; return the decision about it."""

@@ -131,7 +131,7 @@ class SubscribedTopics:
     async def _read(self, subscription: Subscription) -> ClusterMetadata:
         """Return the metadata of the topics of a new subscription; retry without a time limit."""
         config = self._config
-        backoff = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
+        backoff = Backoff.of(config)
         topics = None if subscription.pattern is not None else subscription.topics
         timeout = config.default_api_timeout_ms / 1000
         retry = Retry(math.inf, backoff, self._cluster.clock)

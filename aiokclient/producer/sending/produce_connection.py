@@ -85,9 +85,7 @@ class ProduceConnection:
         self._supervisor = supervisor
         self._callbacks = callbacks
         self._user = user
-        self._backoff = Backoff(
-            config.reconnect_backoff_ms / 1000, config.reconnect_backoff_max_ms / 1000
-        )
+        self._backoff = Backoff.of_reconnects(config)
         self._connecting = False
         self._ignore_loss: Callable[[], None] = lambda: None
         self._closed = False

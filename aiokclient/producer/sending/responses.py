@@ -98,7 +98,7 @@ class Responses:
         self._delivery_s = config.delivery_timeout_ms / 1000
         self._compression = Compression[config.compression_type.upper()]
         self._level = config.compression_level
-        self._backoff = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
+        self._backoff = Backoff.of(config)
         self._scope = Scope.PRODUCE if config.transactional_id is None else Scope.PRODUCE_TXN
 
     def written(

@@ -100,7 +100,7 @@ class TransactionOffsets:
         self._requests = requests
         self._status = status
         self._request_s = config.request_timeout_ms / 1000
-        self._backoff = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
+        self._backoff = Backoff.of(config)
         self._sending_for: str | None = None
         """The group whose offsets are being sent."""
         self._groups: set[str] = set()

@@ -59,7 +59,7 @@ class TransactionPartitions:
         self._requests = requests
         self._status = status
         self._refused = refused
-        self._backoff = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
+        self._backoff = Backoff.of(config)
         self._added: dict[TopicPartition, PartitionQueue] = {}
         self._adding: dict[TopicPartition, PartitionQueue] = {}
         self._missing: dict[TopicPartition, PartitionQueue] = {}

@@ -52,7 +52,7 @@ class HeartbeatConnection:
         self._group_id = group_id
         self._owner = owner
         config = cluster.config
-        backoff = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
+        backoff = Backoff.of(config)
         self._retry = Retry(math.inf, backoff, cluster.clock)
         self._log = cluster.log("consumer", group_id)
         target = Coordinator("group", group_id)

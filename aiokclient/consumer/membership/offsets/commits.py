@@ -145,7 +145,7 @@ class Commits:
         self._refused: dict[TopicPartition, str] = {}
         self._storing: dict[CommitAttempt, None] = {}
         self._request_s = config.request_timeout_ms / 1000
-        self._backoff = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
+        self._backoff = Backoff.of(config)
         self._count = cluster.metrics.counter("consumer.commits")
         self._failures = cluster.metrics.counter("consumer.commits.failed")
         self._latencies = subscription.measures.spread("commits")
