@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, Never, TypeVar, Unpack
 
 from aiokclient.cluster.lifecycle.parent import Parent
 from aiokclient.cluster.lifecycle.public_calls import watch_calls
-from aiokclient.cluster.requests.pending import PendingResponse
+from aiokclient.cluster.requests.attempts import PendingResponse
 from aiokclient.cluster.targets import TARGETS, Broker, Coordinator, Leader, Target
 from aiokclient.config.client import ClientConfig, ClientOptions
 from aiokclient.config.problems import refuse_positional

@@ -24,7 +24,7 @@ from aiokclient import (
     TopicPartition,
     errors,
 )
-from aiokclient.cluster.requests.pending import PendingResponse
+from aiokclient.cluster.requests.attempts import PendingResponse
 from aiokclient.group.generation import GroupGeneration
 from aiokclient.producer.delivery.delivery import Delivery
 from aiokclient.testing import EmbeddedCluster, Simulation

@@ -24,9 +24,9 @@ from aiokclient.admin.topics import (
     TopicDescription,
     TopicListing,
 )
-from aiokclient.cluster.lifecycle.lifecycle import Lifecycle
+from aiokclient.cluster.lifecycle.lifecycle import Lifecycle, config_of
+from aiokclient.cluster.lifecycle.parent import Parent
 from aiokclient.cluster.lifecycle.public_calls import watch_calls
-from aiokclient.cluster.lifecycle.shared_client import ClientLike, config_of
 from aiokclient.config.admin import AdminConfig, AdminOptions
 from aiokclient.config.problems import refuse_positional
 from aiokclient.measures import Measures
@@ -88,7 +88,7 @@ class Admin(Lifecycle):
     config_type: ClassVar[type[AdminConfig]] = AdminConfig
 
     def __init__(
-        self, *wrong: Never, client: ClientLike | None = None, **options: Unpack[AdminOptions]
+        self, *wrong: Never, client: Parent | None = None, **options: Unpack[AdminOptions]
     ) -> None:
         AdminConfig.hide(options)
         refuse_positional("Admin", wrong)

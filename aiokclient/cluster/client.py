@@ -27,18 +27,15 @@ from aiokclient.cluster.requests.attempts import (
     Check,
     GivenUpError,
     LastAnswer,
+    PendingResponse,
     RefusalLog,
     any_version,
     is_refusal,
     nothing,
     top_level_error,
 )
-from aiokclient.cluster.requests.brokers import Brokers, one_line
-from aiokclient.cluster.requests.coordinator import CoordinatorLocator
-from aiokclient.cluster.requests.outages import Outages
-from aiokclient.cluster.requests.pending import PendingResponse
-from aiokclient.cluster.requests.reporting import ReporterConnections
-from aiokclient.cluster.requests.routing import Router
+from aiokclient.cluster.requests.brokers import Brokers, Outages, ReporterConnections, one_line
+from aiokclient.cluster.requests.routing import CoordinatorLocator, Router
 from aiokclient.cluster.targets import Target, subject_of
 from aiokclient.config.client import ClientConfig
 from aiokclient.errors import (

@@ -9,9 +9,9 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, Unpack, cast
 
-from aiokclient.cluster.lifecycle.lifecycle import Lifecycle
+from aiokclient.cluster.lifecycle.lifecycle import Lifecycle, config_of
+from aiokclient.cluster.lifecycle.parent import Parent
 from aiokclient.cluster.lifecycle.public_calls import count_cancelled, watch_calls
-from aiokclient.cluster.lifecycle.shared_client import ClientLike, config_of
 from aiokclient.cluster.metadata.snapshot import PartitionInfo
 from aiokclient.config.consumer import ConsumerConfig, ConsumerOptions
 from aiokclient.config.problems import refuse_positional
@@ -121,7 +121,7 @@ class Consumer(Lifecycle, Generic[K, V]):
     def __init__(
         self,
         *topics: str | re.Pattern[str],
-        client: ClientLike | None = None,
+        client: Parent | None = None,
         listener: Any = None,
         **options: Unpack[ConsumerOptions[K, V]],
     ) -> None:

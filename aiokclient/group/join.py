@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from aiokclient.background import Callbacks
-from aiokclient.cluster.lifecycle.callers import own_cancellation
+from aiokclient.cluster.lifecycle.public_calls import own_cancellation
 from aiokclient.errors import AssignmentFailedError, ClosedError, KafkaError
 from aiokclient.group import requests
 from aiokclient.group.failure import failure_in, failure_payload

@@ -7,8 +7,9 @@ import os
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any, Self, Unpack
 
+from aiokclient.cluster.lifecycle.lifecycle import config_of
+from aiokclient.cluster.lifecycle.parent import Parent
 from aiokclient.cluster.lifecycle.public_calls import count_cancelled, watch_calls
-from aiokclient.cluster.lifecycle.shared_client import ClientLike, config_of
 from aiokclient.errors import ConfigError, IllegalStateError
 from aiokclient.errors.local import ArgumentTypeError, ArgumentValueError
 from aiokclient.group.engine import GroupEngine
@@ -52,7 +53,7 @@ class GroupMember(MemberLifecycle):
         *,
         protocol_type: str,
         protocols: Sequence[GroupProtocol],
-        client: ClientLike | None = None,
+        client: Parent | None = None,
         **options: Unpack[GroupMemberOptions],
     ) -> None:
         GroupMemberConfig.hide(options)
@@ -68,7 +69,7 @@ class GroupMember(MemberLifecycle):
         cls,
         source: Mapping[str, Any] | str | os.PathLike[str],
         *,
-        client: ClientLike | None = None,
+        client: Parent | None = None,
         **options: Any,
     ) -> Self:
         """Make a member from Kafka's dotted names, such as `group.id`, with strings as values.

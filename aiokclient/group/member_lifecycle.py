@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Protocol
 import anyio
 
 from aiokclient.cluster.lifecycle.lifecycle import Lifecycle
-from aiokclient.cluster.lifecycle.shared_client import ClientLike
+from aiokclient.cluster.lifecycle.parent import Parent
 from aiokclient.cluster.targets import Coordinator
 from aiokclient.group.engine import GroupEngine
 from aiokclient.group.handler import GroupHandler
@@ -84,7 +84,7 @@ class MemberLifecycle(Lifecycle):
     config_type: ClassVar[type[GroupMemberConfig]] = GroupMemberConfig
     _config: GroupMemberConfig
 
-    def __init__(self, config: GroupMemberConfig, client: ClientLike | None) -> None:
+    def __init__(self, config: GroupMemberConfig, client: Parent | None) -> None:
         super().__init__(config, client)
         self._handler: MemberHandler | None = None
         self._engine: GroupEngine | None = None

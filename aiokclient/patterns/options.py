@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from aiokclient.cluster.lifecycle.shared_client import ClientLike
+from aiokclient.cluster.lifecycle.parent import Parent
 from aiokclient.config.client import ClientConfig
 from aiokclient.config.producer import ProducerOptions
 from aiokclient.group.options import GroupMemberConfig, GroupMemberOptions
@@ -26,7 +26,7 @@ class Split(NamedTuple):
     producer: dict[str, Any]
 
 
-def split(options: Mapping[str, Any], client: ClientLike | None) -> Split:
+def split(options: Mapping[str, Any], client: Parent | None) -> Split:
     """Split options between a new client, a group member, and a producer.
 
     The options of connections go to the new client. If `client` is given, there is no new client,

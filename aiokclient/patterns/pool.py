@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Mapping
 from types import TracebackType
 from typing import Any, Unpack
 
-from aiokclient.cluster.lifecycle.shared_client import ClientLike
+from aiokclient.cluster.lifecycle.parent import Parent
 from aiokclient.errors import ConfigError, ProtocolError
 from aiokclient.errors.local import ConfigTypeError
 from aiokclient.group.generation import GroupGeneration
@@ -93,7 +93,7 @@ def work_pool(
     group: str,
     items: Mapping[str, float],
     *,
-    client: ClientLike | None = None,
+    client: Parent | None = None,
     **options: Unpack[GroupMemberOptions],
 ) -> AsyncGenerator[WorkItems, None]:
     """Assign named items to all processes in the same group.

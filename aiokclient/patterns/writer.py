@@ -11,7 +11,7 @@ from typing import Any, Unpack, cast
 import anyio
 
 from aiokclient.client import Client
-from aiokclient.cluster.lifecycle.shared_client import ClientLike
+from aiokclient.cluster.lifecycle.parent import Parent
 from aiokclient.config.producer import ProducerConfig
 from aiokclient.errors import ClosedError, NotWriterError
 from aiokclient.group.handler import Generation, MemberInfo
@@ -182,7 +182,7 @@ class Candidate(MemberLifecycle):
     """A member that closes the producer as soon as it must not write anymore."""
 
     def __init__(
-        self, config: GroupMemberConfig, client: ClientLike, producer: Producer[Any, Any]
+        self, config: GroupMemberConfig, client: Parent, producer: Producer[Any, Any]
     ) -> None:
         super().__init__(config, client)
         self.candidacy = Candidacy()
@@ -236,7 +236,7 @@ async def stop_producer(candidacy: Candidacy, producer: Producer[Any, Any]) -> N
 
 
 def single_writer(
-    group: str, *, client: ClientLike | None = None, **options: Unpack[WriterOptions]
+    group: str, *, client: Parent | None = None, **options: Unpack[WriterOptions]
 ) -> AbstractAsyncContextManager[Producer[Any, Any]]:
     """Return a producer that is entered when this process is the only writer in the group.
 
@@ -265,7 +265,7 @@ def single_writer(
     GroupMemberConfig.hide(options, ProducerConfig)
     parts = split(options, client)
     own = Client(**parts.client) if client is None else None
-    shared: ClientLike = client or cast(ClientLike, own)
+    shared: Parent = client or cast(Parent, own)
     producer = WriterProducer(client=shared, **parts.producer)
     naming = {"group_id": group, "protocol_type": PROTOCOL_TYPE}
     config = GroupMemberConfig.build({**parts.member, **naming}, client=shared.config)

@@ -10,10 +10,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Never, Unpack, cast, overload
 
 from aiokclient.cluster.lifecycle.health import some
-from aiokclient.cluster.lifecycle.lifecycle import Lifecycle
+from aiokclient.cluster.lifecycle.lifecycle import Lifecycle, config_of
 from aiokclient.cluster.lifecycle.ownership import Anchor, for_background
+from aiokclient.cluster.lifecycle.parent import Parent
 from aiokclient.cluster.lifecycle.public_calls import count_cancelled, watch_calls
-from aiokclient.cluster.lifecycle.shared_client import ClientLike, config_of
 from aiokclient.cluster.metadata.updater import partitions_of
 from aiokclient.config.client import ClientConfig
 from aiokclient.config.problems import refuse_positional
@@ -68,7 +68,7 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
     def __init__(
         self,
         *wrong: Never,
-        client: ClientLike | None = None,
+        client: Parent | None = None,
         **options: Unpack[ProducerOptions[K, V]],
     ) -> None:
         ProducerConfig.hide(options)

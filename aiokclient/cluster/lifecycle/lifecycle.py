@@ -1,6 +1,6 @@
 """The start and the close of clients, producers, consumers, admins, and group members.
 
-`lifecycle_states.py` has the table of phases, with the reasons for it. This module has the
+`states` has the table of phases, with the reasons for it. This module has the
 coroutines around the table. A close always ends within its time limit. Cancelling a task that
 awaits the close shortens the limit to `close_timeout_ms`, and the cancellation is raised after the
 close.
@@ -24,11 +24,9 @@ from aiokclient._native import note_pure_modules
 from aiokclient.background import ended, load_anyio, new_task
 from aiokclient.clock import SystemClock
 from aiokclient.cluster.client import ClusterClient
-from aiokclient.cluster.lifecycle.callers import running_loop, wrong_caller
 from aiokclient.cluster.lifecycle.health import Health, described
 from aiokclient.cluster.lifecycle.ownership import Anchor, dropped, for_background, retrieve
-from aiokclient.cluster.lifecycle.public_calls import watch_calls
-from aiokclient.cluster.lifecycle.shared_client import ClientLike, config_of
+from aiokclient.cluster.lifecycle.public_calls import running_loop, watch_calls, wrong_caller
 from aiokclient.cluster.lifecycle.states import (
     ENDING,
     SHOWN,
@@ -42,6 +40,7 @@ from aiokclient.cluster.lifecycle.supervisor import STOP_S, Supervisor
 from aiokclient.config.client import ClientConfig
 from aiokclient.errors import (
     ClosedError,
+    ConfigError,
     IllegalStateError,
 )
 from aiokclient.log.client_log import ClientLog
@@ -50,9 +49,10 @@ from aiokclient.telemetry.reporter import LAST_PUSH_S
 from aiokclient.types import State, seconds
 
 if TYPE_CHECKING:
+    from aiokclient.cluster.lifecycle.parent import Parent
     from aiokclient.metrics import Counter, Gauge, Histogram, MetricsSnapshot, MetricValue
 
-__all__ = ["Health", "Lifecycle"]
+__all__ = ["Health", "Lifecycle", "config_of"]
 
 UNWINDING_S = 3 * STOP_S
 """Seconds that tasks and connections may take to end after the time limit of a close."""
@@ -82,7 +82,7 @@ class Lifecycle:
         cls,
         source: Mapping[str, Any] | str | os.PathLike[str],
         *,
-        client: ClientLike | None = None,
+        client: Parent | None = None,
         **options: Any,
     ) -> Self:
         """Create an object from a mapping of Kafka's dotted names to texts, or a properties file.
@@ -106,7 +106,7 @@ class Lifecycle:
 
             missing_attribute(self, name)
 
-    def __init__(self, config: ClientConfig, client: ClientLike | None = None) -> None:
+    def __init__(self, config: ClientConfig, client: Parent | None = None) -> None:
         self._anchor = Anchor(self)
         """A weak reference for background tasks, which must not keep this object alive."""
         self._config = config
@@ -626,3 +626,16 @@ class Lifecycle:
                 await own.close()
             elif self._client is not None:
                 self._client.disown(self._anchor)
+
+
+def config_of(client: Parent | None) -> ClientConfig | None:
+    """Return the options of a shared client, or None without a client.
+
+    Raises ConfigError for an object that is not a client.
+    """
+    if client is None:
+        return None
+    config = getattr(client, "config", None)
+    if not isinstance(config, ClientConfig):
+        raise ConfigError(f"client: {client!r} is not an aiokclient.Client. Make one and share it.")
+    return config

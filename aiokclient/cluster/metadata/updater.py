@@ -5,20 +5,20 @@ requested (`request_update`, `refresh`), or when a wanted topic is unknown or ha
 during an update are combined into the next one. A topic that still has an error is requested again
 only after a growing backoff, so that errors do not cause many requests. The same applies to a topic
 that has not changed, except if a call waited for the response, because a program may open many
-consumers one after the other.
+consumers one after the other (`Pacing`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
+import random
 from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from aiokclient import threads
 from aiokclient.clock import Clock
-from aiokclient.cluster.metadata.pacing import Pacing
 from aiokclient.cluster.metadata.snapshot import (
     BrokerInfo,
     ClusterMetadata,
@@ -50,7 +50,45 @@ if TYPE_CHECKING:
 
     from aiokclient.protocol.messages.metadata import MetadataResponse
 
-__all__ = ["MetadataUpdater", "partitions_of"]
+__all__ = ["MetadataUpdater", "Pacing", "partitions_of"]
+
+
+class Pacing:
+    """The earliest time of the next request for each subject, such as a topic.
+
+    The delay grows while the responses bring nothing new. Times are seconds on the monotonic clock.
+    """
+
+    def __init__(self, backoff: Backoff, rng: random.Random) -> None:
+        self._backoff = backoff
+        self._rng = rng
+        self._next: dict[Hashable, tuple[float, int]] = {}
+
+    def earliest(self, subject: Hashable) -> float:
+        """Return the earliest time at which the subject may be requested."""
+        known = self._next.get(subject)
+        return 0.0 if known is None else known[0]
+
+    def asked(self, subject: Hashable, now: float, *, settled: bool) -> None:
+        """Record a request. `settled` means that the response was new and had no error."""
+        earliest, streak = self._next.pop(subject, (0.0, 0))
+        if settled:
+            return
+        if now > earliest + self._backoff.maximum_s:
+            streak = 0
+        self._next[subject] = (now + self._backoff.delay(streak, self._rng), streak + 1)
+        self._sweep(now)
+
+    def forget(self, subject: Hashable) -> None:
+        """Allow a request for the subject immediately."""
+        self._next.pop(subject, None)
+
+    def _sweep(self, now: float) -> None:
+        # Expired entries have no effect. They are removed only from time to time.
+        if len(self._next) > 1000:
+            horizon = now - self._backoff.maximum_s
+            self._next = {key: known for key, known in self._next.items() if known[0] > horizon}
+
 
 Listener = Callable[[ClusterMetadata, ClusterMetadata], None]
 Wants = Callable[[str], bool]

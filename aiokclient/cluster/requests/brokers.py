@@ -1,4 +1,10 @@
-"""The connection pools of all brokers, and the choice of one for a request that any can serve."""
+"""The connection pools of all brokers, and the choice of one for a request that any can serve.
+
+`Reachability` writes one log line for each change. A lost connection alone means little: brokers,
+load balancers, and firewalls close idle connections. After the loss of the last connection, the
+brokers count as unreachable only once each of them has refused a new connection, or no connection
+was ready within `GRACE_S`. They count as reachable again as soon as one of them responds.
+"""
 
 from __future__ import annotations
 
@@ -7,26 +13,121 @@ import contextlib
 import copy
 import random
 import re
-from collections.abc import Container, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from aiokclient.cluster.metadata.snapshot import BrokerInfo
-from aiokclient.cluster.requests.reachability import Reachability
 from aiokclient.config.client import ClientConfig
 from aiokclient.config.kinds import written
-from aiokclient.errors import InvalidMetadataError, KafkaError
+from aiokclient.errors import InvalidMetadataError, KafkaError, UnsupportedVersionError
 from aiokclient.log.client_log import ClientLog
 from aiokclient.network.cluster_check import confirms
 from aiokclient.network.connection import BrokerConnection
 from aiokclient.network.pool import ConnectionPool, Purpose, Spawn
 from aiokclient.network.setup import ConnectionSettings
 from aiokclient.policy import Backoff, refuses_login
+from aiokclient.protocol.messages.get_telemetry_subscriptions import (
+    GetTelemetrySubscriptionsRequest,
+)
+from aiokclient.protocol.messages.push_telemetry import PushTelemetryRequest
 
 if TYPE_CHECKING:
     from aiokclient.protocol.schema import Request
 
-__all__ = ["Brokers", "BrokersListener", "patience_s"]
+__all__ = [
+    "Brokers",
+    "BrokersListener",
+    "Outages",
+    "Reachability",
+    "ReporterConnections",
+    "patience_s",
+]
+
+
+class Outages:
+    """A list of listeners that are called when the last open connection of a client has ended.
+
+    Afterwards, another cluster may respond at the same addresses.
+    """
+
+    def __init__(self) -> None:
+        self._listeners: list[Callable[[], None]] = []
+
+    def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call `listener()` at each outage. Return a function that removes it. Synchronous."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def happened(self) -> None:
+        """Call the listeners, because no connection is left. Synchronous."""
+        for listener in list(self._listeners):
+            listener()
+
+
+GRACE_S: Final = 2.0
+
+
+class Reachability:
+    """The reachability of the brokers of one client, taken together."""
+
+    def __init__(self, log: ClientLog) -> None:
+        self.lost = False
+        """Whether no broker can be reached."""
+        self._log = log
+        self._loop = asyncio.get_running_loop()
+        self._since: float | None = None
+        self._why = ""
+        self._timer: asyncio.TimerHandle | None = None
+
+    def missing(self, why: str, *, certain: bool) -> None:
+        """Record that no broker is reachable. `why` is the last error.
+
+        `certain` means that each broker has refused a connection.
+        """
+        if self._since is None:
+            self._since = self._loop.time()
+        self._why = why
+        if self.lost:
+            return
+        if certain:
+            self._lose()
+        elif self._timer is None:
+            self._timer = self._loop.call_later(GRACE_S, self._lose)
+
+    def found(self, broker: str) -> None:
+        """Record that a broker has responded."""
+        since, self._since = self._since, None
+        self.close()
+        if self.lost and since is not None:
+            self.lost = False
+            seconds = self._loop.time() - since
+            self._log.warning(
+                "%s can be reached again. No broker could be reached for %.1f s.",
+                broker,
+                seconds,
+                extra={"event": "brokers_back", "seconds": seconds},
+            )
+
+    def now(self) -> float:
+        """Return the time on the loop's clock, in any thread."""
+        return self._loop.time()
+
+    def close(self) -> None:
+        """Cancel the timer of the grace period."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _lose(self) -> None:
+        self.close()
+        self.lost = True
+        self._log.warning(
+            "No broker can be reached; the client keeps trying. %s",
+            self._why,
+            extra={"event": "brokers_unreachable", "error": self._why},
+        )
+
 
 HANGING_S = 1.0
 """Seconds without a response after which a broker is chosen only if there is no other."""
@@ -584,3 +685,80 @@ def _key(broker: BrokerInfo | ConnectionPool) -> int | str:
 def one_line(text: str) -> str:
     """Return a text without line breaks."""
     return " ".join(text.split())
+
+
+class ReporterConnections:
+    """The connections of one client, for requests that must not change how it works.
+
+    Normally, these requests use connections that are open anyway. `brokers()` returns None while
+    only requests for metadata are permitted.
+    """
+
+    def __init__(self, brokers: Callable[[], Brokers | None]) -> None:
+        self._brokers = brokers
+
+    def announced(self) -> bool:
+        """Return whether a connected broker announces the telemetry requests. Synchronous."""
+        return bool(self._pools())
+
+    async def connect(self, preferred: int | None, avoided: int | None) -> BrokerConnection | None:
+        """Return the control connection to a broker that announces the telemetry requests.
+
+        Returns None if no connected broker announces the requests. The result is the connection to
+        `preferred` if that is a connected broker that announces them, otherwise to any such broker.
+        `avoided` is used only if no other broker can be reached. The control connection is opened
+        if necessary. Raises an error if it cannot be opened.
+        """
+        brokers, pools = self._brokers(), self._pools()
+        if brokers is None or not pools:
+            return None
+        others = [pool for pool in pools if pool.node_id != avoided]
+        if not others:
+            return await _other(brokers, avoided) or await pools[0].get(Purpose.CONTROL)
+        for pool in others:
+            if pool.node_id == preferred:
+                return await pool.get(Purpose.CONTROL)
+        ready = [pool for pool in others if pool.ready(Purpose.CONTROL) is not None]
+        prompt = [pool for pool in ready if _silent_for(pool) < HANGING_S]
+        chosen = prompt or ready or others
+        pool = chosen[0] if len(chosen) == 1 else brokers.rng.choice(chosen)
+        return await pool.get(Purpose.CONTROL)
+
+    async def connect_any(self) -> BrokerConnection:
+        """Return the control connection to any broker that announces the telemetry requests.
+
+        The connection is opened if necessary. Raises UnsupportedVersionError if no broker announces
+        the requests, and an error if no connection can be opened.
+        """
+        brokers = self._brokers()
+        if brokers is None:
+            raise KafkaError("No broker is known.")
+        return await brokers.connect_any(GetTelemetrySubscriptionsRequest)
+
+    def _pools(self) -> list[ConnectionPool]:
+        brokers = self._brokers()
+        if brokers is None:
+            return []
+        return [pool for pool in brokers.eligible() if any(map(_announces, pool.connections()))]
+
+
+async def _other(brokers: Brokers, avoided: int | None) -> BrokerConnection | None:
+    """Return a connection to a broker other than `avoided` that announces the telemetry requests.
+
+    Returns None if there is no such broker.
+    """
+    try:
+        unfit = () if avoided is None else (avoided,)
+        connection = await brokers.choose(unfit).get(Purpose.CONTROL)
+    except KafkaError:
+        return None
+    return connection if _announces(connection) else None
+
+
+def _announces(connection: BrokerConnection) -> bool:
+    try:
+        connection.broker.version_of(GetTelemetrySubscriptionsRequest)
+        connection.broker.version_of(PushTelemetryRequest)
+    except UnsupportedVersionError:
+        return False
+    return True

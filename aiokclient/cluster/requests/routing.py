@@ -1,14 +1,239 @@
-"""The routing of requests: from a target to a broker id."""
+"""The routing of requests: from a target to a broker id, by the snapshot or a lookup.
+
+The coordinators of groups, transactions, and share partitions are looked up. A coordinator is
+cached until a request to it shows that it has moved. Concurrent lookups of the same key share one
+request. Several keys of one lookup share a request, too (KIP-699). Brokers that are too old for
+that get one request for each key.
+"""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from aiokclient.cluster.metadata.snapshot import BrokerInfo
 from aiokclient.cluster.metadata.updater import MetadataUpdater
-from aiokclient.cluster.requests.coordinator import CoordinatorLocator
-from aiokclient.cluster.targets import AnyBroker, Broker, Controller, Coordinator, Leader, Target
-from aiokclient.errors import InvalidMetadataError, error_for
+from aiokclient.cluster.requests.attempts import RefusalLog, is_refusal
+from aiokclient.cluster.requests.brokers import patience_s
+from aiokclient.cluster.targets import (
+    AnyBroker,
+    Broker,
+    Controller,
+    Coordinator,
+    Leader,
+    Target,
+    subject_of,
+)
+from aiokclient.errors import (
+    ApiTimeoutError,
+    ConfigError,
+    InvalidMetadataError,
+    KafkaError,
+    RefreshRetriableError,
+    error_for,
+)
+from aiokclient.log.kept_errors import bare
+from aiokclient.network.connection import BrokerConnection
+from aiokclient.policy import Decision, Scope, classify
+from aiokclient.protocol.messages.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
 from aiokclient.types import TopicPartition
 
-__all__ = ["Router"]
+if TYPE_CHECKING:
+    from aiokclient.protocol.schema import Request
+
+__all__ = ["CoordinatorLocator", "Router"]
+
+KEY_TYPES = {"group": 0, "transaction": 1, "share": 2}
+BATCHED_FROM = 4
+"""The lowest version in which one request can contain several keys."""
+REFUSALS = 100
+"""Number of lookups whose last refusals are kept."""
+
+LASTING_S = 1.0
+"""Seconds after which refusals that another search usually ends are logged."""
+
+Found: TypeAlias = BrokerInfo | KafkaError
+
+
+class CoordinatorLocator:
+    """The lookup and the cache of coordinators.
+
+    `connect(request)` returns a connection to any broker that supports the request.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[type[Request[Any]]], Awaitable[BrokerConnection]],
+        learn: Callable[[BrokerInfo], None],
+        request_timeout_s: float,
+        refusals: RefusalLog | None = None,
+    ) -> None:
+        self._connect = connect
+        self._learn = learn
+        self._timeout_s = request_timeout_s
+        self._log = refusals
+        self._in_vain = 0
+        self._refused: dict[tuple[str, str], KafkaError] = {}
+        """The last refusal of each lookup that has not succeeded since."""
+        self._refused_since: dict[tuple[str, str], float] = {}
+        """The time of the first of these refusals."""
+        self._known: dict[tuple[str, str], int] = {}
+        self._looking: dict[tuple[str, str], asyncio.Future[Found]] = {}
+
+    def cached(self, kind: str, key: str) -> int | None:
+        """Return the cached id of the coordinator, or None if no id is cached. Synchronous."""
+        return self._known.get((kind, key))
+
+    def forget(self, kind: str, key: str, node_id: int | None = None) -> None:
+        """Drop the cached broker of a key, unless its id differs from `node_id`. Synchronous."""
+        if node_id is None or self._known.get((kind, key)) == node_id:
+            self._known.pop((kind, key), None)
+
+    def clear(self) -> None:
+        """Drop all cached brokers. Synchronous."""
+        self._known.clear()
+
+    async def locate(self, kind: str, key: str) -> int:
+        """Return the id of the coordinator of a key, with one attempt.
+
+        Raises the error of the response (usually the retriable CoordinatorNotAvailableError),
+        DisconnectedError, and ApiTimeoutError.
+        """
+        known = self._known.get((kind, key))
+        if known is not None:
+            return known
+        pending = self._looking.get((kind, key))
+        if pending is not None:
+            found = await asyncio.shield(pending)
+        else:
+            found = (await self.locate_many(kind, [key]))[key]
+        if isinstance(found, KafkaError):
+            raise found
+        return found.node_id
+
+    async def locate_many(self, kind: str, keys: Iterable[str]) -> dict[str, Found]:
+        """Return the coordinator, or the error, of each key, with one request if possible."""
+        if kind not in KEY_TYPES:
+            raise ConfigError(f"kind: {kind!r} is not one of {', '.join(KEY_TYPES)}.")
+        keys = list(dict.fromkeys(keys))
+        loop = asyncio.get_running_loop()
+        pending = {key: loop.create_future() for key in keys}
+        for key, future in pending.items():
+            self._looking[kind, key] = future
+        found: dict[str, Found] = {}
+        try:
+            found = await self._ask_in_time(kind, keys)
+        except KafkaError as error:
+            found = dict.fromkeys(keys, error)
+        except Exception as error:
+            _share_bug(pending.values(), error)
+            raise
+        finally:
+            self._settle(kind, pending, found)
+        return found
+
+    def _settle(
+        self, kind: str, pending: dict[str, asyncio.Future[Found]], found: dict[str, Found]
+    ) -> None:
+        for key, future in pending.items():
+            if self._looking.get((kind, key)) is future:
+                del self._looking[kind, key]
+            # If this lookup was cancelled, or the response lacks its key, the tasks that share the
+            # lookup retry.
+            outcome = found.setdefault(
+                key, RefreshRetriableError("The lookup returned no coordinator.")
+            )
+            if not future.done():
+                future.set_result(outcome)
+        for key, outcome in found.items():
+            if isinstance(outcome, BrokerInfo) and key in pending:
+                self._refused.pop((kind, key), None)
+                self._refused_since.pop((kind, key), None)
+                self._known[kind, key] = outcome.node_id
+                self._learn(outcome)
+            elif key in pending and isinstance(outcome, KafkaError) and is_refusal(outcome):
+                # A timeout later says what the brokers have answered last.
+                self._refused.pop((kind, key), None)
+                self._refused[kind, key] = bare(outcome)
+                self._log_refusal(kind, key, outcome)
+                if len(self._refused) > REFUSALS:
+                    oldest = next(iter(self._refused))
+                    del self._refused[oldest]
+                    self._refused_since.pop(oldest, None)
+
+    def _log_refusal(self, kind: str, key: str, error: KafkaError) -> None:
+        """Log a refusal. One that another search usually ends is logged if it lasts.
+
+        A new cluster creates its internal topics when a coordinator is first searched for, and
+        refuses the searches until then.
+        """
+        now = asyncio.get_running_loop().time()
+        since = self._refused_since.setdefault((kind, key), now)
+        usual = classify(error, Scope.FIND_COORDINATOR) is Decision.REFRESH_AND_RETRY
+        if self._log is not None and (not usual or now - since >= LASTING_S):
+            self._log.note(error)
+
+    async def _ask_in_time(self, kind: str, keys: list[str]) -> dict[str, Found]:
+        waited_s = patience_s(self._in_vain, self._timeout_s)
+        try:
+            async with asyncio.timeout(waited_s) as waiting:
+                found = await self._ask(kind, keys)
+        except TimeoutError:
+            if not waiting.expired():
+                raise  # The timeout of the connection or the request has a better text.
+            self._in_vain += 1
+            text = f"There was no response within {waited_s:.1f} s."
+            refusals = (self._refused.get((kind, key)) for key in keys)
+            cause = next((error for error in refusals if error is not None), None)
+            raise ApiTimeoutError(text, api="FindCoordinator") from cause
+        self._in_vain = 0
+        return found
+
+    async def _ask(self, kind: str, keys: list[str]) -> dict[str, Found]:
+        connection = await self._connect(FindCoordinatorRequest)
+        version = connection.broker.version_of(FindCoordinatorRequest)
+        key_type = KEY_TYPES[kind]
+        if version >= BATCHED_FROM:
+            request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=keys)
+            response = await connection.send(request, timeout_s=self._timeout_s)
+            return {
+                entry.key: _found(entry, connection, Coordinator(kind, entry.key))
+                for entry in response.coordinators
+            }
+        found: dict[str, Found] = {}
+        for key in keys:
+            request = FindCoordinatorRequest(key=key, key_type=key_type)
+            answer = await connection.send(request, timeout_s=self._timeout_s)
+            found[key] = _found(answer, connection, Coordinator(kind, key))
+        return found
+
+
+def _share_bug(lookups: Iterable[asyncio.Future[Found]], error: Exception) -> None:
+    """Pass the unexpected error of a lookup to all tasks that share it."""
+    for lookup in lookups:
+        lookup.set_exception(error)
+        # Mark the error as retrieved, because it is possible that no other task shares the lookup.
+        lookup.exception()
+
+
+def _found(
+    answer: FindCoordinatorResponse | Any, connection: BrokerConnection, sought: Coordinator
+) -> Found:
+    error = error_for(
+        answer.error_code,
+        answer.error_message,
+        api="FindCoordinator",
+        broker=connection.broker.node_id,
+        resource=subject_of(sought),
+    )
+    if error is None and answer.node_id < 0:
+        text = f"The response names broker {answer.node_id}, which is not a broker id."
+        return InvalidMetadataError(text, api="FindCoordinator", broker=connection.broker.node_id)
+    return BrokerInfo(answer.node_id, answer.host, answer.port) if error is None else error
 
 
 class Router:

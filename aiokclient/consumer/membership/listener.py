@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from aiokclient.cluster.lifecycle.callers import own_cancellation
+from aiokclient.cluster.lifecycle.public_calls import own_cancellation
 from aiokclient.types import TopicPartition
 
 __all__ = ["ListenerCalls", "tell"]

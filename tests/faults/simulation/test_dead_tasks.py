@@ -11,7 +11,7 @@ from world import World, simulate
 
 from aiokclient import Admin, Client, Consumer, Coordinator, Leader, State, TopicPartition
 from aiokclient.cluster.metadata.updater import MetadataUpdater
-from aiokclient.cluster.requests.coordinator import CoordinatorLocator
+from aiokclient.cluster.requests.routing import CoordinatorLocator
 from aiokclient.cluster.targets import Broker
 from aiokclient.errors import (
     ApiTimeoutError,

@@ -9,7 +9,7 @@ import pytest
 from scripted import ScriptedBroker, raw_server
 
 from aiokclient.clock import SystemClock
-from aiokclient.cluster.bootstrap_names import UnresolvedNames, servers_of
+from aiokclient.cluster.bootstrap import UnresolvedNames, servers_of
 from aiokclient.cluster.client import ClusterClient
 from aiokclient.config.client import ClientConfig
 from aiokclient.config.security import Tls

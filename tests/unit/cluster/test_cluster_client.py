@@ -13,7 +13,7 @@ import pytest
 from world import World, simulate
 
 from aiokclient.cluster.client import REFUSED_START
-from aiokclient.cluster.requests.coordinator import CoordinatorLocator
+from aiokclient.cluster.requests.routing import CoordinatorLocator
 from aiokclient.cluster.targets import AnyBroker
 from aiokclient.errors import (
     ApiTimeoutError,

@@ -13,7 +13,7 @@ from world import World, simulate
 
 from aiokclient import AnyBroker, Client, State
 from aiokclient.cluster.lifecycle.lifecycle import Lifecycle
-from aiokclient.cluster.lifecycle.shared_client import ClientLike
+from aiokclient.cluster.lifecycle.parent import Parent
 from aiokclient.config.client import ClientConfig
 from aiokclient.errors import (
     BootstrapError,
@@ -31,7 +31,7 @@ from aiokclient.protocol.messages.list_groups import ListGroupsRequest, ListGrou
 class Thing(Lifecycle):
     """An object with a lifecycle that logs its steps."""
 
-    def __init__(self, client: ClientLike | None = None, **options: Any) -> None:
+    def __init__(self, client: Parent | None = None, **options: Any) -> None:
         super().__init__(ClientConfig.build(options, client=client and client.config), client)
         self.log: list[str] = []
         self.opening = asyncio.Event()

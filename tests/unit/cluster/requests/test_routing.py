@@ -15,7 +15,7 @@ from aiokclient.cluster.client import ClusterClient
 from aiokclient.cluster.metadata.snapshot import BrokerInfo
 from aiokclient.cluster.requests.attempts import RefusalLog
 from aiokclient.cluster.requests.brokers import PATIENCE_S, patience_s
-from aiokclient.cluster.requests.coordinator import CoordinatorLocator
+from aiokclient.cluster.requests.routing import CoordinatorLocator
 from aiokclient.config.client import ClientConfig
 from aiokclient.errors import (
     ApiTimeoutError,

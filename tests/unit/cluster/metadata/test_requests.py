@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from aiokclient.cluster.metadata.identity import ClusterIdentity
+from aiokclient.cluster.metadata.requests import ClusterIdentity
 from aiokclient.config.client import ClientConfig
 from aiokclient.errors import ClusterChangedError
 from aiokclient.protocol.messages.metadata import MetadataResponse
