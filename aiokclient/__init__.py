@@ -59,7 +59,7 @@ if TYPE_CHECKING:
         Redundant,
     )
     from aiokclient.errors import KafkaError
-    from aiokclient.group.generation_mailbox import GroupProtocol
+    from aiokclient.group.generation import GroupProtocol
     from aiokclient.group.member import GroupMember
     from aiokclient.patterns import single_writer, transform, work_pool
     from aiokclient.producer import Delivery, Producer
@@ -180,7 +180,7 @@ _MODULES_BY_NAME = {
     "Delivery": "producer",
     "DetachedTransaction": "producer.transaction.detached",
     "GroupMember": "group.member",
-    "GroupProtocol": "group.generation_mailbox",
+    "GroupProtocol": "group.generation",
     "KafkaError": "errors",
     "Leader": "cluster.targets",
     "MemberAssignment": "consumer.assignors",

@@ -153,9 +153,7 @@ class ConsumerEngine:
             report=self.reports.add,
             listener_calls=self.listener_calls,
             bounds=offsets.bounds,
-            spawn=self._supervisor.spawn,
-            callbacks=self._supervisor.callbacks,
-            check=self._supervisor.check,
+            supervisor=self._supervisor,
             emit=self._emit,
         )
         self.group_calls = ConsumerGroupCalls(self.group, self._subscription)

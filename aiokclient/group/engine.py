@@ -3,19 +3,21 @@
 One task, `run`, repeatedly executes the step of the present state and then the transition in the
 table. Events during a step (a response to a heartbeat, a pause) are queued. If the table has a row
 for such an event, it ends the step early. Heartbeats have a task of their own (`heartbeats`).
-`join` builds JoinGroup and SyncGroup, and `coordinator_connection` sends them.
+`join` builds JoinGroup and SyncGroup, and `coordinator_connection` sends them. The small classes
+before the engine have what it remembers between the steps: whether the member shall be in its
+group, why it joins again, when it may, and by when its handler must have released its work.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from aiokclient.background import Callbacks, loop_ends
+from aiokclient.background import loop_ends
 from aiokclient.cluster.metadata.snapshot import differ
 from aiokclient.errors import FencedInstanceIdError
 from aiokclient.group.coordinator_connection import CoordinatorConnection
@@ -23,19 +25,16 @@ from aiokclient.group.handler import GroupHandler, GroupSettings
 from aiokclient.group.heartbeats import Heartbeats
 from aiokclient.group.join import GroupJoin
 from aiokclient.group.measures import GroupMeasures
-from aiokclient.group.participation import Participation
-from aiokclient.group.rebalance_times import RebalanceTimes
-from aiokclient.group.rejoin_backoff import RejoinBackoff
-from aiokclient.group.rejoin_request import RejoinRequest
 from aiokclient.group.states import TABLE, MemberEffect, MemberEvent, MemberState, Transition
 from aiokclient.measures import Measures
-from aiokclient.network.pool import Spawn
 from aiokclient.policy import Backoff, Retry
 from aiokclient.types import GroupMetadata
 
 if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
+    from aiokclient.cluster.lifecycle.supervisor import Supervisor
     from aiokclient.cluster.metadata.snapshot import ClusterMetadata
+    from aiokclient.network.event_hub import EventSource
 
 __all__ = ["GroupEngine"]
 
@@ -50,18 +49,176 @@ WAITING = (MemberState.PREPARING, MemberState.JOINING, MemberState.SYNCING)
 LEAVING_S = 1.0
 """Seconds for which a failed member tries to leave the group."""
 
+STEADY_S = 5.0
+"""Seconds after which a generation counts as successful, so that backoff starts again."""
+
+FREE = 5
+"""Number of consecutive times that a member joins again without a delay."""
+
+
+class Participation:
+    """The decision whether the member shall be in its group.
+
+    `reason` says why it shall not be. After `close`, the member never joins again.
+    """
+
+    __slots__ = ("_changed", "closed", "reason", "wanted")
+
+    def __init__(self) -> None:
+        self.wanted = True
+        self.reason = ""
+        self.closed = False
+        self._changed = asyncio.Event()
+
+    def pause(self, reason: str) -> None:
+        """Keep the member out of the group until `resume`."""
+        self.wanted = False
+        self.reason = reason
+
+    def resume(self) -> None:
+        """Let the member join again, unless it is closed."""
+        if not self.closed:
+            self.wanted = True
+            self._changed.set()
+
+    def close(self) -> None:
+        """Ignore `resume` from now on."""
+        self.closed = True
+
+    async def until_wanted(self) -> None:
+        """Wait until the member shall be in its group."""
+        while not self.wanted:
+            self._changed.clear()
+            await self._changed.wait()
+
+
+class RejoinRequest:
+    """The request of a member that joins again, with a reason, which the brokers log (KIP-800).
+
+    `reason` is None if there is no request. `new_generation` is true if JoinGroup must lead to a
+    new generation, and `reassigns` if the leader must call `assign` again.
+    """
+
+    __slots__ = ("new_generation", "reason", "reassigns")
+
+    def __init__(self) -> None:
+        self.reason: str | None = None
+        self.new_generation = False
+        self.reassigns = False
+
+    def add(self, reason: str | None, *, new_generation: bool = False) -> None:
+        """Request to join again. A reason that is already set remains."""
+        self.reason = self.reason or reason
+        self.new_generation = self.new_generation or new_generation
+
+    def add_assignment(self, reason: str) -> None:
+        """Request another assignment by the leader. A reason that is already set remains."""
+        self.reason = self.reason or reason
+        self.reassigns = True
+
+    def replace_reason(self, reason: str) -> None:
+        """Set the reason, and replace any earlier one."""
+        self.reason = reason
+
+    def take(self) -> tuple[str | None, bool]:
+        """Remove and return the reason, and whether a new generation was requested."""
+        taken = self.reason, self.new_generation
+        self.reason, self.new_generation = None, False
+        return taken
+
+    def take_assignment(self) -> bool:
+        """Remove the request for another assignment, and return whether there was one."""
+        taken, self.reassigns = self.reassigns, False
+        return taken
+
+    def served(self) -> None:
+        """Remove the reason, because the member rejoins."""
+        self.reason = None
+
+
+class RejoinBackoff:
+    """The growing delays before the next JoinGroup. A generation that lasts resets them."""
+
+    __slots__ = ("_not_before", "_repeated", "_retry", "_synced_at")
+
+    def __init__(self, retry: Retry) -> None:
+        self._retry = retry
+        self._repeated = 0
+        self._synced_at = math.inf
+        self._not_before = 0.0
+
+    def synced(self) -> None:
+        """Record that a generation has begun."""
+        self._synced_at = _now()
+
+    def reset_if_steady(self) -> None:
+        """Start with the shortest delay again if the generation has lasted long enough."""
+        if _now() >= self._synced_at + STEADY_S:
+            self._repeated = 0
+            self._retry.succeeded()
+            self._synced_at = math.inf
+
+    def delay(self) -> None:
+        """Delay the next JoinGroup."""
+        self._not_before = _now() + self._retry.pause_s()
+
+    def delay_if_repeated(self) -> None:
+        """Delay the next JoinGroup if the member has joined again too many times in a row."""
+        self._repeated += 1
+        if self._repeated > FREE:
+            self.delay()
+
+    async def wait(self) -> None:
+        """Wait for the end of the delay."""
+        await asyncio.sleep(self._not_before - _now())
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+class RebalanceTimes:
+    """The times of a rebalance, on the loop's clock.
+
+    `since` is when the member began to wait for the next generation, or None. `deadline` is when
+    `before_rejoin` has to return, or infinity while that is not known.
+    """
+
+    __slots__ = ("_timeout_s", "deadline", "since")
+
+    def __init__(self, timeout_ms: int) -> None:
+        self.since: float | None = None
+        self.deadline = math.inf
+        self._timeout_s = timeout_ms / 1000
+
+    def waits(self, waiting: bool) -> None:
+        """Record whether the member waits for the next generation."""
+        if not waiting:
+            self.since = None
+        elif self.since is None:
+            self.since = asyncio.get_running_loop().time()
+
+    def began_after(self, stable_at: float) -> None:
+        """Set the deadline for a rebalance that began after `stable_at`.
+
+        A deadline that is already set and earlier remains.
+        """
+        self.deadline = min(self.deadline, stable_at + self._timeout_s)
+
+    def begins(self) -> None:
+        """Set the deadline for a rebalance that begins now, unless a deadline is already set."""
+        if self.deadline == math.inf:
+            self.deadline = asyncio.get_running_loop().time() + self._timeout_s
+
+    def synced(self) -> None:
+        """Remove the deadline, because the next generation has begun."""
+        self.deadline = math.inf
+
 
 class GroupEngine:
     """A member that joins its group, stays in it, and leaves. `run` is started once.
 
-    `report(error)` is called with errors for the application: refusals by the group, failed
-    assignments, and fencing. `confirmed_changed(confirmed)` is called when `confirmed` has changed,
-    and `began()` when a generation begins.
-
-    `before_return()` is awaited before each JoinGroup of a member with an instance id and without a
-    member id. The coordinator may answer it with the present generation. Then `assign` is not
-    called, not even on the leader (KIP-814), and the assignment was made for the metadata of the
-    former member with that instance id.
+    With `events`, the application is told about each generation.
     """
 
     def __init__(
@@ -69,35 +226,23 @@ class GroupEngine:
         cluster: ClusterClient,
         settings: GroupSettings,
         handler: GroupHandler,
+        supervisor: Supervisor,
         *,
-        spawn: Spawn,
-        callbacks: Callbacks,
-        report: Callable[[Exception], None],
-        confirmed_changed: Callable[[bool], None] = lambda confirmed: None,
-        began: Callable[[], None] = lambda: None,
-        before_return: Callable[[], Awaitable[None]] | None = None,
-        measures: Measures | None = None,
+        measures: Measures,
+        events: EventSource | None = None,
     ) -> None:
         self.settings = settings
         self.state = MemberState.OUT
         self._cluster = cluster
-        self._callbacks = callbacks
+        self._callbacks = supervisor.callbacks
         self._log = cluster.log("group", settings.group_id)
         self._handler = handler
-        self._report = report
-        self._began = began
-        self._measures = GroupMeasures(measures or Measures(), cluster.clock.monotonic)
+        self._events = events
+        self._measures = GroupMeasures(measures, cluster.clock)
         self._heartbeats = Heartbeats(
-            cluster,
-            settings,
-            owner=self,
-            on_answer=self._on_heartbeat,
-            report=report,
-            changed=lambda: confirmed_changed(self._heartbeats.confirmed),
-            callbacks=callbacks,
-            measures=self._measures,
+            cluster, settings, handler, self, callbacks=self._callbacks, measures=self._measures
         )
-        spawn(self._heartbeats.run, name="heartbeats")
+        supervisor.spawn(self._heartbeats.run, name="heartbeats")
         retry = Retry(math.inf, Backoff.of(cluster.config), cluster.clock)
         self._backoff = RejoinBackoff(retry)
         self._times = RebalanceTimes(settings.rebalance_timeout_ms)
@@ -106,13 +251,11 @@ class GroupEngine:
             cluster,
             settings,
             handler,
+            self,
             connection=self._connection,
             heartbeats=self._heartbeats,
-            report=report,
-            rejoin=self.rejoin,
-            callbacks=callbacks,
+            callbacks=self._callbacks,
             measures=self._measures,
-            before_return=before_return or _nothing,
         )
         self._participation = Participation()
         self._request = RejoinRequest()
@@ -322,14 +465,15 @@ class GroupEngine:
         reason = REASONS.get(event, event.value)
         if event is MemberEvent.SYNCED:
             self._cluster.metrics.counter("group.generations", group=self._id).add()
-            self._began()
+            if self._events is not None:
+                self._events.emit("Rebalanced", group_id=self._id)
         if MemberEffect.LOSE in row.effects:
             self._request.replace_reason(reason)
             self._cluster.metrics.counter("group.losses", group=self._id).add()
         if event is MemberEvent.REFUSED:
             self._participation.pause(reason)
         if event is MemberEvent.FENCED:
-            self._report(FencedInstanceIdError(resource=f"group {self._id}"))
+            self._handler.report_error(FencedInstanceIdError(resource=f"group {self._id}"))
         for effect in EFFECTS:
             if effect in row.effects:
                 await EFFECTS[effect](self, reason)
@@ -362,7 +506,7 @@ class GroupEngine:
             and bool(self._connection.brokers_holding_requests())
         )
 
-    def _on_heartbeat(self, member: GroupMetadata, event: MemberEvent | None) -> None:
+    def on_heartbeat(self, member: GroupMetadata, event: MemberEvent | None) -> None:
         """Handle the response to a heartbeat."""
         waiting = self.state in (MemberState.JOINING, MemberState.SYNCING)
         if waiting and self._connection.waits_at_former_coordinator():
@@ -481,10 +625,6 @@ class GroupEngine:
     async def _depart(self, member: GroupMetadata, reason: str) -> None:
         if member.member_id and member.group_instance_id is None:
             await self._connection.leave(member, reason)
-
-
-async def _nothing() -> None:
-    """Do nothing before a static member returns."""
 
 
 STEPS: Mapping[MemberState, Callable[[GroupEngine], Coroutine[Any, Any, MemberEvent]]] = {

@@ -1,4 +1,4 @@
-"""The interface between the engine of a group and the handler that uses it."""
+"""The interface between the engine of a group and its handler, and what the two exchange."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 from aiokclient.types import GroupMetadata
 
-__all__ = ["Generation", "GroupHandler", "GroupSettings", "MemberInfo"]
+__all__ = ["Generation", "GroupHandler", "GroupSettings", "MemberHandler", "MemberInfo"]
 
 
 class MemberInfo(NamedTuple):
@@ -78,6 +78,15 @@ class GroupHandler(Protocol):
         """Begin a generation. Heartbeats continue, but a rebalance waits until this returns."""
         ...
 
+    async def before_return(self) -> None:
+        """Prepare for the return of a static member, before its JoinGroup without a member id.
+
+        The coordinator may answer it with the present generation. Then `assign` is not called, not
+        even on the leader (KIP-814), and the assignment was made for the metadata of the former
+        member with that instance id.
+        """
+        ...
+
     async def before_rejoin(self, reason: str) -> None:
         """Release the work that must be released before the generation ends.
 
@@ -87,4 +96,29 @@ class GroupHandler(Protocol):
 
     async def lost(self, reason: str) -> None:
         """Release all work without a commit, because this member no longer owns any of it."""
+        ...
+
+    def on_confirmed_changed(self, confirmed: bool) -> None:
+        """Record whether the coordinator certainly keeps this member now. Synchronous."""
+        ...
+
+    def report_error(self, error: Exception) -> None:
+        """Store an error for the application, which its next call raises. Synchronous.
+
+        It is a refusal by the group, a failed assignment, or fencing.
+        """
+        ...
+
+
+class MemberHandler(GroupHandler, Protocol):
+    """A handler that is closed with its member, and remembers the last error."""
+
+    last_error: Exception | None
+
+    def close(self) -> None:
+        """Begin no more generations, and wake the waiting tasks. Synchronous."""
+        ...
+
+    async def end(self) -> None:
+        """End the application's present work, and wait until the application has left its body."""
         ...

@@ -16,14 +16,13 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING
 
 from aiokclient.background import Callbacks
 from aiokclient.cluster.targets import Coordinator
 from aiokclient.errors import KafkaError
 from aiokclient.group import requests
-from aiokclient.group.handler import GroupSettings
+from aiokclient.group.handler import GroupHandler, GroupSettings
 from aiokclient.group.measures import GroupMeasures
 from aiokclient.group.states import CODES, MemberEvent
 from aiokclient.network.pool import Purpose
@@ -32,6 +31,7 @@ from aiokclient.types import GroupMetadata
 
 if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
+    from aiokclient.group.engine import GroupEngine
 
 __all__ = ["Heartbeats"]
 
@@ -43,21 +43,15 @@ It is then sent on a new connection.
 
 
 class Heartbeats:
-    """The heartbeats of a member.
-
-    `on_answer(member, event)` is called for each response, `report(error)` with errors for the
-    application, and `changed()` when `confirmed` has changed.
-    """
+    """The heartbeats of a member. The engine owns their connection and hears of each response."""
 
     def __init__(
         self,
         cluster: ClusterClient,
         settings: GroupSettings,
+        handler: GroupHandler,
+        engine: GroupEngine,
         *,
-        owner: Hashable,
-        on_answer: Callable[[GroupMetadata, MemberEvent | None], None],
-        report: Callable[[Exception], None],
-        changed: Callable[[], None],
         callbacks: Callbacks,
         measures: GroupMeasures,
     ) -> None:
@@ -68,10 +62,8 @@ class Heartbeats:
         """The time of the last request that confirmed the membership outside of a rebalance."""
         self._cluster = cluster
         self._settings = settings
-        self._owner = owner
-        self._on_answer = on_answer
-        self._report = report
-        self._changed = changed
+        self._handler = handler
+        self._engine = engine
         self._callbacks = callbacks
         self._measures = measures
         self._interval_s = settings.heartbeat_interval_ms / 1000
@@ -119,7 +111,7 @@ class Heartbeats:
             self._timer = self._callbacks.at(when, self._update_confirmed)
         if confirmed is not self._was_confirmed:
             self._was_confirmed = confirmed
-            self._changed()
+            self._handler.on_confirmed_changed(confirmed)
 
     async def run(self) -> None:
         """Send heartbeats. Run until the task is cancelled."""
@@ -154,11 +146,11 @@ class Heartbeats:
                 scope=Scope.GROUP,
                 check=requests.unexpected,
                 purpose=Purpose.GROUP,
-                owner=self._owner,
+                owner=self._engine,
             )
         except KafkaError as error:
             if member == self.member and self._is_final(error):
-                self._report(error)
+                self._handler.report_error(error)
             return
         self._measures.heartbeat_answered(sent_at)
         if member != self.member:
@@ -166,7 +158,7 @@ class Heartbeats:
         event = CODES.get(response.error_code)
         if event in (None, MemberEvent.REBALANCE):
             self.answered(sent_at, stable=event is None)
-        self._on_answer(member, event)
+        self._engine.on_heartbeat(member, event)
 
     def _is_final(self, error: KafkaError) -> bool:
         """Return whether the error lasts until the application resolves its cause."""

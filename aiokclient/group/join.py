@@ -4,8 +4,9 @@ If a follower joins again with unchanged metadata, the coordinator returns the p
 A follower that needs a new generation therefore offers an additional protocol with a unique name,
 which the group can never choose.
 
-A failed assignment is reported to all members (`failure`), and the leader requests a new generation
-after increasing delays.
+A failed assignment is reported to all members (`requests.failure_payload`), and the leader requests
+a new generation after increasing delays. If the group refuses the member, the text of the error
+names the settings that do not match.
 """
 
 from __future__ import annotations
@@ -18,24 +19,36 @@ from typing import TYPE_CHECKING, Any
 
 from aiokclient.background import Callbacks
 from aiokclient.cluster.lifecycle.public_calls import own_cancellation
-from aiokclient.errors import AssignmentFailedError, ClosedError, KafkaError
+from aiokclient.cluster.targets import Coordinator
+from aiokclient.errors import (
+    AssignmentFailedError,
+    ClosedError,
+    InconsistentGroupProtocolError,
+    InvalidSessionTimeoutError,
+    KafkaError,
+    error_for,
+)
 from aiokclient.group import requests
-from aiokclient.group.failure import failure_in, failure_payload
 from aiokclient.group.handler import Generation, GroupHandler, GroupSettings, MemberInfo
 from aiokclient.group.measures import GroupMeasures
-from aiokclient.group.refusal import explain
 from aiokclient.group.states import CODES, MemberEvent
 from aiokclient.log.limited_log import LimitedLog
 from aiokclient.policy import Backoff, Decision, Retry, Scope, classify
+from aiokclient.protocol.messages.describe_groups import (
+    DescribedGroup,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
 from aiokclient.types import GroupMetadata
 
 if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
     from aiokclient.group.coordinator_connection import CoordinatorConnection
+    from aiokclient.group.engine import GroupEngine
     from aiokclient.group.heartbeats import Heartbeats
     from aiokclient.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
-__all__ = ["GroupJoin"]
+__all__ = ["GroupJoin", "describe_group"]
 
 AGAIN = "again-"
 """The prefix of the name of a protocol that is offered only to change the metadata."""
@@ -44,28 +57,25 @@ FAILED_ASSIGNMENTS = 10
 """The longest delay after a failed assignment, in units of `retry_backoff_max_ms`. Each attempt
 costs the whole group a rebalance."""
 
+DESCRIBING_S = 3.0
+"""Seconds within which the coordinator has to describe the group."""
+
 
 class GroupJoin:
-    """The generation of a member, and the requests that lead to the next one.
-
-    `rejoin(reason)` is called when a failed assignment is to be repeated.
-    """
+    """The generation of a member, and the requests that lead to the next one."""
 
     def __init__(
         self,
         cluster: ClusterClient,
         settings: GroupSettings,
         handler: GroupHandler,
+        engine: GroupEngine,
         *,
         connection: CoordinatorConnection,
         heartbeats: Heartbeats,
-        report: Callable[[Exception], None],
-        rejoin: Callable[[str], None],
         callbacks: Callbacks,
         measures: GroupMeasures,
-        before_return: Callable[[], Awaitable[None]],
     ) -> None:
-        self._before_return = before_return
         self.no_member = GroupMetadata(
             settings.group_id, group_instance_id=settings.group_instance_id
         )
@@ -75,8 +85,7 @@ class GroupJoin:
         self._handler = handler
         self._connection = connection
         self._heartbeats = heartbeats
-        self._report = report
-        self._rejoin = rejoin
+        self._engine = engine
         self._callbacks = callbacks
         self._measures = measures
         backoff = Backoff.of(cluster.config)
@@ -104,7 +113,7 @@ class GroupJoin:
         """Send JoinGroup. With `again` it always leads to a new generation."""
         member = self.generation.metadata
         if member.group_instance_id is not None and not member.member_id:
-            await self._before_return()
+            await self._handler.before_return()
         protocols = self._protocols()
         if protocols is None:
             return MemberEvent.FAULT
@@ -136,7 +145,7 @@ class GroupJoin:
             raise  # The object of the application was dropped without a close.
         except Exception as error:
             # The application may raise any exception. The member tries again after a delay.
-            self._report(error)
+            self._handler.report_error(error)
             text, extra = "The metadata of this member failed: %r", {"event": "group_join_failed"}
             self._log.write(logging.WARNING, ("metadata", repr(error)), text, error, extra=extra)
             return None
@@ -191,11 +200,11 @@ class GroupJoin:
         return self._fetched(bytes(answer.assignment))
 
     def _fetched(self, assignment: bytes) -> MemberEvent:
-        failure = failure_in(self._handler.protocol_type, assignment)
+        failure = requests.failure_in(self._handler.protocol_type, assignment)
         if failure is not None:
             # The leader has reported the error itself.
             if not self.generation.is_leader:
-                self._report(failure)
+                self._handler.report_error(failure)
             return MemberEvent.UNASSIGNED
         self._assigning.succeeded()
         self.generation = self.generation._replace(assignment=assignment)
@@ -209,11 +218,11 @@ class GroupJoin:
         except Exception as error:
             # The handler may raise any exception, which is reported to the application and to all
             # members.
-            self._report(error)
+            self._handler.report_error(error)
             text, extra = "The assignment failed: %r", {"event": "group_assignment_failed"}
             self._log.write(logging.WARNING, ("assign", repr(error)), text, error, extra=extra)
             self._retry_later()
-            payload = failure_payload(self._handler.protocol_type, error)
+            payload = requests.failure_payload(self._handler.protocol_type, error)
             return {member.member_id: payload for member in generation.members}
 
     async def _assigned(self, generation: Generation) -> Mapping[str, bytes]:
@@ -236,7 +245,9 @@ class GroupJoin:
     def _retry_later(self) -> None:
         self._cancel_retry()
         delay_s = self._assigning.pause_s()
-        self._retry = self._callbacks.later(delay_s, self._rejoin, "the last assignment failed")
+        self._retry = self._callbacks.later(
+            delay_s, self._engine.rejoin, "the last assignment failed"
+        )
 
     def _cancel_retry(self) -> None:
         if self._retry is not None:
@@ -258,5 +269,53 @@ class GroupJoin:
             return MemberEvent.FAULT
 
     def _refused(self, error: KafkaError) -> MemberEvent:
-        self._report(error)
+        self._handler.report_error(error)
         return MemberEvent.REFUSED
+
+
+async def explain(cluster: ClusterClient, request: Any, error: KafkaError) -> None:
+    """Add details about the group to the text of `error`. Raises no KafkaError."""
+    explanation = EXPLANATIONS.get(error.code)
+    if explanation is not None and hasattr(request, "protocols"):
+        parts = (error.message, await explanation(cluster, request))
+        error.message = " ".join(part for part in parts if part)
+
+
+async def _protocols(cluster: ClusterClient, request: JoinGroupRequest) -> str:
+    names = ", ".join(protocol.name for protocol in request.protocols)
+    mine = f"This member offers {names} in a group of type {request.protocol_type!r}."
+    try:
+        group = await describe_group(cluster, request.group_id)
+    except KafkaError:
+        # The description is not permitted, or the group is not a classic one.
+        return mine
+    if not group.protocol_data:
+        return f"{mine} The group's type is {group.protocol_type!r}."
+    return f"The group of type {group.protocol_type!r} uses {group.protocol_data!r}. {mine}"
+
+
+async def describe_group(cluster: ClusterClient, group_id: str) -> DescribedGroup:
+    """Return the coordinator's description of a group, within DESCRIBING_S."""
+
+    def refusal(response: DescribeGroupsResponse) -> KafkaError | None:
+        return error_for(response.groups[0].error_code) if response.groups else None
+
+    response = await cluster.request(
+        DescribeGroupsRequest(groups=[group_id]),
+        Coordinator("group", group_id),
+        timeout=DESCRIBING_S,
+        scope=Scope.ADMIN,
+        check=refusal,
+    )
+    return response.groups[0] if response.groups else DescribedGroup()
+
+
+async def _session_timeout(cluster: ClusterClient, request: JoinGroupRequest) -> str:
+    return f"session_timeout_ms is {request.session_timeout_ms}."
+
+
+EXPLANATIONS: Mapping[int | None, Callable[[ClusterClient, JoinGroupRequest], Awaitable[str]]] = {
+    InconsistentGroupProtocolError.code: _protocols,
+    InvalidSessionTimeoutError.code: _session_timeout,
+}
+"""The functions that describe the cause of an error code."""

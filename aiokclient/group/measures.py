@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
+from aiokclient.clock import Clock
 from aiokclient.measures import Measures
 
 __all__ = ["GroupMeasures"]
 
 
 class GroupMeasures:
-    """The measures of a membership, in seconds. `time` is the monotonic clock."""
+    """The measures of a membership, in seconds."""
 
-    def __init__(self, measures: Measures, time: Callable[[], float]) -> None:
+    def __init__(self, measures: Measures, clock: Clock) -> None:
         self.heartbeats = measures.spread("heartbeats")
         self.joins = measures.spread("joins")
         self.syncs = measures.spread("syncs")
         self._rebalances = measures.spread("rebalances")
         self._failed = measures.quantity("rebalances.failed")
-        self._time = time
+        self._clock = clock
         self._heartbeat_at: float | None = None
         self._rebalanced_at: float | None = None
         measures.present("heartbeat.age", lambda: self._since(self._heartbeat_at))
@@ -26,7 +25,7 @@ class GroupMeasures:
 
     def _since(self, at: float | None) -> float:
         """Return the whole seconds since that time, or -1 for None, as Kafka's clients do."""
-        return -1.0 if at is None else float(int(self._time() - at))
+        return -1.0 if at is None else float(int(self._clock.monotonic() - at))
 
     def heartbeat_sent(self, now: float) -> None:
         """Record that a heartbeat was sent."""
@@ -34,19 +33,19 @@ class GroupMeasures:
 
     def heartbeat_answered(self, sent_at: float) -> None:
         """Record the response to a heartbeat."""
-        self.heartbeats.observe(self._time() - sent_at)
+        self.heartbeats.observe(self._clock.monotonic() - sent_at)
 
     def joined(self, sent_at: float) -> None:
         """Record that the coordinator has accepted a JoinGroup."""
-        self.joins.observe(self._time() - sent_at)
+        self.joins.observe(self._clock.monotonic() - sent_at)
 
     def synced(self, sent_at: float) -> None:
         """Record that the coordinator has sent an assignment."""
-        self.syncs.observe(self._time() - sent_at)
+        self.syncs.observe(self._clock.monotonic() - sent_at)
 
     def rebalanced(self, since: float | None) -> None:
         """Record the end of a rebalance. `since` is the time at which it began, or None."""
-        self._rebalanced_at = now = self._time()
+        self._rebalanced_at = now = self._clock.monotonic()
         self._rebalances.observe(0.0 if since is None else now - since)
 
     def rebalance_failed(self) -> None:

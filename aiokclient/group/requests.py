@@ -1,13 +1,30 @@
-"""The requests of a member, and the meaning of the responses. Without IO."""
+"""The requests of a member, and the meaning of the responses. Without IO.
+
+SyncGroup has no field for a failed assignment. So the leader reports it to all members by a payload
+of this form, which it sends instead of their assignments:
+
+    MAGIC, the name of the error in UTF-8, a newline, its text in UTF-8
+
+In groups of protocol type `consumer` the payload is the user data of an assignment without
+partitions (version 0), so that members of other libraries receive an empty assignment. In all other
+groups it is the whole assignment. Successful assignments are sent unchanged.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from aiokclient.errors import InconsistentGroupProtocolError, KafkaError, error_for
+from aiokclient.errors import (
+    AssignmentFailedError,
+    InconsistentGroupProtocolError,
+    KafkaError,
+    ProtocolError,
+    error_for,
+)
 from aiokclient.group.handler import GroupSettings, MemberInfo
 from aiokclient.group.states import CODES
+from aiokclient.protocol.messages.consumer_protocol import ConsumerProtocolAssignment
 from aiokclient.protocol.messages.heartbeat import HeartbeatRequest
 from aiokclient.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from aiokclient.protocol.messages.leave_group import (
@@ -19,8 +36,12 @@ from aiokclient.protocol.messages.sync_group import SyncGroupRequest, SyncGroupR
 from aiokclient.types import GroupMetadata
 
 __all__ = [
+    "CONSUMER",
+    "MAGIC",
     "REASON_CHARACTERS",
     "checked",
+    "failure_in",
+    "failure_payload",
     "heartbeat",
     "join",
     "leave",
@@ -32,6 +53,15 @@ __all__ = [
 
 REASON_CHARACTERS = 255
 """The length to which a reason is truncated (KIP-800). Brokers may refuse longer ones."""
+
+MAGIC = b"\x00\xffaiokclient assignment failed\n"
+"""The first bytes of a payload that reports a failure. No assignment begins with these bytes."""
+
+CONSUMER = "consumer"
+"""The protocol type of consumers."""
+
+LONGEST_FAILURE = 2000
+"""The largest number of characters of an error's text that is sent."""
 
 
 def join(
@@ -141,3 +171,33 @@ def checked(assigned: Mapping[str, bytes], members: Sequence[MemberInfo]) -> dic
                 f"assign() returned {assignment!r} for member {member_id!r}, not bytes."
             )
     return {member.member_id: assigned.get(member.member_id, b"") for member in members}
+
+
+def failure_payload(protocol_type: str, error: BaseException) -> bytes:
+    """Return the payload that is sent instead of assignments when computing them has failed."""
+    name, text = type(error).__name__, str(error)[:LONGEST_FAILURE]
+    payload = MAGIC + f"{name}\n{text}".encode(errors="replace")
+    if protocol_type != CONSUMER:
+        return payload
+    empty = ConsumerProtocolAssignment(user_data=payload)
+    return b"\x00\x00" + b"".join(empty.encode(0))
+
+
+def failure_in(protocol_type: str, assignment: bytes) -> AssignmentFailedError | None:
+    """Return the failure that was sent instead of an assignment, or None for an assignment."""
+    payload = _user_data(assignment) if protocol_type == CONSUMER else assignment
+    if payload is None or not payload.startswith(MAGIC):
+        return None
+    said = payload[len(MAGIC) :].decode(errors="replace")
+    name, _, text = said.partition("\n")
+    return AssignmentFailedError(f"{name}: {text}" if text else name)
+
+
+def _user_data(assignment: bytes) -> bytes | None:
+    # This check avoids decoding almost every assignment.
+    if MAGIC not in assignment:
+        return None
+    try:
+        return ConsumerProtocolAssignment.decode(memoryview(assignment)[2:], 0).user_data
+    except ProtocolError:
+        return None

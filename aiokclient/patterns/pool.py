@@ -11,8 +11,7 @@ from typing import Any, Unpack
 from aiokclient.cluster.lifecycle.parent import Parent
 from aiokclient.errors import ConfigError, ProtocolError
 from aiokclient.errors.local import ConfigTypeError
-from aiokclient.group.generation import GroupGeneration
-from aiokclient.group.generation_mailbox import GroupProtocol
+from aiokclient.group.generation import GroupGeneration, GroupProtocol
 from aiokclient.group.member import GroupMember
 from aiokclient.group.options import GroupMemberConfig, GroupMemberOptions
 from aiokclient.patterns.spread import Claim, spread

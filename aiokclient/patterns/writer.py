@@ -15,7 +15,7 @@ from aiokclient.cluster.lifecycle.parent import Parent
 from aiokclient.config.producer import ProducerConfig
 from aiokclient.errors import ClosedError, NotWriterError
 from aiokclient.group.handler import Generation, MemberInfo
-from aiokclient.group.member_lifecycle import MemberLifecycle
+from aiokclient.group.member import MemberLifecycle
 from aiokclient.group.options import GroupMemberConfig
 from aiokclient.patterns.options import WriterOptions, split
 from aiokclient.producer import Producer
@@ -109,6 +109,9 @@ class Candidacy:
             self._stop()
         self._changed.set()
 
+    async def before_return(self) -> None:
+        """Do nothing: the former member with the same instance id was this one."""
+
     async def before_rejoin(self, reason: str) -> None:
         """Do nothing: no other member becomes the writer during the rebalance."""
 
@@ -116,13 +119,13 @@ class Candidacy:
         self._chosen = False
         self._stop()
 
-    def confirmed_changed(self, confirmed: bool) -> None:
+    def on_confirmed_changed(self, confirmed: bool) -> None:
         self._confirmed = confirmed
         if not confirmed:
             self._stop()
         self._changed.set()
 
-    def report(self, error: Exception) -> None:
+    def report_error(self, error: Exception) -> None:
         self._error = self.last_error = error
         self._changed.set()
 

@@ -128,8 +128,7 @@ class Member:
                 reconciler=self.reading,
                 report=self.reports.append,
                 changed=self._changed,
-                spawn=self.cluster.supervisor.spawn,
-                callbacks=self.cluster.supervisor.callbacks,
+                supervisor=self.cluster.supervisor,
                 owner=self,
             )
         )

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from aiokclient.types import TopicPartition
 
 if TYPE_CHECKING:
-    from aiokclient.background import Callbacks
     from aiokclient.cluster.client import ClusterClient
+    from aiokclient.cluster.lifecycle.supervisor import Supervisor
     from aiokclient.config.consumer import ConsumerConfig
     from aiokclient.consumer.membership.rewind.rewind import GroupRewinder
     from aiokclient.consumer.state.subscribed_topics import SubscribedTopics
@@ -186,10 +186,8 @@ class MembershipParts(NamedTuple):
     """A function that makes the next request for records raise an error of the group."""
     changed: Callable[[], None]
     """A function to be called when `metadata` or `confirmed_until` has changed."""
-    spawn: Callable[..., None]
-    """`spawn(function, *args, name=...)` starts a background task of the consumer."""
-    callbacks: Callbacks
-    """The runner of callbacks in the event loop. If a callback raises, the consumer fails."""
+    supervisor: Supervisor
+    """The owner of the background tasks and callbacks. If one raises, the consumer fails."""
     owner: Hashable
     """The owner of the connection that heartbeats and commits share (Purpose.GROUP)."""
     rewinder: GroupRewinder | None = None

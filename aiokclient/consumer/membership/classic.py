@@ -46,7 +46,7 @@ from aiokclient.errors import (
 )
 from aiokclient.group.engine import GroupEngine
 from aiokclient.group.handler import Generation, GroupSettings, MemberInfo
-from aiokclient.group.refusal import describe_group
+from aiokclient.group.join import describe_group
 from aiokclient.group.states import MemberState
 from aiokclient.log.limited_log import LimitedLog
 from aiokclient.policy import Decision, Scope, classify
@@ -110,14 +110,12 @@ class ClassicMembership:
             parts.cluster,
             settings,
             self,
-            spawn=parts.spawn,
-            callbacks=parts.callbacks,
-            report=parts.report,
-            confirmed_changed=lambda confirmed: parts.changed(),
+            parts.supervisor,
             measures=parts.subscription.measures,
-            before_return=self.before_return,
         )
-        self._watch = TopicWatch(parts.cluster, parts.topics, self._changed, parts.callbacks)
+        self._watch = TopicWatch(
+            parts.cluster, parts.topics, self._changed, parts.supervisor.callbacks
+        )
         self._log = LimitedLog(
             parts.cluster.log("consumer", config.group_id), parts.cluster.clock.monotonic
         )
@@ -366,6 +364,14 @@ class ClassicMembership:
             text, extra = "This member lost its partitions: %s", {"event": "group_lost"}
             self._log.write(logging.WARNING, ("lost", reason), text, reason, extra=extra)
             await self._reconciler.lose(owned)
+
+    def on_confirmed_changed(self, confirmed: bool) -> None:
+        """Check again until when records may be delivered. Synchronous."""
+        self._parts.changed()
+
+    def report_error(self, error: Exception) -> None:
+        """Make the next request for records raise an error of the group. Synchronous."""
+        self._parts.report(error)
 
     # -- steps
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from aiokclient.background import Callbacks
 from aiokclient.cluster.targets import Coordinator
 from aiokclient.consumer.membership.base import Membership, MembershipParts
 from aiokclient.consumer.membership.classic import ClassicMembership
@@ -31,6 +30,7 @@ from aiokclient.types import TopicPartition
 
 if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
+    from aiokclient.cluster.lifecycle.supervisor import Supervisor
     from aiokclient.cluster.metadata.snapshot import ClusterMetadata
     from aiokclient.config.consumer import ConsumerConfig
     from aiokclient.consumer.delivery.in_progress import InProgress
@@ -70,15 +70,13 @@ class ConsumerCoordinator:
         report: Callable[[Exception], None],
         listener_calls: ListenerCalls,
         bounds: Bounds,
-        spawn: Callable[..., None],
-        callbacks: Callbacks,
-        check: Callable[[], None],
+        supervisor: Supervisor,
         emit: Callable[..., None],
     ) -> None:
         self._subscription = subscription
         self._in_progress, self._read_lock = in_progress, read_lock
         self._report_error = report
-        self._spawn = spawn
+        self._supervisor = supervisor
         self._closed = False
         self._changes = Wakeup()
         self._poll_is_overdue = False
@@ -92,7 +90,7 @@ class ConsumerCoordinator:
             joins=lambda: self.membership.joins and not self._poll_is_overdue,
             in_listener=listener_calls.is_inside,
             owner=self._owner,
-            check=check,
+            check=supervisor.check,
         )
         interval_s = config.max_poll_interval_ms / 1000
         time = cluster.clock.monotonic
@@ -118,8 +116,8 @@ class ConsumerCoordinator:
             overdue=self._overdue,
             rebalanced=partial(emit, "Rebalanced", group_id=config.group_id),
         )
-        self._rewinder = self._make_rewinder(bounds, interval_s, check)
-        parts = self._membership_parts(config, callbacks)
+        self._rewinder = self._make_rewinder(bounds, interval_s)
+        parts = self._membership_parts(config)
         self.membership = MEMBERSHIPS[config.group_protocol](parts)
         self._health = self._make_health(config, interval_s)
 
@@ -134,9 +132,7 @@ class ConsumerCoordinator:
             self.commits.group_id,
         )
 
-    def _make_rewinder(
-        self, bounds: Bounds, patience_s: float, check: Callable[[], None]
-    ) -> GroupRewinder:
+    def _make_rewinder(self, bounds: Bounds, patience_s: float) -> GroupRewinder:
         return GroupRewinder(
             self._cluster,
             self._subscription,
@@ -144,11 +140,10 @@ class ConsumerCoordinator:
             self._in_progress,
             bounds=bounds,
             patience_s=patience_s,
-            spawn=self._spawn,
-            check=check,
+            supervisor=self._supervisor,
         )
 
-    def _membership_parts(self, config: ConsumerConfig, callbacks: Callbacks) -> MembershipParts:
+    def _membership_parts(self, config: ConsumerConfig) -> MembershipParts:
         return MembershipParts(
             self._cluster,
             config,
@@ -157,8 +152,7 @@ class ConsumerCoordinator:
             reconciler=self.rebalancer,
             report=self._membership_refused,
             changed=self._renamed,
-            spawn=self._spawn,
-            callbacks=callbacks,
+            supervisor=self._supervisor,
             owner=self,
             rewinder=self._rewinder,
         )
@@ -176,14 +170,12 @@ class ConsumerCoordinator:
         self._subscription.assign_subscribed({})  # A cancelled start may have assigned some.
         self._subscription.confirm()
         self._subscription.listen(self._subscribed)
-        for run, name in (
-            (self._follow, "subscription"),
-            (self._live, "membership"),
-            (self._initial_offsets.run, "initial offsets"),
-            (self._auto_commit.run, "automatic commits"),
-            *self._health.tasks(),
-        ):
-            self._spawn(run, name=name)
+        supervisor = self._supervisor
+        supervisor.spawn(self._follow, name="subscription")
+        supervisor.spawn(self._live, name="membership")
+        supervisor.spawn(self._initial_offsets.run, name="initial offsets")
+        supervisor.spawn(self._auto_commit.run, name="automatic commits")
+        self._health.start(supervisor)
 
     def _owner(self) -> Hashable:
         """Return the owner of the connection that commits share with heartbeats."""

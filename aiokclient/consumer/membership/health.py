@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from aiokclient.consumer.membership.rebalance_watch import RebalanceWatch
@@ -11,6 +10,7 @@ from aiokclient.group.loop_watch import LoopWatch
 
 if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
+    from aiokclient.cluster.lifecycle.supervisor import Supervisor
     from aiokclient.config.consumer import ConsumerConfig
     from aiokclient.consumer.membership.base import Membership
     from aiokclient.consumer.membership.poll_interval import PollIntervalWatch
@@ -42,13 +42,11 @@ class MembershipHealth:
         self._rebalance_watch = RebalanceWatch(cluster, config, subscription, membership)
         self._refusal: tuple[Exception, float] | None = None
 
-    def tasks(self) -> tuple[tuple[Callable[[], Awaitable[None]], str], ...]:
-        """Return the background tasks to start, with their names."""
-        return (
-            (self._poll_watch.run, "poll interval"),
-            (self._loop_watch.run, "event loop"),
-            (self._rebalance_watch.run, "rebalances"),
-        )
+    def start(self, supervisor: Supervisor) -> None:
+        """Start the watches. Synchronous."""
+        supervisor.spawn(self._poll_watch.run, name="poll interval")
+        supervisor.spawn(self._loop_watch.run, name="event loop")
+        supervisor.spawn(self._rebalance_watch.run, name="rebalances")
 
     def refuse(self, error: Exception) -> None:
         """Record that the group refuses this consumer."""

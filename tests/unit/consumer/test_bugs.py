@@ -16,8 +16,8 @@ from aiokclient.consumer.fetching.manager import FetchManager
 from aiokclient.consumer.fetching.routes import Routes
 from aiokclient.consumer.membership.topic_watch import TopicWatch
 from aiokclient.consumer.state.subscription import SubscriptionState
+from aiokclient.group.engine import GroupEngine
 from aiokclient.group.heartbeats import Heartbeats
-from aiokclient.group.join import GroupJoin
 
 
 class BugError(Exception):
@@ -102,7 +102,7 @@ class Unwilling:
 
 
 @pytest.mark.parametrize(
-    ("owner", "name"), [(Heartbeats, "_update_confirmed"), (GroupJoin, "_rejoin")]
+    ("owner", "name"), [(Heartbeats, "_update_confirmed"), (GroupEngine, "rejoin")]
 )
 def test_a_callback_that_raises_fails_the_member_of_a_group(
     owner: type, name: str, monkeypatch: pytest.MonkeyPatch
@@ -114,10 +114,7 @@ def test_a_callback_that_raises_fails_the_member_of_a_group(
         member = GroupMember("g", protocol_type="p", protocols=[Unwilling()], **world.options())
         await member.start()
         loop.set_exception_handler(lambda _, context: unhandled.append(context))
-        if name == "_rejoin":
-            member._running._group_join._rejoin = bug
-        else:
-            monkeypatch.setattr(owner, name, bug)
+        monkeypatch.setattr(owner, name, bug)
         async with asyncio.timeout(100):
             with pytest.raises(BugError):
                 await until_it_fails(member)

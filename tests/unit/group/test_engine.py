@@ -14,6 +14,7 @@ from aiokclient.errors import KafkaError
 from aiokclient.group.engine import ID_S, GroupEngine
 from aiokclient.group.handler import Generation, GroupSettings, MemberInfo
 from aiokclient.group.states import MemberState
+from aiokclient.measures import Measures
 from aiokclient.protocol import ApiKey
 
 GROUP = "g"
@@ -60,11 +61,20 @@ class Handler:
         await self.note("began")
         self.stable.set()
 
+    async def before_return(self) -> None:
+        """Do nothing."""
+
     async def before_rejoin(self, reason: str) -> None:
         await self.note("before_rejoin")
 
     async def lost(self, reason: str) -> None:
         await self.note("lost")
+
+    def on_confirmed_changed(self, confirmed: bool) -> None:
+        self.confirmed.append(confirmed)
+
+    def report_error(self, error: Exception) -> None:
+        self.reported.append(error)
 
 
 @asynccontextmanager
@@ -76,10 +86,8 @@ async def engine_in(world: World, handler: Handler, settings: GroupSettings = SE
         cluster,
         settings,
         handler,
-        spawn=cluster.supervisor.spawn,
-        callbacks=cluster.supervisor.callbacks,
-        report=handler.reported.append,
-        confirmed_changed=handler.confirmed.append,
+        cluster.supervisor,
+        measures=Measures(),
     )
     cluster.supervisor.spawn(engine.run, name="membership")
     try:
@@ -302,9 +310,8 @@ def test_what_the_handler_raises_comes_out_of_run() -> None:
             cluster,
             SETTINGS,
             handler,
-            spawn=cluster.supervisor.spawn,
-            callbacks=cluster.supervisor.callbacks,
-            report=print,
+            cluster.supervisor,
+            measures=Measures(),
         )
         with pytest.raises(ZeroDivisionError):
             await engine.run()

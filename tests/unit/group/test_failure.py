@@ -4,7 +4,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from aiokclient.errors import AssignmentFailedError
-from aiokclient.group.failure import LONGEST, MAGIC, failure_in, failure_payload
+from aiokclient.group.requests import LONGEST_FAILURE, MAGIC, failure_in, failure_payload
 from aiokclient.log.texts import printable
 from aiokclient.protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
@@ -27,7 +27,7 @@ def test_a_failed_assignment_is_described_to_the_members(text: str, protocol_typ
 
 
 def test_the_description_of_a_failed_assignment_is_cut_when_it_is_long() -> None:
-    assert len(told("leases", ValueError("x" * 100_000))) < LONGEST + 50
+    assert len(told("leases", ValueError("x" * 100_000))) < LONGEST_FAILURE + 50
 
 
 def test_consumers_of_other_libraries_see_an_empty_assignment() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from aiokclient import Consumer
-from aiokclient.group.generation_mailbox import GroupProtocol
+from aiokclient.group.generation import GroupProtocol
 from aiokclient.group.member import GroupMember
 from aiokclient.protocol import ApiKey
 from aiokclient.testing import EmbeddedCluster

@@ -17,7 +17,7 @@ from aiokclient.errors import (
     InconsistentGroupProtocolError,
     InvalidSessionTimeoutError,
 )
-from aiokclient.group.failure import MAGIC
+from aiokclient.group.requests import MAGIC
 from aiokclient.network.pool import Purpose
 from aiokclient.protocol.messages import (
     JoinGroupRequest,

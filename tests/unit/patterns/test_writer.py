@@ -19,7 +19,7 @@ def generation(assignment: bytes) -> Generation:
 async def writing() -> tuple[Candidacy, WriterBody]:
     """Return the candidacy of a writer in its body."""
     candidacy = Candidacy()
-    candidacy.confirmed_changed(True)
+    candidacy.on_confirmed_changed(True)
     await candidacy.began(generation(WRITER))
     await candidacy.chosen()
     return candidacy, candidacy.writing()
@@ -85,7 +85,7 @@ async def test_writer_claims_until_it_is_over_and_is_not_chosen_while_its_body_e
 async def test_writer_goes_on_in_a_generation_that_chooses_it_again() -> None:
     candidacy, body = await writing()
     await candidacy.began(generation(WRITER))
-    candidacy.confirmed_changed(True)
+    candidacy.on_confirmed_changed(True)
     assert not candidacy.over
     assert not await is_cancelled(body)
 
@@ -99,10 +99,10 @@ async def test_writer_stops_when_another_member_is_chosen() -> None:
 
 async def test_writer_stops_when_the_coordinator_is_silent_and_does_not_begin_again() -> None:
     candidacy, body = await writing()
-    candidacy.confirmed_changed(False)
+    candidacy.on_confirmed_changed(False)
     assert candidacy.over
     assert await is_cancelled(body)
-    candidacy.confirmed_changed(True)
+    candidacy.on_confirmed_changed(True)
     assert candidacy.over
 
 
@@ -114,12 +114,12 @@ async def test_wait_for_the_turn_needs_the_choice_and_its_confirmation(first: st
     if first == "chosen":
         await candidacy.began(generation(WRITER))
     else:
-        candidacy.confirmed_changed(True)
+        candidacy.on_confirmed_changed(True)
     for _ in range(5):
         await asyncio.sleep(0)
     assert not waiting.done()
     if first == "chosen":
-        candidacy.confirmed_changed(True)
+        candidacy.on_confirmed_changed(True)
     else:
         await candidacy.began(generation(WRITER))
     async with asyncio.timeout(10):
@@ -130,12 +130,12 @@ async def test_wait_for_the_turn_raises_an_error_once_and_can_be_repeated() -> N
     candidacy = Candidacy()
     waiting = asyncio.ensure_future(candidacy.chosen())
     await asyncio.sleep(0)
-    candidacy.report(GroupAuthorizationError("no"))
+    candidacy.report_error(GroupAuthorizationError("no"))
     async with asyncio.timeout(10):
         with pytest.raises(GroupAuthorizationError):
             await waiting
     assert isinstance(candidacy.last_error, GroupAuthorizationError)
-    candidacy.confirmed_changed(True)
+    candidacy.on_confirmed_changed(True)
     await candidacy.began(generation(WRITER))
     async with asyncio.timeout(10):
         await candidacy.chosen()

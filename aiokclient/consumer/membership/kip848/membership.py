@@ -120,7 +120,7 @@ class Kip848Membership:
             done=self._heartbeat_due,
             log=self._log,
         )
-        self._measures = GroupMeasures(parts.subscription.measures, self._clock.monotonic)
+        self._measures = GroupMeasures(parts.subscription.measures, self._clock)
         self._session_watch = SessionTimeoutWatch(parts, self._schedule, ended=self._ended)
 
     # -- what it is
@@ -235,9 +235,11 @@ class Kip848Membership:
 
     async def run(self) -> None:
         parts = self._parts
-        parts.spawn(self._reconciliation.run, name="partitions of the group")
-        parts.spawn(self._session_watch.run, name="session of the group")
-        unsubscribe = parts.cluster.updater.subscribe(parts.callbacks.guard(self._observe))
+        parts.supervisor.spawn(self._reconciliation.run, name="partitions of the group")
+        parts.supervisor.spawn(self._session_watch.run, name="session of the group")
+        unsubscribe = parts.cluster.updater.subscribe(
+            parts.supervisor.callbacks.guard(self._observe)
+        )
         try:
             with self._connection.shown():
                 while not self._member.is_closed:

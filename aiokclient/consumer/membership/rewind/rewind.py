@@ -42,6 +42,7 @@ from aiokclient.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
+    from aiokclient.cluster.lifecycle.supervisor import Supervisor
     from aiokclient.consumer.delivery.in_progress import InProgress
     from aiokclient.consumer.membership.offsets.commits import Commits
     from aiokclient.consumer.state.subscription import SubscriptionState
@@ -76,8 +77,7 @@ class GroupRewinder:
         *,
         bounds: Bounds,
         patience_s: float,
-        spawn: Callable[..., None],
-        check: Callable[[], None],
+        supervisor: Supervisor,
     ) -> None:
         self.wanted: rewind_requests.RewindRequests = {}
         """The requests of this member that have not been executed yet."""
@@ -87,8 +87,7 @@ class GroupRewinder:
         self._in_progress = in_progress
         self._bounds = bounds
         self._patience_s = patience_s
-        self._spawn = spawn
-        self._check = check
+        self._supervisor = supervisor
         # The keys are the present states of partitions. A partition that is lost and assigned
         # again has a new state.
         self._due: dict[PartitionState, dict[str, int]] = {}
@@ -145,7 +144,7 @@ class GroupRewinder:
         """Wait until all partitions in `left` are rewound, and record their offsets in `actual`."""
         retry = self._looking()
         while True:
-            self._check()
+            self._supervisor.check()
             await asyncio.sleep(retry.pause_s())
             results = await self._commits.ask(left)
             self._require_cluster(cluster_id, left)
@@ -208,7 +207,7 @@ class GroupRewinder:
         group_id = self._commits.group_id
         retry = self._looking()
         while True:
-            self._check()
+            self._supervisor.check()
             group = await self._describe(group_id, last)
             if group.group_state == STABLE:
                 break
@@ -256,7 +255,7 @@ class GroupRewinder:
                 if state not in self._due:
                     self._due[state] = {}
                     self._subscription.withhold([state], Withheld.REWINDING, True)
-                    self._spawn(self._rewind, state, name=f"rewind {tp}")
+                    self._supervisor.spawn(self._rewind, state, name=f"rewind {tp}")
                 self._due[state][request_id] = offset
 
     async def _rewind(self, state: PartitionState) -> None:
