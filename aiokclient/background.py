@@ -21,17 +21,20 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, Final, ParamSpec, TypeVar, cast
 
 import anyio
 
 from aiokclient import threads
 
-__all__ = ["Callbacks", "ended", "import_anyio", "load_anyio", "loop_ends", "new_task"]
+__all__ = ["SLICE_S", "Callbacks", "ended", "import_anyio", "load_anyio", "loop_ends", "new_task"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
+
+SLICE_S: Final = 0.010
+"""Seconds of work between two yields to the event loop, which the library never holds for 50 ms."""
 
 _anyio_imported = threading.Event()
 

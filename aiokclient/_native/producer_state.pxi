@@ -1,4 +1,4 @@
-"""The native twin of `producer._pure.state`, and of the batch in `producer._pure.delivery`.
+"""The native twin of `producer._pure.delivery`, and of the batch in `producer._pure.delivery`.
 
 The interfaces are the same.
 """
@@ -7,7 +7,7 @@ import contextvars
 from bisect import bisect_right
 
 from aiokclient.producer._pure.delivery import Forward
-from aiokclient.producer._pure.waiter import refuse_caller
+from aiokclient.producer._pure.delivery import refuse_caller
 from aiokclient.types import RecordMetadata
 
 
@@ -308,7 +308,7 @@ cdef object owned(PyObject *made):
 
 
 cdef class BatchState(DeliveryBatch):
-    """See `producer._pure.state.BatchState`."""
+    """See `producer._pure.delivery.BatchState`."""
 
     def __init__(self, topic, partition, hooks, RecordBatchBuilder builder not None):
         DeliveryBatch.__init__(self, topic, partition, hooks)
@@ -382,11 +382,11 @@ def _index(stamp):
 
 
 cdef class QueueState:
-    """See `producer._pure.state.QueueState`."""
+    """See `producer._pure.delivery.QueueState`."""
 
 
 cdef class TopicState:
-    """See `producer._pure.state.TopicState`."""
+    """See `producer._pure.delivery.TopicState`."""
 
     __class_getitem__ = classmethod(GenericAlias)
 

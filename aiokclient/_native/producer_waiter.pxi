@@ -7,7 +7,7 @@ waiter has exactly those methods of a future that a task of asyncio uses.
 
 import time
 
-from aiokclient.producer.fairness import SLICE_S
+from aiokclient.background import SLICE_S
 
 cdef extern from "Python.h":
     int PyContext_Enter(object context) except -1

@@ -26,7 +26,7 @@ from aiokclient.errors import IllegalStateError, KafkaError
 from aiokclient.errors.local import ArgumentTypeError, refuse_loop
 from aiokclient.log.client_log import ClientLog
 from aiokclient.policy import Backoff, Decision, Retry, Scope, classify
-from aiokclient.producer.delivery.failed import failed_delivery
+from aiokclient.producer.delivery.delivery import failed_delivery
 from aiokclient.producer.transaction.status import TransactionOutcome
 from aiokclient.types import ConsumerRecord, Headers, seconds
 

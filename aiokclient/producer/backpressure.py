@@ -16,8 +16,7 @@ from aiokclient.producer.delivery.delivery import Delivery
 if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
     from aiokclient.producer.batching.accumulator import Accumulator
-    from aiokclient.producer.batching.queue import PartitionQueue
-    from aiokclient.producer.batching.topic import Topic
+    from aiokclient.producer.batching.queue import PartitionQueue, Topic
     from aiokclient.producer.delivery.failures import Failures
 
 __all__ = ["in_overflow", "known", "out_of_overflow", "prepared", "room", "while_open"]

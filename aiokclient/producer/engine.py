@@ -16,18 +16,18 @@ from aiokclient.policy import Scope
 from aiokclient.producer.batching.accumulator import Accumulator
 from aiokclient.producer.batching.deadline_timer import DeadlineTimer
 from aiokclient.producer.batching.producer_ids import ProducerIds
-from aiokclient.producer.batching.queue import QueuedBatch
-from aiokclient.producer.batching.topic import Topic
+from aiokclient.producer.batching.queue import QueuedBatch, Topic
 from aiokclient.producer.delivery.delivery import DeliveryBatch, settled
 from aiokclient.producer.delivery.failures import FailureHooks, Failures
 from aiokclient.producer.sending.expiry import Expiry
 from aiokclient.producer.sending.leaders import Leaders
-from aiokclient.producer.sending.produce_request import (
-    ProduceRequests,
-    TransactionalProduceRequests,
-)
 from aiokclient.producer.sending.responses import Responses
-from aiokclient.producer.sending.sender import Sender, TransactionalSender
+from aiokclient.producer.sending.sender import (
+    ProduceRequests,
+    Sender,
+    TransactionalProduceRequests,
+    TransactionalSender,
+)
 from aiokclient.protocol.messages.init_producer_id import InitProducerIdRequest
 
 if TYPE_CHECKING:

@@ -23,8 +23,7 @@ from aiokclient.types import to_integer
 
 if TYPE_CHECKING:
     from aiokclient.config.producer import ProducerConfig
-    from aiokclient.producer.batching.queue import PartitionQueue
-    from aiokclient.producer.batching.topic import Topic
+    from aiokclient.producer.batching.queue import PartitionQueue, Topic
 
 __all__ = ["Partitioner", "PartitionerFunction", "weights"]
 

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterable, Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Never, Unpack, cast, overload
 
+from aiokclient.background import SLICE_S
 from aiokclient.cluster.lifecycle.health import some
 from aiokclient.cluster.lifecycle.lifecycle import Lifecycle, config_of
 from aiokclient.cluster.lifecycle.ownership import Anchor, for_background
@@ -27,17 +28,15 @@ from aiokclient.producer.delivery.deliveries import gather
 from aiokclient.producer.delivery.delivery import Delivery, DeliveryBatch
 from aiokclient.producer.delivery.failures import FailureHooks
 from aiokclient.producer.engine import Engine
-from aiokclient.producer.fairness import SLICE_S
 from aiokclient.producer.send import Sends, require_topic
-from aiokclient.producer.send_all import SendAll
+from aiokclient.producer.send_many import SendAll
 from aiokclient.producer.serializers import preparations
 from aiokclient.producer.threadsafe import ThreadsafeSend
 from aiokclient.types import GroupMetadata, Headers, RecordMetadata
 
 if TYPE_CHECKING:
     from aiokclient.cluster.metadata.snapshot import PartitionInfo
-    from aiokclient.producer.batching.queue import PartitionQueue
-    from aiokclient.producer.batching.topic import Topic
+    from aiokclient.producer.batching.queue import PartitionQueue, Topic
     from aiokclient.producer.transaction.manager import TransactionManager
     from aiokclient.producer.transaction.transaction import Transaction
 

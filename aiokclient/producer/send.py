@@ -24,9 +24,9 @@ from aiokclient.types import Headers, ProducerRecord, TopicPartition, is_topic_n
 
 if TYPE_CHECKING:
     from aiokclient.config.producer import ProducerConfig
-    from aiokclient.producer.batching.topic import Topic
+    from aiokclient.producer.batching.accumulator import SendErrors
+    from aiokclient.producer.batching.queue import Topic
     from aiokclient.producer.engine import Engine
-    from aiokclient.producer.send_errors import SendErrors
 
 if not TYPE_CHECKING:
     SendPath = twin("producer")(SendPath)

@@ -21,7 +21,7 @@ from aiokclient.types import Headers, is_topic_name
 
 if TYPE_CHECKING:
     from aiokclient.producer._pure.send import SendPath
-    from aiokclient.producer.batching.topic import Topic
+    from aiokclient.producer.batching.queue import Topic
     from aiokclient.producer.delivery.deliveries import Deliveries
 
 __all__ = ["ArrowRecords", "ArrowRow", "send_columns"]

@@ -1,30 +1,40 @@
-"""The implementation of `send_many`, which sends all records of a sequence or none.
+"""The sends of many records: `send_many` takes all of a sequence or none, `send_all` an iterable.
 
-One call appends as many values without keys as fit into a batch. All other records are first
-serialized, partitioned, and measured one by one, so that every error is found before the first
-record is appended.
+One call of `send_many` appends as many values without keys as fit into a batch. All other records
+are first serialized, partitioned, and measured one by one, so that every error is found before the
+first record is appended.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
+from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+import anyio
+
+from aiokclient.errors import BufferExhaustedError, KafkaError
 from aiokclient.producer.batching.accumulator import BATCH_OVERHEAD, Accumulator
 from aiokclient.producer.batching.batch import RECORD_OVERHEAD
 from aiokclient.producer.batching.queue import PartitionQueue
-from aiokclient.producer.delivery.deliveries import Deliveries, Run
+from aiokclient.producer.delivery.deliveries import Deliveries, Run, runs_of
+from aiokclient.producer.delivery.delivery import Delivery, settled
+from aiokclient.producer.delivery.failures import Failures
 from aiokclient.producer.partitioner import Partitioner
 from aiokclient.record.batch import RecordBatchBuilder
 from aiokclient.types import Headers, ProducerRecord, shortened, to_integer
 
 if TYPE_CHECKING:
     from aiokclient.errors import KafkaError
-    from aiokclient.producer.batching.topic import Topic
+    from aiokclient.producer.batching.queue import Topic
+    from aiokclient.producer.producer import Producer
 
 __all__ = [
     "SLICES",
     "Prepared",
+    "SendAll",
     "are_plain",
     "as_bytes",
     "as_headers",
@@ -255,3 +265,163 @@ def _too_much(accumulator: Accumulator, size: int, advice: tuple[str, str]) -> K
     return accumulator.errors.exhausted(
         f"{what} take about {size} bytes, more than there is room for. Nothing was sent. {instead}"
     )
+
+
+CHUNK = 256
+"""Number of items of a synchronous iterable that are sent at a time."""
+
+
+class SendAll:
+    """One call of `send_all`: sends records, waits for room, and watches for failures."""
+
+    def __init__(
+        self, producer: Producer[Any, Any], accumulator: Accumulator, failures: Failures, topic: str
+    ) -> None:
+        self._producer = producer
+        self._accumulator = accumulator
+        self._failures = failures
+        self._topic = topic
+        self._waiting: deque[Run] = deque()
+        """The records that were sent and are not yet known to be delivered, in order."""
+        self._seen_failures = failures.total
+        self._end: KafkaError | None = None
+        self._told = False
+        """Whether the failure of a delivery is being raised."""
+        self._count = 0
+
+    async def run(self, items: Iterable[Any] | AsyncIterable[Any]) -> int:
+        """See `Producer.send_all`."""
+        try:
+            return await self._run(items)
+        except KafkaError:
+            if self._told:
+                for run in self._waiting:
+                    retrieve(run)  # The caller has no deliveries and sees only this one error.
+            raise
+
+    async def _run(self, items: Iterable[Any] | AsyncIterable[Any]) -> int:
+        if isinstance(items, AsyncIterable):
+            await self._stream(items)
+        elif isinstance(items, Iterable):
+            iterator = iter(items)
+            while chunk := list(islice(iterator, CHUNK)):
+                await self._send_chunk(chunk)
+        else:
+            raise TypeError(f"send_all() takes an iterable, not {type(items).__name__}.")
+        while self._waiting:
+            await self._front()
+        return self._count
+
+    async def _stream(self, items: AsyncIterable[Any]) -> None:
+        """Send each item as it arrives, until a record fails or the producer ends."""
+        with anyio.CancelScope() as scope:
+
+            def look(end: KafkaError | None) -> None:
+                self._end = self._end or end or self._failure()
+                if self._end is not None:
+                    scope.cancel()
+
+            with self._failures.watched(look):
+                async for item in items:
+                    await self._send_one(item)
+        if scope.cancelled_caught and self._end is not None:
+            self._failures.on_final_seen()
+            raise self._end.with_traceback(None)
+
+    def _failure(self) -> KafkaError | None:
+        """Return the first failure among the records that were sent."""
+        try:
+            for run in self._waiting:
+                self._delivered(run)
+        except KafkaError as error:
+            return error
+        return None
+
+    def _delivered(self, run: Run) -> bool:
+        try:
+            return delivered(run)
+        except KafkaError:
+            self._told = True
+            raise
+
+    async def _send_chunk(self, chunk: list[Any]) -> None:
+        if len(chunk) == 1:
+            await self._send_one(chunk[0])
+            return
+        try:
+            deliveries = self._producer.send_many(self._topic, chunk)
+        except BufferExhaustedError:
+            for item in chunk:
+                await self._send_one(item)
+        else:
+            await self._took(deliveries)
+
+    async def _send_one(self, item: Any) -> None:
+        record = as_record(self._topic, item)
+        while True:
+            try:
+                delivery = self._producer.send(*record)
+                break
+            except BufferExhaustedError:
+                if not self._accumulator.pending:
+                    raise  # The record does not fit even into an empty buffer.
+                await self._accumulator.room()
+        await self._took([delivery])
+
+    async def _took(self, deliveries: Sequence[Delivery]) -> None:
+        self._count += len(deliveries)
+        for run in runs_of(deliveries):
+            last = self._waiting[-1] if self._waiting else None
+            if last is not None and last.batch is run.batch and last.first + last.size == run.first:
+                self._waiting[-1] = last._replace(size=last.size + run.size)
+            else:
+                self._waiting.append(run)
+        await self._producer.drain()
+        if self._failures.total != self._seen_failures:
+            self._seen_failures = self._failures.total
+            for run in self._waiting:
+                self._delivered(run)
+        while self._waiting and self._delivered(self._waiting[0]):
+            self._waiting.popleft()
+
+    async def _front(self) -> None:
+        """Wait until the oldest record is delivered."""
+        run = self._waiting[0]
+        if self._delivered(run):
+            self._waiting.popleft()
+            return
+        await settled(run.batch)
+
+
+def parts_of(run: Run) -> list[Run]:
+    """Return the records of a run as runs of the batches to which they have moved."""
+    batch, first, size, timestamp = run
+    if first >= batch.moved:
+        return [run]
+    return [Run(*batch.locate(index), 1, timestamp) for index in range(first, first + size)]
+
+
+def delivered(run: Run) -> bool:
+    """Return whether all records of a run are delivered. Raise the first failure among them."""
+    parts = parts_of(run)
+    if not all(part.batch.done for part in parts):
+        return False
+    for batch, first, size, _ in parts:
+        error = batch.retrieve_run(first, size)
+        if error is not None:
+            raise error.with_traceback(None)
+    return True
+
+
+def retrieve(run: Run) -> None:
+    """Count all failures of a run as retrieved, including those that happen later."""
+    for part in parts_of(run):
+        batch, first, size, timestamp = part
+        if batch.done:
+            batch.retrieve_run(first, size)
+        else:
+            Delivery(batch, first, timestamp).add_done_callback(partial(_retrieve_later, part))
+
+
+def _retrieve_later(run: Run, _: Delivery) -> None:
+    retrieve(run)

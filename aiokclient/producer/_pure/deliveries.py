@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
 from typing import Any, overload
 
+from aiokclient.background import SLICE_S
 from aiokclient.clock import Clock
 from aiokclient.errors import KafkaError
 from aiokclient.producer._pure.delivery import Run
 from aiokclient.producer.delivery.delivery import Delivery, DeliveryBatch
-from aiokclient.producer.fairness import SLICE_S
 from aiokclient.types import RecordMetadata, encode_answer
 
 __all__ = ["DeliveryRuns", "Gathering", "Run", "gathered", "runs_of"]

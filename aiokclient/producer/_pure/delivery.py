@@ -13,27 +13,257 @@ the next time it is used. A batch whose records have all moved is done.
 A failure counts as retrieved once the application has seen it: by an await, `result()`,
 `exception()` or `gather`. At the first retrieval, the batch allocates one byte per record to store
 which failures were retrieved.
+
+Each batch has one list of the tasks that await its records and of the callbacks, in the order in
+which they were added. When the batch has its outcome, the event loop runs all of them, in order, in
+its next iteration. A callback that is added later is scheduled in the same way. An await or a flush
+ends after all callbacks that were added before it, even if it begins when the batch has its outcome
+and these callbacks have not run yet. If records move to another batch, their waiters and callbacks
+move with them.
+
+`BatchState`, `QueueState`, and `TopicState` have only what the native `send()` reads and changes:
+the open batch, its queue, and its topic. Classes that derive from them have all other attributes.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
+import threading
+from array import array
+from asyncio import _get_running_loop
 from bisect import bisect_right
 from collections.abc import Callable, Generator, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from aiokclient.errors import KafkaError
-from aiokclient.producer._pure.waiter import Owner, OwnerHooks
-from aiokclient.types import RecordMetadata, encode_answer
+from aiokclient.errors import KafkaError, WrongLoopError, WrongThreadError
+from aiokclient.record.batch import RecordBatchBuilder
+from aiokclient.types import Headers, RecordMetadata, encode_answer
 
-__all__ = ["Delivery", "DeliveryBatch", "DeliveryHooks", "Forward", "Run"]
+__all__ = [
+    "BatchState",
+    "Delivery",
+    "DeliveryBatch",
+    "DeliveryCallback",
+    "DeliveryHooks",
+    "Forward",
+    "Owner",
+    "QueueState",
+    "Run",
+    "TopicState",
+    "Waiter",
+    "refuse_caller",
+]
+
+WRONG_LOOP = (
+    "This delivery belongs to a producer that was started in another event loop. Await it there; "
+    "from another thread send with producer.send_threadsafe()."
+)
+WRONG_THREAD = (
+    "This delivery belongs to a producer that runs in another thread. Use it in the thread of the "
+    "producer's event loop; from another thread send with producer.send_threadsafe()."
+)
+
+
+def refuse_caller(hooks: DeliveryHooks, no_loop: bool = False) -> None:
+    """Raise WrongThreadError or WrongLoopError unless the caller is in the producer's event loop.
+
+    `no_loop` says that no event loop runs in the calling thread. Such a call is permitted, too, if
+    it comes from the producer's thread.
+    """
+    if not no_loop:
+        raise WrongLoopError(WRONG_LOOP)
+    if threading.get_ident() != hooks.thread:
+        raise WrongThreadError(WRONG_THREAD)
+
+
+class Waiter:
+    """A task that waits for a batch.
+
+    `delivery` is the delivery that the task awaits, or None if it waits for any change.
+    """
+
+    __slots__ = ("delivery", "future", "owner")
+
+    def __init__(
+        self, future: asyncio.Future[None], owner: Owner, delivery: Delivery | None
+    ) -> None:
+        self.future = future
+        self.owner = owner
+        self.delivery = delivery
+
+    def leave(self) -> None:
+        """Stop waiting."""
+        self.owner._line.pop(self, None)
+
+
+class DeliveryCallback:
+    """A callback of a delivery."""
+
+    __slots__ = ("callback", "context", "delivery")
+
+    def __init__(
+        self,
+        delivery: Delivery,
+        callback: Callable[[Any], Any],
+        context: contextvars.Context,
+    ) -> None:
+        self.delivery = delivery
+        self.callback = callback
+        self.context = context
+
+
+class Owner:
+    """The base class of a batch: it holds the waiting tasks and the callbacks."""
+
+    __slots__ = ("_callbacks", "_line", "calls", "done")
+
+    _hooks: DeliveryHooks
+
+    def __init__(self) -> None:
+        self.done = False
+        self.calls = 0
+        """Number of callbacks that have not run yet."""
+        self._line: dict[Waiter | DeliveryCallback, None] = {}
+        """Waiters and callbacks, in the order in which they were added."""
+        self._callbacks: dict[int, list[DeliveryCallback]] = {}
+        """The callbacks that wait for the outcome, by the index of their record."""
+
+    def demand(self) -> None:
+        """See `DeliveryBatch.demand`."""
+        raise NotImplementedError
+
+    def run(self) -> None:
+        """Schedule the waiters and callbacks, in order, for the loop's next iteration."""
+        if self.calls:
+            self._hooks.calling[self] = None
+        line, self._line, self._callbacks = self._line, {}, {}
+        for entry in line:
+            if isinstance(entry, DeliveryCallback):
+                self._schedule(entry)
+            elif not entry.future.done():
+                entry.future.set_result(None)
+
+    def wake(self) -> None:
+        """Wake the tasks that wait for any change."""
+        for entry in list(self._line):
+            if isinstance(entry, Waiter) and entry.delivery is None:
+                del self._line[entry]
+                if not entry.future.done():
+                    entry.future.set_result(None)
+
+    def hand_over(self) -> None:
+        """Move waiters and callbacks to the batches to which their records have moved."""
+        for entry in list(self._line):
+            if entry.delivery is None:
+                continue
+            target, index = entry.delivery.located()
+            if target is self:
+                continue
+            del self._line[entry]
+            if isinstance(entry, DeliveryCallback):
+                self.calls -= 1
+                target._add(entry, index)
+            elif not target.done:
+                entry.owner = target
+                target._line[entry] = None
+                target.demand()
+            elif not entry.future.done():
+                entry.future.set_result(None)
+
+    def _schedule(self, call: DeliveryCallback) -> None:
+        self._hooks.loop.call_soon(self._run, call, context=call.context)
+
+    def _run(self, call: DeliveryCallback) -> None:
+        try:
+            call.callback(call.delivery)
+        finally:
+            self.calls -= 1
+            if not self.calls:
+                self._hooks.calling.pop(self, None)
+
+    def wait(self, delivery: Delivery | None = None) -> Waiter:
+        """Return a waiter for one task. Its future is done after a change.
+
+        A task that stops waiting before that must call `leave`.
+        """
+        self.check_caller()
+        waiter = Waiter(self._hooks.loop.create_future(), self, delivery)
+        self._line[waiter] = None
+        return waiter
+
+    def check_caller(self) -> None:
+        """Raise WrongLoopError if the calling task belongs to another event loop."""
+        if _get_running_loop() is not self._hooks.loop:
+            refuse_caller(self._hooks)
+
+    @property
+    def _waiters(self) -> list[Waiter]:
+        """Return the waiters, in the order in which they were added."""
+        return [entry for entry in self._line if isinstance(entry, Waiter)]
+
+    @property
+    def calling(self) -> bool:
+        """Whether the batch has callbacks that have not run yet."""
+        return self.calls > 0
+
+    async def changed(self) -> None:
+        """Wait for a change. If the wait is cancelled, its waiter is removed."""
+        if self.done:
+            await asyncio.sleep(0)  # Callbacks that were added earlier must run first.
+            return
+        waiter = self.wait()
+        try:
+            await waiter.future
+        finally:
+            waiter.leave()
+
+    def call_when_done(
+        self,
+        delivery: Delivery,
+        index: int,
+        callback: Callable[[Any], Any],
+        context: contextvars.Context | None = None,
+    ) -> None:
+        """Add a callback for the record with this index; see `Delivery.add_done_callback`."""
+        loop = _get_running_loop()
+        if loop is not self._hooks.loop:
+            refuse_caller(self._hooks, loop is None)
+        if context is None:
+            context = contextvars.copy_context()
+        self._add(DeliveryCallback(delivery, callback, context), index)
+
+    def _add(self, call: DeliveryCallback, index: int) -> None:
+        self.calls += 1
+        if self.done:
+            self._hooks.calling[self] = None
+            self._schedule(call)
+            return
+        self._callbacks.setdefault(index, []).append(call)
+        self._line[call] = None
+
+    def drop_callback(self, index: int, callback: Callable[[Any], Any]) -> int:
+        """See `Delivery.remove_done_callback`."""
+        known = self._callbacks.get(index, [])
+        found = [call for call in known if call.callback == callback]
+        for call in found:
+            known.remove(call)
+            self._line.pop(call, None)
+            self.calls -= 1
+        return len(found)
+
 
 PENDING = "The record has no outcome yet; await its delivery."
 
 
-class DeliveryHooks(OwnerHooks, Protocol):
-    """The methods of a producer that its batches call."""
+class DeliveryHooks(Protocol):
+    """The attributes and methods of a producer that its batches use."""
+
+    loop: asyncio.AbstractEventLoop
+    thread: int
+    """The thread of the loop, as returned by `threading.get_ident`."""
+    calling: dict[Any, None]
+    """The batches that are done but have callbacks that have not run yet."""
 
     def demand(self, batch: DeliveryBatch) -> None:
         """Send this batch as soon as possible, because a task waits for it."""
@@ -379,3 +609,139 @@ class Delivery:
         if batch.error is not None:
             return f"<Delivery {where} failed: {type(batch.error).__name__}>"
         return f"<Delivery {where} offset={self.offset}>"
+
+
+Q = TypeVar("Q", bound="QueueState")
+
+
+class BatchState(DeliveryBatch):
+    """A batch to which records are appended."""
+
+    __slots__ = (
+        "builder",
+        "chosen_from",
+        "chosen_runs",
+        "chosen_to",
+        "explicit",
+        "left",
+        "reserved",
+        "stamp",
+        "stamps",
+    )
+
+    def __init__(
+        self, topic: str, partition: int | None, hooks: DeliveryHooks, builder: RecordBatchBuilder
+    ) -> None:
+        super().__init__(topic, partition, hooks)
+        self.use(builder)
+        self.left = 0
+        """A lower bound of the bytes that are still reserved for further records."""
+        self.reserved = 0
+        """Bytes that `Memory` counts for this batch."""
+        self.stamp = -1
+        """The timestamp of the last record."""
+        self.stamps: list[tuple[int, int]] = []
+        """The indices at which the timestamp changes, with the new timestamps."""
+        self.explicit: array[int] | None = None
+        """The partition that the application chose for each record, or -1 for none.
+
+        It is used only while the partitions of the topic are unknown.
+        """
+
+        self.chosen_from = self.chosen_to = 0
+        """The indices of the last consecutive records whose partition the application chose."""
+        self.chosen_runs: list[tuple[int, int]] | None = None
+        """The earlier ones. They are needed when the topic is recreated with fewer partitions."""
+
+    def use(self, builder: RecordBatchBuilder) -> None:
+        """Set the builder to which records are appended."""
+        self.builder = builder
+
+    def append(
+        self,
+        size: int,
+        timestamp: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers,
+    ) -> int:
+        """Append a record that takes at most `size` bytes. Return its index.
+
+        Return -1 if it does not fit in the batch, or if fewer than `size` bytes are reserved.
+        """
+        if self.left < size and self.room() < size:
+            return -1
+        index = self.builder.append(timestamp, key, value, headers)
+        if index >= 0:
+            self.left -= size
+            if timestamp != self.stamp:
+                self.note(index, timestamp)
+        return index
+
+    def partition_of(self, index: int) -> int | None:
+        """Return the partition that was chosen for the record or the batch, or None if none was."""
+        if self.explicit is None or index >= len(self.explicit):
+            return self.partition
+        chosen = self.explicit[index]
+        return chosen if chosen >= 0 else None
+
+    def note_chosen(self, index: int) -> None:
+        """Store that the application chose the partition of the record with this index."""
+        if index != self.chosen_to:
+            if self.chosen_runs is None:
+                self.chosen_runs = []
+            self.chosen_runs.append((self.chosen_from, self.chosen_to))
+            self.chosen_from = index
+        self.chosen_to = index + 1
+
+    def is_chosen(self, index: int) -> bool:
+        """Return whether the application chose the partition of the record with this index."""
+        if self.chosen_from <= index < self.chosen_to:
+            return True
+        return any(start <= index < end for start, end in self.chosen_runs or ())
+
+    def note(self, index: int, timestamp: int) -> None:
+        """Store the timestamp of the records from this index on."""
+        self.stamp = timestamp
+        self.stamps.append((index, timestamp))
+
+    def timestamp_of(self, index: int) -> int:
+        """Return the timestamp with which a record was sent."""
+        at = bisect_right(self.stamps, index, key=_index) - 1
+        return self.stamps[at][1] if at >= 0 else -1
+
+    def room(self) -> int:
+        """Compute how many of the reserved bytes are left."""
+        self.left = self.reserved - self.builder.size
+        return self.left
+
+
+def _index(stamp: tuple[int, int]) -> int:
+    return stamp[0]
+
+
+class QueueState:
+    """The state of a partition's queue that a send reads."""
+
+    __slots__ = ("open", "unsendable")
+
+    def __init__(self) -> None:
+        self.open: BatchState | None = None
+        """The batch to which the next record is appended."""
+        self.unsendable = False
+
+
+class TopicState(Generic[Q]):
+    """The state of a topic that a send reads."""
+
+    __slots__ = ("known", "name", "queues", "sticky", "sticky_left")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.queues: list[Q] = []
+        self.known = False
+        """Whether the partitions are known and no record waits to be moved to them."""
+        self.sticky: Q | None = None
+        """The partition queue to which records without a key currently go (KIP-480)."""
+        self.sticky_left = 0
+        """Number of bytes that may still go to the sticky queue before another one is chosen."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     # `Producer(...)` without serializers.
     from typing_extensions import TypeVar as DefaultTypeVar
 
-    from aiokclient.producer.batching.topic import Topic
+    from aiokclient.producer.batching.queue import Topic
 
     K = DefaultTypeVar("K", default=bytes)
     V = DefaultTypeVar("V", default=bytes)

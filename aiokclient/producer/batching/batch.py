@@ -14,8 +14,7 @@ from aiokclient.errors import KafkaError
 from aiokclient.log.kept_errors import bare
 from aiokclient.producer.batching.sequences import BatchIdentity, advance
 from aiokclient.producer.batching.stages import BEFORE, BatchStage, InLog, StageError
-from aiokclient.producer.delivery.delivery import DeliveryBatch, DeliveryHooks
-from aiokclient.producer.state import BatchState
+from aiokclient.producer.delivery.delivery import BatchState, DeliveryBatch, DeliveryHooks
 from aiokclient.record.batch import RecordBatchBuilder
 from aiokclient.types import TopicPartition
 

@@ -30,7 +30,7 @@ from aiokclient.producer.batching.sequences import SequenceState
 
 if TYPE_CHECKING:
     from aiokclient.cluster.lifecycle.supervisor import Supervisor
-    from aiokclient.producer.batching.topic_status import TopicStatus
+    from aiokclient.producer.batching.queue import TopicStatus
 
 __all__ = ["ProducerIds"]
 

@@ -1,4 +1,4 @@
-"""The batches of one partition, in the order of their sends.
+"""The queues of a topic: the batches of each partition, in the order of their sends.
 
 A queue has, from the oldest to the newest: the batches that were sent (in the order of their
 sequences), the closed batches, the open batch, and the batches in the overflow queue. A batch that
@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Hashable, Iterator
 from typing import NamedTuple, Protocol, TypeAlias
+from uuid import UUID
 
+from aiokclient.cluster.metadata.snapshot import TopicInfo, differ
 from aiokclient.producer.batching.batch import ProducerBatch
-from aiokclient.producer.batching.buffer_pool import Account
 from aiokclient.producer.batching.sequences import (
     BatchIdentity,
     PartitionSequences,
@@ -22,10 +23,149 @@ from aiokclient.producer.batching.sequences import (
     SequenceState,
 )
 from aiokclient.producer.batching.stages import BatchStage, InLog
-from aiokclient.producer.batching.topic_status import TopicStatus
+from aiokclient.producer.delivery.delivery import QueueState, TopicState
 from aiokclient.types import TopicPartition
 
-__all__ = ["PartitionLeader", "PartitionQueue", "QueuedBatch"]
+__all__ = ["BatchLimit", "PartitionLeader", "PartitionQueue", "QueuedBatch", "Topic", "TopicStatus"]
+
+REQUIRED = 150
+"""Number of batches that must be written before the full size is first tried again."""
+MOST_REQUIRED = 1 << 20
+"""The largest number of batches that must be written before the full size is tried again."""
+
+
+class BatchLimit:
+    """The largest size of a topic's batches, in bytes, which adapts to what the brokers accept.
+
+    When the broker refuses a batch as too large, the limit is halved. After a number of written
+    batches the full size is tried again. Each failed attempt doubles that number.
+    """
+
+    __slots__ = ("_largest", "_probing", "_required", "_written", "lowered", "size")
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        """The current limit for the size of a batch, in bytes."""
+        self.lowered = False
+        """Whether the current limit is below the configured one."""
+        self._largest = size
+        self._written = 0
+        """Number of batches of about the limit's size written since the last refusal."""
+        self._required = REQUIRED
+        self._probing = False
+        """Whether the full size was restored since the last refusal."""
+
+    def lower(self, size: int) -> int:
+        """Lower the limit after a batch of `size` bytes was refused. Return the limit of its parts.
+
+        If the refused batch was the attempt to use the full size again, the next attempt comes
+        after twice as many batches.
+        """
+        limit = size // 2
+        self._set(min(self.size, limit))
+        self._written = 0
+        if self._probing:
+            self._probing = False
+            self._required = min(2 * self._required, MOST_REQUIRED)
+        return limit
+
+    def note_written(self, size: int) -> None:
+        """Count a batch of `size` bytes that was written while the limit was lowered.
+
+        After enough such batches the full size is restored.
+        """
+        if 2 * size < self.size:
+            return
+        self._written += 1
+        if self._written >= self._required:
+            self._probing = True
+            self._set(self._largest)
+
+    def _set(self, size: int) -> None:
+        self.size = size
+        self.lowered = size < self._largest
+
+
+NO_ID = UUID(int=0)
+
+
+class TopicStatus:
+    """The state of a topic that all its queues share."""
+
+    __slots__ = (
+        "_cluster_id",
+        "_known_id",
+        "batch_limit",
+        "incarnation",
+        "info",
+        "missing_since",
+        "moving",
+        "name",
+        "recreations",
+    )
+
+    def __init__(self, name: str, batch_limit: int) -> None:
+        self.name = name
+        self.batch_limit = BatchLimit(batch_limit)
+        self.info: TopicInfo | None = None
+        """The latest metadata of the topic, or None before the first response."""
+        self.missing_since: float | None = None
+        """The time at which the brokers began to report an error, on the loop's clock."""
+        self.moving = False
+        """Whether records are being moved to the queues of their partitions."""
+        self.incarnation: Hashable = None
+        """The topic id, or if the brokers have no topic ids, the cluster id."""
+        self.recreations = 0
+        """Number of times that the topic was found to be another one of the same name."""
+        self._known_id = NO_ID
+        """The last topic id that was not all zeros."""
+        self._cluster_id: str | None = None
+
+    @property
+    def topic_id(self) -> UUID:
+        """Kafka's id of the topic; all zeros if the brokers have no topic ids."""
+        return NO_ID if self.info is None else self.info.topic_id
+
+    @property
+    def partition_count(self) -> int:
+        """Number of partitions that the metadata lists."""
+        return 0 if self.info is None else len(self.info.partitions)
+
+    def describe(self, info: TopicInfo, now: float) -> bool:
+        """Store new metadata. Return whether it is the first to report an error."""
+        self.info = info
+        if not info.error:
+            self.missing_since = None
+            return False
+        if self.missing_since is not None:
+            return False
+        self.missing_since = now
+        return True
+
+    def identify(self, found: UUID, cluster_id: str | None) -> bool:
+        """Store the identity of the topic. Return whether it is a different topic than before.
+
+        If the brokers have no topic ids, only a different cluster id shows a different topic.
+        """
+        moved = differ(self._cluster_id, cluster_id)
+        known = self._known_id
+        if not found.int and not moved:
+            found = known
+        changed = known != found if known.int and found.int else moved
+        self.recreations += changed
+        self._known_id = found
+        self._cluster_id = cluster_id or self._cluster_id
+        self.incarnation = found if found.int else self._cluster_id
+        return changed
+
+    def begin_moving(self) -> None:
+        """Store that the topic's records are being moved to the queues of their partitions."""
+        self.moving = True
+
+    def end_moving(self) -> None:
+        """Store that all records of the topic were moved to the queues of their partitions."""
+        self.moving = False
+
 
 UNDESIGNATED_BATCH = 32 * 1024
 """The largest size, in bytes, of a batch for a topic whose partitions are not known.
@@ -63,7 +203,7 @@ class Incarnation(NamedTuple):
     """The batches that were sent to that topic and have no outcome, with their identities."""
 
 
-class PartitionQueue(Account):
+class PartitionQueue(QueueState):
     """The batches of one partition, and whether it may send.
 
     `partition` is None for the records of a topic whose partitions are not known.
@@ -74,6 +214,7 @@ class PartitionQueue(Account):
         "_next_incarnation",
         "absent_since",
         "blocked",
+        "buffered",
         "closed",
         "in_flight",
         "incarnation",
@@ -81,6 +222,7 @@ class PartitionQueue(Account):
         "likely",
         "listed_in",
         "overflow",
+        "overflowed",
         "partition",
         "sender",
         "sent",
@@ -95,6 +237,10 @@ class PartitionQueue(Account):
         super().__init__()
         self.topic = topic
         self.partition = partition
+        self.buffered = 0
+        """Bytes that the batches hold in the buffer."""
+        self.overflowed = 0
+        """Bytes that the batches hold in the overflow queue."""
         self.sent: list[QueuedBatch] = []
         self.in_flight = 0
         """Number of batches in `sent` that wait for a response."""
@@ -410,3 +556,105 @@ class PartitionQueue(Account):
 
 
 QueuedBatch: TypeAlias = ProducerBatch[PartitionQueue]
+
+
+class Topic(TopicState[PartitionQueue]):
+    """The queues of a topic. While `known` is false all records wait in `undesignated`."""
+
+    __slots__ = ("absent", "leaving", "status", "undesignated", "unseen")
+
+    def __init__(self, name: str, batch_limit: int) -> None:
+        super().__init__(name)
+        self.status = TopicStatus(name, batch_limit)
+        self.undesignated = PartitionQueue(self.status, None)
+        self.absent: dict[int, PartitionQueue] = {}
+        """The queues of partitions that the metadata does not list, or no longer."""
+        self.leaving: deque[QueuedBatch] = deque()
+        """Batches of absent partitions whose records are being moved to others."""
+        self.unseen: set[int] = set()
+        """Those of them that it has never listed."""
+
+    def all_queues(self) -> list[PartitionQueue]:
+        """Return the queues of all partitions, listed or absent, and the undesignated one."""
+        return [*self.queues, *self.absent.values(), self.undesignated]
+
+    def add_partition(self) -> PartitionQueue:
+        """Add the next partition that the metadata lists. Return its queue.
+
+        A partition that was absent gets its former queue back.
+        """
+        index = len(self.queues)
+        self.unseen.discard(index)
+        queue = self.absent.pop(index, None) or PartitionQueue(self.status, index)
+        queue.appear()
+        self.queues.append(queue)
+        return queue
+
+    def add_absent(self, partition: int, now: float) -> PartitionQueue:
+        """Add a partition that the metadata does not list. Return its queue."""
+        queue = self.absent[partition] = PartitionQueue(self.status, partition)
+        self.unseen.add(partition)
+        queue.disappear(now)
+        return queue
+
+    def forget_unseen(self) -> None:
+        """Drop the partitions that no metadata has listed and for which no record waits."""
+        for partition in [p for p in self.unseen if self.absent[p].oldest() is None]:
+            self.unseen.discard(partition)
+            del self.absent[partition]
+
+    def leave_absent(self) -> bool:
+        """Let records of absent partitions go to others unless the application chose the partition.
+
+        Return whether there are such records.
+        """
+        if not self.leaving:
+            for partition in sorted(self.absent):
+                self.leaving.extend(self.absent[partition].leaving_batches())
+        return bool(self.leaving)
+
+    def next_waiting(self) -> QueuedBatch | None:
+        """Return the next batch whose records are to be moved to their partitions, or None."""
+        while self.leaving:
+            batch = self.leaving.popleft()
+            if batch.may_move and batch.queue.partition in self.absent:
+                return batch
+        return self.undesignated.oldest()
+
+    def drop_partitions(self, count: int, now: float) -> list[PartitionQueue]:
+        """Keep only the first `count` partitions. Return the queues of the others, now absent."""
+        dropped = self.queues[count:]
+        del self.queues[count:]
+        for queue in dropped:
+            assert queue.partition is not None
+            self.absent[queue.partition] = queue
+            queue.disappear(now)
+        if self.sticky is not None and self.sticky in dropped:
+            self.sticky = None
+        return dropped
+
+    def become_unknown(self) -> None:
+        """Put new records into `undesignated` until a metadata response lists the partitions."""
+        self.known = False
+
+    def become_known(self) -> None:
+        """Put new records into the queues of their partitions from now on."""
+        self.status.end_moving()
+        self.known = True
+
+    def take_sticky(self, size: int) -> PartitionQueue | None:
+        """Return the sticky queue for a record of `size` bytes, or None to choose another one."""
+        queue = self.sticky
+        if queue is None or self.sticky_left <= 0 or queue.unsendable:
+            return None
+        self.sticky_left -= size
+        return queue
+
+    def stick_to(self, queue: PartitionQueue, size: int) -> None:
+        """Let the records without a key go to this queue for the next `size` bytes."""
+        self.sticky = queue
+        self.sticky_left = size
+
+    def leave_sticky(self) -> None:
+        """Let the next record without a key go to another partition."""
+        self.sticky_left = 0

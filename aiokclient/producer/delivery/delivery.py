@@ -1,11 +1,37 @@
-"""Deliveries, native or in Python, and a wait for all records of a batch."""
+"""The deliveries and the state that every send uses, native or in Python."""
 
 from __future__ import annotations
 
-from aiokclient.producer._pure.delivery import DeliveryHooks
-from aiokclient.producer.state import Delivery, DeliveryBatch
+import asyncio
+import threading
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["Delivery", "DeliveryBatch", "DeliveryHooks", "settled"]
+from aiokclient._native import twin
+from aiokclient.errors import KafkaError
+from aiokclient.producer._pure.delivery import (
+    BatchState,
+    Delivery,
+    DeliveryBatch,
+    DeliveryHooks,
+    QueueState,
+    TopicState,
+)
+
+__all__ = [
+    "BatchState",
+    "Delivery",
+    "DeliveryBatch",
+    "DeliveryHooks",
+    "QueueState",
+    "TopicState",
+    "failed_delivery",
+    "settled",
+]
+
+if not TYPE_CHECKING:
+    Delivery, DeliveryBatch, BatchState, QueueState, TopicState = map(
+        twin("producer"), (Delivery, DeliveryBatch, BatchState, QueueState, TopicState)
+    )
 
 
 async def settled(batch: DeliveryBatch) -> None:
@@ -17,3 +43,26 @@ async def settled(batch: DeliveryBatch) -> None:
         await batch.changed()  # Callbacks that were added earlier must run first.
     for target in batch.targets:
         await settled(target)
+
+
+class NoProducer:
+    """The hooks of a batch that belongs to no producer."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.thread = threading.get_ident()
+        self.calling: dict[Any, None] = {}
+
+    def demand(self, batch: DeliveryBatch) -> None:
+        """Do nothing: there is nothing to send."""
+
+    def retrieved(self, batch: DeliveryBatch, count: int) -> None:
+        """Do nothing: the failure is reported elsewhere."""
+
+
+def failed_delivery(topic: str, partition: int | None, error: KafkaError) -> Delivery:
+    """Return a delivery that raises this error. This must be called in an event loop."""
+    batch = DeliveryBatch(topic, partition, NoProducer())
+    batch.count = 1
+    batch.fail(error)
+    return Delivery(batch, 0, -1)

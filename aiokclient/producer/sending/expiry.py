@@ -1,4 +1,4 @@
-"""Deadlines of records that wait to be delivered.
+"""Deadlines of records that wait to be delivered, and the errors of those that were too late.
 
 A record fails if it is not delivered within `delivery_timeout_ms`. If its topic or partition does
 not exist, or if no broker has described the topic yet, the limit is `max_block_ms`.
@@ -16,19 +16,71 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from aiokclient.background import SLICE_S
 from aiokclient.clock import Clock
-from aiokclient.errors import KafkaError, error_for
+from aiokclient.cluster.requests.attempts import is_refusal
+from aiokclient.errors import DeliveryTimeoutError, KafkaError, error_for
 from aiokclient.producer.batching.accumulator import Accumulator
 from aiokclient.producer.batching.queue import PartitionQueue, QueuedBatch
-from aiokclient.producer.fairness import SLICE_S
-from aiokclient.producer.sending.lateness import late_error, why_never_sent
+from aiokclient.producer.batching.stages import BatchStage, InLog
 from aiokclient.producer.sending.leaders import no_such_partition
 
 if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
     from aiokclient.config.producer import ProducerConfig
 
-__all__ = ["Expiry"]
+__all__ = ["Expiry", "late_error", "why_never_sent"]
+
+NOT_WRITTEN = "It is safe to send the record again. Check that the partition can be written."
+
+
+def late_error(
+    batch: QueuedBatch, waited_s: float, error: KafkaError | None, why: str = ""
+) -> KafkaError:
+    """Return the error of a batch that was not acknowledged in time.
+
+    `error` is that of the last attempt, which becomes the cause. `why` is the reason for which the
+    batch was never sent.
+    """
+    error = error or batch.last_error
+    if not batch.attempt:
+        text = f"It was never sent: for {waited_s:.1f} s, {why}. It was not written."
+        unwritten = True
+    else:
+        sent = f"It was sent {batch.attempt} time(s) in {waited_s:.1f} s"
+        unwritten = batch.in_log is InLog.NO and batch.stage is not BatchStage.IN_FLIGHT
+        if unwritten and error is not None:
+            text = f"{sent} and refused each time, so it was not written."
+        else:
+            text, unwritten = f"{sent} and not acknowledged.", False
+    answer = batch.last_answer
+    if error is not None and not is_refusal(error) and answer is not None and is_refusal(answer):
+        text = f"{text} After the last answer: {error.brief}"
+        error = answer
+    late = DeliveryTimeoutError(text, topic_partition=batch.queue.topic_partition)
+    if unwritten:
+        late.hint = NOT_WRITTEN
+    late.__cause__ = error
+    return late
+
+
+def why_never_sent(batch: QueuedBatch, idempotent: bool, transactional: bool = False) -> str:
+    """Return the reason for which a batch was not sent, as a clause."""
+    queue = batch.queue
+    if queue.topic.info is None:
+        return "no broker described the partitions of the topic"
+    if queue.sender is None:
+        return "the partition had no leader"
+    if queue.unsendable:
+        return f"its leader, broker {queue.sender.node_id}, was disconnected or did not answer"
+    if transactional and queue.sequences.producer_id < 0:
+        return "the coordinator did not add its partition to the transaction"
+    if idempotent and queue.sequences.producer_id < 0:
+        return "no broker returned a producer id"
+    if batch.compressing:
+        return "it was being compressed, or waited for a thread for that"
+    return "older records were sent first"
+
 
 SOONEST_S = 0.001
 AGES = 10

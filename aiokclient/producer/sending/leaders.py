@@ -18,16 +18,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from aiokclient.background import SLICE_S
 from aiokclient.cluster.metadata.snapshot import differ
 from aiokclient.errors import KafkaError, UnknownTopicOrPartitionError, error_for
 from aiokclient.policy import Scope, classify
 from aiokclient.producer.batching.accumulator import Accumulator
 from aiokclient.producer.batching.batch import RECORD_OVERHEAD, FailedRecords
-from aiokclient.producer.batching.queue import PartitionQueue, QueuedBatch
-from aiokclient.producer.batching.topic import Topic
+from aiokclient.producer.batching.queue import PartitionQueue, QueuedBatch, Topic
 from aiokclient.producer.delivery.delivery import DeliveryBatch
 from aiokclient.producer.delivery.failures import Failures
-from aiokclient.producer.fairness import SLICE_S
 from aiokclient.producer.partitioner import Partitioner
 from aiokclient.types import Headers, TopicPartition
 

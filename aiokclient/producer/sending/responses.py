@@ -32,8 +32,8 @@ from aiokclient.producer.batching.accumulator import Accumulator
 from aiokclient.producer.batching.queue import PartitionQueue, QueuedBatch
 from aiokclient.producer.batching.sequences import CODES, SequenceEvent
 from aiokclient.producer.batching.stages import InLog
-from aiokclient.producer.sending.lateness import late_error
-from aiokclient.producer.sending.produce_request import Sent
+from aiokclient.producer.sending.expiry import late_error
+from aiokclient.producer.sending.sender import Sent
 from aiokclient.record.batch import RecordBatchBuilder
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ called, which schedules `pump`. `pump` takes the first batch of each ready queue
 request is full, and continues with the next request while fewer than
 `max_in_flight_requests_per_connection` requests are in flight. A response completes its batches or
 returns them to their queues, and then calls `pump` again. Only connecting needs a task (see
-`produce_connection`).
+`ProduceConnection`).
 
 While the broker is unreachable or silent, its partitions are unsendable, which limits their memory.
 """
@@ -13,36 +13,372 @@ While the broker is unreachable or silent, its partitions are unsendable, which 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from uuid import UUID
 
-from aiokclient.errors import KafkaError
+from aiokclient.background import SLICE_S, Callbacks
+from aiokclient.cluster.metadata.snapshot import BrokerInfo
+from aiokclient.errors import DisconnectedError, KafkaError
+from aiokclient.network.pool import Purpose
+from aiokclient.policy import Backoff, Retry, Scope
 from aiokclient.producer.batching.accumulator import Accumulator
-from aiokclient.producer.batching.queue import PartitionQueue, QueuedBatch
+from aiokclient.producer.batching.queue import PartitionQueue, QueuedBatch, TopicStatus
 from aiokclient.producer.batching.stages import BatchStage, InLog
-from aiokclient.producer.fairness import SLICE_S
-from aiokclient.producer.sending.produce_connection import ProduceConnection
-from aiokclient.producer.sending.produce_request import (
-    IDS_FROM,
-    MultiBatch,
-    OneBatch,
-    ProduceRequests,
-    endpoints,
-    left_out,
+from aiokclient.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
 )
-from aiokclient.producer.sending.responses import Responses
-from aiokclient.protocol.messages.produce import ProduceRequest
-from aiokclient.protocol.one_batch import Written
+from aiokclient.protocol.one_batch import OneBatchRequest, Template, Written
 
 if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
     from aiokclient.cluster.lifecycle.supervisor import Supervisor
     from aiokclient.config.producer import ProducerConfig
     from aiokclient.network.connection import BrokerConnection
+    from aiokclient.producer.sending.responses import Responses
     from aiokclient.producer.transaction.marker_pause import MarkerPause
-    from aiokclient.protocol.messages.produce import ProduceResponse
+    from aiokclient.protocol.messages.produce import PartitionProduceResponse, ProduceResponse
 
-__all__ = ["Sender", "TransactionalSender"]
+__all__ = [
+    "IDS_FROM",
+    "MultiBatch",
+    "OneBatch",
+    "ProduceConnection",
+    "ProduceRequests",
+    "Sender",
+    "Sent",
+    "TransactionalProduceRequests",
+    "TransactionalSender",
+    "endpoints",
+    "left_out",
+]
+
+IDS_FROM = 13
+"""The first version of Produce that names topics by their ids."""
+
+
+class Sent(NamedTuple):
+    """A batch with the number of the attempt in which it was sent."""
+
+    batch: QueuedBatch
+    attempt: int
+
+
+class MultiBatch:
+    """A request with several batches, at most one for each partition."""
+
+    __slots__ = ("_parts", "message", "sent", "version")
+
+    def __init__(
+        self,
+        batches: Sequence[QueuedBatch],
+        version: int,
+        *,
+        acks: int,
+        timeout_ms: int,
+        transactional_id: str | None = None,
+    ) -> None:
+        self.sent: list[Sent] = []
+        self._parts: dict[TopicStatus, tuple[TopicProduceData, dict[int, Sent]]] = {}
+        for batch in batches:
+            topic, index = batch.queue.topic, batch.queue.partition
+            assert index is not None
+            found = self._parts.get(topic)
+            if found is None:
+                data = TopicProduceData(name=topic.name, topic_id=topic.topic_id)
+                found = self._parts[topic] = (data, {})
+                if version >= IDS_FROM and not data.topic_id.int:
+                    version = IDS_FROM - 1
+            sealed = batch.seal(transactional_id is not None)
+            found[0].partition_data.append(PartitionProduceData(index=index, records=sealed))
+            sent = found[1][index] = Sent(batch, batch.attempt)
+            self.sent.append(sent)
+        self.version = version
+        self.message = ProduceRequest(
+            transactional_id=transactional_id,
+            acks=acks,
+            timeout_ms=timeout_ms,
+            topic_data=[data for data, _ in self._parts.values()],
+        )
+
+    def answers(
+        self, response: ProduceResponse
+    ) -> Iterator[tuple[Sent, PartitionProduceResponse | None]]:
+        """Yield each batch with its part of the response, or None if the partition is missing.
+
+        Only the first part for a partition counts. Partitions that were not requested are ignored.
+        """
+        by_id = self.version >= IDS_FROM
+        waiting: dict[str | UUID, dict[int, Sent]] = {
+            data.topic_id if by_id else data.name: dict(sent) for data, sent in self._parts.values()
+        }
+        for topic in response.responses:
+            of_topic = waiting.get(topic.topic_id if by_id else topic.name)
+            if of_topic is None:
+                continue
+            for part in topic.partition_responses:
+                sent = of_topic.pop(part.index, None)
+                if sent is not None:
+                    yield sent, part
+        for of_topic in waiting.values():
+            for sent in of_topic.values():
+                yield sent, None
+
+
+class OneBatch:
+    """A request with one batch, which is faster to create than a `MultiBatch`."""
+
+    __slots__ = ("message", "sent", "version")
+
+    def __init__(self, batch: QueuedBatch, template: Template) -> None:
+        transactional = template.transactional_id is not None
+        self.message = OneBatchRequest(template, batch.seal(transactional))
+        self.sent = [Sent(batch, batch.attempt)]
+        self.version = template.version
+
+    def answers(
+        self, response: ProduceResponse
+    ) -> Iterator[tuple[Sent, PartitionProduceResponse | None]]:
+        """Yield the batch with its part of the response; see `MultiBatch.answers`."""
+        template = self.message.template
+        for topic in response.responses:
+            if self.version >= IDS_FROM:
+                asked = topic.topic_id == template.topic_id
+            else:
+                asked = topic.name == template.name
+            for part in topic.partition_responses if asked else ():
+                if part.index == template.index:
+                    yield self.sent[0], part
+                    return
+        yield self.sent[0], None
+
+
+class ProduceRequests:
+    """A factory of the produce requests to one broker."""
+
+    def __init__(self, acks: int, timeout_ms: int, transactional_id: str | None = None) -> None:
+        self._acks = acks
+        self._timeout_ms = timeout_ms
+        self._transactional_id = transactional_id
+        self._templates: dict[PartitionQueue, Template] = {}
+
+    def forget(self, queue: PartitionQueue) -> None:
+        """Discard the template of a partition that now has another leader."""
+        self._templates.pop(queue, None)
+
+    def make(self, batches: Sequence[QueuedBatch], version: int) -> MultiBatch | OneBatch:
+        """Return the request for the given batches in an API version that the broker supports."""
+        if len(batches) != 1:
+            return MultiBatch(
+                batches,
+                version,
+                acks=self._acks,
+                timeout_ms=self._timeout_ms,
+                transactional_id=self._transactional_id,
+            )
+        queue = batches[0].queue
+        topic_id = queue.topic.topic_id
+        if version >= IDS_FROM and not topic_id.int:
+            version = IDS_FROM - 1
+        found = self._templates.get(queue)
+        if found is None or found.topic_id is not topic_id or found.version != version:
+            index = queue.partition
+            assert index is not None
+            name = queue.topic.name
+            found = Template(
+                version,
+                name,
+                topic_id,
+                index,
+                self._acks,
+                self._timeout_ms,
+                self._transactional_id,
+            )
+            self._templates[queue] = found
+        return OneBatch(batches[0], found)
+
+
+class TransactionalProduceRequests(ProduceRequests):
+    """A factory of the produce requests of a transactional producer to one broker.
+
+    `highest()` returns the highest version of Produce that the open transaction permits. None means
+    that it permits any version.
+    """
+
+    def __init__(
+        self, acks: int, timeout_ms: int, transactional_id: str, highest: Callable[[], int | None]
+    ) -> None:
+        super().__init__(acks, timeout_ms, transactional_id)
+        self._highest = highest
+
+    def make(self, batches: Sequence[QueuedBatch], version: int) -> MultiBatch | OneBatch:
+        """Return the request for the given batches; see `ProduceRequests.make`."""
+        highest = self._highest()
+        return super().make(batches, version if highest is None else min(version, highest))
+
+
+def endpoints(response: ProduceResponse) -> list[BrokerInfo]:
+    """Return the addresses of the leaders that the response names (KIP-951)."""
+    return [
+        BrokerInfo(node.node_id, node.host, node.port, node.rack)
+        for node in response.node_endpoints
+    ]
+
+
+def left_out(broker: int) -> DisconnectedError:
+    """Return the error for a batch that the response does not mention."""
+    return DisconnectedError(
+        "The response does not mention the partition. Whether the batch was written is unknown.",
+        api="Produce",
+        broker=broker,
+    )
+
+
+SILENCE_S = 1.0
+"""Seconds without a response after which a broker counts as silent."""
+TICK_S = 0.010
+
+
+class ProduceConnection:
+    """The connection for the produce requests to one broker, and whether the broker can be reached.
+
+    While there is a connection, no task runs. Only connecting needs a task, which `open` starts,
+    and which tries again until it has a connection or no partition needs one.
+
+    A broker is *unreachable* while its connection is lost and the producer tries to reconnect. It
+    is *silent* when a request has had no response for a second. If no batch waits to be sent, the
+    producer does not reconnect, and would never notice that the broker is reachable again. In that
+    case the broker counts as reachable until an attempt to connect fails.
+    """
+
+    def __init__(
+        self,
+        node_id: int,
+        config: ProducerConfig,
+        cluster: ClusterClient,
+        supervisor: Supervisor,
+        callbacks: Callbacks,
+        sender: Sender,
+    ) -> None:
+        self.current: BrokerConnection | None = None
+        self.by_name = False
+        """Whether produce requests to the broker name topics by their names."""
+        self.reachable = True
+        self.silent = False
+        self.watch: asyncio.TimerHandle | None = None
+        """The timer that checks whether the broker responds, while requests are in flight."""
+        self._node_id = node_id
+        self._cluster = cluster
+        self._supervisor = supervisor
+        self._callbacks = callbacks
+        self._sender = sender
+        self._backoff = Backoff.of_reconnects(config)
+        self._connecting = False
+        self._ignore_loss: Callable[[], None] = lambda: None
+        self._closed = False
+
+    @property
+    def unsendable(self) -> bool:
+        """Whether the broker is unreachable or silent."""
+        return self.silent or not self.reachable
+
+    def unanswered_for(self) -> float:
+        """Return the seconds since the oldest request without a response was sent, or 0."""
+        return 0.0 if self.current is None else self.current.unanswered_for()
+
+    def open(self) -> None:
+        """Start to connect, unless that is in progress."""
+        if self._connecting:
+            return
+        self._connecting = True
+        self._supervisor.spawn(self._connect, name=f"produce connection to broker {self._node_id}")
+
+    def close(self) -> None:
+        """Stop connecting, and ignore the end of the connection."""
+        self._closed = True
+        self._ignore_loss()  # The connection may be shared and may stay open after this.
+        if self.watch is not None:
+            self.watch.cancel()
+
+    # -- silence
+
+    def begin_watch(self) -> None:
+        """Check from now on whether the broker responds, until nothing is in flight."""
+        self.watch = self._callbacks.later(SILENCE_S, self._listen)
+
+    def set_silent(self, silent: bool) -> None:
+        """Store whether the broker is silent."""
+        if self.silent is not silent:
+            self.silent = silent
+            self._sender.reach_changed()
+
+    def _listen(self) -> None:
+        """Check whether the broker still responds."""
+        self.watch = None
+        connection = self.current
+        if not self._sender.in_flight or connection is None:
+            return
+        quiet = connection.unanswered_for()
+        if quiet >= SILENCE_S:
+            self.set_silent(True)
+            quiet = 0.0
+        self.watch = self._callbacks.later(max(SILENCE_S - quiet, TICK_S), self._listen)
+
+    def _set_reachable(self, reachable: bool) -> None:
+        self.silent = False
+        self.reachable = reachable
+        self._sender.reach_changed()
+
+    # -- connecting
+
+    async def _connect(self) -> None:
+        try:
+            await self._keep_connecting()
+        finally:
+            self._connecting = False
+        if self.current is None:
+            self._set_reachable(True)
+        self._sender.pump()
+
+    async def _keep_connecting(self) -> None:
+        retry = Retry(math.inf, self._backoff, self._cluster.clock)
+        while self._sender.queues and not self._closed:
+            lasting = self._callbacks.later(SILENCE_S, self._set_reachable, False)
+            try:
+                connection = await self._cluster.connect(self._node_id, Purpose.PRODUCE)
+                # An unsupported version must raise here rather than when a request is sent.
+                connection.broker.version_of(ProduceRequest)
+            except KafkaError as error:
+                self._set_reachable(False)
+                action = retry.failed(error, Scope.CONNECTION)
+                if not action.again:
+                    self._sender.fail_all(error)
+                    return
+                topics = dict.fromkeys(queue.topic.name for queue in self._sender.queues)
+                self._cluster.updater.request_update(topics)
+                await asyncio.sleep(action.delay_s)
+            else:
+                self.current = connection
+                self.by_name = connection.broker.version_of(ProduceRequest) < IDS_FROM
+                self._ignore_loss = connection.on_close(self._callbacks.guard(self._lost))
+                self._set_reachable(True)
+                return
+            finally:
+                lasting.cancel()
+
+    def _lost(self, connection: BrokerConnection, reason: KafkaError | None) -> None:
+        if connection is not self.current:
+            return
+        self.current = None
+        waiting = self._sender.disconnected()
+        if reason is not None and not self._closed:
+            self._set_reachable(not waiting)
+        if waiting:
+            self._sender.resume()
+
 
 LEAST_PAUSE_S = 0.0002
 """The shortest pause, in seconds, for which a timer is set."""
@@ -269,7 +605,7 @@ class Sender:
     # -- the connection
 
     def reach_changed(self) -> None:
-        """Mark the partitions as sendable or unsendable; see `ConnectionUser`."""
+        """Mark the partitions as sendable or unsendable."""
         for queue in self.queues:
             self._accumulator.set_unsendable(queue, self.unsendable)
 

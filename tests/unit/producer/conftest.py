@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from aiokclient.producer.batching.buffer_pool import Memory
+from aiokclient.producer.batching.accumulator import Memory
 
 
 @pytest.fixture

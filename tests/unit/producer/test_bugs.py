@@ -16,9 +16,8 @@ from aiokclient.producer.batching.accumulator import Accumulator
 from aiokclient.producer.batching.queue import PartitionQueue
 from aiokclient.producer.sending.expiry import Expiry
 from aiokclient.producer.sending.leaders import Leaders
-from aiokclient.producer.sending.produce_connection import ProduceConnection
 from aiokclient.producer.sending.responses import Responses
-from aiokclient.producer.sending.sender import Sender
+from aiokclient.producer.sending.sender import ProduceConnection, Sender
 from aiokclient.protocol import ApiKey
 from aiokclient.testing import EmbeddedCluster
 

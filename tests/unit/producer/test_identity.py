@@ -20,7 +20,7 @@ from aiokclient.errors import (
     UnknownProducerIdError,
     UnknownTopicOrPartitionError,
 )
-from aiokclient.producer.sending.produce_connection import ProduceConnection
+from aiokclient.producer.sending.sender import ProduceConnection
 from aiokclient.protocol import ApiKey
 
 NEWEST, BY_NAME = 13, 12

@@ -9,7 +9,7 @@ import pytest
 from world import World, simulate
 
 from aiokclient.errors import BufferExhaustedError, RecordTooLargeError
-from aiokclient.producer.batching.batch_limit import REQUIRED, BatchLimit
+from aiokclient.producer.batching.queue import REQUIRED, BatchLimit
 from aiokclient.protocol import ApiKey
 
 MEMORY = 1_000_000

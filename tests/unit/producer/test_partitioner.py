@@ -13,8 +13,7 @@ import pytest
 from aiokclient import murmur2
 from aiokclient.config.producer import ProducerConfig
 from aiokclient.errors import SerializationError
-from aiokclient.producer.batching.queue import PartitionQueue
-from aiokclient.producer.batching.topic import Topic
+from aiokclient.producer.batching.queue import PartitionQueue, Topic
 from aiokclient.producer.partitioner import SAMPLE, Partitioner, weights
 
 

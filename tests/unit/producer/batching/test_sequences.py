@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aiokclient.producer.batching.batch import ProducerBatch
-from aiokclient.producer.batching.queue import PartitionQueue
+from aiokclient.producer.batching.queue import PartitionQueue, TopicStatus
 from aiokclient.producer.batching.sequences import (
     CODES,
     MAX_EPOCH,
@@ -23,7 +23,6 @@ from aiokclient.producer.batching.sequences import (
     advance,
 )
 from aiokclient.producer.batching.stages import InLog
-from aiokclient.producer.batching.topic_status import TopicStatus
 from aiokclient.record.batch import RecordBatchBuilder
 
 IMPOSSIBLE = {

@@ -10,10 +10,9 @@ import pytest
 
 from aiokclient.errors import KafkaError
 from aiokclient.producer.batching.batch import ProducerBatch
-from aiokclient.producer.batching.queue import PartitionQueue
+from aiokclient.producer.batching.queue import PartitionQueue, TopicStatus
 from aiokclient.producer.batching.sequences import BatchIdentity
 from aiokclient.producer.batching.stages import TRANSITIONS, BatchStage, InLog, StageError
-from aiokclient.producer.batching.topic_status import TopicStatus
 from aiokclient.record.batch import RecordBatchBuilder
 
 IDENTITY = BatchIdentity(7, 0, 100)

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
+from aiokclient.background import SLICE_S
 from aiokclient.clock import SystemClock
 from aiokclient.errors import KafkaError, WrongLoopError, WrongThreadError
 from aiokclient.producer.delivery.deliveries import gather
 from aiokclient.producer.delivery.delivery import Delivery, DeliveryBatch, settled
-from aiokclient.producer.fairness import SLICE_S
 
 
 class Hooks:

@@ -24,7 +24,6 @@ from aiokclient.clock import SystemClock
 from aiokclient.errors import KafkaError
 from aiokclient.producer._pure import deliveries as pure_deliveries
 from aiokclient.producer._pure import delivery as pure_delivery
-from aiokclient.producer._pure import state as pure_state
 from aiokclient.producer.delivery.deliveries import Deliveries, Run, gather
 from aiokclient.record.batch import RecordBatchBuilder
 from aiokclient.types import RecordMetadata
@@ -34,7 +33,7 @@ if not in_use():
 from aiokclient._native import producer as native
 
 PURE = SimpleNamespace(
-    **{name: getattr(pure_state, name) for name in ("BatchState", "QueueState", "TopicState")},
+    **{name: getattr(pure_delivery, name) for name in ("BatchState", "QueueState", "TopicState")},
     Delivery=pure_delivery.Delivery,
     DeliveryBatch=pure_delivery.DeliveryBatch,
 )
@@ -396,7 +395,10 @@ names["test_objects_created_without_their_fields_are_safe"]()
 
 
 def test_the_implementation_in_use_is_the_expected_one() -> None:
-    code = "from aiokclient.producer.state import DeliveryBatch; print(DeliveryBatch.__module__)"
+    code = (
+        "from aiokclient.producer.delivery.delivery import DeliveryBatch\n"
+        "print(DeliveryBatch.__module__)"
+    )
     pure, native = "aiokclient.producer._pure.delivery", "aiokclient._native.producer"
     for setting, expected in (("1", pure), ("0", native), ("", native)):
         env = {**os.environ, "AIOKCLIENT_PURE": setting}

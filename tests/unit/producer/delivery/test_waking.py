@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 from aiokclient._native import in_use
+from aiokclient.background import SLICE_S
 from aiokclient.errors import KafkaError, WrongLoopError
 from aiokclient.producer.delivery.delivery import Delivery, DeliveryBatch
-from aiokclient.producer.fairness import SLICE_S
 
 RUNNERS: dict[str, Callable[[Coroutine[Any, Any, Any]], Any]] = {"asyncio": asyncio.run}
 if sys.platform != "win32":

@@ -11,20 +11,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokclient.producer.batching.buffer_pool import Account, Memory, Room
+from aiokclient.producer.batching.accumulator import Memory, Room
+from aiokclient.producer.batching.queue import PartitionQueue, TopicStatus
 
 LIMIT = 1000
 
 
-def fill(memory: Memory, account: Account, size: int) -> Room:
+def fill(memory: Memory, account: PartitionQueue, size: int) -> Room:
     room = memory.where(account, size)
     if room is not Room.NOWHERE:
         memory.take(account, size, room is Room.OVERFLOW)
     return room
 
 
-def holder(memory: Memory, unsendable: bool = False) -> Account:
-    account = Account()
+def holder(memory: Memory, unsendable: bool = False) -> PartitionQueue:
+    account = PartitionQueue(TopicStatus("t", 1), 0)
     memory.set_unsendable(account, unsendable)
     return account
 
@@ -120,7 +121,7 @@ class Model:
 
     def __post_init__(self) -> None:
         self.accounts = [holder(self.memory) for _ in range(4)]
-        self.taken: list[tuple[Account, int, bool]] = []
+        self.taken: list[tuple[PartitionQueue, int, bool]] = []
 
     def step(self, index: int, size: int, kind: str) -> None:
         account = self.accounts[index]
@@ -137,7 +138,7 @@ class Model:
             self.memory.give(*self.taken.pop(size % len(self.taken)))
         self.check()
 
-    def room_of_others(self, account: Account) -> int:
+    def room_of_others(self, account: PartitionQueue) -> int:
         pool = self.memory.overflow
         alive = sum(held.overflowed for held in self.accounts if not held.unsendable)
         dead = sum(held.overflowed for held in self.accounts if held.unsendable)
