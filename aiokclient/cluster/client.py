@@ -192,20 +192,26 @@ class ClusterClient:
         try:
             response, server = await self._metadata_requests.begin(deadline, resolve_s)
             await self.updater.begin(response)
+            # The brokers that it names may be replaced before the client has reached one of them.
+            self._follow_metadata()
             await self.reach(deadline, (server, NAMES_BROKERS))
         except BootstrapError:
             self._check_token()
             raise
-        self._follow_metadata()
+        self._mark_reached()
 
     async def _reach_later(self) -> None:
         await self.updater.begin(await self._metadata_requests.begin_without_deadline())
         self._follow_metadata()
+        self._mark_reached()
 
     def _follow_metadata(self) -> None:
+        """Update the metadata from now on, and rebootstrap whenever it is due."""
         self._metadata_requests.started()
-        self._reached.set()
         self.supervisor.spawn(self.updater.run, name="metadata")
+
+    def _mark_reached(self) -> None:
+        self._reached.set()
         self.telemetry.connected()
 
     @property

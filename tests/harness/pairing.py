@@ -110,7 +110,11 @@ class PairedAuthor(Author):
                 await self.change_level()
         if self.rng.random() < 0.5:
             attempt.has_offset = True
-            await tx.send_offsets({OTHER: attempt.number}, GroupMetadata(self.name))
+            try:
+                await tx.send_offsets({OTHER: attempt.number}, GroupMetadata(self.name))
+            except IllegalStateError:
+                attempt.has_offset = False  # The other task had ended the transaction before.
+                raise
             await self.change_level()
         if self.rng.random() < 0.3 and not self.stopped:
             await asyncio.sleep(self.rng.choice([0.01, 0.1, 1.0]))

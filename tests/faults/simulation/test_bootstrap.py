@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from world import World, simulate
 
-from aiokclient import AnyBroker
+from aiokclient import Admin, AnyBroker, Client, Consumer, Producer
 from aiokclient.errors import KafkaError, KafkaTimeoutError, UnsupportedVersionError
 from aiokclient.protocol import ApiKey, messages
 from aiokclient.testing.simulation.network import NameFault
@@ -199,3 +199,55 @@ def test_bootstrap_servers_are_asked_one_after_another(fault: str) -> None:
             "silent": {(1, 0), (1, 1), (1, 2)},  # Those to silent servers are never opened.
         }[fault]
     )
+
+
+@pytest.mark.fault(16)
+@pytest.mark.parametrize("after_s", [0.0, 0.0005, 0.001, 0.002, 0.003, 0.004])
+@pytest.mark.parametrize("kind", ["client", "producer", "admin", "consumer"])
+def test_start_goes_on_in_a_cluster_that_replaces_the_one_that_has_answered(
+    kind: str, after_s: float
+) -> None:
+    """The cluster is replaced after its answer, before the client has reached a named broker."""
+
+    async def scenario(world: World) -> None:
+        loop = asyncio.get_running_loop()
+        wiped: list[float] = []
+
+        def replace(request: Any, response: Any) -> Any:
+            if not wiped:
+                wiped.append(loop.time())
+                loop.call_later(after_s, lambda: world.cluster.wipe({"t": 1}))
+            return response
+
+        with world.cluster.alter(ApiKey.METADATA, replace):
+            made = {"client": Client, "producer": Producer, "admin": Admin, "consumer": Consumer}
+            one = made[kind](*["t"][: kind == "consumer"], **world.options())
+            await one.start()
+        assert wiped
+        assert world.now < 5
+        await one.close()
+
+    simulate(scenario)
+
+
+@pytest.mark.fault(16)
+def test_start_asks_the_bootstrap_server_again_when_the_named_brokers_refuse() -> None:
+    """A server that names dead brokers at first, and then live ones, does not fail a start."""
+
+    async def scenario(world: World) -> None:
+        answers: list[float] = []
+
+        def name_dead_brokers(request: Any, response: Any) -> Any:
+            answers.append(world.now)
+            if len(answers) == 1:
+                for broker in response.brokers:
+                    broker.port += 1000
+            return response
+
+        with world.cluster.alter(ApiKey.METADATA, name_dead_brokers):
+            async with world.client(default_api_timeout_ms=60_000) as client:
+                assert len(answers) >= 2
+                assert client.health().state.name == "RUNNING"
+        assert world.now < 20
+
+    simulate(scenario)
