@@ -36,7 +36,6 @@ PAGES = [
     ROOT / "tests" / "regressions.md",
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
-GLOSSARY = ROOT / "docs" / "glossary.md"
 ADDRESS = "localhost:9092"
 FOLDERS = ("aiokclient", "benchmarks", "docs", "examples", "tests", ".ci")
 PROGRAM_S = 60
@@ -245,13 +244,3 @@ def test_the_catalog_has_a_section_for_every_category() -> None:
     source = (ROOT / "docs" / "_ext" / "generated.py").read_text()
     (names,) = re.findall(r"^CATEGORIES = \((.*?)^\)", source, re.M | re.S)
     assert set(re.findall(r"\{errors\} (\w+)", text)) == set(re.findall(r'"(\w+)"', names))
-
-
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_pages_use_no_retired_phrase(page: Path) -> None:
-    rows = re.findall(r"^\| ([^|]+) \| [^|]+ \| all \|$", text_of(GLOSSARY), re.M)
-    terms = [term for row in rows for term in row.split(", ")]
-    # Single words, such as "place", have other meanings in a sentence.
-    phrases = [term for term in terms if " " in term] + ["behind", "whoever", "somebody"]
-    text = "" if page == GLOSSARY else prose(page).lower()
-    assert [phrase for phrase in phrases if re.search(rf"\b{phrase}\b", text)] == []
