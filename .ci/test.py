@@ -43,7 +43,7 @@ PURE = [
 # Tests that run on Python 3.11 in native mode, because `await` works differently before 3.12.
 AWAITING = [
     "tests/unit/producer",
-    "tests/unit/consumer/delivery/test_cursor.py",
+    "tests/unit/consumer/delivery/test_iterators.py",
     "tests/behavior/producer",
 ]
 # Tests that also run with the eager task factory: those of all objects with a lifecycle.

@@ -1,4 +1,4 @@
-"""The native twin of `consumer.delivery.cursor`.
+"""The native twin of `consumer.delivery.iterators`.
 
 `__anext__` returns an awaitable that refers to the cursor. When it is awaited, it returns the next
 exposed record immediately, without a coroutine. If no record is exposed, it drives the coroutine of
@@ -64,7 +64,7 @@ cdef extern from "cursor.h":
 
 
 cdef class RecordCursor:
-    """The native twin of `cursor.RecordCursor`, with the same interface."""
+    """The native twin of `iterators.RecordCursor`, with the same interface."""
 
     cdef object __weakref__
     cdef AiokCursorState state

@@ -6,8 +6,8 @@ import asyncio
 import os
 import re
 import threading
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, Unpack, cast
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Self, TypeVar, Unpack, cast
 
 from aiokclient.cluster.lifecycle.lifecycle import Lifecycle, config_of
 from aiokclient.cluster.lifecycle.parent import Parent
@@ -26,16 +26,19 @@ from aiokclient.consumer.arguments import (
     require_record,
 )
 from aiokclient.consumer.delivery.deserialize import Deserializers
-from aiokclient.consumer.delivery.iterators import ArrowBatches, RecordBatches, RecordIterator
+from aiokclient.consumer.delivery.iterators import (
+    ArrowBatches,
+    RecordBatches,
+    RecordIterator,
+    TrackedRecords,
+)
 from aiokclient.consumer.delivery.reader import MAX_BYTES, Reader
-from aiokclient.consumer.delivery.tracked import TrackedRecords
 from aiokclient.consumer.engine import ConsumerEngine
 from aiokclient.consumer.membership.group_calls import ConsumerGroupCalls
 from aiokclient.consumer.records import Records
 from aiokclient.consumer.state.offset_reset import EARLIEST, LATEST, Reset
-from aiokclient.consumer.state.subscribed_topics import matching
 from aiokclient.consumer.state.subscription import Subscription, SubscriptionState
-from aiokclient.consumer.stopped import STOPPED
+from aiokclient.consumer.topics import matching
 from aiokclient.consumer.transactional import TransactionalReads
 from aiokclient.errors import (
     ApiTimeoutError,
@@ -54,6 +57,28 @@ from aiokclient.types import (
     seconds,
 )
 
+__all__ = ["Consumer", "STOPPED"]
+
+
+class _Stopped:
+    """A value like None that raises TypeError when awaited, because aiokafka's `stop` is async."""
+
+    def __await__(self) -> Generator[Any, None, None]:
+        raise TypeError(
+            "stop() is synchronous: it ends the iterations and returns immediately. To commit, "
+            "leave the group and disconnect, write `await consumer.close()`, or use `async with`."
+        )
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __repr__(self) -> str:
+        return "None"
+
+
+STOPPED: Final = cast(None, _Stopped())
+
+
 if TYPE_CHECKING:
     # Without deserializers, keys and values are bytes. Only type checkers need to know that.
     import pyarrow
@@ -64,8 +89,6 @@ if TYPE_CHECKING:
 else:
     K = TypeVar("K")
     V = TypeVar("V")
-
-__all__ = ["Consumer"]
 
 
 @watch_calls(

@@ -1,41 +1,308 @@
-"""The background parts of one started consumer."""
+"""The background parts of one started consumer, and the calls that wait for their results.
+
+`Lookups` has the calls that look up positions, offsets, and topics. `PositionWaits` has those that
+wait for partitions and positions, which background tasks find.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import math
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from aiokclient.cluster.client import ClusterClient
 from aiokclient.cluster.lifecycle.ownership import for_background
 from aiokclient.cluster.lifecycle.supervisor import Supervisor
-from aiokclient.cluster.metadata.snapshot import ClusterMetadata, differ
+from aiokclient.cluster.metadata.listing import by_name
+from aiokclient.cluster.metadata.snapshot import (
+    ClusterMetadata,
+    PartitionInfo,
+    differ,
+    partitions_in,
+)
+from aiokclient.cluster.metadata.updater import MetadataUpdater, partitions_of
+from aiokclient.cluster.targets import AnyBroker
 from aiokclient.config.consumer import ConsumerConfig
-from aiokclient.consumer.assigned_topics import AssignedTopics
 from aiokclient.consumer.delivery.deserialize import Deserializers
 from aiokclient.consumer.delivery.in_progress import InProgress
 from aiokclient.consumer.delivery.read_lock import ReadLock
-from aiokclient.consumer.delivery.reader import Reader
-from aiokclient.consumer.delivery.reports import Reports
+from aiokclient.consumer.delivery.reader import Reader, Reports
 from aiokclient.consumer.delivery.stall_watch import StallWatch
 from aiokclient.consumer.delivery.unpack import Unpacker
 from aiokclient.consumer.fetching.buffer import FetchBuffer
-from aiokclient.consumer.fetching.list_offsets import OffsetLookup
+from aiokclient.consumer.fetching.list_offsets import (
+    LOW_END_LOOK_S,
+    LOW_END_LOOKS,
+    MissingPartitions,
+    OffsetLookup,
+)
 from aiokclient.consumer.fetching.manager import FetchManager
 from aiokclient.consumer.fetching.position_resolver import PositionResolver
-from aiokclient.consumer.lookups import Lookups
 from aiokclient.consumer.membership.coordinator import ConsumerCoordinator
 from aiokclient.consumer.membership.group_calls import ConsumerGroupCalls
 from aiokclient.consumer.membership.listener import ListenerCalls
 from aiokclient.consumer.meters import ConsumerGauges, measure
-from aiokclient.consumer.positions import PositionWaits
+from aiokclient.consumer.state.offset_reset import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from aiokclient.consumer.state.partition import PartitionState, Phase, Withheld
 from aiokclient.consumer.state.subscription import PartitionSource, SubscriptionState
 from aiokclient.consumer.state.wakeup import Wakeup
 from aiokclient.consumer.topics import TopicFollower
-from aiokclient.errors import ClosedError
+from aiokclient.errors import ApiTimeoutError, ClosedError, KafkaError
 from aiokclient.measures import Measures
 from aiokclient.metrics import Labels
+from aiokclient.protocol.messages.metadata import MetadataRequest
+from aiokclient.types import OffsetAndTimestamp, TopicPartition
 
-__all__ = ["ConsumerEngine"]
+__all__ = ["AssignedTopics", "ConsumerEngine", "Lookups", "PositionWaits"]
+
+
+class AssignedTopics:
+    """The interest of one consumer in the metadata of topics."""
+
+    def __init__(self, updater: MetadataUpdater, subscription: SubscriptionState) -> None:
+        self._updater = updater
+        self._subscription = subscription
+        self._topics: dict[str, None] = {}
+
+    def want(self) -> None:
+        """Request the metadata of the topics that are assigned now, and of no others."""
+        topics = dict.fromkeys(tp.topic for tp in self._subscription.partitions)
+        if topics == self._topics:
+            return
+        removed = any(topic not in topics for topic in self._topics)
+        self._topics = topics
+        if removed:
+            self.unwant()
+        for topic in topics:
+            self._updater.want(topic, self)
+
+    def unwant(self) -> None:
+        """Request no metadata of topics any more."""
+        self._updater.unwant(self)
+
+
+SETTLE_S = 3.0
+"""Longest time, in seconds, that a start waits until brokers have returned all positions."""
+
+SEARCHING = (Phase.AWAITING, Phase.RESETTING)
+
+
+class PositionWaits:
+    """The calls of one consumer that wait for partitions or positions.
+
+    `died` returns the error with which the consumer has failed, or None. Times are on the loop's
+    clock.
+    """
+
+    def __init__(
+        self,
+        subscription: SubscriptionState,
+        source: PartitionSource,
+        reports: Reports,
+        died: Callable[..., BaseException | None],
+        config: ConsumerConfig,
+    ) -> None:
+        self._subscription = subscription
+        self._source = source
+        self._reports = reports
+        self._died = died
+        self._over: ClosedError | None = None
+        self._moved = Wakeup()
+        # This is at most half of `default_api_timeout_ms`, so that a start does not time out.
+        self._settle_s = min(SETTLE_S, config.default_api_timeout_ms / 2000)
+
+    def changed(self) -> None:
+        """Wake the waiting calls after a change of partitions or positions, or after a failure.
+
+        Synchronous.
+        """
+        self._moved.set()
+
+    def abandon(self, error: ClosedError) -> None:
+        """Raise this error in the calls that still wait for a position. Synchronous."""
+        self._over = error
+        self._moved.set()
+
+    async def located(self, tp: TopicPartition, until: float = math.inf) -> bool:
+        """Wait for a position; return False if `until` passes first.
+
+        Raises the error of the consumer or partition if the position will never be known.
+        """
+        while not self._subscription[tp].located:
+            if (ended := self._over or self._died(raised=True)) is not None:
+                raise ended.with_traceback(None)
+            state = self._subscription[tp]
+            if state.error is not None:
+                raise state.error.with_traceback(None)
+            if not await self._moved.wait(until):
+                return False
+        return True
+
+    async def relocated(self, states: Sequence[PartitionState], until: float) -> None:
+        """Wait until the committed offsets of these partitions are found, at most until `until`.
+
+        Return early if the consumer ends. Do not wait for partitions that are no longer owned.
+        """
+        partitions = self._subscription.partitions
+        while any(
+            state.phase is Phase.AWAITING and partitions.get(state.tp) is state for state in states
+        ):
+            if self._over or self._died() or not await self._moved.wait(until):
+                return
+
+    async def knows_its_part(self, until: float) -> bool:
+        """Wait until the subscribed partitions are known; return False if `until` passes first."""
+        while not (self._died() or self._reports.errors or self._source.knows_its_part()):
+            if not await self._moved.wait(until):
+                return False
+        return True
+
+    def cause(self) -> KafkaError | None:
+        """Return why the subscribed partitions are not known yet, if that is known."""
+        return self._source.cause()
+
+    async def followed(self, follower: TopicFollower) -> None:
+        """Wait until the subscribed topics were looked up once."""
+        while self._subscription.subscription and not (follower.up_to_date or self._died()):
+            await follower.assigned.wait()
+
+    async def settled(self, group: ConsumerCoordinator | None) -> None:
+        """Wait, for a few seconds at most, until no further position is likely to be found soon."""
+        until = asyncio.get_running_loop().time() + self._settle_s
+        while not (self._is_settled(group) or self._died()) and await self._moved.wait(until):
+            pass
+
+    def _is_settled(self, group: ConsumerCoordinator | None) -> bool:
+        if self._reports.errors:
+            return True
+        if group is not None and not group.settled():
+            return False
+        states = self._subscription.partitions.values()
+        return all(
+            state.phase not in SEARCHING and not state.withheld & Withheld.INITIAL_OFFSET
+            for state in states
+        )
+
+
+class Lookups:
+    """The lookup calls of a consumer. `Consumer` documents them. Timeouts are in seconds.
+
+    `located(tp, until)` waits for the position of a partition, and returns whether it is known.
+    """
+
+    def __init__(
+        self,
+        cluster: ClusterClient,
+        subscription: SubscriptionState,
+        offsets: OffsetLookup,
+        located: Callable[[TopicPartition, float], Awaitable[bool]],
+    ) -> None:
+        self._cluster = cluster
+        self._subscription = subscription
+        self._offsets = offsets
+        self._located = located
+
+    async def position(self, tp: TopicPartition, timeout: float) -> int:
+        """Return the offset of the next record to be delivered."""
+        now = self._cluster.clock.monotonic
+        until, missing = now() + timeout, MissingPartitions(self._cluster)
+        while not await self._located(tp, min(until, now() + LOW_END_LOOK_S)):
+            if missing.is_missing(tp):
+                raise missing.error(tp)
+            if now() < until:
+                continue
+            trouble = self._subscription[tp].retry.last.error
+            text = f"The position was not found within {timeout:.1f} s."
+            raise ApiTimeoutError(text, topic_partition=tp) from trouble
+        self._subscription.settle()
+        return self._subscription[tp].position
+
+    async def beginning_offsets(
+        self, tps: Sequence[TopicPartition], timeout: float
+    ) -> dict[TopicPartition, int]:
+        """Return the offset of the first record of each partition."""
+        return await self._find(tps, EARLIEST_TIMESTAMP, timeout)
+
+    async def end_offsets(
+        self, tps: Sequence[TopicPartition], timeout: float
+    ) -> dict[TopicPartition, int]:
+        """Return the offset after the last record of each partition."""
+        return await self._find(tps, LATEST_TIMESTAMP, timeout)
+
+    async def final_offsets(self, timeout: float) -> dict[TopicPartition, int]:
+        """Return the end offset of each assigned partition.
+
+        If one is lower than the consumer's position, or than the end that a fetch has returned, its
+        broker may lag, so it is asked again.
+        """
+        partitions = self._subscription.partitions
+        found = await self.end_offsets(list(partitions), timeout)
+        for _ in range(LOW_END_LOOKS - 1):
+            self._subscription.settle()
+            partitions = self._subscription.partitions
+            low = [
+                tp
+                for tp, end in found.items()
+                if (state := partitions.get(tp)) is not None
+                and state.located
+                and end < max(state.position, self._fetched_end(state))
+            ]
+            if not low:
+                break
+            await asyncio.sleep(LOW_END_LOOK_S)
+            found |= await self.end_offsets(low, timeout)
+        return found
+
+    def _fetched_end(self, state: PartitionState) -> int:
+        """Return the end of a partition as of its last fetch, or -1 if that is not known."""
+        fetch = state.fetch
+        return fetch.last_stable if self._offsets.committed_only else fetch.high_watermark
+
+    async def lag(self, tps: Sequence[TopicPartition], timeout: float) -> dict[TopicPartition, int]:
+        """Return the number of offsets from the position to the end of each partition."""
+        clock = self._cluster.clock
+        until = clock.monotonic() + timeout
+        while True:
+            cluster_id = self._cluster.metadata.cluster_id
+            ends = await self.end_offsets(tps, max(until - clock.monotonic(), 0.0))
+            found = {tp: await self.position(tp, max(until - clock.monotonic(), 0.0)) for tp in tps}
+            if not differ(cluster_id, self._cluster.metadata.cluster_id):
+                return {tp: max(ends[tp] - position, 0) for tp, position in found.items()}
+
+    async def _find(
+        self, tps: Sequence[TopicPartition], timestamp: int, timeout: float
+    ) -> dict[TopicPartition, int]:
+        wanted = dict.fromkeys(tps, timestamp)
+        found = await self._offsets.until_found(wanted, timeout)
+        return {tp: found[tp].offset for tp in wanted}
+
+    async def offsets_for_times(
+        self, times: Mapping[TopicPartition, int], timeout: float
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """Return for each partition the first offset whose record is at or after a time in ms.
+
+        The value is None if there is no such record.
+        """
+        found = await self._offsets.until_found(times, timeout)
+        answers: dict[TopicPartition, OffsetAndTimestamp | None] = {}
+        for tp in times:
+            offset, timestamp, epoch = found[tp]
+            known = epoch if epoch >= 0 else None
+            answers[tp] = OffsetAndTimestamp(offset, timestamp, known) if offset >= 0 else None
+        return answers
+
+    async def partitions_for(self, topic: str, timeout: float) -> tuple[PartitionInfo, ...]:
+        """Request and return the partitions of a topic."""
+        return await partitions_of(self._cluster.updater, topic, timeout)
+
+    async def list_topics(self, timeout: float | None) -> dict[str, tuple[PartitionInfo, ...]]:
+        """Return the partitions of all topics that this client may see, by topic."""
+        request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
+        answer = await self._cluster.request(request, AnyBroker(), timeout=timeout)
+        return await by_name(
+            answer.topics, lambda topic: None if topic.error_code else partitions_in(topic)
+        )
+
 
 TROUBLES = 20
 """The largest number of problems that `troubles()` lists. Further problems are only counted."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from aiokclient.consumer.state.fetch_state import FetchState, LogDistances
+from aiokclient.consumer.state.partition import FetchState, LogDistances
 from aiokclient.consumer.state.subscription import SubscriptionState
 from aiokclient.measures import Measures, Reading, Series, Sources, gauged
 from aiokclient.metrics import Counter, Labels, Metrics

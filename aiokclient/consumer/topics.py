@@ -1,15 +1,22 @@
-"""Reading all partitions of topics without a group, including those that appear later.
+"""The topics of a subscription, and the task that reads all their partitions without a group.
 
-A partition that did not exist when the consumer subscribed is read from its first offset,
-regardless of `auto_offset_reset` (unless `new_partitions="reset"`). So the records that were
-written before the consumer noticed the partition are not missed.
+`SubscribedTopics` keeps the topics in the metadata. The metadata that was read when the consumer
+subscribed is stored as the base. A partition that is not in the base has appeared later.
+
+`TopicFollower` assigns all partitions of the topics to a consumer that has no group, including
+those that appear later. A partition that did not exist when the consumer subscribed is read from
+its first offset, regardless of `auto_offset_reset` (unless `new_partitions="reset"`). So the
+records that were written before the consumer noticed the partition are not missed.
 """
 
 from __future__ import annotations
 
+import asyncio
 import math
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
+from uuid import UUID
 
 from aiokclient.cluster.client import ClusterClient
 from aiokclient.cluster.metadata.snapshot import ClusterMetadata
@@ -17,13 +24,156 @@ from aiokclient.config.consumer import ConsumerConfig
 from aiokclient.consumer.membership.listener import ListenerCalls, tell
 from aiokclient.consumer.state.offset_reset import EARLIEST, Reset
 from aiokclient.consumer.state.partition import Withheld
-from aiokclient.consumer.state.subscribed_topics import SubscribedTopics
 from aiokclient.consumer.state.subscription import Subscription, SubscriptionState
 from aiokclient.consumer.state.wakeup import Wakeup
-from aiokclient.errors import KafkaError
-from aiokclient.types import TopicPartition
+from aiokclient.errors import KafkaError, error_for
+from aiokclient.policy import Backoff, Retry, Scope, classify
+from aiokclient.types import TopicPartition, shortened
 
-__all__ = ["TopicFollower"]
+__all__ = ["SubscribedTopics", "TopicFollower", "matching"]
+
+
+class SubscribedTopics:
+    """The topics of one subscription at a time."""
+
+    def __init__(
+        self,
+        cluster: ClusterClient,
+        config: ConsumerConfig,
+        *,
+        report: Callable[[KafkaError], None],
+    ) -> None:
+        self._cluster = cluster
+        self._config = config
+        self._report = report
+        self._log = cluster.log("consumer", config.group_id)
+        self._base: dict[str, tuple[UUID, int]] = {}
+        self.current = Subscription()
+        """The subscription of the last call of `begin`."""
+        self.read = False
+        """Whether the metadata of the present subscription was read."""
+
+    async def begin(self, subscription: Subscription) -> None:
+        """Keep the topics of a subscription in the metadata, instead of earlier ones.
+
+        Return when their metadata is read. For a pattern, the metadata of all topics is read.
+        """
+        self.current, self.read = subscription, False
+        updater = self._cluster.updater
+        updater.unwant(self)
+        if subscription.pattern is not None:
+            updater.want_all(self, self._sieve(subscription.pattern))
+        for topic in subscription.topics:
+            updater.want(topic, self, auto_create=self._config.allow_auto_create_topics)
+        metadata = await self._read(subscription) if subscription else ClusterMetadata()
+        self._base = _base(metadata)
+        for topic in subscription.topics:
+            if topic not in self._base:
+                self._tell_missing(topic, metadata)
+        self.read = True
+
+    def _tell_missing(self, topic: str, metadata: ClusterMetadata) -> None:
+        """Log that a topic does not exist, or the error of the brokers if they say otherwise."""
+        info = metadata.topic(topic)
+        if info is None or not metadata.exists(topic):
+            self._log.warning(
+                "The topic %s does not exist. It is read as soon as it exists.",
+                topic,
+                extra={"event": "topic_missing", "topic": topic},
+            )
+            return
+        error = error_for(info.error, api="Metadata", resource=topic)
+        self._log.warning(
+            "The topic %s cannot be read: %s",
+            topic,
+            error,
+            extra={"event": "topic_unreadable", "topic": topic, "error": str(error)},
+        )
+
+    def _sieve(self, pattern: re.Pattern[str]) -> Callable[[str], bool] | None:
+        """Return a predicate for the topics to keep in the metadata, or None to keep all of them.
+
+        With KIP-848 all topics are kept, because the brokers match the pattern, and their regular
+        expressions differ from Python's.
+        """
+        if self._config.group_protocol == "consumer":
+            return None
+        return lambda name: pattern.fullmatch(name) is not None
+
+    def matching(self, metadata: ClusterMetadata) -> list[str]:
+        """Return the names of the existing topics of the subscription. Synchronous."""
+        return matching(self.current, metadata, self._config.exclude_internal_topics)
+
+    def trouble(self) -> str | None:
+        """Return, as a text, that the pattern of the subscription matches nothing, or None.
+
+        With KIP-848 the brokers match it, so the text is wrong if the consumer owns partitions.
+        Synchronous.
+        """
+        pattern, metadata = self.current.pattern, self._cluster.metadata
+        if pattern is None or not self.read or self.matching(metadata):
+            return None
+        text = (
+            f"no topic that the user may describe matches the pattern {shortened(pattern.pattern)}"
+        )
+        if any(pattern.fullmatch(topic) is not None for topic in metadata.topics):
+            text += " except internal ones, and exclude_internal_topics is set"
+        return text
+
+    def has_appeared(self, tp: TopicPartition, metadata: ClusterMetadata) -> bool:
+        """Return whether the partition did not exist when the consumer subscribed."""
+        info = metadata.topic(tp.topic)
+        topic_id, count = self._base.get(tp.topic, (None, 0))
+        return info is None or topic_id != info.topic_id or tp.partition >= count
+
+    def rebase(self, metadata: ClusterMetadata) -> None:
+        """Use this metadata of another cluster as the base from now on. Synchronous."""
+        if self.read:
+            self._base = _base(metadata)
+
+    def report_errors(self) -> None:
+        """Report lasting errors of topics that the application subscribed to. Synchronous."""
+        for topic in self.current.topics:
+            error = self._cluster.updater.errors.get(topic)
+            if error is not None and not classify(error, Scope.METADATA).again:
+                self._report(error)
+
+    async def _read(self, subscription: Subscription) -> ClusterMetadata:
+        """Return the metadata of the topics of a new subscription; retry without a time limit."""
+        config = self._config
+        backoff = Backoff.of(config)
+        topics = None if subscription.pattern is not None else subscription.topics
+        timeout = config.default_api_timeout_ms / 1000
+        retry = Retry(math.inf, backoff, self._cluster.clock)
+        while True:
+            try:
+                return await self._cluster.updater.refresh(topics, timeout=timeout)
+            except KafkaError as error:
+                action = retry.failed(error, Scope.METADATA)
+                if not action.again:
+                    self._report(error)
+                await asyncio.sleep(action.delay_s or backoff.maximum_s)
+
+
+def _base(metadata: ClusterMetadata) -> dict[str, tuple[UUID, int]]:
+    return {
+        name: (info.topic_id, len(info.partitions))
+        for name, info in metadata.topics.items()
+        if not info.error
+    }
+
+
+def matching(
+    subscription: Subscription, metadata: ClusterMetadata, hide_internal: bool
+) -> list[str]:
+    """Return the topics in the metadata that belong to a subscription."""
+    names = subscription.topics if subscription.pattern is None else sorted(metadata.topics)
+    return [
+        name
+        for name in names
+        if (info := metadata.topic(name)) is not None
+        and subscription.matches(name, internal=info.internal and hide_internal)
+    ]
 
 
 class TopicFollower:

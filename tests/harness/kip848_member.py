@@ -12,8 +12,8 @@ from aiokclient.config.consumer import ConsumerConfig
 from aiokclient.consumer.membership.base import MembershipParts
 from aiokclient.consumer.membership.kip848.membership import Kip848Membership
 from aiokclient.consumer.state.offset_reset import EARLIEST
-from aiokclient.consumer.state.subscribed_topics import SubscribedTopics
 from aiokclient.consumer.state.subscription import Subscription, SubscriptionState
+from aiokclient.consumer.topics import SubscribedTopics
 from aiokclient.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,

@@ -73,7 +73,7 @@ SLOW = tuple(
         "unit/consumer/assignors/test_confluent.py",
         "unit/consumer/assignors/test_every.py",
         "unit/consumer/assignors/test_sticky.py",
-        "unit/consumer/delivery/test_cursor.py::test_no_memory_leaks",
+        "unit/consumer/delivery/test_iterators.py::test_no_memory_leaks",
         "unit/consumer/membership/kip848/test_conformance.py",
         "unit/consumer/membership/test_two_hundred_members.py",
         "unit/consumer/test_bugs.py",

@@ -1,4 +1,32 @@
-"""The records that the application is processing.
+"""The steps of a record, and the records that the application is processing.
+
+A record takes these steps. The offsets below are attributes of `PartitionState`.
+
+    buffered     It was fetched. The application has not received it.
+    delivered    The application has received it, and the *position* has moved past it. Both happen
+                 in one step without an await, when a list is returned or when an iteration takes
+                 the record. So a cancellation before this step loses no record, and one after it
+                 causes no duplicate.
+    in progress  It was delivered, and the application has not requested the next record. The
+                 application may still be writing to other systems, so a revocation, a rewind, and
+                 `close()` wait for it.
+    processed    The application has requested the next record, called `mark_processed()`, or, for a
+                 record of `tracked`, called `done()`. When a loop ends by a break, an exception, or
+                 a cancellation, its last records do not become processed.
+    committed    The group has stored an offset after it.
+
+The offsets that are committed:
+
+- An automatic commit uses `processed`. It never includes records in progress, and never goes below
+  the group's committed offset, except after a seek.
+- `commit()` uses `consumed`, which includes all delivered records, even those in progress; with
+  `tracked`, it ends before the lowest record that is not done.
+
+A seek, a reset, and a truncation move position, processed, and consumed to the same offset.
+
+An iteration takes records from a list iterator without calling `Reader`. The progress of the
+iteration is read from that iterator when it is needed, so `Reader.settle` must be called before
+positions are read or moved. `ReadLock` knows which task reads.
 
 A record becomes processed in one of two ways:
 

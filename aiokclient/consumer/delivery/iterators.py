@@ -1,32 +1,258 @@
 """The iterators over a consumer: by single records, by lists, and by Arrow record batches.
 
-Each iterator has a strong reference to its consumer (`owner`), because in `async for record in
-await Consumer(...)` nothing else refers to the consumer.
+`RecordCursor`, which has a native twin, delivers records without a call of `Reader` as long as some
+are exposed. `TrackedRecords` does the same for concurrent handlers. Each iterator has a strong
+reference to its consumer (`owner`), because in `async for record in await Consumer(...)` nothing
+else refers to the consumer.
+
+`ArrowTables` converts fetched parts to tables. A table has records of one partition: as many of the
+remaining records of a fetched part as fit.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
-from aiokclient.consumer.delivery.arrow_tables import ArrowTables
-from aiokclient.consumer.delivery.cursor import RecordCursor, clock_of
-from aiokclient.consumer.delivery.end_offsets import EndOffsetsLookup
-from aiokclient.consumer.delivery.reader import Reader
-from aiokclient.consumer.delivery.table_converter import LARGEST
+from aiokclient._native import twin
+from aiokclient.consumer.delivery.read_lock import Cursor
+from aiokclient.consumer.delivery.reader import EndOffsetsLookup, Reader
+from aiokclient.consumer.delivery.table_converter import LARGEST, Converted, TableConverter
+from aiokclient.consumer.fetching.buffer import PartitionFetch
 from aiokclient.consumer.records import Records
+from aiokclient.consumer.state.partition import PartitionState
 from aiokclient.errors.local import refuse_loop
+from aiokclient.record.batch import RecordBatch
 from aiokclient.types import ConsumerRecord, TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["ArrowBatches", "RecordBatches", "RecordIterator"]
+__all__ = [
+    "ArrowBatches",
+    "ArrowTables",
+    "RecordBatches",
+    "RecordCursor",
+    "RecordIterator",
+    "TrackedRecords",
+    "clock_of",
+]
 
+T = TypeVar("T")
 K = TypeVar("K")
 V = TypeVar("V")
+
+
+@twin("consumer")
+class RecordCursor(Generic[T]):
+    """An asynchronous iterator over records that a subclass's `_advance` provides.
+
+    `_advance` passes the next records to `expose` and returns the first of them, or raises
+    StopAsyncIteration. It is called when no record is left, when the time that `expose` allowed is
+    over (an iteration that never waits would let nothing else run), and after `interrupt`. Only
+    this iteration takes records from the iterator that was passed to `expose`. Therefore that
+    iterator shows how far the iteration went.
+
+    `time` is a clock in seconds. None means the real one, which is read coarsely if that is
+    cheaper.
+    """
+
+    __slots__ = ("__weakref__", "_records", "_time", "_until")
+
+    def __init__(self, time: Callable[[], float] | None = None) -> None:
+        self._records: Iterator[T] = iter(())
+        self._time = time or asyncio.get_running_loop().time
+        self._until = -math.inf
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> T:
+        if self._time() < self._until:
+            for record in self._records:
+                return record
+        return await self._advance()
+
+    def interrupt(self) -> None:
+        """Make the iteration call `_advance` for its next record. Safe in any thread."""
+        self._until = -math.inf
+
+    def expose(self, records: Iterator[T], seconds: float) -> None:
+        """Deliver these records, for at most `seconds`, before `_advance` is called again."""
+        self._records = records
+        self._until = self._time() + seconds
+
+    async def _advance(self) -> T:
+        """Return the next record. Subclasses override this method.
+
+        It is called when no record is exposed, or when it is time to yield to the event loop.
+        """
+        raise StopAsyncIteration
+
+
+def clock_of(loop: asyncio.AbstractEventLoop) -> Callable[[], float] | None:
+    """Return the clock for a cursor in this loop: None if its time is the real one."""
+    kind = type(loop)
+    if kind.__module__.startswith("uvloop") or kind.time is asyncio.BaseEventLoop.time:
+        return None
+    return loop.time
+
+
+class ArrowTables:
+    """The converter of the fetched parts of a `Reader` to Arrow tables."""
+
+    def __init__(self, reader: Reader, *, max_bytes: int, limit: int, check_crcs: bool) -> None:
+        self._reader = reader
+        self._converter = TableConverter(max_bytes=max_bytes, limit=limit, check_crcs=check_crcs)
+
+    def limit(self, max_bytes: int) -> None:
+        """Limit the keys, values, and headers of the next tables to this many bytes."""
+        self._converter.max_bytes = max_bytes
+
+    async def next(
+        self, cursor: Cursor, ends: EndOffsetsLookup | None = None, *, keeps: bool = False
+    ) -> Any:
+        """Return the next table; None when the consumer was stopped, or at the end offsets.
+
+        `ends` looks up the end offsets again if necessary. With `keeps`, the records of earlier
+        tables remain in progress.
+        """
+        reader = self._reader
+        with reader.read_lock.enter(cursor):
+            await reader.begin(cursor, keeps=keeps)
+            while (fetch := await reader.part(cursor, ends)) is not None:
+                part, jumps = fetch.rest(self._converter.max_bytes), fetch.state.jumps
+                batches = [fetch.batches[index] for index in part]
+                try:
+                    found = await self._converter.next(
+                        fetch.state.tp, batches, fetch.offset, fetch.stream
+                    )
+                except BaseException:
+                    fetch.rewind()  # Read again the records that were not delivered.
+                    raise
+                # The part may have become invalid during the conversion, or the session has ended.
+                reader.look()
+                if fetch.alive and fetch.state.flowing and fetch.state.jumps == jumps:
+                    end = reader.end_of(fetch.state)
+                    if found.offset > end:
+                        found = self._take_until(fetch, batches, found, int(end))
+                    else:
+                        self._take(fetch, part, found)
+                    if found.table is not None:
+                        size = sum(fetch.batches[index].size for index in part[: found.used])
+                        reader.meters.table(fetch.state.tp.topic, found.table, size)
+                        return found.table
+                else:
+                    fetch.rewind()
+                await reader.yield_to_loop()
+        reader.leave(cursor)
+        return None
+
+    def _take_until(
+        self, fetch: PartitionFetch, batches: Sequence[RecordBatch], found: Converted, end: int
+    ) -> Converted:
+        """Take the records before `end`, and move the position there. Return what was taken."""
+        table = found.table
+        if table is not None:
+            offsets = table.column("offset").to_pylist()
+            count = bisect_left(offsets, end)
+            table = table.slice(0, count) if count else None
+        before = [batch for batch in batches if batch.base_offset < end]
+        fetch.part_read(end)
+        epoch = before[-1].leader_epoch if before else found.epoch
+        self._reader.advanced(fetch, epoch, out=table is not None)
+        fetch.rewind()
+        return found._replace(table=table, used=len(before))
+
+    def _take(self, fetch: PartitionFetch, part: Sequence[int], found: Converted) -> None:
+        """Move the position to the offset after the converted or skipped records."""
+        out = found.table is not None
+        offset, epoch = found.offset, found.epoch
+        if found.used < len(part):
+            index = part[found.used]
+        elif part and sum(fetch.batches[index].size for index in part) > self._converter.max_bytes:
+            index = part[-1] + 1  # More batches may follow.
+        else:
+            index = len(fetch.batches)
+        if index == len(fetch.batches) and fetch.batches:
+            last = fetch.batches[-1]
+            offset, epoch = last.next_offset, last.leader_epoch
+        fetch.advance(index, found.rest)
+        if offset > fetch.offset:
+            fetch.part_read(offset)
+            self._reader.advanced(fetch, epoch, out=out)
+        if found.damage is not None:
+            fetch.damaged(found.damage)
+        if fetch.index >= len(fetch.batches):
+            self._reader.finished(fetch)
+
+
+class TrackedRecords(Generic[K, V]):
+    """An iterator over records, for each of which the application must call `done`.
+
+    At most `limit` of them are outstanding at a time. Like `RecordCursor` it takes exposed records
+    without a call of `Reader`, but it stores each of them as outstanding.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_limit",
+        "_owner",
+        "_reader",
+        "_records",
+        "_room",
+        "_state",
+        "_time",
+        "_until",
+    )
+
+    def __init__(self, owner: object, reader: Reader, limit: int) -> None:
+        self._owner = owner
+        self._reader = reader
+        self._limit = limit
+        self._records: Iterator[Any] = iter(())
+        self._state: PartitionState | None = None
+        self._room = 0
+        self._time = asyncio.get_running_loop().time
+        self._until = -math.inf
+
+    if not TYPE_CHECKING:
+        __iter__ = refuse_loop
+
+    def __aiter__(self) -> Self:
+        return self
+
+    def interrupt(self) -> None:
+        """Make the iteration call `Reader` for its next record. Safe in any thread."""
+        self._until = -math.inf
+
+    async def __anext__(self) -> ConsumerRecord[K, V]:
+        if self._room > 0 and self._time() < self._until:
+            for record in self._records:
+                return self._track(record)
+        records = await self._reader.advance(self, self._has_room)
+        if records is None:
+            raise StopAsyncIteration
+        self._records = records
+        self._state = self._reader.exposed_state()
+        assert self._state is not None
+        self._reader.in_progress.tracks(self._state)
+        self._room = self._limit - self._reader.in_progress.outstanding()
+        self._until = self._time() + self._reader.stretch()
+        return self._track(next(records))
+
+    def _track(self, record: Any) -> ConsumerRecord[K, V]:
+        assert self._state is not None
+        self._room -= 1
+        self._state.track(record, self._time())
+        tracked: ConsumerRecord[K, V] = record
+        return tracked
+
+    def _has_room(self) -> bool:
+        return self._reader.in_progress.has_room(self._limit)
 
 
 class RecordIterator(RecordCursor[ConsumerRecord[K, V]], Generic[K, V]):

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from aiokclient.consumer.delivery.decode_cost import CONTENT, is_light
+from aiokclient.consumer.delivery.unpack import CONTENT, is_light
 from aiokclient.consumer.fetching.buffer import Damage
 from aiokclient.errors import CorruptRecordError
 from aiokclient.memory import BufferPool

@@ -5,29 +5,65 @@ event loop are checked, decompressed and decoded in a thread, one batch ahead of
 All other batches are unpacked in the event loop. A very large batch is read in parts, each of which
 is a chunk. So a consumer has at most two parts in memory besides the delivered records. User code
 (deserializers) runs in the event loop, for a few milliseconds per step.
+
+`is_light` decides between the event loop and a thread. Using a thread costs about 50 microseconds,
+so it is worthwhile only for batches that would block the loop for milliseconds. The time for a
+batch depends on its size, codec, and number of records, and on its decompressed size, which is not
+known in advance. So the loop decompresses up to a limit, and a thread decodes batches that exceed
+it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from operator import length_hint
 from typing import Final
 
+from aiokclient._native import chosen
 from aiokclient.background import Callbacks
 from aiokclient.cluster.lifecycle.ownership import Anchor
 from aiokclient.config.consumer import ConsumerConfig
-from aiokclient.consumer.delivery.decode_cost import CONTENT, is_light
 from aiokclient.consumer.delivery.deserialize import Deserializers, RawRecord
 from aiokclient.consumer.fetching.buffer import Damage, Decoded, FetchBuffer, Loaded, PartitionFetch
 from aiokclient.consumer.state.partition import PartitionState
 from aiokclient.errors import CorruptRecordError, RecordError
-from aiokclient.record.batch import ContentLimitError, RecordBatch
+from aiokclient.record.batch import HEADER_SIZE, Compression, ContentLimitError, RecordBatch
+from aiokclient.record.compression import MANY_BLOCKS, has_many_blocks
 from aiokclient.record.stream import RecordStream
 from aiokclient.types import TopicPartition
 
-__all__ = ["Chunk", "Unpacker"]
+__all__ = ["CONTENT", "Chunk", "Unpacker", "is_light"]
+
+CONTENT: Final = 4 * 1024 * 1024
+"""The largest decompressed size in bytes of batches that the event loop decodes at a time."""
+
+RECORDS: Final = chosen(native=65_536, pure=4096)
+"""The largest number of records that the event loop decodes at a time."""
+
+
+def is_light(batches: Iterable[RecordBatch]) -> bool:
+    """Return whether the event loop can decode these batches without blocking for long.
+
+    Raises CorruptRecordError for an unknown codec.
+    """
+    cost = 0.0
+    for batch in batches:
+        codec = batch.compression if batch.is_compressed else Compression.NONE
+        cost += max(batch.size / codec.traits.decode_inline, batch.count / RECORDS)
+        if cost >= 1 or (codec and batch.size > MANY_BLOCKS and _has_many_blocks(batch, codec)):
+            return False
+    return True
+
+
+def _has_many_blocks(batch: RecordBatch, codec: Compression) -> bool:
+    content = batch.buffer[HEADER_SIZE:] if batch.magic > 1 else batch.buffer
+    try:
+        return has_many_blocks(codec, content)
+    except CorruptRecordError:
+        return False  # The error is raised when the batch is read.
+
 
 GROUP_RECORDS: Final = 500
 GROUP_BYTES: Final = 64 * 1024

@@ -2,32 +2,319 @@
 
 The next request is sent as soon as the batch headers of the last response are read, so that data
 arrives while the application processes records. No request is sent while two responses are unread.
+
+Three parts handle what is not usual:
+
+- `EmptyResponses` pauses after early and empty responses, from a broker that does not wait for
+  records.
+- `OversizedFetches` searches for the partition whose next record batch is too large to be received.
+  A broker returns at least the first batch of a response, whatever its size. If that makes a
+  response larger than `receive_message_max_bytes`, the client closes the connection, and does not
+  know which of the requested partitions was the reason. So halves of them are fetched apart, and
+  then halves of these, until one partition is left. Its next batch, fetched alone, is beyond the
+  limit. From then on it is fetched apart, so that it does not affect other partitions: it may be
+  deleted, or another broker may have a shorter batch.
+- `MovedPositions` fetches partitions whose positions have moved while a request is in flight. A
+  broker answers the requests of a connection in order, and may hold the request in flight until
+  there are records. So these partitions are fetched on a second connection, without a session.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Hashable, Mapping
 from typing import Final
 
+from aiokclient.clock import Clock
 from aiokclient.cluster.client import ClusterClient
 from aiokclient.config.consumer import ConsumerConfig
-from aiokclient.consumer.fetching.broker_requests import BrokerRequests
-from aiokclient.consumer.fetching.broker_responses import BrokerResponses, useful
-from aiokclient.consumer.fetching.empty_responses import EmptyResponses
-from aiokclient.consumer.fetching.moved_positions import MovedPositions
-from aiokclient.consumer.fetching.oversized import OversizedFetches
-from aiokclient.consumer.fetching.responses import PartitionResponses
+from aiokclient.consumer.fetching.responses import BrokerResponses, PartitionResponses, useful
 from aiokclient.consumer.fetching.routes import Routes
-from aiokclient.consumer.fetching.session import FetchSession, SessionState, Wanted
+from aiokclient.consumer.fetching.session import FetchOptions, FetchSession, SessionState, Wanted
 from aiokclient.consumer.state.wakeup import Wakeup
 from aiokclient.errors import KafkaError, ResponseTooLargeError, error_for
 from aiokclient.network.connection import BrokerConnection
-from aiokclient.policy import Decision, Scope
-from aiokclient.protocol.messages.fetch import FetchResponse
+from aiokclient.network.pool import Purpose
+from aiokclient.policy import Backoff, Decision, Scope
+from aiokclient.protocol.messages.fetch import FetchRequest, FetchResponse
 from aiokclient.types import TopicPartition
 
-__all__ = ["BrokerFetcher"]
+__all__ = [
+    "BrokerFetcher",
+    "BrokerRequests",
+    "EmptyResponses",
+    "MovedPositions",
+    "OversizedFetches",
+]
+
+
+class BrokerRequests:
+    """The fetch requests to one broker, and counters of them."""
+
+    def __init__(
+        self, node_id: int, cluster: ClusterClient, config: ConsumerConfig, routes: Routes
+    ) -> None:
+        self.node_id = node_id
+        self.options = FetchOptions(
+            min_bytes=config.fetch_min_bytes,
+            max_bytes=config.fetch_max_bytes,
+            max_wait_ms=config.fetch_max_wait_ms,
+            partition_max_bytes=config.max_partition_fetch_bytes,
+            read_committed=config.isolation_level == "read_committed",
+            rack_id=config.client_rack or "",
+        )
+        self._cluster = cluster
+        self._routes = routes
+        self._timeout_s = (config.request_timeout_ms + config.fetch_max_wait_ms) / 1000
+        self._count = cluster.metrics.counter("consumer.fetch.requests", broker=node_id)
+
+    def connected(self, owner: Hashable) -> BrokerConnection | None:
+        """Return the owner's connection to the broker, or None if it has none."""
+        return self._cluster.connected(self.node_id, Purpose.FETCH, owner)
+
+    async def connect(self, owner: Hashable) -> BrokerConnection:
+        """Return the owner's connection to the broker; make it if there is none."""
+        return await self._cluster.connect(self.node_id, Purpose.FETCH, owner)
+
+    async def fetch(
+        self,
+        connection: BrokerConnection,
+        session: FetchSession,
+        wanted: Mapping[TopicPartition, Wanted],
+        *,
+        once: bool = False,
+    ) -> FetchResponse:
+        """Fetch these partitions.
+
+        With `once`, the request uses no session, and the broker does not wait for records.
+        """
+        version = session.version(wanted, connection.broker.version_of(FetchRequest))
+        rack_id = "" if self._routes.hides_rack(wanted) else None
+        make = session.without_session if once else session.request
+        request = make(wanted, version, rack_id=rack_id)
+        self._count.add()
+        response: FetchResponse = await connection.send(
+            request, timeout_s=self._timeout_s, version=version
+        )
+        return response
+
+    def end(
+        self, connection: BrokerConnection, session: FetchSession
+    ) -> asyncio.Future[FetchResponse] | None:
+        """Send the request that ends a session at the broker; return the future of its response.
+
+        Returns None if there is no session.
+        """
+        request = session.final_request()
+        if request is None:
+            return None
+        return connection.send(request, timeout_s=self._timeout_s)
+
+
+IDLE_S: Final = 0.01
+"""Seconds of the first pause."""
+
+
+class EmptyResponses:
+    """The consecutive early and empty responses of one broker.
+
+    A response is early if it arrives before half of `fetch_max_wait_ms`.
+    """
+
+    def __init__(self, clock: Clock, config: ConsumerConfig) -> None:
+        self.until = -math.inf
+        """The end of the pause, on the monotonic clock."""
+        self._clock = clock
+        self._max_wait_ms = config.fetch_max_wait_ms
+        self._backoff = Backoff(IDLE_S, max(Backoff.of(config).initial_s, IDLE_S))
+        self._count = 0
+
+    def pauses(
+        self, known: Mapping[TopicPartition, Wanted], wanted: Mapping[TopicPartition, Wanted]
+    ) -> bool:
+        """Return whether to pause before the request `wanted`, after early empty responses.
+
+        There is no pause if `wanted` contains anything that the last request, `known`, did not.
+        """
+        if self.until <= self._clock.monotonic():
+            return False
+        return all(known.get(tp) is want for tp, want in wanted.items())
+
+    def received(self, *, useful: bool, seconds: float) -> None:
+        """Record a response that has arrived `seconds` after its request."""
+        waited = 1000 * seconds >= self._max_wait_ms / 2
+        if useful or (waited and self._max_wait_ms):
+            self._count = 0
+            return
+        self._count += 1
+        if self._count > 1:
+            delay_s = self._backoff.delay(self._count - 2, self._clock.rng)
+            self.until = self._clock.monotonic() + delay_s
+
+
+OVERHEAD_SHARE: Final = 2
+"""The response limit, divided by this, is the size to request after a response over the limit.
+
+A response is larger than the records in it: it lists partitions and aborted transactions.
+"""
+
+
+class OversizedFetches:
+    """The partitions to fetch apart from the others of one broker."""
+
+    def __init__(self, options: FetchOptions, responses: PartitionResponses) -> None:
+        self._options = options
+        self._responses = responses
+        self._groups: list[list[TopicPartition]] = []
+        self._fetched: Mapping[TopicPartition, Wanted] = {}
+        """The last partitions that were fetched apart."""
+
+    def choose(
+        self, wanted: Mapping[TopicPartition, Wanted]
+    ) -> tuple[Mapping[TopicPartition, Wanted], FetchSession | None]:
+        """Return what to fetch next of `wanted`.
+
+        If it is to be fetched apart from the rest, also return the session for this one request.
+        """
+        if not self._groups and not self._responses.obstructed:
+            return wanted, None
+        found: Mapping[TopicPartition, Wanted] = {}
+        while self._groups and not found:
+            group = self._groups.pop()
+            found = {tp: wanted[tp] for tp in group if tp in wanted}
+        if not found:
+            alone = next((tp for tp in wanted if self._responses.is_obstructed(tp)), None)
+            if alone is None:
+                return wanted, None
+            found = {alone: wanted[alone]}
+        self._fetched = found
+        options = self._options
+        if len(found) == 1:
+            options = options._replace(max_bytes=1, partition_max_bytes=1)
+        return found, FetchSession(options)
+
+    def on_too_large(
+        self, asked: Mapping[TopicPartition, Wanted], error: ResponseTooLargeError
+    ) -> int:
+        """Handle a response over the limit; return the size to request from now on, in bytes."""
+        max_bytes = min(self._options.max_bytes, max(error.limit // OVERHEAD_SHARE, 1))
+        self._options = self._options._replace(max_bytes=max_bytes)
+        apart, self._fetched = asked is self._fetched, {}
+        names = list(asked)
+        if len(names) == 1 and apart:
+            self._responses.too_large(names[0], asked[names[0]], error)
+        elif len(names) == 1:
+            self._groups.append(names)
+        else:
+            half = len(names) // 2
+            self._groups += [names[half:], names[:half]]
+        return max_bytes
+
+
+EVERY_S: Final = 0.05
+"""Seconds between two requests if the first one returned no records."""
+LONGEST_S: Final = 1.0
+"""The longest time, in seconds, that the main connection waits for the second connection."""
+
+
+class MovedPositions:
+    """The requests of one fetcher on its second connection.
+
+    `in_flight` returns the contents of the request in flight on the main connection, and `ended` is
+    called when no more requests follow on the second one.
+    """
+
+    def __init__(
+        self,
+        requests: BrokerRequests,
+        responses: BrokerResponses,
+        routes: Routes,
+        owner: Hashable,
+        clock: Clock,
+        *,
+        in_flight: Callable[[], Mapping[TopicPartition, Wanted]],
+        ended: Callable[[], None],
+        spawn: Callable[..., None],
+    ) -> None:
+        self._requests = requests
+        self._responses = responses
+        self._routes = routes
+        self._owner = owner
+        self._clock = clock
+        self._in_flight = in_flight
+        self._ended = ended
+        self._spawn = spawn
+        self._wanted = self._running = self._sent = False
+        self._answered = Wakeup()
+        self._again = Wakeup()
+
+    def fetch(self) -> None:
+        """Fetch the partitions that have moved since the main connection's request. Synchronous."""
+        self._wanted = True
+        self._again.set()
+        self.proceed()
+
+    def proceed(self) -> None:
+        """Continue to fetch if there is room for a response."""
+        if self._wanted and self._in_flight() and not (self._running or self._responses.full):
+            self._running = True
+            name = f"fetch from broker {self._requests.node_id} after a seek"
+            self._spawn(self._run, name=name)
+
+    def superseded(self) -> None:
+        """Stop after the present request, because the request on the main connection has ended."""
+        self._wanted = False
+
+    async def settled(self) -> None:
+        """Wait at most LONGEST_S seconds until no request is in flight on the second connection.
+
+        Call it before the next request on the main connection, which includes the same partitions.
+        """
+        until = self._clock.monotonic() + LONGEST_S
+        while self._sent and await self._answered.wait(until):
+            pass
+
+    async def _run(self) -> None:
+        try:
+            while self._moved() and not self._responses.full:
+                connection = await self._requests.connect(self._owner)
+                if wanted := self._moved():
+                    await self._fetch(connection, wanted)
+        except KafkaError:
+            pass  # The next request on the main connection includes the same partitions.
+        finally:
+            self._running = False
+            self._ended()
+
+    def _moved(self) -> dict[TopicPartition, Wanted]:
+        """Return what to fetch for each partition whose position has changed.
+
+        The positions are compared with those in the request in flight on the main connection.
+        """
+        asked = self._in_flight()
+        wanted = self._routes.wanted(self._requests.node_id)[0] if asked else {}
+        return {
+            tp: want
+            for tp, want in wanted.items()
+            if tp in asked and asked[tp].generation != want.generation
+        }
+
+    async def _fetch(
+        self, connection: BrokerConnection, wanted: Mapping[TopicPartition, Wanted]
+    ) -> None:
+        session = FetchSession(self._requests.options)
+        self._sent = True
+        try:
+            response = await self._requests.fetch(connection, session, wanted, once=True)
+        finally:
+            self._sent = False
+            self._answered.set()
+        if not response.error_code:
+            self._responses.deliver(session.answers(response), response)
+        if not useful(response):
+            await self._again.wait(self._clock.monotonic() + EVERY_S)
+
 
 SESSION_MISMATCH: Final = 71
 

@@ -1,7 +1,8 @@
 """The lookup of offsets by time (ListOffsets) and by leader epoch (OffsetForLeaderEpoch).
 
 One round sends one request to every leader, concurrently, and returns the found offsets and the
-errors. The caller handles the errors by the policy.
+errors. The caller handles the errors by the policy. `log_bounds` looks up where one log begins and
+ends, without a consumer.
 """
 
 from __future__ import annotations
@@ -9,11 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Final, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from aiokclient.cluster.client import ClusterClient
 from aiokclient.cluster.metadata.snapshot import ClusterMetadata, differ
 from aiokclient.cluster.requests.per_item import ItemResults, ask_in_parallel, ask_within
+from aiokclient.cluster.targets import Leader
 from aiokclient.config.consumer import ConsumerConfig
 from aiokclient.consumer.state.offset_reset import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from aiokclient.errors import (
@@ -38,7 +40,16 @@ from aiokclient.protocol.messages.offset_for_leader_epoch import (
 )
 from aiokclient.types import TopicPartition
 
-__all__ = ["EpochEnd", "FoundOffset", "LookupResult", "MissingPartitions", "OffsetLookup"]
+__all__ = [
+    "EpochEnd",
+    "FoundOffset",
+    "LOW_END_LOOKS",
+    "LOW_END_LOOK_S",
+    "LookupResult",
+    "MissingPartitions",
+    "OffsetLookup",
+    "log_bounds",
+]
 
 CONSUMER: Final = -1
 FOR_CONSUMERS: Final = 3
@@ -311,3 +322,45 @@ def _without_leader(
         unknown.__cause__ = trouble
         return unknown
     return LeaderNotAvailableError(api="Metadata", topic_partition=tp)
+
+
+LOW_END_LOOKS = 3
+"""The number of times that a log is found to end before an offset, before that counts as true."""
+LOW_END_LOOK_S = 1.0
+"""Seconds between two such looks."""
+
+
+async def log_bounds(cluster: ClusterClient, tp: TopicPartition, timeout: float) -> tuple[int, int]:
+    """Return the log start offset and the high watermark of a partition, from its leader.
+
+    `timeout` is in seconds. Raises the errors of `ClusterClient.request`.
+    """
+    until = cluster.clock.monotonic() + timeout
+    start = await _offset(cluster, tp, EARLIEST_TIMESTAMP, timeout)
+    left = max(until - cluster.clock.monotonic(), 0.0)
+    return start, await _offset(cluster, tp, LATEST_TIMESTAMP, left)
+
+
+async def _offset(
+    cluster: ClusterClient, tp: TopicPartition, timestamp: int, timeout: float
+) -> int:
+    partition = ListOffsetsPartition(partition_index=tp.partition, timestamp=timestamp)
+    topic = ListOffsetsTopic(name=tp.topic, partitions=[partition])
+    request = ListOffsetsRequest(replica_id=-1, topics=[topic])
+    response = await cluster.request(
+        request,
+        Leader(*tp),
+        timeout=timeout,
+        scope=Scope.LIST_OFFSETS,
+        check=lambda response: _refusal(response, tp),
+    )
+    offset: int = response.topics[0].partitions[0].offset
+    return offset
+
+
+def _refusal(response: Any, tp: TopicPartition) -> KafkaError | None:
+    found = [part for topic in response.topics for part in topic.partitions]
+    if not found:
+        text = "The response does not contain the partition."
+        return ProtocolError(text, api="ListOffsets", topic_partition=tp)
+    return error_for(found[0].error_code, api="ListOffsets", topic_partition=tp)

@@ -20,10 +20,9 @@ from aiokclient.consumer.fetching.list_offsets import (
     LookupResult,
     OffsetLookup,
 )
-from aiokclient.consumer.state.backoff import PartitionBackoff
 from aiokclient.consumer.state.offset_reset import EARLIEST, LATEST, LATEST_TIMESTAMP
 from aiokclient.consumer.state.partition import PartitionState, Phase
-from aiokclient.consumer.state.subscription import SubscriptionState
+from aiokclient.consumer.state.subscription import PartitionBackoff, SubscriptionState
 from aiokclient.consumer.state.wakeup import Wakeup
 from aiokclient.errors import KafkaError, LeaderNotAvailableError
 from aiokclient.policy import Decision, Scope

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from aiokclient.cluster.lifecycle.supervisor import Supervisor
     from aiokclient.config.consumer import ConsumerConfig
     from aiokclient.consumer.membership.rewind.rewind import GroupRewinder
-    from aiokclient.consumer.state.subscribed_topics import SubscribedTopics
     from aiokclient.consumer.state.subscription import SubscriptionState
+    from aiokclient.consumer.topics import SubscribedTopics
     from aiokclient.types import GroupMetadata
 
 __all__ = ["Membership", "MembershipParts", "Reconciler"]

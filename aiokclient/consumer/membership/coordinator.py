@@ -23,8 +23,8 @@ from aiokclient.consumer.membership.offsets.released import ReleasedOffsets
 from aiokclient.consumer.membership.poll_interval import PollIntervalWatch
 from aiokclient.consumer.membership.reconciler import PartitionReconciler
 from aiokclient.consumer.membership.rewind.rewind import Bounds, GroupRewinder
-from aiokclient.consumer.state.subscribed_topics import SubscribedTopics
 from aiokclient.consumer.state.wakeup import Wakeup
+from aiokclient.consumer.topics import SubscribedTopics
 from aiokclient.errors import IllegalStateError, KafkaError, UnsupportedVersionError
 from aiokclient.types import TopicPartition
 

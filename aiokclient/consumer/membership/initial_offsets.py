@@ -28,9 +28,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from aiokclient.consumer.membership.rewind.requests import OWN, note_in
-from aiokclient.consumer.state.backoff import PartitionBackoff
 from aiokclient.consumer.state.offset_reset import EARLIEST, NONE
 from aiokclient.consumer.state.partition import PartitionState, Phase, Withheld
+from aiokclient.consumer.state.subscription import PartitionBackoff
 from aiokclient.consumer.state.wakeup import Wakeup
 from aiokclient.policy import Decision, Scope
 from aiokclient.types import OffsetAndMetadata, TopicPartition
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
     from aiokclient.config.consumer import ConsumerConfig
     from aiokclient.consumer.membership.offsets.commits import Commits
-    from aiokclient.consumer.state.subscribed_topics import SubscribedTopics
     from aiokclient.consumer.state.subscription import SubscriptionState
+    from aiokclient.consumer.topics import SubscribedTopics
     from aiokclient.errors import KafkaError
 
 __all__ = ["InitialOffsets", "first_commit", "speaks_for"]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from aiokclient.cluster.client import ClusterClient
     from aiokclient.cluster.metadata.snapshot import ClusterMetadata
-    from aiokclient.consumer.state.subscribed_topics import SubscribedTopics
+    from aiokclient.consumer.topics import SubscribedTopics
 
 __all__ = ["TopicWatch", "assignable"]
 

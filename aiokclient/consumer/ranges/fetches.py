@@ -17,33 +17,411 @@ The position never passes an offset without an answer of the broker:
                             timeout
     OUT_OF_RANGE            the bounds of the log decide: an error, or another fetch
     UNREAD                  the position is fetched again
+
+`LeaderRequests` sends the requests to the leader. `fetched` tells what a response means: `EVENTS`
+has the error codes that concern the position, and the policy decides about all other codes.
+`FetchSizes` chooses the size of each fetch. When a range ends, `RangeConnections` keeps its
+connections open, so that later ranges can use them.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
 from functools import partial
-from typing import Any, Final
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
 
 from aiokclient.cluster.client import ClusterClient
-from aiokclient.consumer.ranges.connections import RangeOwner
-from aiokclient.consumer.ranges.leader_requests import LeaderRequests
-from aiokclient.consumer.ranges.log_bounds import LOOK_S, LOOKS, log_bounds
-from aiokclient.consumer.ranges.outcomes import FetchedPart, PartEvent, fetched, partition_data
+from aiokclient.cluster.metadata.snapshot import BrokerInfo, differ
+from aiokclient.cluster.targets import Leader
+from aiokclient.config.rules import RESPONSE_OVERHEAD
+from aiokclient.consumer.fetching.batches import following_batches, visible
+from aiokclient.consumer.fetching.list_offsets import LOW_END_LOOK_S, LOW_END_LOOKS, log_bounds
+from aiokclient.consumer.fetching.session import BY_ID, NO_TOPIC_ID
 from aiokclient.consumer.ranges.request import RangeRequest
-from aiokclient.consumer.ranges.sizes import FetchSizes
 from aiokclient.errors import (
     ApiTimeoutError,
+    ClusterChangedError,
     CorruptBatchError,
+    CorruptRecordError,
     DecompressionLimitError,
     KafkaError,
     OffsetOutOfRangeError,
     ResponseTooLargeError,
+    UnknownTopicIdError,
+    UnknownTopicOrPartitionError,
+    error_for,
 )
-from aiokclient.policy import Backoff, Retry
+from aiokclient.network.connection import BrokerConnection
+from aiokclient.network.pool import Purpose
+from aiokclient.network.sent import OnResponse
+from aiokclient.policy import Backoff, Retry, Scope
+from aiokclient.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+from aiokclient.record.batch import RecordBatch
 
-__all__ = ["RangeFetches"]
+if TYPE_CHECKING:
+    from aiokclient.cluster.metadata.snapshot import TopicInfo
+
+__all__ = [
+    "EVENTS",
+    "FetchSizes",
+    "FetchedPart",
+    "LeaderRequests",
+    "PartEvent",
+    "RangeConnections",
+    "RangeFetches",
+    "RangeOwner",
+    "fetched",
+    "partition_data",
+]
+
+KEPT: Final = 8
+"""The largest number of owners without a range whose connections stay open."""
+
+
+class RangeOwner:
+    """The owner of the connections of one range at a time: at most one connection per broker."""
+
+    __slots__ = ("__weakref__",)
+
+
+class RangeConnections:
+    """The owners of a client's connections for ranges."""
+
+    def __init__(self) -> None:
+        self._unused: list[RangeOwner] = []
+
+    def take(self) -> RangeOwner:
+        """Return an owner for a range. Its connections may be open already."""
+        return self._unused.pop() if self._unused else RangeOwner()
+
+    def give_back(self, owner: RangeOwner, cluster: ClusterClient, *, idle: bool) -> None:
+        """End the use of an owner. Its connections stay open only if they are `idle`."""
+        if idle and len(self._unused) < KEPT:
+            cluster.updater.unwant(owner)
+            self._unused.append(owner)
+        else:
+            cluster.release(owner)
+
+
+PARTS: Final = 4
+"""The number of parts into which the memory is divided.
+
+One part is in flight, two wait for the reader, and one is being converted.
+"""
+FIRST: Final = 64 * 1024
+"""The size of the first fetches, when it is not known how large the records are, and how many of
+them the reader needs."""
+EARLY: Final = 1024 * 1024
+"""Bytes that the reader must have taken before anything is fetched that it has not asked for. Until
+then, it may need only the first records."""
+STEADY: Final = 8 * 1024 * 1024
+"""Bytes after which the reader is expected to read the whole range. Spark passes about half of this
+to its virtual machine before a limit stops a task."""
+EARLY_GROWTH: Final = 8
+"""The divisor of the bytes that the reader has taken, for the size of a fetch before `STEADY`."""
+GROWTH: Final = 2
+"""The divisor of the bytes that the reader has taken, for the size of a fetch after `STEADY`."""
+AHEAD: Final = 2
+"""The largest number of responses that wait for the reader, after `STEADY`."""
+SPARE: Final = 64 * 1024
+"""Bytes that are added to an estimate, so that it is rarely too small."""
+
+
+class FetchSizes:
+    """The sizes of the next fetches. All responses in memory take at most about `most` bytes.
+
+    `response_limit` is the size in bytes of the largest response that the client accepts.
+    """
+
+    def __init__(self, most: int, response_limit: int) -> None:
+        self.largest = max(min(most // PARTS, response_limit - RESPONSE_OVERHEAD), 1)
+        """The largest size of one fetch. A single larger batch is fetched as a whole."""
+        # Both are lower if the memory is small, because many small fetches would take too long.
+        self._early, self._steady = min(EARLY, self.largest // 2), min(STEADY, self.largest)
+        self._offsets = 0
+        self._bytes = 0
+        self._taken = 0
+
+    def taken(self, size: int) -> None:
+        """Record the bytes of a response that the reader has taken."""
+        self._taken += size
+
+    def fetched(self, offsets: int, size: int) -> None:
+        """Record the number of offsets and the bytes of a response."""
+        self._offsets += offsets
+        self._bytes += size
+
+    @property
+    def ahead(self) -> int:
+        """The largest number of responses that wait for the reader. With 0, it asks for each."""
+        if self._taken < self._steady:
+            return 0 if self._taken < self._early else 1
+        return AHEAD
+
+    def next(self, offsets: int) -> int:
+        """Return the bytes to request in the next fetch.
+
+        `offsets` is the number of offsets of the range that are left.
+        """
+        growth = EARLY_GROWTH if self._taken < self._steady else GROWTH
+        most = min(max(FIRST, self._taken // growth), self.largest)
+        if not self._offsets:
+            return most
+        estimate = offsets * self._bytes // self._offsets
+        return min(estimate + estimate // 8 + SPARE, most)
+
+
+class PartEvent(Enum):
+    """The effect of a response on the position in a range."""
+
+    DATA = auto()
+    """There are batches from the position on."""
+    DAMAGED = auto()
+    """No batch can be recognized at the position."""
+    NOTHING = auto()
+    """The response has no batches."""
+    OUT_OF_RANGE = auto()
+    """The broker does not have the position."""
+    UNREAD = auto()
+    """The broker did not read the partition, because a quota is exceeded."""
+
+
+EVENTS: Final = MappingProxyType({0: PartEvent.DATA, 1: PartEvent.OUT_OF_RANGE})
+"""The events for error codes that concern the position. All other codes are errors."""
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedPart:
+    """A response for the position `offset`.
+
+    `batches` has the batches with records for the reader. `next_offset` is the offset after all
+    fetched batches.
+    """
+
+    event: PartEvent
+    offset: int
+    next_offset: int
+    batches: Sequence[RecordBatch] = ()
+    size: int = 0
+    """Bytes of the fetched batches."""
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    damage: CorruptRecordError | None = None
+
+
+def partition_data(response: FetchResponse, partition: int) -> PartitionData | None:
+    """Return the partition of a response; None if the broker did not read it."""
+    for topic in response.responses:
+        for data in topic.partitions:
+            if data.partition_index == partition:
+                return data
+    return None
+
+
+def fetched(data: PartitionData | None, offset: int, end: int) -> FetchedPart:
+    """Return the result of a fetch at the position `offset` of a range that ends before `end`."""
+    if data is None:
+        return FetchedPart(PartEvent.UNREAD, offset, offset)
+    high, stable = data.high_watermark, data.last_stable_offset
+    if EVENTS[data.error_code] is PartEvent.OUT_OF_RANGE:
+        return FetchedPart(PartEvent.OUT_OF_RANGE, offset, offset)
+    records = memoryview(data.records or b"")
+    if not records:
+        return FetchedPart(PartEvent.NOTHING, offset, offset, (), 0, high, stable)
+    batches, error = following_batches(records, offset)
+    if error is not None:
+        return FetchedPart(PartEvent.DAMAGED, offset, offset, damage=error)
+    aborted = [(t.producer_id, t.first_offset) for t in data.aborted_transactions or ()]
+    shown = visible(batches, aborted)
+    kept = [
+        batch
+        for batch, shows in zip(batches, shown, strict=True)
+        if shows and batch.base_offset < end
+    ]
+    size = sum(batch.size for batch in batches)
+    return FetchedPart(PartEvent.DATA, offset, batches[-1].next_offset, kept, size, high, stable)
+
+
+MAX_WAIT_MS: Final = 500
+"""Milliseconds that the broker may wait for records."""
+DOUBTED: Final = MappingProxyType({100: True, 103: True})
+"""The error codes of a leader that does not know the topic id, or has another id for the topic."""
+
+
+class LeaderRequests:
+    """The requests of one range. `locate` must succeed before the others are called."""
+
+    def __init__(self, cluster: ClusterClient, owner: RangeOwner, request: RangeRequest) -> None:
+        self._cluster = cluster
+        self._owner = owner
+        self._tp = request.tp
+        self._expected_id = request.topic_id
+        self._read_committed = request.read_committed
+        self._topic_id = NO_TOPIC_ID
+        self._cluster_id: str | None = None
+        self._answered = False
+        """Whether the leader has sent a response without an error."""
+
+    async def locate(self, timeout: float) -> None:
+        """Find the topic, and request it in all later updates of the metadata.
+
+        Raises UnknownTopicOrPartitionError, UnknownTopicIdError if the topic has another id than
+        expected, and the errors of `MetadataUpdater.refresh`.
+        """
+        updater, topic = self._cluster.updater, self._tp.topic
+        updater.want(topic, self._owner)
+        info = self._cluster.metadata.topic(topic)
+        if info is None or info.error or not self._fits(info):
+            if info is not None and not self._fits(info):
+                updater.doubt(info.topic_id)  # So that a single response replaces the topic.
+            info = (await updater.refresh((topic,), timeout=timeout, at_once=True)).topic(topic)
+        refusal = error_for(
+            0 if info is None else info.error, api="Metadata", topic_partition=self._tp
+        )
+        if refusal is not None:
+            raise refusal
+        if info is None or self._tp.partition >= len(info.partitions):
+            raise UnknownTopicOrPartitionError(api="Metadata", topic_partition=self._tp)
+        if not self._fits(info):
+            raise self._recreated(f"Its id is {info.topic_id}, not {self._expected_id}.")
+        self._topic_id, self._cluster_id = info.topic_id, self._cluster.metadata.cluster_id
+
+    def _fits(self, info: TopicInfo) -> bool:
+        """Return whether a topic may be the one to read, and has the partition."""
+        known = info.topic_id != NO_TOPIC_ID and self._expected_id is not None
+        same = not known or info.topic_id == self._expected_id
+        return same and self._tp.partition < len(info.partitions)
+
+    def connected(self) -> BrokerConnection | None:
+        """Return the open connection to the leader, or None if there is none."""
+        leader = self._cluster.metadata.leader(*self._tp)
+        return self._cluster.connected(leader, Purpose.FETCH, self._owner)
+
+    def attempt(
+        self, connection: BrokerConnection, offset: int, size: int, done: OnResponse
+    ) -> None:
+        """Fetch once. See `ClusterClient.attempt`."""
+        epoch = self._cluster.metadata.leader_epoch(*self._tp)
+        message = self._message(offset, size, epoch, MAX_WAIT_MS)
+        self._cluster.attempt(connection, message, done, highest=self._highest())
+
+    async def request(
+        self, offset: int, size: int, timeout: float, earlier: KafkaError | None
+    ) -> FetchResponse:
+        """Fetch, with retries, from the present leader. See `ClusterClient.request`."""
+        # Each retry may go to another leader, so the request names no epoch. The broker waits for
+        # less than the timeout, so that its response, which says why there is no record, arrives.
+        wait_ms = min(MAX_WAIT_MS, int(timeout * 500))
+        message = self._message(offset, size, -1, wait_ms)
+        return await self._cluster.request(
+            message,
+            Leader(*self._tp),
+            timeout=timeout,
+            scope=Scope.FETCH,
+            check=self.refusal,
+            purpose=Purpose.FETCH,
+            owner=self._owner,
+            highest=self._highest,
+            before_retry=self._before_retry,
+            earlier=earlier,
+        )
+
+    def _message(self, offset: int, size: int, epoch: int, wait_ms: int) -> FetchRequest:
+        partition = FetchPartition(
+            partition=self._tp.partition,
+            current_leader_epoch=epoch,
+            fetch_offset=offset,
+            partition_max_bytes=size,
+        )
+        return FetchRequest(
+            max_wait_ms=wait_ms,
+            min_bytes=1,
+            max_bytes=size,
+            isolation_level=int(self._read_committed),
+            topics=[
+                FetchTopic(topic=self._tp.topic, topic_id=self._topic_id, partitions=[partition])
+            ],
+        )
+
+    def _highest(self) -> int | None:
+        """Return the highest version in which to send the request, or None if there is no limit.
+
+        Called before each attempt. Raises ClusterChangedError if the client has moved to another
+        cluster.
+        """
+        self._require_cluster()
+        return BY_ID - 1 if self._topic_id == NO_TOPIC_ID else None
+
+    def refusal(self, response: FetchResponse) -> KafkaError | None:
+        """Return the error of the partition in a response, or None if it concerns the position."""
+        error = error_for(response.error_code, api="Fetch")
+        data = partition_data(response, self._tp.partition)
+        if error is not None or data is None:
+            return error
+        if data.error_code in EVENTS:
+            self._answered = True
+            return None
+        self._hint(data, response)
+        if data.error_code in DOUBTED:
+            self._cluster.updater.doubt(self._topic_id)
+        return error_for(data.error_code, api="Fetch", topic_partition=self._tp)
+
+    def _hint(self, data: PartitionData, response: FetchResponse) -> None:
+        """Apply the new leader that a response names (KIP-951)."""
+        leader = data.current_leader
+        if leader.leader_id >= 0 and leader.leader_epoch >= 0:
+            nodes = response.node_endpoints
+            endpoints = [BrokerInfo(n.node_id, n.host, n.port, n.rack) for n in nodes]
+            self._cluster.updater.apply_hint(
+                *self._tp, leader.leader_id, leader.leader_epoch, endpoints
+            )
+
+    async def _before_retry(self, error: KafkaError) -> None:
+        """Raise an error if the topic does not exist any more, or the client has moved.
+
+        A client has moved if it is now connected to another cluster.
+        """
+        self._require_cluster()
+        metadata = self._cluster.metadata
+        info = metadata.topic(self._tp.topic)
+        if info is None:
+            return
+        # Some brokers do not know a new topic yet. So a missing topic counts as deleted only after
+        # its leader has answered.
+        if self._answered and not metadata.exists(self._tp.topic):
+            raise UnknownTopicOrPartitionError(
+                "The topic was deleted while it was read.", api="Fetch", topic_partition=self._tp
+            )
+        if NO_TOPIC_ID not in (info.topic_id, self._topic_id) and info.topic_id != self._topic_id:
+            raise self._recreated("It was deleted and created again while it was read.")
+
+    def _require_cluster(self) -> None:
+        """Raise ClusterChangedError if the client has moved to another cluster."""
+        former, present = self._cluster_id, self._cluster.metadata.cluster_id
+        if former is None or present is None or not differ(former, present):
+            return
+        error = ClusterChangedError(old_cluster_id=former, new_cluster_id=present)
+        error.what = "The client moved to another cluster while the range was read."
+        error.hint = "Its offsets mean nothing there. Read a range of the present cluster."
+        raise error
+
+    def _recreated(self, why: str) -> KafkaError:
+        error = UnknownTopicIdError(why, api="Fetch", topic_partition=self._tp)
+        error.what = "The topic is not the one to be read."
+        error.hint = "The records of the deleted topic are gone."
+        return error
+
 
 CONFIRMED: Final = 3
 """The number of consecutive empty responses after which the position moves to the last readable
@@ -301,11 +679,11 @@ class RangeFetches:
         """Raise OffsetOutOfRangeError if the log does not contain the position."""
         tp, position, end = self._request.tp, self.position, self._request.end
         start, log_end = await log_bounds(self._cluster, tp, self._remaining_s)
-        for _ in range(LOOKS - 1):
-            if log_end > position or position < start or self._remaining_s <= LOOK_S:
+        for _ in range(LOW_END_LOOKS - 1):
+            if log_end > position or position < start or self._remaining_s <= LOW_END_LOOK_S:
                 break
             # A new leader returns an end offset that is too low, until its followers have fetched.
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(LOW_END_LOOK_S)
             start, log_end = await log_bounds(self._cluster, tp, self._remaining_s)
         if position < start:
             missing_end = min(start, end)

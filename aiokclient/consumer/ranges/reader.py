@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiokclient.cluster.client import ClusterClient
 from aiokclient.consumer.delivery.table_converter import TableConverter
-from aiokclient.consumer.ranges.connections import RangeConnections
-from aiokclient.consumer.ranges.fetches import RangeFetches
+from aiokclient.consumer.ranges.fetches import RangeConnections, RangeFetches
 from aiokclient.consumer.ranges.request import RangeRequest
 from aiokclient.record.batch import DEFAULT_LIMIT
 

@@ -29,25 +29,324 @@ Offsets of a partition, from low to high:
     position        all records before it were delivered or skipped
     fetch.offset    all records before it are buffered
 
-Only the methods of this class, and of its parts `fetch`, `group`, and `retry`, change the state.
+`FetchState` has the part of the state that concerns fetching (the broker and the next offset),
+`RetryState` the failures, delays, and lost positions, and `GroupState` the committed offset and the
+rewind note. Only the methods of these classes change the state.
 """
 
 from __future__ import annotations
 
+import math
+import random
 from collections import OrderedDict
 from enum import Enum, IntFlag, auto
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from aiokclient.consumer.state.fetch_state import FetchState
-from aiokclient.consumer.state.group_state import GroupState
+from aiokclient.cluster.requests.attempts import LastAnswer
 from aiokclient.consumer.state.offset_reset import Reset
-from aiokclient.consumer.state.retry_state import RetryState
 from aiokclient.errors import IllegalStateError, KafkaError
+from aiokclient.policy import Backoff
 from aiokclient.types import OffsetAndMetadata, TopicPartition
 
-__all__ = ["TRANSITIONS", "Event", "PartitionState", "Phase", "Withheld"]
+__all__ = [
+    "Event",
+    "FetchState",
+    "GroupState",
+    "LogDistances",
+    "PartitionState",
+    "Phase",
+    "RetryState",
+    "TRANSITIONS",
+    "Withheld",
+]
+
+REPLICA_IDLE_S: Final = 10.0
+"""Seconds without records after which the leader is used again, because the replica may lag."""
+REPLICA_REST_S: Final = 30.0
+"""Seconds for which a partition is fetched from its leader after a preferred replica has failed."""
+
+
+class LogDistances(NamedTuple):
+    """Distances of fetched offsets to the high watermark (lags), and from the log's start (leads).
+
+    The log's start may be unknown, so that there are fewer leads. The longest lag and the shortest
+    lead are those of the present time span; see `aiokclient.measures.Spread.take`.
+    """
+
+    lags: int = 0
+    lags_total: int = 0
+    longest_lag: float = -math.inf
+    leads: int = 0
+    leads_total: int = 0
+    shortest_lead: float = math.inf
+
+
+UNMEASURED: Final = LogDistances()
+
+
+class _Distances:
+    """A measurement of the distances from a position to both ends of its log."""
+
+    __slots__ = (
+        "_lags",
+        "_lags_total",
+        "_leads",
+        "_leads_total",
+        "_longest",
+        "_shortest",
+        "_taken",
+    )
+
+    def __init__(self) -> None:
+        self._lags = self._lags_total = self._leads = self._leads_total = 0
+        self._longest, self._shortest = -math.inf, math.inf
+        self._taken = UNMEASURED
+
+    def observe(self, lag: int, lead: int) -> None:
+        self._lags += 1
+        self._lags_total += lag
+        if lag > self._longest:
+            self._longest = lag
+        if lead >= 0:
+            self._leads += 1
+            self._leads_total += lead
+            if lead < self._shortest:
+                self._shortest = lead
+
+    def take(self, again: bool | None) -> LogDistances:
+        longest, shortest = self._longest, self._shortest
+        if again:
+            longest = max(longest, self._taken.longest_lag)
+            shortest = min(shortest, self._taken.shortest_lead)
+        taken = LogDistances(
+            self._lags, self._lags_total, longest, self._leads, self._leads_total, shortest
+        )
+        if again is not None:
+            self._taken = taken
+            self._longest, self._shortest = -math.inf, math.inf
+        return taken
+
+
+class FetchState:
+    """The fetch part of a `PartitionState`. All times are on the monotonic clock."""
+
+    __slots__ = (
+        "_distances",
+        "_idle_at",
+        "_preferred_until",
+        "_rests_until",
+        "damaged_at",
+        "examined",
+        "high_watermark",
+        "last_stable",
+        "leader",
+        "log_start",
+        "offset",
+        "preferred",
+        "want",
+    )
+
+    def __init__(self) -> None:
+        self.offset = -1
+        """The next offset to fetch, which is after all buffered records."""
+        self.leader = -1
+        """The broker that leads the partition, -1 if none is known."""
+        self.high_watermark = -1
+        """The high watermark at the last fetch, with any isolation level; -1 if unknown."""
+        self.last_stable = -1
+        """The last stable offset at the last fetch, with any isolation level; -1 if unknown."""
+        self.log_start = -1
+        """The first offset of the log at the last fetch, -1 if unknown."""
+        self._distances: _Distances | None = None
+        self.want: Any = None
+        """The last entry for a fetch request. It stays the same object until its values change."""
+        self.examined = -1
+        """The generation in which damage is buffered. No more is fetched until the reader has
+        handled the damage."""
+        self.damaged_at = -1
+        """The offset of a damaged batch that is fetched for the second time, -1 for none."""
+        self.preferred = -1
+        """The replica to fetch from instead of the leader (KIP-392), -1 for none."""
+        self._preferred_until = 0.0
+        self._idle_at = 0.0
+        self._rests_until = 0.0
+
+    def led_by(self, leader: int) -> None:
+        """Store the leader; -1 for none."""
+        self.leader = leader
+
+    def restart(self, offset: int) -> None:
+        """Fetch from this offset next, regardless of buffered records."""
+        self.offset = offset
+
+    def wants(self, want: Any) -> None:
+        """Store the entry for fetch requests."""
+        self.want = want
+
+    def fetched(self, high_watermark: int, log_start: int = -1, last_stable: int = -1) -> None:
+        """Handle a response without an error."""
+        self.high_watermark = high_watermark
+        self.log_start = log_start
+        self.last_stable = last_stable
+
+    def measure(self, lag: int, lead: int) -> None:
+        """Record the distances of a fetched offset to the high watermark and from the log's start.
+
+        `lead` is negative if it is not known.
+        """
+        if self._distances is None:
+            self._distances = _Distances()
+        self._distances.observe(lag, lead)
+
+    def take_distances(self, *, again: bool | None) -> LogDistances:
+        """Return the recorded distances; see `aiokclient.measures.Spread.take`."""
+        return UNMEASURED if self._distances is None else self._distances.take(again)
+
+    def forget_log(self) -> None:
+        """Forget the end of the log, because the log was replaced."""
+        self.high_watermark = self.log_start = self.last_stable = -1
+
+    def buffered(self, next_offset: int) -> None:
+        """Fetch the offset after the buffered batches next."""
+        self.offset = next_offset
+
+    def damaged(self, generation: int) -> None:
+        """Fetch nothing more in this generation: the buffered batches are damaged."""
+        self.examined = generation
+
+    def refetch(self, damaged_at: int) -> None:
+        """Record that the damaged batch at this offset is fetched for the second time."""
+        self.damaged_at = damaged_at
+
+    def undamaged(self) -> None:
+        """Forget a damaged batch, because the position has jumped."""
+        self.damaged_at = -1
+
+    # -- preferred replicas
+
+    def prefer(self, replica: int, now: float, seconds: float) -> None:
+        """Fetch from a replica, for at most `seconds`, as long as it returns records."""
+        self.preferred, self._preferred_until = replica, now + seconds
+        self._idle_at = now + REPLICA_IDLE_S
+
+    def replica_delivers(self, now: float) -> None:
+        """Record that the preferred replica, if there is one, has returned records."""
+        if self.preferred >= 0:
+            self._idle_at = now + REPLICA_IDLE_S
+
+    def prefers(self, now: float) -> bool:
+        """Return whether to fetch from the preferred replica."""
+        return now < self._preferred_until and now < self._idle_at
+
+    def use_leader(self) -> None:
+        """Fetch from the leader, which may name a preferred replica again."""
+        self.preferred = -1
+
+    def rest_replica(self, now: float) -> None:
+        """Fetch from the leader, and ignore its preferred replica for REPLICA_REST_S."""
+        self.preferred = -1
+        self._rests_until = now + REPLICA_REST_S
+
+    def rests(self, now: float) -> bool:
+        """Return whether the leader's preferred replica is ignored at present."""
+        return self._rests_until > now
+
+
+LASTING: Final = 4
+"""The number of consecutive failures after which a warning is logged."""
+WARNED_EVERY_S: Final = 30.0
+"""Seconds between two warnings about the same partition."""
+LOSSES_S: Final = 30.0
+"""After this many seconds without a lost position, earlier losses no longer count."""
+
+
+class RetryState:
+    """The retry part of a `PartitionState`. All times are on the monotonic clock."""
+
+    __slots__ = ("_losses", "_lost_at", "_warned_until", "at", "attempts", "last", "trouble")
+
+    def __init__(self) -> None:
+        self.at = 0.0
+        """The earliest time of the next request; infinity while a lookup is in flight."""
+        self.attempts = 0
+        """The number of consecutive failures."""
+        self.trouble: KafkaError | None = None
+        """The last error of the brokers; None after a response without an error."""
+        self.last = LastAnswer()
+        """The last error of the same attempts, which is a refusal if one of them was refused."""
+        self._warned_until = -math.inf
+        self._losses = 0  # Losses of the position without a long pause between them.
+        self._lost_at = -math.inf
+
+    def requested(self) -> None:
+        """Request nothing more until a lookup is answered, or the position jumps."""
+        self.at = math.inf
+
+    def back_off(self, until: float, trouble: KafkaError | None = None) -> bool:
+        """Request nothing for this partition until that time; return whether to log the trouble.
+
+        The result is true at most once in a series of failed attempts, and at most once in
+        WARNED_EVERY_S.
+        """
+        self.attempts += 1
+        self.at = until
+        self.trouble = trouble
+        if trouble is not None:
+            self.last.note(trouble)
+        if trouble is None or self.attempts != LASTING or until <= self._warned_until:
+            return False
+        self._warned_until = until + WARNED_EVERY_S
+        return True
+
+    def lost(self, now: float, backoff: Backoff, rng: random.Random) -> None:
+        """Record that the position was lost; delay requests if that happens repeatedly."""
+        self._losses = self._losses + 1 if now - self._lost_at < LOSSES_S else 1
+        self._lost_at = now
+        if self._losses > 1:
+            self.at = now + backoff.delay(self._losses - 2, rng)
+
+    def succeeded(self) -> None:
+        """Record a response without an error."""
+        self.attempts, self.at = 0, 0.0
+        if self.trouble is not None:
+            self.trouble, self.last = None, LastAnswer()
+
+    def due(self) -> None:
+        """Allow the next request at once, because the partition has a new leader."""
+        self.at = 0.0
+
+
+class GroupState:
+    """The group part of a `PartitionState`."""
+
+    __slots__ = ("committed", "fallback", "note")
+
+    def __init__(self) -> None:
+        self.committed = -1
+        """The committed offset, as known since the last jump of the position; -1 if unknown."""
+        self.fallback = -1
+        """The offset at which to continue if the group has committed none; -1 for none."""
+        self.note = ""
+        """The rewind note, which is the metadata of commits without other metadata."""
+
+    def committed_to(self, offset: int) -> None:
+        """Store the committed offset."""
+        self.committed = offset
+
+    def forget_committed(self) -> None:
+        """Allow commits of lower offsets again, after a jump."""
+        self.committed = self.fallback = -1
+
+    def fall_back_to(self, offset: int) -> None:
+        """Continue at this offset if the group has committed none, until the next jump."""
+        self.fallback = offset
+
+    def keep_note(self, note: str) -> None:
+        """Send this metadata with the next commits."""
+        self.note = note
+
 
 NO_EPOCH: Final = -1
 FORMER: Final = 4

@@ -4,6 +4,11 @@ Several parts change this state: the application (subscribe, assign, seek, pause
 determines the partitions of a subscription (the topic follower, or the membership in a group), and
 the lookup of positions. The fetchers and `Reader` use it. These parts do not call each other. They
 listen to changes of this state instead.
+
+`PartitionBackoff` has the delays of requests after errors of single partitions. A consumer requests
+positions, initial offsets, and records for as long as it runs. Its partitions fail and recover
+independently of each other. So each partition counts its own failures, in `PartitionState.retry`,
+and the policy only classifies the errors.
 """
 
 from __future__ import annotations
@@ -15,23 +20,28 @@ import re
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
+from aiokclient.clock import Clock
 from aiokclient.cluster.lifecycle.health import some
 from aiokclient.cluster.lifecycle.ownership import Weakly
+from aiokclient.config.consumer import ConsumerConfig
 from aiokclient.consumer.arguments import as_partitions
 from aiokclient.consumer.state.offset_reset import NONE, Reset
 from aiokclient.consumer.state.partition import NO_EPOCH, PartitionState, Withheld
-from aiokclient.consumer.state.progress import Progress
 from aiokclient.errors import IllegalStateError, KafkaError, NoOffsetError
 from aiokclient.log.client_log import ClientLog
 from aiokclient.log.limited_log import LimitedLog
 from aiokclient.measures import Measures
 from aiokclient.metrics import Metrics
+from aiokclient.policy import Backoff, Decision, Scope, classify
 from aiokclient.types import OffsetAndMetadata, TopicPartition
 
-__all__ = ["PartitionSource", "Subscription", "SubscriptionState"]
+if TYPE_CHECKING:
+    from aiokclient.consumer.delivery.reader import Reader
+
+__all__ = ["PartitionBackoff", "PartitionSource", "Subscription", "SubscriptionState"]
 
 FORMER = 16
 """The number of earlier subscriptions for which a late assignment is recognized."""
@@ -106,7 +116,7 @@ class SubscriptionState:
         """The latest earlier subscriptions, if the brokers match patterns."""
         self.grouped = grouped
         """Whether a group assigns the partitions of subscribed topics and their initial offsets."""
-        self._progress: Progress | None = None
+        self._reader: Reader | None = None
         self._source: PartitionSource | None = None
         self._late = False
         self.metrics = Metrics()
@@ -155,7 +165,7 @@ class SubscriptionState:
 
     def begin(
         self,
-        progress: Progress,
+        reader: Reader,
         source: PartitionSource,
         soon: Callable[[Callable[[], None]], None],
     ) -> None:
@@ -163,18 +173,18 @@ class SubscriptionState:
 
         Listeners are called through `soon`, so that the supervisor notices their failures.
         """
-        self._progress, self._source = progress, source
+        self._reader, self._source = reader, source
         self._soon, self._pending = soon, False
 
     def end(self) -> None:
         """Drop the references to the parts of a consumer that ends, and to listeners."""
         self._listeners.clear()
-        self._progress = self._source = None
+        self._reader = self._source = None
 
     def settle(self) -> None:
         """Update positions from the iteration; to be called before positions are read or moved."""
-        if self._progress is not None:
-            self._progress.settle()
+        if self._reader is not None:
+            self._reader.settle()
 
     def confirmed_until(self) -> float:
         """Return the time, on the loop's clock, until which the assignment is certainly valid."""
@@ -186,8 +196,8 @@ class SubscriptionState:
 
     def changed(self) -> None:
         """Call the listeners soon, once for all changes until then."""
-        if self._progress is not None:
-            self._progress.revalidate()
+        if self._reader is not None:
+            self._reader.revalidate()
         if not self._pending and self._listeners:
             self._pending = True
             self._soon(self.flush)
@@ -419,7 +429,7 @@ class SubscriptionState:
         """Deliver the record at `offset` next, from the buffer if possible."""
         self.settle()
         state, known = self[tp], NO_EPOCH if epoch is None else epoch
-        if self._progress is None or not self._progress.seek_buffered(state, offset, known):
+        if self._reader is None or not self._reader.seek_buffered(state, offset, known):
             state.seek(offset, known)
         self.changed()
 
@@ -454,8 +464,8 @@ class SubscriptionState:
         self.changed()
 
     def _logs_replaced(self, tps: Iterable[TopicPartition] | None) -> None:
-        if self._progress is not None:
-            self._progress.logs_replaced(tps)
+        if self._reader is not None:
+            self._reader.logs_replaced(tps)
 
     def _begin(self, state: PartitionState, reset: Reset) -> None:
         if reset == NONE:
@@ -579,3 +589,45 @@ class SubscriptionState:
         self.settle()
         states = self.partitions.values()
         return {state.tp: state.to_commit(state.consumed) for state in states if state.located}
+
+
+class PartitionBackoff:
+    """The delays of the requests for the partitions of one consumer."""
+
+    def __init__(
+        self, clock: Clock, config: ConsumerConfig, subscription: SubscriptionState
+    ) -> None:
+        self._clock = clock
+        self._subscription = subscription
+        self.backoff = Backoff.of(config)
+        self.longest_s = self.backoff.maximum_s
+        """Seconds until the next attempt after an error that is probably not temporary."""
+
+    def failed(self, state: PartitionState, error: KafkaError, scope: Scope) -> Decision:
+        """Delay the next request for a partition after an error; return the decision about it."""
+        decision = classify(error, scope)
+        delay_s = self._delay_s(state) if decision.again else 0.0
+        self._rest(state, error, delay_s or self.longest_s)
+        return decision
+
+    def unusable(self, state: PartitionState, error: KafkaError) -> None:
+        """Delay the next request after an error that is expected to last."""
+        self._rest(state, error, self.longest_s)
+
+    def obstructed(self, state: PartitionState, error: KafkaError) -> None:
+        """Delay the next request for a batch that is too large; every request raises the error."""
+        state.retry.back_off(self._clock.monotonic() + self.longest_s, error)
+
+    def repeat(self, state: PartitionState) -> None:
+        """Repeat a request after the usual delay, although its response had no error."""
+        state.retry.back_off(self._clock.monotonic() + self._delay_s(state))
+
+    def lost(self, state: PartitionState) -> None:
+        """Record that a position was lost; delay requests if that happens repeatedly."""
+        state.retry.lost(self._clock.monotonic(), self.backoff, self._clock.rng)
+
+    def _rest(self, state: PartitionState, error: KafkaError, seconds: float) -> None:
+        self._subscription.back_off(state, self._clock.monotonic() + seconds, error)
+
+    def _delay_s(self, state: PartitionState) -> float:
+        return self.backoff.delay(state.retry.attempts, self._clock.rng)

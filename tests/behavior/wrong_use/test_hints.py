@@ -11,7 +11,7 @@ import pytest
 
 import aiokclient
 from aiokclient import Admin, Client, Consumer, Producer
-from aiokclient.consumer.stopped import STOPPED
+from aiokclient.consumer.consumer import STOPPED
 from aiokclient.errors import ConfigError
 from aiokclient.log.hints.names import ATTRIBUTES, CLASSES
 

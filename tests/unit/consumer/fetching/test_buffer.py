@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from aiokclient import TopicPartition
 from aiokclient.background import Callbacks
 from aiokclient.config.consumer import ConsumerConfig
-from aiokclient.consumer.delivery.decode_cost import CONTENT, RECORDS
 from aiokclient.consumer.delivery.deserialize import Deserializers
-from aiokclient.consumer.delivery.unpack import GROUP_RECORDS, Chunk, Unpacker
+from aiokclient.consumer.delivery.unpack import CONTENT, GROUP_RECORDS, RECORDS, Chunk, Unpacker
 from aiokclient.consumer.fetching.buffer import Damage, FetchBuffer, PartitionFetch, Slot
 from aiokclient.consumer.state.partition import PartitionState
 from aiokclient.errors import CorruptRecordError

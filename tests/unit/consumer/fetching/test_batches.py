@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokclient.consumer.fetching.aborted import visible
+from aiokclient.consumer.fetching.batches import visible
 from aiokclient.errors import CorruptRecordError
 
 

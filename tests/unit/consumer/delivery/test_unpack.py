@@ -6,7 +6,7 @@ import pytest
 import zstandard
 from world import World, simulate
 
-from aiokclient.consumer.delivery.decode_cost import is_light
+from aiokclient.consumer.delivery.unpack import is_light
 from aiokclient.record.batch import HEADER_SIZE, Compression, RecordBatch, RecordBatchBuilder, walk
 from aiokclient.record.header import seal_crc
 

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from aiokclient._native import in_use
-from aiokclient.consumer.delivery import cursor
+from aiokclient.consumer.delivery import iterators
 
 
 def in_python() -> Any:
-    spec = importlib.util.spec_from_file_location("pure_cursor", cursor.__file__)
+    spec = importlib.util.spec_from_file_location("pure_cursor", iterators.__file__)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -26,7 +26,7 @@ def in_python() -> Any:
     return module.RecordCursor
 
 
-KINDS = {"pure": in_python(), "native" if in_use() else "pure": cursor.RecordCursor}
+KINDS = {"pure": in_python(), "native" if in_use() else "pure": iterators.RecordCursor}
 
 
 class Source:
@@ -274,14 +274,14 @@ async def test_no_memory_leaks(make: Any) -> None:
 
 async def test_the_clock_depends_on_the_loop() -> None:
     loop = asyncio.get_running_loop()
-    assert cursor.clock_of(loop) is None
+    assert iterators.clock_of(loop) is None
 
     class Virtual(asyncio.SelectorEventLoop):
         def time(self) -> float:
             return 5.0
 
     virtual = Virtual()
-    clock = cursor.clock_of(virtual)
+    clock = iterators.clock_of(virtual)
     assert clock is not None
     assert clock() == 5.0
     virtual.close()

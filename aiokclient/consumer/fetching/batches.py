@@ -1,6 +1,7 @@
-"""The choice of fetched batches that have records for the application.
+"""The batches in the fetched bytes of a partition. Sans-IO.
 
-Control batches never have records for the application. With `read_committed` the response also
+`following_batches` finds the batches that follow an offset, and `visible` says which of them have
+records for the application. Control batches never have any. With `read_committed` the response also
 lists the aborted transactions in the batches, by producer id and first offset. From that offset on,
 the producer's transactional batches are skipped, until the marker that ends the transaction.
 """
@@ -11,8 +12,9 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from aiokclient.errors import CorruptRecordError
+from aiokclient.record.batch import RecordBatch, walk
 
-__all__ = ["Markable", "visible"]
+__all__ = ["Markable", "following_batches", "visible"]
 
 ABORT_MARKER = 0
 
@@ -60,3 +62,30 @@ def _aborts(marker: Markable) -> bool:
         return marker.control_type() == ABORT_MARKER
     except CorruptRecordError:
         return False  # `Reader` reports the damage when it comes to this marker.
+
+
+def following_batches(
+    records: memoryview, offset: int
+) -> tuple[list[RecordBatch], CorruptRecordError | None]:
+    """Return the batches from `offset` on, up to the first that is damaged or does not follow.
+
+    If no batch follows, return an empty list and the error that says why.
+    """
+    try:
+        found = walk(records)
+    except CorruptRecordError as error:
+        return [], error
+    batches: list[RecordBatch] = []
+    following = offset
+    for batch in found:
+        if batch.next_offset <= offset and not batches:
+            continue  # Skip a batch that ends before the offset. Brokers may begin with one.
+        if batch.next_offset <= following or (batches and batch.base_offset < following):
+            break
+        batches.append(batch)
+        following = batch.next_offset
+    if batches:
+        return batches, None
+    return [], CorruptRecordError(
+        f"The response has {len(records)} bytes, but no batch that follows offset {offset}."
+    )
