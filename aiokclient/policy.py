@@ -45,7 +45,6 @@ from aiokclient.errors import (
     InvalidCommitOffsetSizeError,
     InvalidConfigurationError,
     InvalidGroupIdError,
-    InvalidRecordStateError,
     InvalidRegularExpressionError,
     InvalidRequestError,
     InvalidSessionTimeoutError,
@@ -72,8 +71,6 @@ from aiokclient.errors import (
     SaslAuthenticationError,
     SerializationError,
     StaleMemberEpochError,
-    TelemetryTooLargeError,
-    ThrottlingQuotaExceededError,
     TokenRefusedError,
     TransactionAbortableError,
     TransactionFailedError,
@@ -143,9 +140,8 @@ class Scope(Enum):
     """The operation in which an error occurred. There is one scope for each family of APIs."""
 
     METADATA = "metadata"
-    API_VERSIONS = "api_versions"
     CONNECTION = "connection"
-    """Name resolution, connecting, and the TLS handshake."""
+    """Setting up a connection: name resolution, TLS, the negotiation of versions, and the login."""
     PRODUCE = "produce"
     PRODUCE_TXN = "produce_txn"
     """Produce within a transaction."""
@@ -162,18 +158,12 @@ class Scope(Enum):
     """Adding partitions or offsets to a transaction, and ending it."""
     TXN_OFFSET_COMMIT = "txn_offset_commit"
     ADMIN = "admin"
-    SHARE = "share"
-    """Fetching and acknowledging as a share consumer (KIP-932)."""
-    TELEMETRY = "telemetry"
-    SASL = "sasl"
-    """The login at the start of a client."""
     CLIENT = "client"
     """A request of `Client.request`, or of the library for APIs that have no scope of their own."""
 
 
 IN_TRANSACTION = frozenset({Scope.PRODUCE_TXN, Scope.TRANSACTION, Scope.TXN_OFFSET_COMMIT})
 LOGIN_APIS = frozenset({"SaslHandshake", "SaslAuthenticate"})
-SETTING_UP = frozenset({Scope.CONNECTION, Scope.API_VERSIONS, Scope.SASL})
 ON_DEMAND = frozenset({Scope.ADMIN, Scope.CLIENT})
 
 OVERRIDES: Mapping[Scope, Mapping[type[KafkaError], Decision]] = {
@@ -182,7 +172,6 @@ OVERRIDES: Mapping[Scope, Mapping[type[KafkaError], Decision]] = {
         UnknownServerError: REFRESH,
         RebootstrapRequiredError: REFRESH,
     },
-    Scope.API_VERSIONS: {RebootstrapRequiredError: REFRESH},
     # The same bootstrap server or another one may know the brokers later.
     Scope.CONNECTION: {RebootstrapRequiredError: RETRY},
     Scope.PRODUCE: {
@@ -263,33 +252,28 @@ OVERRIDES: Mapping[Scope, Mapping[type[KafkaError], Decision]] = {
         NotControllerError: REFRESH,
     },
     Scope.CLIENT: {NotControllerError: REFRESH},
-    Scope.SHARE: {
-        UnknownServerError: RETRY,
-        OffsetNotAvailableError: REFRESH,
-        # The acknowledgement is not repeated, because the record is delivered again, to this
-        # consumer or another one.
-        InvalidRecordStateError: FAIL,
-    },
-    Scope.TELEMETRY: {
-        InvalidRequestError: FAIL,
-        TelemetryTooLargeError: FAIL,
-        # The next push is sent after the usual interval. An earlier one would only add load.
-        ThrottlingQuotaExceededError: FAIL,
-    },
 }
 """For each scope, the errors whose decision differs from that of their category."""
 
 SHORT_DELAYS_S: Mapping[tuple[Scope, int | None], float] = {
+    # The end of a transaction is acknowledged before all its markers are written. Until they are,
+    # the coordinator refuses the next transaction. A wait for `retry_backoff_ms` would delay that
+    # transaction needlessly.
     (Scope.PRODUCE_TXN, ConcurrentTransactionsError.code): 0.002,
     (Scope.TRANSACTION, ConcurrentTransactionsError.code): 0.020,
     (Scope.TXN_OFFSET_COMMIT, ConcurrentTransactionsError.code): 0.002,
 }
-"""The initial delays, in seconds, of errors that usually last for a few milliseconds only.
+"""The first delays, in seconds, of errors that usually last for less than `retry_backoff_ms`.
 
-The end of a transaction is acknowledged before all its markers are written. Until they are written,
-the coordinator refuses the next transaction. A wait for `retry_backoff_ms` would delay that
-transaction needlessly.
+A key is a scope with the code of an error, or with None for all errors of the scope that have no
+row of their own. Every delay after an error of a scope follows it (`Backoff.delay_after`).
 """
+
+ABSENT_PARTITION_S = 1.0
+"""Seconds between two searches for partitions that the metadata no longer lists."""
+
+REFUSED_TOPIC_S = 0.5
+"""Seconds between two searches for records of a topic whose metadata was refused."""
 
 _BY_CODE = {
     (scope, error.code): decision
@@ -350,6 +334,21 @@ class Backoff(NamedTuple):
         term = min(self.initial_s * self.multiplier ** min(attempt, 64), self.maximum_s)
         return min(term * rng.uniform(1 - self.jitter, 1 + self.jitter), self.maximum_s)
 
+    def delay_after(
+        self, error: BaseException | None, scope: Scope, attempt: int, rng: random.Random
+    ) -> float:
+        """Return the seconds to wait after this error, which is failure number `attempt`.
+
+        `error` is None for a response that has no error and is not sufficient yet.
+        """
+        code = getattr(error, "code", None)
+        initial_s = SHORT_DELAYS_S.get((scope, code))
+        if initial_s is None and code is not None:
+            initial_s = SHORT_DELAYS_S.get((scope, None))
+        if initial_s is None or initial_s >= self.initial_s:
+            return self.delay(attempt, rng)
+        return self._replace(initial_s=initial_s).delay(attempt, rng)
+
 
 DEFAULT_BACKOFF = Backoff()
 
@@ -396,6 +395,12 @@ class Retry:
         self.next_attempt()
         return delay_s
 
+    def pause_after_s(self, error: BaseException, scope: Scope) -> float:
+        """Count the current attempt as failed, and return the backoff, whatever the decision."""
+        delay_s = self.backoff.delay_after(error, scope, self.attempt, self._clock.rng)
+        self.next_attempt()
+        return delay_s
+
     def next_attempt(self) -> None:
         """Count the current attempt as failed."""
         self.attempt += 1
@@ -411,7 +416,7 @@ def classify(error: BaseException, scope: Scope) -> Decision:
         return _of_foreign(error)
     if _ends_login(error):
         # A running client repeats its logins: the credentials may be valid again later.
-        return FAIL if scope is Scope.SASL else REFRESH
+        return REFRESH
     if error.code is not None:
         return _BY_CODE.get((scope, error.code)) or _of_category(error)
     return _of_local(error, scope)
@@ -427,7 +432,7 @@ def ends_start(error: KafkaError) -> bool:
 
     A rebootstrap asks the same question about each of its rounds.
     """
-    return not classify(error, Scope.SASL if _ends_login(error) else Scope.CONNECTION).again
+    return _ends_login(error) or not classify(error, Scope.CONNECTION).again
 
 
 def refuses_token(error: KafkaError) -> bool:
@@ -461,10 +466,7 @@ def decide(
         return Action(decision, 0.0)
     if remaining_s <= 0:
         return Action(ABORT if scope in IN_TRANSACTION else FAIL, 0.0)
-    initial_s = SHORT_DELAYS_S.get((scope, getattr(error, "code", None)))
-    if initial_s is not None and initial_s < backoff.initial_s:
-        backoff = backoff._replace(initial_s=initial_s)
-    return Action(decision, min(backoff.delay(attempt, rng), remaining_s))
+    return Action(decision, min(backoff.delay_after(error, scope, attempt, rng), remaining_s))
 
 
 def as_transaction_error(error: KafkaError, scope: Scope) -> KafkaError:
@@ -543,7 +545,7 @@ def _of_local(error: KafkaError, scope: Scope) -> Decision:
     if isinstance(error, EncodeError):
         return FAIL  # No broker has seen the request, and another attempt would fail as well.
     if isinstance(error, ProtocolError):
-        return FAIL if scope in SETTING_UP or scope in ON_DEMAND else REFRESH
+        return FAIL if scope is Scope.CONNECTION or scope in ON_DEMAND else REFRESH
     if isinstance(error, ResponseTooLargeError):
         # Every broker would send the same response, so the call that needs it fails. What runs in
         # the background is repeated, until the response is smaller.

@@ -40,10 +40,13 @@ CLASSIC = "classic"
 DEAD = "Dead"
 """The state that brokers older than 4.0 return for a group that does not exist."""
 
-GONE = frozenset({UnknownMemberIdError.code})
-"""Error codes for a member that is not in the group."""
-
-NOT_REMOVED = GONE | {CoordinatorLoadInProgressError.code, NotCoordinatorError.code}
+NOT_REMOVED = frozenset(
+    {
+        UnknownMemberIdError.code,
+        CoordinatorLoadInProgressError.code,
+        NotCoordinatorError.code,
+    }
+)
 """Error codes that imply that the broker has removed no member."""
 
 ABSENT: Mapping[int | None, str] = {GroupIdNotFoundError.code: "no group of this type"}
@@ -184,7 +187,8 @@ class GroupCalls:
             answers: dict[str, KafkaError | None] = {}
             for member in response.members:
                 name = (member.group_instance_id or "") if static else member.member_id
-                code = 0 if unknown and member.error_code in GONE else member.error_code
+                gone = member.error_code == UnknownMemberIdError.code
+                code = 0 if unknown and gone else member.error_code
                 answers[name] = failure(code, None, "LeaveGroup", f"group {group}")
             return answers
 
@@ -202,7 +206,7 @@ class GroupCalls:
                 to = Coordinator("group", group)
                 await self._requests.send(request, to, remaining, _outcomes_unknown(unknown))
             except KafkaError as error:
-                if error.code not in GONE or not unknown:
+                if error.code != UnknownMemberIdError.code or not unknown:
                     raise
             return items
 

@@ -51,9 +51,6 @@ AT_ONCE: Final = 500
 LOWEST_EPOCH: Final = 0
 """The coordinator epoch that is sent if it is unknown. No coordinator has a lower one."""
 
-NO_SUCH_ID = frozenset({TransactionalIdNotFoundError.code})
-DELETED = frozenset({UnknownTopicOrPartitionError.code})
-
 
 class HangingTransactionCalls:
     """The admin calls about hanging transactions."""
@@ -138,7 +135,7 @@ class HangingTransactionCalls:
         )
         for error in results.errors.values():
             # If the caller did not name the topic, its deletion during the search is no error.
-            if not (may_be_deleted and error.code in DELETED):
+            if not (may_be_deleted and error.code == UnknownTopicOrPartitionError.code):
                 raise error
         return [
             HangingTransaction(
@@ -180,7 +177,7 @@ class HangingTransactionCalls:
         """Return the transactions of these ids, except ids that no coordinator knows any more."""
         results = await self._transactions.describe_transactions(transactional_ids, timeout=left_s)
         for error in results.errors.values():
-            if error.code not in NO_SUCH_ID:
+            if error.code != TransactionalIdNotFoundError.code:
                 raise error
         return results.succeeded
 

@@ -26,9 +26,6 @@ __all__ = ["ProducerCalls"]
 
 API = "DescribeProducers"
 
-NO_REPLICA = frozenset({NotLeaderOrFollowerError.code})
-"""Error codes for a partition of which the broker has no replica."""
-
 
 class ProducerCalls:
     """The admin calls about the producers of partitions and of transactional ids."""
@@ -68,7 +65,7 @@ class ProducerCalls:
         ) -> Answers[TopicPartition, tuple[ActiveProducer, ...]]:
             answers: dict[TopicPartition, tuple[ActiveProducer, ...] | KafkaError] = {}
             for tp, part in await self._ask_for_producers(items, Broker(broker_id), remaining):
-                if part.error_code in NO_REPLICA:
+                if part.error_code == NotLeaderOrFollowerError.code:
                     answers[tp] = _no_replica(tp, broker_id)
                 else:
                     error = error_for(

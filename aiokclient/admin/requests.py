@@ -39,12 +39,6 @@ from aiokclient.types import TopicPartition
 
 __all__ = ["AdminRequests", "Answers", "Ask", "ask_targets", "failure", "leader_failure"]
 
-MOVED = frozenset({UnknownTopicOrPartitionError.code})
-"""Error codes that mean that the broker no longer leads a partition.
-
-The partition itself exists, because the metadata has it.
-"""
-
 K = TypeVar("K")
 V = TypeVar("V")
 R = TypeVar("R", bound=Response)
@@ -321,7 +315,8 @@ def leader_failure(
     code: int, api: str, tp: TopicPartition, message: str | None = None
 ) -> KafkaError | None:
     """Return the error of one partition in the response of its leader, or None for code 0."""
-    if code in MOVED:
+    if code == UnknownTopicOrPartitionError.code:
+        # The partition itself exists, because the metadata has it: the leader has moved.
         return NotLeaderOrFollowerError(api=api, topic_partition=tp)
     return error_for(code, message, api=api, topic_partition=tp)
 

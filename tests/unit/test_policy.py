@@ -59,7 +59,7 @@ def deviations(table: dict[Row, Decision]) -> list[Row]:
 
 def test_every_pair_is_in_the_table() -> None:
     assert set(TABLE) == set(itertools.product(Scope, ERRORS_BY_CODE))
-    assert len(TABLE) == 20 * 137
+    assert len(TABLE) == 16 * 137
 
 
 def test_every_name_in_the_table_is_kafkas() -> None:
@@ -113,7 +113,6 @@ def test_an_unknown_code_is_recoverable(scope: Scope) -> None:
     assert decision(error_for(4711), scope) is Decision.RECOVER
 
 
-SETTING_UP = (Scope.CONNECTION, Scope.API_VERSIONS, Scope.SASL)
 FOREIGN = [
     (ConnectionResetError(), Decision.REFRESH_AND_RETRY),
     (ConnectionRefusedError(), Decision.REFRESH_AND_RETRY),
@@ -152,7 +151,7 @@ def test_malformed_bytes(scope: Scope) -> None:
 
     Connection setup and tools fail immediately, so that the error is seen.
     """
-    at_once = scope in (*SETTING_UP, Scope.ADMIN, Scope.CLIENT)
+    at_once = scope in (Scope.CONNECTION, Scope.ADMIN, Scope.CLIENT)
     expected = Decision.FAIL if at_once else Decision.REFRESH_AND_RETRY
     assert decision(errors.ProtocolError(), scope) is expected
 
@@ -194,6 +193,18 @@ def test_a_retry_never_waits_past_the_deadline(attempt: int, remaining_s: float,
     error = errors.NetworkError()
     action = decide(error, Scope.FETCH, attempt, remaining_s, random.Random(seed))
     assert 0 < action.delay_s <= remaining_s
+
+
+def test_a_row_of_short_delays_counts_for_its_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = {(Scope.FETCH, 5): 0.1, (Scope.FETCH, None): 0.2, (Scope.ADMIN, 5): 9.0}
+    monkeypatch.setattr(policy, "SHORT_DELAYS_S", rows)
+    backoff, rng = Backoff(1.0, 8.0, jitter=0.0), random.Random(1)
+    own, other = errors.LeaderNotAvailableError(), errors.NetworkError()
+    assert [backoff.delay_after(own, Scope.FETCH, n, rng) for n in range(3)] == [0.1, 0.2, 0.4]
+    assert backoff.delay_after(other, Scope.FETCH, 0, rng) == 0.2
+    assert backoff.delay_after(None, Scope.FETCH, 0, rng) == 0.2
+    assert backoff.delay_after(own, Scope.PRODUCE, 0, rng) == 1.0
+    assert backoff.delay_after(own, Scope.ADMIN, 0, rng) == 1.0, "a row lengthens no delay"
 
 
 def test_the_same_seed_gives_the_same_delays() -> None:

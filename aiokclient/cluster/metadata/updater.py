@@ -69,14 +69,20 @@ class Pacing:
         known = self._next.get(subject)
         return 0.0 if known is None else known[0]
 
-    def asked(self, subject: Hashable, now: float, *, settled: bool) -> None:
-        """Record a request. `settled` means that the response was new and had no error."""
+    def asked(
+        self, subject: Hashable, now: float, *, settled: bool, error: KafkaError | None = None
+    ) -> None:
+        """Record a request, with the error of the subject in the response.
+
+        `settled` means that the response was new and had no error.
+        """
         earliest, streak = self._next.pop(subject, (0.0, 0))
         if settled:
             return
         if now > earliest + self._backoff.maximum_s:
             streak = 0
-        self._next[subject] = (now + self._backoff.delay(streak, self._rng), streak + 1)
+        delay_s = self._backoff.delay_after(error, Scope.METADATA, streak, self._rng)
+        self._next[subject] = (now + delay_s, streak + 1)
         self._sweep(now)
 
     def forget(self, subject: Hashable) -> None:
@@ -519,7 +525,7 @@ class MetadataUpdater:
             info = new.topic(topic)
             error = _trouble(topic, info, new.brokers)
             settled = error is None and (info != old.topic(topic) or topic in useful)
-            self._pacing.asked(topic, now, settled=settled)
+            self._pacing.asked(topic, now, settled=settled, error=error)
             if topic not in wanted or error is None:
                 self._forget(topic)
                 continue

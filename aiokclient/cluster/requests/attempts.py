@@ -39,8 +39,6 @@ __all__ = [
 
 Check = Callable[[Any], KafkaError | None]
 """A function that returns the error in a response, or None if there is no error."""
-UNANSWERED = frozenset({DisconnectedError.code})
-"""Codes of errors that no broker sends: there was no answer."""
 UNANSWERED_S = 2.0
 """Seconds after which a missing answer is shown."""
 PERSISTENT = 5
@@ -49,7 +47,8 @@ PERSISTENT = 5
 
 def is_refusal(error: KafkaError) -> bool:
     """Return whether a broker has answered with this error."""
-    return error.code is not None and error.code not in UNANSWERED
+    # No broker sends the code of a DisconnectedError: there was no answer.
+    return error.code is not None and error.code != DisconnectedError.code
 
 
 def answer_in(error: KafkaError) -> KafkaError:

@@ -606,7 +606,10 @@ class PartitionBackoff:
     def failed(self, state: PartitionState, error: KafkaError, scope: Scope) -> Decision:
         """Delay the next request for a partition after an error; return the decision about it."""
         decision = classify(error, scope)
-        delay_s = self._delay_s(state) if decision.again else 0.0
+        delay_s = 0.0
+        if decision.again:
+            attempts = state.retry.attempts
+            delay_s = self.backoff.delay_after(error, scope, attempts, self._clock.rng)
         self._rest(state, error, delay_s or self.longest_s)
         return decision
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from aiokclient.background import SLICE_S
 from aiokclient.cluster.metadata.snapshot import differ
 from aiokclient.errors import KafkaError, UnknownTopicOrPartitionError, error_for
-from aiokclient.policy import Scope, classify
+from aiokclient.policy import ABSENT_PARTITION_S, REFUSED_TOPIC_S, Scope, classify
 from aiokclient.producer.batching.accumulator import Accumulator
 from aiokclient.producer.batching.batch import RECORD_OVERHEAD, FailedRecords
 from aiokclient.producer.batching.queue import PartitionQueue, QueuedBatch, Topic
@@ -41,10 +41,6 @@ if TYPE_CHECKING:
 __all__ = ["Leaders", "record_size"]
 
 
-ABSENT_S = 1.0
-"""Seconds between two searches for partitions that the metadata no longer lists."""
-REFUSED_S = 0.5
-"""Seconds between two searches for records of a topic whose metadata was refused."""
 SHOWN_S = 1.0
 """Seconds for which records must have waited before health shows why they cannot be written."""
 TROUBLES = 20
@@ -139,7 +135,7 @@ class Leaders:
             queue = topic.add_absent(partition, self._clock.monotonic())
             self._accumulator.memory.set_unsendable(queue, True)
             if not had_absent:
-                self._accumulator.callbacks.later(ABSENT_S, self._look_for_absent, topic)
+                self._accumulator.callbacks.later(ABSENT_PARTITION_S, self._look_for_absent, topic)
         if queue.oldest() is None:  # The partition may have been created in the meantime.
             self._ask_for(topic.name)
         return queue
@@ -228,7 +224,7 @@ class Leaders:
 
     def _search_later(self) -> None:
         if self._search is None and self._refused and not self._stopped:
-            self._search = self._accumulator.callbacks.later(REFUSED_S, self._search_refused)
+            self._search = self._accumulator.callbacks.later(REFUSED_TOPIC_S, self._search_refused)
 
     def _search_refused(self) -> None:
         """Request the metadata of refused topics for which records wait.
@@ -257,7 +253,7 @@ class Leaders:
         had_absent = bool(topic.absent)
         dropped = topic.drop_partitions(count, self._clock.monotonic())
         if dropped and not had_absent:
-            self._accumulator.callbacks.later(ABSENT_S, self._look_for_absent, topic)
+            self._accumulator.callbacks.later(ABSENT_PARTITION_S, self._look_for_absent, topic)
         for queue in dropped:
             self._accumulator.set_unsendable(queue, True)
             self._accumulator.deadline_timer.arm()
@@ -272,7 +268,7 @@ class Leaders:
             self._designate(topic)
         if any(queue.oldest() is not None for queue in topic.absent.values()):
             self._ask_for(topic.name)
-        self._accumulator.callbacks.later(ABSENT_S, self._look_for_absent, topic)
+        self._accumulator.callbacks.later(ABSENT_PARTITION_S, self._look_for_absent, topic)
 
     def _lead(self, queue: PartitionQueue, partition: PartitionInfo) -> None:
         sender = self._sender_of(partition.leader) if partition.leader >= 0 else None

@@ -46,8 +46,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Responses"]
 
-SPLITTING = frozenset({RecordTooLargeError.code})
-"""Error codes that smaller batches may avoid."""
 UNWRITTEN = frozenset(
     error.code
     for error in (
@@ -60,12 +58,8 @@ UNWRITTEN = frozenset(
 )
 """Error codes which show that the batch is in no existing log. After any other code, or without a
 response, the batch may have been written."""
-OTHER_TOPIC = frozenset({UnknownTopicIdError.code})
-"""Codes by which a leader says that it knows no topic of this id."""
 PERSISTENT = 5
 """Number of failed attempts after which a refusal is logged although new metadata may end it."""
-NO_PARTITION = frozenset({UnknownTopicOrPartitionError.code})
-"""Codes by which a leader says that it knows no such partition."""
 
 
 class Responses:
@@ -140,14 +134,14 @@ class Responses:
         assert error is not None
         if event is not None:
             self._refused(batch, error, event)
-        elif part.error_code in SPLITTING and batch.count > 1:
+        elif part.error_code == RecordTooLargeError.code and batch.count > 1:
             self._split(sent, error)
-        elif part.error_code in SPLITTING:
+        elif part.error_code == RecordTooLargeError.code:
             said = f"{error.message.rstrip('.')}. " if error.message else ""
             error.message = f"{said}The batch, which has only this record, has {batch.size} bytes."
             self._failed(batch, error)
         elif not self._postpone(batch, error):
-            if part.error_code in OTHER_TOPIC:
+            if part.error_code == UnknownTopicIdError.code:
                 self._updater.doubt(batch.queue.topic.topic_id)
             leader = part.current_leader
             hint = (leader.leader_id, leader.leader_epoch, endpoints)
@@ -218,7 +212,7 @@ class Responses:
         self._log_retried(batch, error, action.decision)
         if error.code not in UNWRITTEN:
             batch.note_unknown()
-        if batch.by_name and error.code in NO_PARTITION:
+        if batch.by_name and error.code == UnknownTopicOrPartitionError.code:
             queue.note_vanished()
         queue.come_back(batch)
         if hint is not None and queue.partition is not None:
@@ -274,7 +268,8 @@ class Responses:
         queue.come_back(batch, refused=True, foreign=event is SequenceEvent.FOREIGN)
         if head:
             self._log_refused(batch, error, event)
-            self._block(queue, self._backoff.delay(batch.failures, self._clock.rng))
+            delay_s = self._backoff.delay_after(error, self._scope, batch.failures, self._clock.rng)
+            self._block(queue, delay_s)
             batch.count_failure(error)
         else:
             queue.poke()

@@ -47,8 +47,6 @@ if TYPE_CHECKING:
 
 __all__ = ["DetachedTransaction", "detach", "end_detached"]
 
-OTHER_OUTCOME = frozenset({InvalidTxnStateError.code})
-"""The codes by which the coordinator refuses an outcome other than that of the transaction."""
 
 HINTS = {
     Decision.RETRY: "Call end_transaction() again, which finds out what happened.",
@@ -167,7 +165,8 @@ async def end_detached(
         try:
             return await end(commit)
         except KafkaError as error:
-            if error.code not in OTHER_OUTCOME:
+            # The coordinator refuses an outcome other than that of the transaction.
+            if error.code != InvalidTxnStateError.code:
                 raise
         return await end(not commit)
     except KafkaError as error:

@@ -26,9 +26,6 @@ __all__ = ["EndRequests"]
 
 RETRY_ABORT_S = 0.1
 """Seconds until an abort is sent again after an error that only an abort could correct."""
-NOT_OPEN = frozenset({InvalidTxnStateError.code})
-"""The codes by which the coordinator says that no transaction is open. An abort has then succeeded,
-unless the coordinator is known to have a part of the transaction, or a commit was sent."""
 
 
 class EndRequests:
@@ -46,7 +43,10 @@ class EndRequests:
         try:
             return await self.until_ended(partial(self._send_end, current, False))
         except KafkaError as error:
-            if error.code in NOT_OPEN and not (current.added or current.undecided):
+            # No transaction is open. So an abort has succeeded, unless the coordinator is known to
+            # have a part of the transaction, or a commit was sent.
+            not_open = error.code == InvalidTxnStateError.code
+            if not_open and not (current.added or current.undecided):
                 return current.identity
             raise
 

@@ -15,11 +15,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aiokclient.errors import KafkaError
+from aiokclient.errors import KafkaError, UnsupportedVersionError
 from aiokclient.policy import Decision, Scope, classify
 from aiokclient.producer.batching.accumulator import Accumulator
 from aiokclient.producer.batching.queue import QueuedBatch
-from aiokclient.producer.transaction.requests import BLOCKING, TransactionRequests
+from aiokclient.producer.transaction.requests import TransactionRequests
 from aiokclient.producer.transaction.status import CurrentTransaction, TransactionStatus
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class LevelCheck:
         After the wait, the batch is sent again if the level is lower, and otherwise fails with
         `error`.
         """
-        refused = error.code in BLOCKING and self._status.may_send
+        refused = error.code == UnsupportedVersionError.code and self._status.may_send
         if not refused or batch in self._checked:
             return False
         batch.count_failure(error)

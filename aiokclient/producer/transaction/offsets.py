@@ -15,10 +15,11 @@ from aiokclient.errors import (
     KafkaError,
     ProtocolError,
     StaleMemberEpochError,
+    UnsupportedVersionError,
     error_for,
 )
 from aiokclient.policy import Backoff, Retry, Scope, as_transaction_error
-from aiokclient.producer.transaction.requests import BLOCKING, IMPLICIT, TransactionRequests
+from aiokclient.producer.transaction.requests import IMPLICIT, TransactionRequests
 from aiokclient.producer.transaction.states import TransactionState
 from aiokclient.producer.transaction.status import (
     CurrentTransaction,
@@ -211,7 +212,8 @@ class TransactionOffsets:
     ) -> Errors:
         errors = await self._request(transaction, offsets, member, retry.remaining_s, last)
         codes = {error.code for error in errors.values()}
-        if codes & BLOCKING and await self._requests.was_downgraded(transaction, member.group_id):
+        unsupported = UnsupportedVersionError.code in codes
+        if unsupported and await self._requests.was_downgraded(transaction, member.group_id):
             await self._add_group(transaction, member.group_id, retry.remaining_s)
             errors = await self._request(transaction, offsets, member, retry.remaining_s, last)
         return errors

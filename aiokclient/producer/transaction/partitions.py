@@ -13,11 +13,16 @@ from typing import TYPE_CHECKING
 
 from aiokclient.cluster.requests.attempts import LastAnswer
 from aiokclient.cluster.requests.per_item import PerItem
-from aiokclient.errors import KafkaError, OperationNotAttemptedError, error_for
+from aiokclient.errors import (
+    ConcurrentTransactionsError,
+    KafkaError,
+    OperationNotAttemptedError,
+    error_for,
+)
 from aiokclient.policy import Backoff, Retry, Scope
 from aiokclient.producer.batching.queue import PartitionQueue
 from aiokclient.producer.batching.sequences import SequenceState
-from aiokclient.producer.transaction.requests import BUSY, IMPLICIT, TransactionRequests, blocked
+from aiokclient.producer.transaction.requests import IMPLICIT, TransactionRequests, blocked
 from aiokclient.producer.transaction.status import CurrentTransaction, TransactionStatus
 from aiokclient.types import TopicPartition
 
@@ -31,8 +36,6 @@ if TYPE_CHECKING:
 __all__ = ["TransactionPartitions"]
 
 API = "AddPartitionsToTxn"
-NOT_ATTEMPTED = frozenset({OperationNotAttemptedError.code})
-"""The codes of partitions that were not added because another one was refused."""
 
 Errors = dict[TopicPartition, KafkaError]
 
@@ -116,7 +119,7 @@ class TransactionPartitions:
             errors = await self._ask(transaction, tps)
             if transaction.refused:
                 errors = {
-                    tp: blocked(error) if error.code in BUSY else error
+                    tp: blocked(error) if error.code == ConcurrentTransactionsError.code else error
                     for tp, error in errors.items()
                 }
             for tp in tps:
@@ -162,7 +165,7 @@ class TransactionPartitions:
                 left, transaction.identity, math.inf, lambda response: None
             )
             found = self._errors(response)
-            skipped = [tp for tp in found if found[tp].code in NOT_ATTEMPTED]
+            skipped = [tp for tp in found if found[tp].code == OperationNotAttemptedError.code]
             refused = {tp: error for tp, error in found.items() if tp not in skipped}
             errors |= refused
             if not refused:

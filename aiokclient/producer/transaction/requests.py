@@ -9,10 +9,10 @@ The level of the feature `transaction.version` is that of the coordinator's conn
 that is downgraded while a transaction is open refuses its requests with the codes of `DOWNGRADED`.
 The level is then read again, and the transaction goes on with the requests of the lower level.
 
-A coordinator that refused a request with a code of `BLOCKING` because of a downgrade usually
-refuses all later ones, too, with a code of `BUSY`. Waiting would not help, so the transaction then
-fails at once. Without such a refusal, a code of `BUSY` means that the last transaction is not
-complete yet. `Patience` limits how long an abort waits for that.
+A coordinator that refused a request with UNSUPPORTED_VERSION because of a downgrade usually refuses
+all later ones for the transactional id, too, with CONCURRENT_TRANSACTIONS. Waiting would not help,
+so the transaction then fails at once. Without such a refusal, CONCURRENT_TRANSACTIONS means that
+the last transaction is not complete yet. `Patience` limits how long an abort waits for that.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from aiokclient.network.connection import BrokerConnection
     from aiokclient.protocol.schema import Request, Response
 
-__all__ = ["BLOCKING", "BUSY", "FEATURE", "IMPLICIT", "Patience", "TransactionRequests", "blocked"]
+__all__ = ["FEATURE", "IMPLICIT", "Patience", "TransactionRequests", "blocked"]
 
 R = TypeVar("R", bound="Response")
 
@@ -77,11 +77,13 @@ DOWNGRADE_RECHECK_S = 0.5
 """Seconds after which the level is read again while an error may come from a downgrade."""
 DOWNGRADED = frozenset({ConcurrentTransactionsError.code, UnsupportedVersionError.code})
 """The codes with which a downgraded cluster refuses the requests of level 2."""
-BLOCKING = frozenset({UnsupportedVersionError.code})
-"""The codes after which a downgraded coordinator refuses all requests for the transactional id."""
-BUSY = frozenset({ConcurrentTransactionsError.code})
-"""The codes by which a coordinator says that an earlier change is still in progress."""
-UNENDED = BUSY | {TransactionAbortableError.code, UnknownProducerIdError.code}
+UNENDED = frozenset(
+    {
+        ConcurrentTransactionsError.code,
+        TransactionAbortableError.code,
+        UnknownProducerIdError.code,
+    }
+)
 """The codes by which a coordinator says that it cannot abort the transaction now."""
 BLOCKED = (
     "The cluster was downgraded to a level of transaction.version that cannot store this "
@@ -114,7 +116,7 @@ def first_error(response: AddPartitionsToTxnResponse) -> KafkaError | None:
 
 def raise_if_blocked(transaction: CurrentTransaction, error: KafkaError) -> None:
     """Raise another error if `error` shows that the coordinator is blocked since a downgrade."""
-    if transaction.refused and error.code in BUSY:
+    if transaction.refused and error.code == ConcurrentTransactionsError.code:
         raise blocked(error) from error
 
 
@@ -360,7 +362,8 @@ class TransactionRequests:
         except KafkaError as error:
             if commit and not again and classify(error, Scope.TRANSACTION) in REFUSED:
                 transaction.note_decided()
-            if error.code in BLOCKING and await self.was_downgraded(transaction):
+            unsupported = error.code == UnsupportedVersionError.code
+            if unsupported and await self.was_downgraded(transaction):
                 raise blocked(error) from error
             raise
         transaction.note_decided()
@@ -417,7 +420,7 @@ class TransactionRequests:
     async def was_downgraded(
         self, transaction: CurrentTransaction, part: TopicPartition | str | None = None
     ) -> bool:
-        """Read the level again after a code of `BLOCKING`. Return whether it was lowered.
+        """Read the level again after UNSUPPORTED_VERSION. Return whether it was lowered.
 
         `part` is the partition or the group that the refused request would have added.
         """

@@ -133,7 +133,7 @@ class HeartbeatConnection:
         decision = classify(error, Scope.GROUP)
         if decision is Decision.REFRESH_AND_RETRY:
             self._cluster.coordinators.forget("group", self._group_id)
-        action = Action(decision, self._retry.pause_s())
+        action = Action(decision, self._retry.pause_after_s(error, Scope.GROUP))
         if decision.again:
             self._cluster.refusals.note(error, self._retry.attempt)
         return action

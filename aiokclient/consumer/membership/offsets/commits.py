@@ -58,9 +58,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Commits"]
 
-AWAITED = frozenset({RebalanceInProgressError.code})
-"""Error codes that the coordinator returns until this member has joined again."""
-
 NOT_OWNED = frozenset(
     {
         FencedInstanceIdError.code,
@@ -131,7 +128,7 @@ class Commits:
         self._is_over = False
         """Whether this consumer will not be a member any more."""
         self._is_awaited = False
-        """Whether the group waits for this member to revoke partitions; see `AWAITED`."""
+        """Whether the group waits for this member to revoke partitions."""
         self._cluster = cluster
         self._subscription = subscription
         self._owner = owner
@@ -527,7 +524,9 @@ class Commits:
 
         The coordinator waits for this member, which waits for the commit.
         """
-        return error.code in AWAITED and (self._is_awaited or self._in_listener())
+        # The coordinator returns this code until this member has joined again.
+        rejoins = error.code == RebalanceInProgressError.code
+        return rejoins and (self._is_awaited or self._in_listener())
 
     def _state(self, tp: TopicPartition) -> PartitionState | None:
         return self._subscription.partitions.get(tp)

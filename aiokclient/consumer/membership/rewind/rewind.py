@@ -53,10 +53,8 @@ LOOK: Final = Backoff(0.05, 1.0)
 """Delays between the checks whether a request has been executed."""
 
 STABLE: Final = "Stable"
-NOT_CLASSIC: Final = frozenset({GroupIdNotFoundError.code})
-"""Error codes of DescribeGroups for a group of the newer protocol. Older versions of the API return
-the state DEAD instead."""
 DEAD: Final = "Dead"
+"""The state that older versions of DescribeGroups return for a group of the newer protocol."""
 
 Bounds: TypeAlias = Callable[[TopicPartition, float], Awaitable[tuple[int, int]]]
 """A function that looks up the start and the end of a log, within a timeout in seconds."""
@@ -225,7 +223,7 @@ class GroupRewinder:
     async def _describe(self, group_id: str, last: LastAnswer) -> Any:
         def check(response: Any) -> KafkaError | None:
             group = response.groups[0]
-            if group.error_code in NOT_CLASSIC or group.group_state == DEAD:
+            if group.error_code == GroupIdNotFoundError.code or group.group_state == DEAD:
                 return UnsupportedVersionError(
                     f"Group {group_id!r} cannot be rewound: it does not use the classic protocol."
                 )

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from aiokclient import policy
 from aiokclient.clock import SystemClock
 from aiokclient.cluster.metadata.listing import PART, by_name, listed
 from aiokclient.cluster.metadata.snapshot import ClusterMetadata
@@ -20,7 +21,7 @@ from aiokclient.errors import (
     KafkaError,
     UnknownTopicOrPartitionError,
 )
-from aiokclient.policy import Backoff
+from aiokclient.policy import Backoff, Scope
 from aiokclient.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
@@ -508,6 +509,15 @@ def test_subjects_have_delays_of_their_own() -> None:
     found.asked("t", 101.0, settled=False)
     found.asked("u", 101.0, settled=False)
     assert (found.earliest("t"), found.earliest("u")) == (103.0, 102.0)
+
+
+def test_delay_follows_the_row_of_its_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    lasting, short = DisconnectedError(), UnknownTopicOrPartitionError()
+    monkeypatch.setattr(policy, "SHORT_DELAYS_S", {(Scope.METADATA, short.code): 0.25})
+    subject = pacing()
+    subject.asked("a", 0.0, settled=False, error=lasting)
+    subject.asked("b", 0.0, settled=False, error=short)
+    assert (subject.earliest("a"), subject.earliest("b")) == (1.0, 0.25)
 
 
 def test_delay_begins_again_when_a_response_was_new() -> None:
