@@ -129,11 +129,9 @@ class AdminRequests:
                 results[key] = _out_of_time(error if is_refusal(error) else refused.get(key, error))
 
         refusals = self.cluster.refusals
-        loop = PerItem(
-            items, retry, Scope.ADMIN, refresh=self._refresh, refuse=refuse, refusals=refusals
-        )
+        loop = PerItem(items, retry, Scope.ADMIN, refusals=refusals)
         try:
-            await loop.run(ask_left)
+            await loop.run(ask_left, refresh=self._refresh, refuse=refuse)
         except UsageError:
             raise
         except KafkaError as error:

@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import logging
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import anyio
@@ -42,7 +42,7 @@ from aiokclient.protocol.wanted_topics import WantedTopicsRequest
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from aiokclient.cluster.requests.brokers import Brokers
+    from aiokclient.cluster.client import ClusterClient
     from aiokclient.config.client import ClientConfig
     from aiokclient.errors import KafkaError
     from aiokclient.log.client_log import ClientLog
@@ -382,34 +382,29 @@ class Bootstrap:
 
 
 async def connect_first(
-    brokers: Callable[[], Brokers],
-    clock: Clock,
-    backoff: Backoff,
-    deadline: float,
-    attempts: Sequence[tuple[str, str]],
+    cluster: ClusterClient, deadline: float, attempts: Sequence[tuple[str, str]]
 ) -> None:
-    """Connect to any broker in the metadata; see `ClusterClient.reach`.
-
-    `brokers()` raises when the client is closed.
-    """
-    began, retry = clock.monotonic(), Retry(deadline, backoff, clock)
+    """Connect to any broker in the metadata; see `ClusterClient.reach`."""
+    clock = cluster.clock
+    began, retry = clock.monotonic(), Retry(deadline, Backoff.of(cluster.config), clock)
     try:
         async with asyncio.timeout_at(deadline):
-            while not brokers().any_connected:
+            while not cluster.live_brokers.any_connected:
                 try:
-                    await brokers().connect_any()
+                    await cluster.live_brokers.connect_any()
                 except KafkaError:
-                    errors = brokers().errors()
+                    errors = cluster.live_brokers.errors()
                     if errors and not any(map(_may_pass, errors)):
                         raise
-                if not brokers().any_connected:
+                if not cluster.live_brokers.any_connected:
                     # Only a bootstrap server was connected, which is not enough.
                     await asyncio.sleep(retry.pause_s())
     except TimeoutError:
-        found = (*attempts, *brokers().outcomes())
+        brokers = cluster.live_brokers
+        outcomes = (*attempts, *brokers.outcomes())
         lasted = _within(clock.monotonic() - began)
-        raise BootstrapError(lasted, attempts=found, needed=NONE_CONNECTED) from next(
-            (error for error in brokers().errors() if error is not None), None
+        raise BootstrapError(lasted, attempts=outcomes, needed=NONE_CONNECTED) from next(
+            (error for error in brokers.errors() if error is not None), None
         )
 
 

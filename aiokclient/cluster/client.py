@@ -10,8 +10,9 @@ error code changes their state. They have loops of their own around `connect` an
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
-from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Hashable
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from aiokclient import threads
@@ -74,7 +75,7 @@ REFUSED_START = (
     "Brokers were reached and refused a request of the start until then. Check the state of the "
     "cluster."
 )
-"""The advice of an error of `open_by` after a refusal."""
+"""The advice of an error of `limit_start` after a refusal."""
 
 
 class ClusterClient:
@@ -101,45 +102,25 @@ class ClusterClient:
         )
         self.supervisor = Supervisor("client", self.log(""))
         self.refusals = RefusalLog(self.log(""), self.clock)
-        self._metadata_requests = requests = self._make_requests()
-        self.updater = MetadataUpdater(config, self.clock, requests.fetch, requests.applied)
-        self.measures.connections.compute("rebootstraps", requests.rebootstraps)
+        self.outages = Outages()
+        self._metadata_requests = requests = MetadataRequests(self)
+        self.updater = MetadataUpdater(config, self.clock, requests)
+        self.measures.connections.compute("rebootstraps", requests.count_rebootstraps)
         self._reached = asyncio.Event()
         self.supervisor.on_failure(self.updater.fail)
         self.supervisor.on_failure(lambda error: self._reached.set())
         self.calls = CallsInProgress(self.clock)
-        self.coordinators = CoordinatorLocator(
-            self._connect_any,
-            self.updater.learn,
-            config.request_timeout_ms / 1000,
-            self.refusals,
-        )
+        self.coordinators = CoordinatorLocator(self)
         self._router = Router(self.updater, self.coordinators)
         self._backoff = Backoff.of(config)
         self._brokers: Brokers | None = None
         self._login: Sasl | None = None
         self._opening: dict[asyncio.Task[Any], LastAnswer] = {}
-        """The tasks in `open_by`, each with the last error of its requests."""
+        """The tasks in `limit_start`, each with the last error of its requests."""
         self._pending: dict[asyncio.Future[Any], None] = {}
         self._watching: AsyncGenerator[None, None] | None = None
-        self.outages = Outages()
         self.telemetry = self._make_reporter()
         self.outages.listen(lambda: self.updater.topic_ids.doubt_all(self.metadata))
-
-    def _make_requests(self) -> MetadataRequests:
-        return MetadataRequests(
-            self.config,
-            self.clock,
-            self.connector,
-            self.events,
-            self.supervisor,
-            self.refusals,
-            lambda: self.brokers,
-            lambda: self.updater,
-            lambda: self.outages.happened(),
-            lambda: self.coordinators.clear(),
-            lambda: self.telemetry.connected(),
-        )
 
     def _make_reporter(self) -> Reporter:
         return Reporter(
@@ -147,7 +128,7 @@ class ClusterClient:
             self.clock,
             self.log("telemetry"),
             self.metrics,
-            ReporterConnections(lambda: self._brokers if self._metadata_requests.is_open else None),
+            ReporterConnections(self),
             self.collector,
             lambda: self.supervisor.forked,
         )
@@ -172,8 +153,9 @@ class ClusterClient:
             self._watching = self._close_at_end()
             await anext(self._watching)
             settings = await self._settings(deadline)
-            requests, spawn, rng = self._metadata_requests, self.supervisor.spawn, self.clock.rng
-            self._brokers = brokers = Brokers(self.config, settings, spawn, rng, requests)
+            self._brokers = brokers = Brokers(
+                self.config, settings, self.supervisor, self.clock.rng, self._metadata_requests
+            )
             self.metrics.gauge("client.connections", lambda: brokers.connections)
             self.updater.subscribe(self._follow)
             if wait:
@@ -190,7 +172,7 @@ class ClusterClient:
         resolve_ms = self.config.bootstrap_resolve_timeout_ms
         resolve_s = None if resolve_ms is None else resolve_ms / 1000
         try:
-            response, server = await self._metadata_requests.begin(deadline, resolve_s)
+            response, server = await self._metadata_requests.reach_cluster(deadline, resolve_s)
             await self.updater.begin(response)
             # The brokers that it names may be replaced before the client has reached one of them.
             self._follow_metadata()
@@ -201,13 +183,13 @@ class ClusterClient:
         self._mark_reached()
 
     async def _reach_later(self) -> None:
-        await self.updater.begin(await self._metadata_requests.begin_without_deadline())
+        await self.updater.begin(await self._metadata_requests.reach_cluster_at_last())
         self._follow_metadata()
         self._mark_reached()
 
     def _follow_metadata(self) -> None:
         """Update the metadata from now on, and rebootstrap whenever it is due."""
-        self._metadata_requests.started()
+        self._metadata_requests.on_started()
         self.supervisor.spawn(self.updater.run, name="metadata")
 
     def _mark_reached(self) -> None:
@@ -249,17 +231,14 @@ class ClusterClient:
         cannot correct, raises one of these errors immediately.
         """
         if not self.brokers.any_connected:
-            await connect_first(self._live, self.clock, self._backoff, deadline, attempts)
+            await connect_first(self, deadline, attempts)
 
-    def _live(self) -> Brokers:
-        self.supervisor.check()
-        return self.brokers
+    @contextlib.asynccontextmanager
+    async def limit_start(self, deadline: float) -> AsyncIterator[None]:
+        """Run a block of a start, which uses this client, until a deadline on the monotonic clock.
 
-    async def open_by(self, deadline: float, opening: Callable[[], Awaitable[None]]) -> None:
-        """Await `opening`, which uses this client, until a deadline on the monotonic clock.
-
-        At the deadline, raises BootstrapError with the addresses of all brokers, because `opening`
-        may have needed one that is not connected. If a broker has refused a request of `opening`,
+        At the deadline, raises BootstrapError with the addresses of all brokers, because the block
+        may have needed one that is not connected. If a broker has refused a request of the block,
         the last refusal is the cause. If a coordinator refuses the login, raises the refusal
         immediately.
         """
@@ -269,8 +248,8 @@ class ClusterClient:
         self._opening[task] = last = LastAnswer()
         try:
             async with asyncio.timeout_at(deadline) as patience:
-                with self.brokers.starts.ending(patience):
-                    await opening()
+                with self.brokers.starts.end_on_refusal(patience):
+                    yield
         except TimeoutError:
             if not patience.expired():
                 raise
@@ -285,7 +264,7 @@ class ClusterClient:
             del self._opening[task]
 
     def _note_error(self, error: KafkaError) -> None:
-        """Keep the error of a request that `open_by` waits for."""
+        """Keep the error of a request that `limit_start` waits for."""
         task = asyncio.current_task()
         last = None if task is None else self._opening.get(task)
         if last is not None:
@@ -410,6 +389,17 @@ class ClusterClient:
             raise ClosedError("The client is not open.")
         return self._brokers
 
+    @property
+    def live_brokers(self) -> Brokers:
+        """The connection pools. Raises the failure of the client, or ClosedError."""
+        self.supervisor.check()
+        return self.brokers
+
+    @property
+    def permitted_brokers(self) -> Brokers | None:
+        """The connection pools; None before the start, and while only metadata may be requested."""
+        return self._brokers if self._metadata_requests.is_open else None
+
     def addresses(self) -> dict[int | str, str]:
         """Return the addresses of the brokers; empty before the start. Synchronous."""
         return {} if self._brokers is None else self._brokers.addresses()
@@ -471,13 +461,10 @@ class ClusterClient:
             message,
             to,
             scope,
-            check,
             purpose,
             owner,
             retry,
             attempt_s,
-            highest,
-            before_retry,
             unanswered,
         )
         self.calls.add(call.progress)
@@ -487,17 +474,17 @@ class ClusterClient:
                     call.adopt(earlier)
                     self.supervisor.check()
                     failed(earlier)
-                    await self._before_retry(call)
+                    await self._before_retry(call, before_retry)
                 while True:
                     try:
-                        return cast(R, await self._attempt(call))
+                        return cast(R, await self._attempt(call, check, highest))
                     except KafkaError as error:
                         self.supervisor.check()
                         call.met(error)
                         self._note_error(error)
                         if call.sent:
                             failed(error)
-                    await self._before_retry(call)
+                    await self._before_retry(call, before_retry)
         except GivenUpError:
             assert call.error is not None
             raise call.error from call.error.__cause__
@@ -552,49 +539,44 @@ class ClusterClient:
         if self._brokers is not None:
             self._brokers.answered(node_id)
 
-    async def _attempt(self, call: Attempts) -> Any:
+    async def _attempt(
+        self, call: Attempts, check: Check, highest_version: Callable[[], int | None]
+    ) -> Any:
         call.sent = False
         call.node_id = await self._router.route(call.to, max(call.retry.remaining_s, 0.0))
         connection = await self._connection_for(call)
         call.node_id = connection.broker.node_id
         version = connection.broker.version_of(type(call.message))
-        highest = call.highest()
+        highest = highest_version()
         if highest is not None:
             version = min(version, highest)
         call.sent = True
         call.progress.sent(connection.broker.node_id, self.clock.monotonic())
         sent = connection.send(call.message, timeout_s=call.attempt_s, version=version)
         response = await (sent if call.unanswered is None else call.response(sent))
-        error = call.check(response)
+        error = check(response)
         self.brokers.answered(connection.broker.node_id)
         if error is not None:
             error.resource = error.resource or subject_of(call.to)
-            raise self._metadata_requests.understood(call.message, error)
+            raise self._metadata_requests.translate_error(call.message, error)
         return response
 
     async def _connection_for(self, call: Attempts) -> BrokerConnection:
         if call.node_id is not None:
             return await self.connect(call.node_id, call.purpose, call.owner)
         if call.purpose is Purpose.CONTROL:
-            return await self._connect_any(type(call.message))
-        return await self._permitted(lambda: self.brokers.choose().get(call.purpose, call.owner))
-
-    async def _permitted(
-        self, opening: Callable[[], Awaitable[BrokerConnection]]
-    ) -> BrokerConnection:
-        """Return a connection from `opening` when requests other than Metadata are permitted.
-
-        Waits until they are permitted. If they are not permitted any more when `opening` returns,
-        waits again.
-        """
+            return await self.connect_any(type(call.message))
+        requests = self._metadata_requests
         while True:
-            if not self._metadata_requests.is_open:
-                await self._metadata_requests.opened()
-            connection = await opening()
-            if self._metadata_requests.is_open:
+            if not requests.is_open:
+                await requests.wait_until_open()
+            connection = await self.brokers.choose().get(call.purpose, call.owner)
+            if requests.is_open:
                 return connection
 
-    async def _before_retry(self, call: Attempts) -> None:
+    async def _before_retry(
+        self, call: Attempts, before_retry: Callable[[KafkaError], Awaitable[None]]
+    ) -> None:
         error = call.error
         assert error is not None
         action = call.retry.failed(error, call.scope)
@@ -605,7 +587,7 @@ class ClusterClient:
         self.metrics.counter("client.request.retries", api=call.api, error=name).add()
         self.measures.connections.quantity("retries", error=name).add()
         self.refusals.note(error, call.refusals)
-        await call.before_retry(error)
+        await before_retry(error)
         # The target may have moved away from a broker that does not respond.
         if action.decision is Decision.REFRESH_AND_RETRY or isinstance(error, ApiTimeoutError):
             self._router.refresh(call.to, call.node_id)
@@ -663,7 +645,23 @@ class ClusterClient:
         InvalidMetadataError for an unknown broker. During a rebootstrap, the call waits. A
         cancellation does not end the attempt for other callers.
         """
-        return await self._permitted(lambda: self.brokers.pool(node_id).get(purpose, owner))
+        requests = self._metadata_requests
+        while True:
+            if not requests.is_open:
+                await requests.wait_until_open()
+            connection = await self.brokers.pool(node_id).get(purpose, owner)
+            if requests.is_open:  # Otherwise a rebootstrap has begun meanwhile.
+                return connection
+
+    async def connect_any(self, request: type[Request[Any]]) -> BrokerConnection:
+        """Return a control connection to a broker that supports the request; see `connect`."""
+        requests = self._metadata_requests
+        while True:
+            if not requests.is_open:
+                await requests.wait_until_open()
+            connection = await self.brokers.connect_any(request)
+            if requests.is_open:
+                return connection
 
     def connected(
         self, node_id: int, purpose: Purpose, owner: Hashable = None
@@ -714,6 +712,3 @@ class ClusterClient:
         if error is None:
             return missed
         return [f"metadata cannot be refreshed: {one_line(error.message or str(error))}", *missed]
-
-    async def _connect_any(self, request: type[Request[Any]]) -> BrokerConnection:
-        return await self._permitted(lambda: self.brokers.connect_any(request))

@@ -14,7 +14,6 @@ import os
 import threading
 import uuid
 from collections.abc import Callable, Generator, Mapping
-from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self, cast
 
@@ -477,8 +476,9 @@ class Lifecycle:
                 observe(self._cluster)
             self._cancelled = self._cluster.measures.connections.quantity("cancelled")
             for supervisor in (self._supervisor, self._cluster.supervisor):
-                self._unsubscribe.append(supervisor.on_failure(self._anchor.call("_fail")))
-            await self._cluster.open_by(deadline, partial(self._open, wait))
+                self._unsubscribe.append(supervisor.on_failure(_failing(self._anchor)))
+            async with self._cluster.limit_start(deadline):
+                await self._open(wait)
             if self._failure is not None:
                 raise self._failure
             if Effect.REFUSE_START in self._on(LifecycleEvent.READY):
@@ -626,6 +626,17 @@ class Lifecycle:
                 await own.close()
             elif self._client is not None:
                 self._client.disown(self._anchor)
+
+
+def _failing(anchor: Anchor[Lifecycle]) -> Callable[[BaseException], None]:
+    """Return a listener that fails the object of a weak reference, if it still exists."""
+
+    def fail(error: BaseException) -> None:
+        lifecycle = anchor.get()
+        if lifecycle is not None:
+            lifecycle._fail(error)
+
+    return fail
 
 
 def config_of(client: Parent | None) -> ClientConfig | None:

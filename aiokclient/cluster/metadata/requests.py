@@ -26,7 +26,6 @@ import contextlib
 import copy
 import logging
 import math
-from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -36,8 +35,7 @@ from aiokclient.cluster.bootstrap import Bootstrap, UnresolvedNames, servers_of
 from aiokclient.cluster.metadata.snapshot import brokers_in, differ, lists_broker
 from aiokclient.cluster.metadata.updater import LARGE
 from aiokclient.cluster.recovery import Recovery, RecoveryState, Trigger
-from aiokclient.cluster.requests.attempts import RefusalLog
-from aiokclient.cluster.requests.brokers import Brokers, patience_s
+from aiokclient.cluster.requests.brokers import patience_s
 from aiokclient.config.client import ClientConfig
 from aiokclient.errors import (
     ApiTimeoutError,
@@ -56,14 +54,10 @@ from aiokclient.protocol import ApiKey
 from aiokclient.protocol.wanted_topics import WantedTopicsRequest
 
 if TYPE_CHECKING:
-    from aiokclient.clock import Clock
-    from aiokclient.cluster.lifecycle.supervisor import Supervisor
-    from aiokclient.cluster.metadata.updater import MetadataUpdater
+    from aiokclient.cluster.client import ClusterClient
     from aiokclient.config.client import ClientConfig
     from aiokclient.errors import KafkaError
     from aiokclient.network.cluster_check import Expected
-    from aiokclient.network.event_hub import EventHub
-    from aiokclient.network.transport import Connector
     from aiokclient.protocol.messages.metadata import MetadataResponse
     from aiokclient.protocol.schema import Request
 
@@ -73,16 +67,15 @@ __all__ = ["ClusterIdentity", "MetadataRequests"]
 class ClusterIdentity:
     """The cluster id of a client, and the check of connections and responses against it.
 
-    When a connection has reached another cluster, `elsewhere(found)` is called, where `found` is
-    the metadata response of that cluster.
+    It tells the metadata requests when a connection has reached another cluster.
     """
 
-    def __init__(self, config: ClientConfig, elsewhere: Callable[[MetadataResponse], None]) -> None:
+    def __init__(self, config: ClientConfig, requests: MetadataRequests) -> None:
         self.cluster_id: str | None = None
         self._rebootstraps = config.metadata_recovery_strategy == "rebootstrap"
         self._fails = config.cluster_id_change == "fail"
         self._enabled = config.metadata_cluster_check_enable
-        self._elsewhere = elsewhere
+        self._requests = requests
         self._confirmed = True
         self._log = ClientLog.of("aiokclient", config)
 
@@ -111,7 +104,7 @@ class ClusterIdentity:
         known, other = self.cluster_id, found.cluster_id
         if known is None or other is None or not differ(known, other):
             return None
-        self._elsewhere(found)
+        self._requests.on_other_cluster(found)
         return diagnosis.wrong_cluster(node_id, address, known, other)
 
     # -- the cluster
@@ -157,42 +150,19 @@ ROUND_S = 30.0
 
 
 class MetadataRequests:
-    """The metadata requests of one client.
+    """The metadata requests of one client."""
 
-    `brokers()` returns its connections, or raises ClosedError. `updater()` returns the updater,
-    which calls `fetch` and `applied`. `moved()` is called when the cluster is another one.
-    `usable()` is called when a connection can be used that was closed or not permitted before.
-    """
-
-    def __init__(
-        self,
-        config: ClientConfig,
-        clock: Clock,
-        connector: Connector,
-        events: EventHub,
-        supervisor: Supervisor,
-        refusals: RefusalLog,
-        brokers: Callable[[], Brokers],
-        updater: Callable[[], MetadataUpdater],
-        outage: Callable[[], None],
-        moved: Callable[[], None],
-        usable: Callable[[], None] = lambda: None,
-    ) -> None:
-        self.identity = ClusterIdentity(config, self._elsewhere)
+    def __init__(self, cluster: ClusterClient) -> None:
+        config, clock = cluster.config, cluster.clock
+        self.identity = ClusterIdentity(config, self)
         self.is_open = True
         """Whether other parts of the client may use connections."""
+        self._cluster = cluster
         self._config = config
         self._clock = clock
-        self._connector = connector
-        self._events = events
-        self._supervisor = supervisor
-        self._brokers = brokers
-        self._updater = updater
-        self._outage = outage
-        self._moved = moved
-        self._usable = usable
+        self._events = cluster.events
+        self._supervisor = cluster.supervisor
         self._search: Bootstrap | None = None
-        self._refusals = refusals
         self._backoff = Backoff.of(config)
         self._rebootstraps = config.metadata_recovery_strategy == "rebootstrap"
         self._recovery = Recovery(
@@ -212,19 +182,19 @@ class MetadataRequests:
         self._patience: asyncio.Timeout | None = None
         """The timeout of the attempt in progress. A rebootstrap that is due ends the attempt."""
         self._timer: asyncio.TimerHandle | None = None
-        self._changed = asyncio.Event()
+        self._gate_changed = asyncio.Event()
         self._refusal: KafkaError | None = None
         """The error of all bootstrap servers in the last attempt, if waiting cannot correct it."""
-        supervisor.on_failure(lambda error: self._wake())
+        self._supervisor.on_failure(self._on_failure)
 
-    def rebootstraps(self) -> list[tuple[Labels, Reading]]:
+    def count_rebootstraps(self) -> list[tuple[Labels, Reading]]:
         """Return the number of rebootstraps for each trigger."""
         counts = self._rebootstrap_counts.items()
         return [((("trigger", trigger),), counted(count)) for trigger, count in counts]
 
     # -- the gate
 
-    async def opened(self) -> None:
+    async def wait_until_open(self) -> None:
         """Wait until connections may be used, for one setup timeout at most.
 
         Raises DisconnectedError after the timeout. Also raises the failure of the client, and an
@@ -237,74 +207,77 @@ class MetadataRequests:
                     self._supervisor.check()
                     if self._refusal is not None:
                         raise copy.copy(self._refusal)
-                    await self._changed.wait()
+                    await self._gate_changed.wait()
         except TimeoutError:
             if not patience.expired():
                 raise
             text = "No broker is known. The client asks its bootstrap servers for them."
-            raise DisconnectedError(text) from self._updater().last_error
+            raise DisconnectedError(text) from self._cluster.updater.last_error
 
-    def _shut(self) -> None:
+    def _close_gate(self) -> None:
         self.is_open = False
         self._refusal = None
 
-    def _wake(self) -> None:
+    def _wake_waiters(self) -> None:
         """Let the tasks that wait at the gate check again whether it is open."""
-        self._changed.set()
-        self._changed.clear()
+        self._gate_changed.set()
+        self._gate_changed.clear()
 
-    def _refused(self, error: KafkaError) -> None:
+    def _on_failure(self, error: BaseException) -> None:
+        self._wake_waiters()
+
+    def _on_refusal(self, error: KafkaError) -> None:
         """Raise an error in the tasks that wait at the gate, if waiting does not correct it."""
         if ends_start(error):
             self._refusal = error
-            self._wake()
+            self._wake_waiters()
 
-    def applied(self) -> None:
+    def on_metadata_applied(self) -> None:
         """Open the gate, because a metadata response is installed. Synchronous."""
         if self._recovery.state is not RecoveryState.SEARCHING:
             self.identity.confirm()
             self.is_open = True
-            self._wake()
-            self._usable()
+            self._wake_waiters()
+            self._cluster.telemetry.connected()
 
-    # -- what happens to the connections, see `BrokersListener`
+    # -- what happens to the connections, called by `Brokers`
 
-    def found(self) -> None:
+    def on_broker_found(self) -> None:
         """Handle a connection that became ready, or a response."""
         if self.is_open:
-            self._usable()
+            self._cluster.telemetry.connected()
 
-    def lost(self) -> None:
+    def on_connections_lost(self) -> None:
         """Refresh the metadata even if no call needs a broker, to notice a broker that is back."""
         if not self._closed:
-            self._updater().request_update()
+            self._cluster.updater.request_update()
 
-    def slow(self) -> None:
+    def on_slow_connection(self) -> None:
         """Refresh the metadata: leaders and coordinators may have moved from a broker that hangs.
 
         Without a refresh, the client would not notice before the attempt to connect ends.
         """
-        self._updater().request_update()
+        self._cluster.updater.request_update()
 
-    def outage(self) -> None:
+    def on_outage(self) -> None:
         """Handle the loss of the last connection: another cluster may have the addresses now."""
         self.identity.doubt()
-        self._outage()
+        self._cluster.outages.call_listeners()
 
-    def unavailable(self) -> None:
+    def on_brokers_unavailable(self) -> None:
         """Handle refused connections of all brokers in the metadata (KIP-899)."""
         if self._begun:
             self._recovery.unavailable()
-            self._look()
+            self._check_recovery()
 
-    def rebootstrap_required(self) -> None:
+    def on_rebootstrap_required(self) -> None:
         """Handle a broker that is not the intended one, or is in another cluster."""
         if not self._begun:
             return
         self._recovery.required()
-        self._look()
+        self._check_recovery()
 
-    def understood(self, request: Request[Any], error: KafkaError) -> KafkaError:
+    def translate_error(self, request: Request[Any], error: KafkaError) -> KafkaError:
         """Return the error to raise for a request of another part of the client.
 
         A metadata response that requires a rebootstrap counts as a lost connection, so that the
@@ -312,28 +285,29 @@ class MetadataRequests:
         """
         if request.api_key is not ApiKey.METADATA or error.code not in MOVED_AWAY:
             return error
-        self.rebootstrap_required()
+        self.on_rebootstrap_required()
         text = "The broker requires that the client starts again from its bootstrap servers."
         lost = DisconnectedError(text, broker=error.broker)
         lost.__cause__ = error
         return lost
 
-    def _elsewhere(self, found: MetadataResponse) -> None:
+    def on_other_cluster(self, found: MetadataResponse) -> None:
         """Handle a connection that has reached another cluster."""
-        self.rebootstrap_required()
+        self.on_rebootstrap_required()
         if self._rebootstraps:
             return
         if self._config.cluster_id_change == "fail":
-            with contextlib.suppress(KafkaError):  # `_move` has failed the client with this error.
-                self._move(found)
+            # `_move_to_cluster` has failed the client with this error.
+            with contextlib.suppress(KafkaError):
+                self._move_to_cluster(found)
             return
         # No other request is sent before the metadata of all topics is known. The broker that
         # returns it need not be checked.
         self.identity.confirm()
-        self._shut()
-        self._updater().hurry()
+        self._close_gate()
+        self._cluster.updater.hurry()
 
-    def _look(self) -> None:
+    def _check_recovery(self) -> None:
         """Begin a rebootstrap if it is due. Otherwise check again when it becomes due."""
         if self._timer is not None:
             self._timer.cancel()
@@ -342,9 +316,9 @@ class MetadataRequests:
         if delay_s == math.inf or not self._supervisor.running:
             return
         if delay_s > 0:
-            self._timer = self._supervisor.callbacks.later(delay_s, self._look)
+            self._timer = self._supervisor.callbacks.later(delay_s, self._check_recovery)
             return
-        self._updater().hurry()
+        self._cluster.updater.hurry()
         if self._patience is not None and not self._patience.expired():
             self._patience.reschedule(asyncio.get_running_loop().time())
 
@@ -370,7 +344,7 @@ class MetadataRequests:
 
     # -- requests
 
-    async def begin(
+    async def reach_cluster(
         self, deadline: float, resolve_s: float | None = None
     ) -> tuple[MetadataResponse, str]:
         """Reach the cluster for the first time, until a deadline on the monotonic clock.
@@ -383,31 +357,31 @@ class MetadataRequests:
         limit_s = max(deadline - began, 0.0)
         if resolve_s:
             limit_s = min(limit_s, resolve_s)
-        bootstrap = await self._bootstrap(limit_s / 2, once=resolve_s == 0)
+        bootstrap = await self._make_bootstrap(limit_s / 2, once=resolve_s == 0)
         if resolve_s is not None:
             resolve_s = max(began + resolve_s - self._clock.monotonic(), 0.0)
         answer = await bootstrap.reach(deadline, resolve_s)
         self.identity.adopt(answer)
         return answer, bootstrap.answered
 
-    def started(self) -> None:
+    def on_started(self) -> None:
         """Rebootstrap from now on whenever it is due. Synchronous."""
         self._begun = True
 
-    async def begin_without_deadline(self) -> MetadataResponse:
+    async def reach_cluster_at_last(self) -> MetadataResponse:
         """Reach the cluster for the first time, and return the metadata.
 
         Raises errors that waiting cannot correct. Until it returns, the gate is shut.
         """
-        self._shut()
+        self._close_gate()
         retry = Retry(math.inf, self._backoff, self._clock)
         while True:
             try:
-                answer, _ = await self.begin(self._clock.monotonic() + ROUND_S)
+                answer, _ = await self.reach_cluster(self._clock.monotonic() + ROUND_S)
             except KafkaError as error:
                 if ends_start(error):
                     raise
-                self._updater().note(error)
+                self._cluster.updater.note(error)
                 await asyncio.sleep(retry.pause_s())
             else:
                 self.is_open = True
@@ -418,7 +392,7 @@ class MetadataRequests:
         """The last error of the first search for a broker, or None after the search."""
         return None if self._begun or self._search is None else self._search.last_error
 
-    async def fetch(self, topics: list[str] | None, auto_create: bool) -> MetadataResponse:
+    async def fetch_metadata(self, topics: list[str] | None, auto_create: bool) -> MetadataResponse:
         """Return a metadata response with at least one broker.
 
         If a rebootstrap is due, it is done first, and may take any time. Raises the error of the
@@ -430,36 +404,40 @@ class MetadataRequests:
         if recovery.is_due(now()):
             await self._rebootstrap()
             recovery.attempted(now())
-        self._look()
+        self._check_recovery()
         try:
-            response = await self._ask_in_time(topics, auto_create)
-            self._verify(response)
+            response = await self._request_in_time(topics, auto_create)
+            self._accept_response(response)
         except KafkaError as error:
             if error.code not in MOVED_AWAY:
-                self._refusals.note(error)
+                self._cluster.refusals.note(error)
             recovery.failed(now())
-            self._look()
+            self._check_recovery()
             raise
         return response
 
-    async def _ask_in_time(self, topics: list[str] | None, auto_create: bool) -> MetadataResponse:
+    async def _request_in_time(
+        self, topics: list[str] | None, auto_create: bool
+    ) -> MetadataResponse:
         try:
             async with asyncio.timeout(None) as self._patience:
-                return await self._ask(topics, auto_create)
+                return await self._request_metadata(topics, auto_create)
         except TimeoutError:
             if self._patience is None or not self._patience.expired():
                 raise
             trigger = self._recovery.trigger or Trigger.TIMEOUT
             text = f"The client rebootstraps, because {trigger.value}."
-            raise ApiTimeoutError(text, api="Metadata") from self._updater().last_error
+            raise ApiTimeoutError(text, api="Metadata") from self._cluster.updater.last_error
         finally:
             self._patience = None
 
-    async def _ask(self, topics: list[str] | None, auto_create: bool) -> MetadataResponse:
+    async def _request_metadata(
+        self, topics: list[str] | None, auto_create: bool
+    ) -> MetadataResponse:
         self._attempts += 1
-        connection = await self._brokers().connect_any(WantedTopicsRequest)
+        connection = await self._cluster.brokers.connect_any(WantedTopicsRequest)
         node_id = connection.broker.node_id
-        wants = self._updater().wants if topics is None else None
+        wants = self._cluster.updater.wants if topics is None else None
         request = WantedTopicsRequest(topics, allow_auto_topic_creation=auto_create, wants=wants)
         request_s = self._config.request_timeout_ms / 1000
         answered = connection.send(request, timeout_s=request_s)
@@ -475,7 +453,7 @@ class MetadataRequests:
             text = f"There was no response within {waited_s:.1f} s."
             raise ApiTimeoutError(text, api="Metadata", broker=node_id)
         response: MetadataResponse = answered.result()
-        self._brokers().answered(node_id)
+        self._cluster.brokers.answered(node_id)
         error = error_for(response.error_code, api="Metadata", broker=node_id)
         if error is not None:
             if response.error_code in MOVED_AWAY:
@@ -484,34 +462,36 @@ class MetadataRequests:
         self._attempts = 0
         if not lists_broker(response):
             raise InvalidMetadataError("The response lists no broker.", api="Metadata")
-        await self._settle(response, node_id)
+        await self._remove_disputed(response, node_id)
         return response
 
-    async def _settle(self, response: MetadataResponse, node_id: int) -> None:
+    async def _remove_disputed(self, response: MetadataResponse, node_id: int) -> None:
         """Remove topics with disputed ids from a response, and request them from another broker.
 
         Topics with a lower leader epoch than the known one are requested again, too.
         """
-        updater = self._updater()
+        updater = self._cluster.updater
         known = updater.snapshot
         settle = partial(updater.topic_ids.settle, node_id=node_id, now=self._clock.monotonic())
         if len(response.topics or ()) < LARGE:
             disputed = settle(known, response)
         else:
             disputed = await threads.run(settle, known, response)
-        self._brokers().avoid(node_id if disputed else None)
+        self._cluster.brokers.avoid(node_id if disputed else None)
         if disputed:
             updater.request_update(disputed)
 
-    def _verify(self, response: MetadataResponse) -> None:
+    def _accept_response(self, response: MetadataResponse) -> None:
         """Accept a response, after a rebootstrap or a move if it comes from another cluster."""
         if self.identity.is_other(response):
             if self.is_open or self._rebootstraps:
-                self._elsewhere(response)
+                self.on_other_cluster(response)
                 text = "The broker is in another cluster than before."
                 raise InvalidMetadataError(text, api="Metadata")
-            self._move(response)
-            self._brokers().disconnect(DisconnectedError("The client changed to another cluster."))
+            self._move_to_cluster(response)
+            self._cluster.brokers.disconnect(
+                DisconnectedError("The client changed to another cluster.")
+            )
         self.identity.adopt(response)
         self._recovery.answered(proven=True)
 
@@ -523,11 +503,11 @@ class MetadataRequests:
         Raises ClusterChangedError, after the client has failed with it.
         """
         trigger = self._recovery.begin(self._clock.monotonic())
-        self._shut()
+        self._close_gate()
         # If no broker can be reached, a warning says so already. Further warnings would be too
         # many, because dead brokers may cause many rebootstraps.
         self._log.log(
-            logging.INFO if self._brokers().reachability.lost else logging.WARNING,
+            logging.INFO if self._cluster.brokers.reachability.lost else logging.WARNING,
             "The client starts again from its bootstrap servers, because %s.",
             trigger.value,
             extra={"event": "rebootstrapped", "trigger": trigger.name.lower()},
@@ -536,27 +516,27 @@ class MetadataRequests:
         self._rebootstrap_counts[name] = self._rebootstrap_counts.get(name, 0) + 1
         self._events.emit("Rebootstrapped", trigger=name)
         why = f"The client closed all connections to rebootstrap, because {trigger.value}."
-        self._brokers().disconnect(DisconnectedError(why))
+        self._cluster.brokers.disconnect(DisconnectedError(why))
         retry = Retry(math.inf, self._backoff, self._clock)
         while True:
             try:
-                bootstrap = await self._bootstrap(ROUND_S)
+                bootstrap = await self._make_bootstrap(ROUND_S)
                 answer = await bootstrap.reach(self._clock.monotonic() + ROUND_S)
                 break
             except KafkaError as error:
-                self._updater().note(error)
-                self._refused(error)
+                self._cluster.updater.note(error)
+                self._on_refusal(error)
                 await asyncio.sleep(retry.pause_s())
         if self.identity.is_other(answer):
-            self._move(answer)
+            self._move_to_cluster(answer)
         if len(answer.brokers) < LARGE:
             brokers = brokers_in(answer)
         else:
             brokers = await threads.run(brokers_in, answer)
-        self._brokers().update(brokers)
+        self._cluster.brokers.update(brokers)
         self._recovery.answered(proven=False)
 
-    async def _bootstrap(self, limit_s: float, *, once: bool = False) -> Bootstrap:
+    async def _make_bootstrap(self, limit_s: float, *, once: bool = False) -> Bootstrap:
         """Return a bootstrap with new connections, after looking up names for `limit_s` at most.
 
         With `once`, lookups that fail are not repeated.
@@ -565,25 +545,25 @@ class MetadataRequests:
         setup_s = config.socket_connection_setup_timeout_ms / 1000
         retry = Retry(now if once else now + limit_s, self._backoff, self._clock)
         level = logging.INFO if self._begun else logging.WARNING
-        names = UnresolvedNames(self._log, level, self._connector)
+        names = UnresolvedNames(self._log, level, self._cluster.connector)
         lookup_s = min(setup_s, limit_s)
-        servers = await servers_of(config, self._connector, lookup_s, retry, names)
-        pools = self._brokers().bootstrap(servers)
+        servers = await servers_of(config, self._cluster.connector, lookup_s, retry, names)
+        pools = self._cluster.brokers.bootstrap(servers)
         self._search = Bootstrap(
             config, self._clock, pools, names, self._advised, self.identity, level=level
         )
         return self._search
 
-    def _move(self, response: MetadataResponse) -> None:
+    def _move_to_cluster(self, response: MetadataResponse) -> None:
         """Continue in another cluster, or fail."""
-        self._shut()
+        self._close_gate()
         old = self.identity.cluster_id
         try:
             self.identity.adopt(response)
         except KafkaError as error:
             self._supervisor.fail(error, "metadata")
-            self._brokers().disconnect(error)
+            self._cluster.brokers.disconnect(error)
             raise
         ids = {"old_cluster_id": old, "new_cluster_id": self.identity.cluster_id}
         self._events.emit("ClusterChanged", **ids)
-        self._moved()
+        self._cluster.coordinators.clear()

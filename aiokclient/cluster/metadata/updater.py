@@ -13,9 +13,9 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from aiokclient import threads
 from aiokclient.clock import Clock
@@ -48,6 +48,7 @@ from aiokclient.types import shortened, text_problem
 if TYPE_CHECKING:
     from uuid import UUID
 
+    from aiokclient.cluster.metadata.requests import MetadataRequests
     from aiokclient.protocol.messages.metadata import MetadataResponse
 
 __all__ = ["MetadataUpdater", "Pacing", "partitions_of"]
@@ -109,14 +110,6 @@ During the merge after these, changes of the snapshot are deferred.
 """
 
 
-class Fetch(Protocol):
-    """A function that requests the metadata of these topics, or with None of all topics."""
-
-    def __call__(
-        self, topics: list[str] | None, auto_create: bool
-    ) -> Awaitable[MetadataResponse]: ...
-
-
 class _Waiter:
     """A call that waits for each topic in `left`, or for a full update if `left` is None.
 
@@ -137,22 +130,13 @@ class MetadataUpdater:
     last update, or None if it succeeded.
     """
 
-    def __init__(
-        self,
-        config: ClientConfig,
-        clock: Clock,
-        fetch: Fetch,
-        applied: Callable[[], None] = lambda: None,
-    ) -> None:
-        """Call `applied()` each time after a response was applied to the snapshot."""
+    def __init__(self, config: ClientConfig, clock: Clock, requests: MetadataRequests) -> None:
         self.snapshot = ClusterMetadata()
         self.topic_ids = TopicIds()
         self.errors: dict[str, KafkaError] = {}
         self.last_error: KafkaError | None = None
-        self._since: dict[str, float] = {}
         self._clock = clock
-        self._fetch = fetch
-        self._applied = applied
+        self._requests = requests
         backoff = Backoff.of(config)
         self._retry = Retry(math.inf, backoff, clock)
         self._max_age_s = config.metadata_max_age_ms / 1000
@@ -205,13 +189,6 @@ class MetadataUpdater:
         wanted = self._wanted()
         for topic in [topic for topic in self.errors if topic not in wanted]:
             self._forget(topic)
-
-    def error_since(self, topic: str) -> float | None:
-        """Return the time at which the error of a topic began, or None if it has no error.
-
-        Times are on the monotonic clock.
-        """
-        return self._since.get(topic)
 
     def _wanted(self) -> dict[str, bool]:
         wanted: dict[str, bool] = {}
@@ -404,7 +381,9 @@ class MetadataUpdater:
         for topic in again:
             del self._asked[topic]
         try:
-            answer = await self._fetch(None if everything else topics, auto_create)
+            answer = await self._requests.fetch_metadata(
+                None if everything else topics, auto_create
+            )
             if not lists_broker(answer):
                 raise InvalidMetadataError("The response lists no broker.", api="Metadata")
             new = await self._merged(answer, full)
@@ -501,7 +480,7 @@ class MetadataUpdater:
         return self._clock.monotonic() - self._read_at
 
     def _succeeded(self, full: bool) -> None:
-        self._applied()
+        self._requests.on_metadata_applied()
         self.last_error = None
         self._retry.succeeded()
         self._read_at = self._clock.monotonic()
@@ -530,7 +509,6 @@ class MetadataUpdater:
                 self._forget(topic)
                 continue
             self.errors[topic] = error
-            self._since.setdefault(topic, now)
             if classify(error, Scope.METADATA).again:
                 self._asked[topic] = None
         # If a leader of other wanted topics is missing in this response, request them, too.
@@ -541,7 +519,6 @@ class MetadataUpdater:
 
     def _forget(self, topic: str) -> None:
         self.errors.pop(topic, None)
-        self._since.pop(topic, None)
 
 
 def _is_large(answer: MetadataResponse) -> bool:

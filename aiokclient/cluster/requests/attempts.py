@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Container, Generator, Hashable
+from collections.abc import Callable, Container, Generator, Hashable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -119,18 +119,10 @@ class Attempts:
     message: Request[Any]
     to: Target
     scope: Scope
-    check: Check
     purpose: Purpose
     owner: Hashable
     retry: Retry
     attempt_s: float
-    highest: Callable[[], int | None]
-    """A function that returns the highest version in which to send the request.
-
-    It returns None if every version may be sent.
-    """
-    before_retry: Callable[[KafkaError], Awaitable[None]]
-    """A function that is awaited before each retry, with the error of the last attempt."""
     unanswered: set[asyncio.Future[Any]] | None = None
     """If given, the responses that have not arrived yet, also abandoned ones."""
     node_id: int | None = None

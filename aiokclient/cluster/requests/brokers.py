@@ -15,7 +15,7 @@ import random
 import re
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from aiokclient.cluster.metadata.snapshot import BrokerInfo
 from aiokclient.config.client import ClientConfig
@@ -24,7 +24,7 @@ from aiokclient.errors import InvalidMetadataError, KafkaError, UnsupportedVersi
 from aiokclient.log.client_log import ClientLog
 from aiokclient.network.cluster_check import confirms
 from aiokclient.network.connection import BrokerConnection
-from aiokclient.network.pool import ConnectionPool, Purpose, Spawn
+from aiokclient.network.pool import ConnectionPool, Purpose
 from aiokclient.network.setup import ConnectionSettings
 from aiokclient.policy import Backoff, refuses_login
 from aiokclient.protocol.messages.get_telemetry_subscriptions import (
@@ -33,11 +33,13 @@ from aiokclient.protocol.messages.get_telemetry_subscriptions import (
 from aiokclient.protocol.messages.push_telemetry import PushTelemetryRequest
 
 if TYPE_CHECKING:
+    from aiokclient.cluster.client import ClusterClient
+    from aiokclient.cluster.lifecycle.supervisor import Supervisor
+    from aiokclient.cluster.metadata.requests import MetadataRequests
     from aiokclient.protocol.schema import Request
 
 __all__ = [
     "Brokers",
-    "BrokersListener",
     "Outages",
     "Reachability",
     "ReporterConnections",
@@ -59,7 +61,7 @@ class Outages:
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
-    def happened(self) -> None:
+    def call_listeners(self) -> None:
         """Call the listeners, because no connection is left. Synchronous."""
         for listener in list(self._listeners):
             listener()
@@ -151,31 +153,6 @@ CLOSE_S = 1.0
 """Seconds that connections with unwritten data may take to close before they are aborted."""
 
 
-class BrokersListener(Protocol):
-    """The client's reactions to events of its connections. All methods are synchronous."""
-
-    def found(self) -> None:
-        """Handle a connection that became ready, or a response."""
-
-    def lost(self) -> None:
-        """Handle the loss of the last connection, or the failure to connect to every broker.
-
-        The client must find out whether any broker is reachable.
-        """
-
-    def slow(self) -> None:
-        """Handle an attempt to connect that takes long. Called repeatedly during the attempt."""
-
-    def outage(self) -> None:
-        """Handle the end of the last open connection."""
-
-    def unavailable(self) -> None:
-        """Handle refused connections of all brokers in the metadata (KIP-899)."""
-
-    def rebootstrap_required(self) -> None:
-        """Handle a connection that has reached another broker or cluster than intended."""
-
-
 class Starts:
     """The starts in progress, which end when a broker refuses the login that they need."""
 
@@ -183,7 +160,7 @@ class Starts:
         self._refusals: dict[asyncio.Timeout, KafkaError | None] = {}
 
     @contextlib.contextmanager
-    def ending(self, patience: asyncio.Timeout) -> Iterator[None]:
+    def end_on_refusal(self, patience: asyncio.Timeout) -> Iterator[None]:
         """Let the body time out as soon as a broker refuses a login. Then raise the refusal."""
         self._refusals[patience] = None
         try:
@@ -208,22 +185,22 @@ class Brokers:
 
     A bootstrap server has a negative id until it is known which broker it is.
 
-    `listener` is told what happens to the connections.
+    `requests` refreshes the metadata or rebootstraps, depending on what happens to the connections.
     """
 
     def __init__(
         self,
         config: ClientConfig,
         settings: ConnectionSettings,
-        spawn: Spawn,
+        supervisor: Supervisor,
         rng: random.Random,
-        listener: BrokersListener,
+        requests: MetadataRequests,
     ) -> None:
         self._config = config
         self._settings = settings
-        self._spawn = spawn
+        self._supervisor = supervisor
         self.rng = rng
-        self._listener = listener
+        self._requests = requests
         self.reachability = Reachability(ClientLog.of("aiokclient", config))
         self.starts = Starts()
         self._watching = False
@@ -325,20 +302,20 @@ class Brokers:
             backoff=Backoff.of_reconnects(config),
             setup=Backoff.of_setup_timeouts(config),
             rng=self.rng,
-            spawn=self._spawn,
+            spawn=self._supervisor.spawn,
             is_first_contact=not self._watching,
             on_failure=self._failed,
             on_success=self._found,
-            on_slow=self._listener.slow,
+            on_slow=self._requests.on_slow_connection,
             on_close=self._closed,
-            on_wrong_broker=self._listener.rebootstrap_required,
+            on_wrong_broker=self._requests.on_rebootstrap_required,
             on_refused_login=self.starts.end,
         )
 
     def _failed(self) -> None:
         self._tell_failure()
         if self._unavailable():
-            self._listener.unavailable()
+            self._requests.on_brokers_unavailable()
 
     def _unavailable(self) -> bool:
         """Return whether each broker in the metadata is unavailable (KIP-899)."""
@@ -350,19 +327,19 @@ class Brokers:
         if self.any_reachable:
             # A broker counts as reachable until an attempt to connect to it fails.
             if not any(pool.busy for pool in self._pools.values()):
-                self._listener.lost()
+                self._requests.on_connections_lost()
             return
         if self._watching:
             pools = self.eligible()
             texts = dict.fromkeys(f"{self._name(pool)}: {_why(pool)}." for pool in pools)
             why = " ".join(list(texts)[:NAMED])
             self.reachability.missing(why, certain=all(pool.refused for pool in pools))
-        self._listener.lost()
+        self._requests.on_connections_lost()
 
     def _found(self, pool: ConnectionPool) -> None:
         self._found_at = self.reachability.now()
         self.reachability.found(self._name(pool))
-        self._listener.found()
+        self._requests.on_broker_found()
 
     def answered(self, node_id: int) -> None:
         """Record that the broker is reachable, because it sent a response."""
@@ -374,7 +351,7 @@ class Brokers:
         if not self.any_connected:
             self._outage_at = self.reachability.now()
         if not self.connections:
-            self._listener.outage()
+            self._requests.on_outage()
 
     # -- connections ------------------------------------------------------------------------
 
@@ -690,12 +667,11 @@ def one_line(text: str) -> str:
 class ReporterConnections:
     """The connections of one client, for requests that must not change how it works.
 
-    Normally, these requests use connections that are open anyway. `brokers()` returns None while
-    only requests for metadata are permitted.
+    Normally, these requests use connections that are open anyway.
     """
 
-    def __init__(self, brokers: Callable[[], Brokers | None]) -> None:
-        self._brokers = brokers
+    def __init__(self, cluster: ClusterClient) -> None:
+        self._cluster = cluster
 
     def announced(self) -> bool:
         """Return whether a connected broker announces the telemetry requests. Synchronous."""
@@ -709,7 +685,7 @@ class ReporterConnections:
         `avoided` is used only if no other broker can be reached. The control connection is opened
         if necessary. Raises an error if it cannot be opened.
         """
-        brokers, pools = self._brokers(), self._pools()
+        brokers, pools = self._cluster.permitted_brokers, self._pools()
         if brokers is None or not pools:
             return None
         others = [pool for pool in pools if pool.node_id != avoided]
@@ -730,13 +706,13 @@ class ReporterConnections:
         The connection is opened if necessary. Raises UnsupportedVersionError if no broker announces
         the requests, and an error if no connection can be opened.
         """
-        brokers = self._brokers()
+        brokers = self._cluster.permitted_brokers
         if brokers is None:
             raise KafkaError("No broker is known.")
         return await brokers.connect_any(GetTelemetrySubscriptionsRequest)
 
     def _pools(self) -> list[ConnectionPool]:
-        brokers = self._brokers()
+        brokers = self._cluster.permitted_brokers
         if brokers is None:
             return []
         return [pool for pool in brokers.eligible() if any(map(_announces, pool.connections()))]

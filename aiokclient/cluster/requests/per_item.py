@@ -104,9 +104,8 @@ class ItemResults(Generic[K, V]):
 class PerItem(Generic[K]):
     """The items of one operation that have no final result yet.
 
-    `retry` counts the rounds. Without `refuse`, an item that is not retried is dropped. `refusals`
-    logs errors after which items are repeated. `last` gets the errors of the rounds; a caller
-    passes its own to record errors of single requests as well.
+    `retry` counts the rounds. `refusals` logs errors after which items are repeated. `last` gets
+    the errors of the rounds; a caller passes its own to record errors of single requests as well.
     """
 
     def __init__(
@@ -115,9 +114,6 @@ class PerItem(Generic[K]):
         retry: Retry,
         scope: Scope,
         *,
-        refresh: Refresh[K],
-        refuse: Refuse[K] = lambda item, error: None,
-        final: Final[K] = lambda item, error: False,
         refusals: RefusalLog | None = None,
         last: LastAnswer | None = None,
     ) -> None:
@@ -128,33 +124,45 @@ class PerItem(Generic[K]):
         self._began = -math.inf
         self._retry = retry
         self._scope = scope
-        self._refresh = refresh
-        self._refuse = refuse
-        self._final = final
 
     @property
     def last_error(self) -> KafkaError | None:
         """The first error of the last round that had one. Silence does not replace a refusal."""
         return self._last.error
 
-    async def run(self, ask: Ask[K], check: Callable[[], None] = lambda: None) -> None:
+    async def run(
+        self,
+        ask: Ask[K],
+        *,
+        refresh: Refresh[K],
+        refuse: Refuse[K] | None = None,
+        check: Callable[[], None] | None = None,
+    ) -> None:
         """Request the items until none is left, with a backoff delay between the rounds.
 
-        `check` is called after each round that had errors. An error that `check` or `ask` raises
-        ends the loop.
+        `refresh` and `refuse` are those of `settle`. `check` is called after each round that had
+        errors. An error that one of these functions raises ends the loop.
         """
         while self.left:
             failed = await ask(self.left)
-            if failed:
+            if failed and check is not None:
                 check()
-            delay_s = self.settle(failed)
+            delay_s = self.settle(failed, refresh=refresh, refuse=refuse)
             if self.left:
                 await asyncio.sleep(delay_s)
 
-    def settle(self, failed: Errors[K]) -> float:
+    def settle(
+        self,
+        failed: Errors[K],
+        *,
+        refresh: Refresh[K],
+        refuse: Refuse[K] | None = None,
+        is_final: Final[K] | None = None,
+    ) -> float:
         """Record the errors of a round, and return the seconds to wait before the next one.
 
-        Only the items that will be retried remain in `left`.
+        Only the items that will be retried remain in `left`. Without `refuse`, the others are
+        dropped.
         """
         self.left = [item for item in self.left if item in failed]
         again: dict[K, None] = {}
@@ -163,11 +171,12 @@ class PerItem(Generic[K]):
             errors = list(failed.values())
             self._last.note(next(filter(is_refusal, errors), errors[0]))
         for item, error in failed.items():
-            item_s = self._delay_s(item, error)
+            final = is_final is not None and is_final(item, error)
+            item_s = None if final else self._delay_s(item, error, refresh)
             if item_s is not None:
                 again[item] = None
                 delay_s = max(delay_s, item_s)
-            elif self._refuse(item, error):
+            elif refuse is not None and refuse(item, error):
                 again[item] = None
         self._retry.next_attempt()
         self.left = [item for item in self.left if item in again]
@@ -189,12 +198,10 @@ class PerItem(Generic[K]):
         """Remove items that need no further attempt."""
         self.left = [item for item in self.left if item not in items]
 
-    def _delay_s(self, item: K, error: KafkaError) -> float | None:
+    def _delay_s(self, item: K, error: KafkaError, refresh: Refresh[K]) -> float | None:
         """Return the seconds to wait before the item is retried; None if it is not."""
-        if self._final(item, error):
-            return None
         action = self._retry.decide(error, self._scope)
-        if action.decision is Decision.REFRESH_AND_RETRY and not self._refresh(item, error):
+        if action.decision is Decision.REFRESH_AND_RETRY and not refresh(item, error):
             return None
         return action.delay_s if action.again else None
 
@@ -227,12 +234,10 @@ async def ask_within(
             return True
         raise TimeoutError if retry.remaining_s <= 0 else error
 
-    loop = PerItem(
-        partitions, retry, scope, refresh=refresh, refuse=refuse, refusals=refusals, last=last
-    )
+    loop = PerItem(partitions, retry, scope, refusals=refusals, last=last)
     try:
         async with asyncio.timeout(None if timeout == math.inf else timeout):
-            await loop.run(ask, check)
+            await loop.run(ask, refresh=refresh, refuse=refuse, check=check)
     except TimeoutError as error:
         if isinstance(error, KafkaError):
             raise

@@ -9,12 +9,12 @@ that get one request for each key.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from aiokclient.cluster.metadata.snapshot import BrokerInfo
 from aiokclient.cluster.metadata.updater import MetadataUpdater
-from aiokclient.cluster.requests.attempts import RefusalLog, is_refusal
+from aiokclient.cluster.requests.attempts import is_refusal
 from aiokclient.cluster.requests.brokers import patience_s
 from aiokclient.cluster.targets import (
     AnyBroker,
@@ -43,7 +43,7 @@ from aiokclient.protocol.messages.find_coordinator import (
 from aiokclient.types import TopicPartition
 
 if TYPE_CHECKING:
-    from aiokclient.protocol.schema import Request
+    from aiokclient.cluster.client import ClusterClient
 
 __all__ = ["CoordinatorLocator", "Router"]
 
@@ -60,22 +60,11 @@ Found: TypeAlias = BrokerInfo | KafkaError
 
 
 class CoordinatorLocator:
-    """The lookup and the cache of coordinators.
+    """The lookup and the cache of coordinators."""
 
-    `connect(request)` returns a connection to any broker that supports the request.
-    """
-
-    def __init__(
-        self,
-        connect: Callable[[type[Request[Any]]], Awaitable[BrokerConnection]],
-        learn: Callable[[BrokerInfo], None],
-        request_timeout_s: float,
-        refusals: RefusalLog | None = None,
-    ) -> None:
-        self._connect = connect
-        self._learn = learn
-        self._timeout_s = request_timeout_s
-        self._log = refusals
+    def __init__(self, cluster: ClusterClient) -> None:
+        self._cluster = cluster
+        self._timeout_s = cluster.config.request_timeout_ms / 1000
         self._in_vain = 0
         self._refused: dict[tuple[str, str], KafkaError] = {}
         """The last refusal of each lookup that has not succeeded since."""
@@ -154,7 +143,7 @@ class CoordinatorLocator:
                 self._refused.pop((kind, key), None)
                 self._refused_since.pop((kind, key), None)
                 self._known[kind, key] = outcome.node_id
-                self._learn(outcome)
+                self._cluster.updater.learn(outcome)
             elif key in pending and isinstance(outcome, KafkaError) and is_refusal(outcome):
                 # A timeout later says what the brokers have answered last.
                 self._refused.pop((kind, key), None)
@@ -174,8 +163,8 @@ class CoordinatorLocator:
         now = asyncio.get_running_loop().time()
         since = self._refused_since.setdefault((kind, key), now)
         usual = classify(error, Scope.FIND_COORDINATOR) is Decision.REFRESH_AND_RETRY
-        if self._log is not None and (not usual or now - since >= LASTING_S):
-            self._log.note(error)
+        if not usual or now - since >= LASTING_S:
+            self._cluster.refusals.note(error)
 
     async def _ask_in_time(self, kind: str, keys: list[str]) -> dict[str, Found]:
         waited_s = patience_s(self._in_vain, self._timeout_s)
@@ -194,7 +183,7 @@ class CoordinatorLocator:
         return found
 
     async def _ask(self, kind: str, keys: list[str]) -> dict[str, Found]:
-        connection = await self._connect(FindCoordinatorRequest)
+        connection = await self._cluster.connect_any(FindCoordinatorRequest)
         version = connection.broker.version_of(FindCoordinatorRequest)
         key_type = KEY_TYPES[kind]
         if version >= BATCHED_FROM:

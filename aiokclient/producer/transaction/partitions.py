@@ -141,17 +141,9 @@ class TransactionPartitions:
 
         retry = Retry(math.inf, self._backoff, self._clock)
         refusals = self._requests.refusals
-        loop = PerItem(
-            queues,
-            retry,
-            Scope.TRANSACTION,
-            refresh=refresh,
-            refuse=refuse,
-            refusals=refusals,
-            last=self._last,
-        )
+        loop = PerItem(queues, retry, Scope.TRANSACTION, refusals=refusals, last=self._last)
         try:
-            await loop.run(ask)
+            await loop.run(ask, refresh=refresh, refuse=refuse)
         except KafkaError as error:
             for tp in loop.left:
                 refuse(tp, error)

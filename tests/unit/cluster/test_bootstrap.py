@@ -202,7 +202,8 @@ async def test_a_connection_that_fails_during_the_close_changes_nothing(
 ) -> None:
     client = client_of(broker.address, quick=quick)
     await client.start()
-    told = client.brokers._listener
+    requests = client.brokers._requests
     await client.close()
-    told.lost()  # An attempt to connect may still be in progress when the client closes.
+    # An attempt to connect may still be in progress when the client closes.
+    requests.on_connections_lost()
     assert client.supervisor.failure is None

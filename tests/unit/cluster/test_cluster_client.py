@@ -35,10 +35,6 @@ def test_error_of_a_start_has_the_refusal_as_its_cause_and_says_what_to_check(
     async def scenario(world: World) -> None:
         async with world.client() as client:
             cluster = client.cluster
-
-            async def opening() -> None:
-                await cluster.request(ListGroupsRequest(), AnyBroker(), timeout=60.0)
-
             fault = (
                 world.cluster.fail(ApiKey.LIST_GROUPS, CoordinatorNotAvailableError)
                 if refused
@@ -46,7 +42,8 @@ def test_error_of_a_start_has_the_refusal_as_its_cause_and_says_what_to_check(
             )
             began = world.now
             with fault, pytest.raises(BootstrapError) as caught:
-                await cluster.open_by(cluster.clock.monotonic() + 3.0, opening)
+                async with cluster.limit_start(cluster.clock.monotonic() + 3.0):
+                    await cluster.request(ListGroupsRequest(), AnyBroker(), timeout=60.0)
             assert world.now - began == pytest.approx(3.0)
             assert (caught.value.hint == REFUSED_START) is refused
             cause = caught.value.__cause__

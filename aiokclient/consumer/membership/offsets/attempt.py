@@ -80,15 +80,9 @@ class CommitAttempt:
         self._attempts = attempts
         self._held = held
         self._offsets = offsets
-        self._items = PerItem(
-            offsets,
-            retry,
-            Scope.OFFSET_COMMIT,
-            refresh=refresh,
-            refuse=self._final_error,
-            final=final,
-            refusals=refusals,
-        )
+        self._refresh = refresh
+        self._final = final
+        self._items = PerItem(offsets, retry, Scope.OFFSET_COMMIT, refusals=refusals)
         self._renamed = False
         self._failed: Mapping[TopicPartition, KafkaError] = {}
         self._refused: dict[TopicPartition, KafkaError] = {}
@@ -132,7 +126,9 @@ class CommitAttempt:
         the attempt was sent, so no error of the attempt is final.
         """
         self._failed, self._renamed = failed, renamed
-        return self._items.settle(failed)
+        return self._items.settle(
+            failed, refresh=self._refresh, refuse=self._final_error, is_final=self._final
+        )
 
     def attempted(self) -> None:
         """Refuse the partitions that are left, if the last permitted attempt has been made."""

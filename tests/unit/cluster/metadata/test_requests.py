@@ -1,6 +1,6 @@
 """The moments at which connections and brokers must show their cluster, and what follows."""
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -10,9 +10,19 @@ from aiokclient.errors import ClusterChangedError
 from aiokclient.protocol.messages.metadata import MetadataResponse
 
 
+class Requests:
+    """The metadata requests of a client, which are told about other clusters."""
+
+    def __init__(self) -> None:
+        self.others: list[MetadataResponse] = []
+
+    def on_other_cluster(self, found: MetadataResponse) -> None:
+        self.others.append(found)
+
+
 def identity(change: str = "accept", **options: Any) -> ClusterIdentity:
     config = ClientConfig(bootstrap_servers="localhost:9092", cluster_id_change=change, **options)
-    return ClusterIdentity(config, lambda found: None)
+    return ClusterIdentity(config, cast(Any, Requests()))
 
 
 @pytest.mark.parametrize("change", ["accept", "fail"])
@@ -77,8 +87,9 @@ def test_connections_carry_the_ids_only_when_a_rebootstrap_could_follow(
 
 
 def test_only_a_broker_of_another_cluster_is_an_error() -> None:
-    told: list[MetadataResponse] = []
-    found = ClusterIdentity(ClientConfig(bootstrap_servers="localhost:9092"), told.append)
+    requests = Requests()
+    config = ClientConfig(bootstrap_servers="localhost:9092")
+    found = ClusterIdentity(config, cast(Any, requests))
     other = answer_of("d")
     assert found.compare(1, "b:9092", other) is None, "no cluster is known"
     found.adopt(answer_of("c"))
@@ -86,10 +97,10 @@ def test_only_a_broker_of_another_cluster_is_an_error() -> None:
     assert found.cluster_id == "c"
     assert found.compare(1, "b:9092", answer_of("c")) is None
     assert found.compare(1, "b:9092", answer_of(None)) is None
-    assert told == []
+    assert requests.others == []
     error = found.compare(1, "b:9092", other)
     assert "in the cluster d, and broker 1 is in the cluster c" in str(error)
-    assert told == [other]
+    assert requests.others == [other]
     assert found.is_other(other)
     assert not found.is_other(answer_of("c"))
 

@@ -18,9 +18,7 @@ from aiokclient.cluster.requests.attempts import (
     LastAnswer,
     PendingResponse,
     RefusalLog,
-    any_version,
     is_refusal,
-    nothing,
     top_level_error,
 )
 from aiokclient.cluster.targets import AnyBroker, Broker, Coordinator
@@ -66,8 +64,8 @@ def caused(error: KafkaError, cause: BaseException) -> KafkaError:
 def attempts(unanswered: set[asyncio.Future[Any]] | None = None) -> Attempts:
     retry = Retry(200.0, Backoff(1.0, 8.0, jitter=0.0), ManualClock())
     return Attempts(
-        ListGroupsRequest(), GROUP, Scope.CLIENT, top_level_error, Purpose.CONTROL, None,
-        retry, 30.0, any_version, nothing, unanswered,
+        ListGroupsRequest(), GROUP, Scope.CLIENT, Purpose.CONTROL, None,
+        retry, 30.0, unanswered,
     )  # fmt: skip
 
 

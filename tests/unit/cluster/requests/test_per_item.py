@@ -37,44 +37,47 @@ class StoppedClock:
         return 0
 
 
-def loop(refresh: bool = True) -> tuple[PerItem[str], list[str], dict[str, KafkaError]]:
-    refreshed: list[str] = []
-    refused: dict[str, KafkaError] = {}
+class Loop:
+    """A loop over three items that stores which items are refreshed and refused."""
 
-    def look_up(item: str, error: KafkaError) -> bool:
-        refreshed.append(item)
-        return refresh
+    def __init__(self, refreshes: bool = True) -> None:
+        retry = Retry(200.0, Backoff(1.0, 8.0, jitter=0.0), StoppedClock())
+        self.items = PerItem(["a", "b", "c", "a"], retry, Scope.ADMIN)
+        self.refreshed: list[str] = []
+        self.refused: dict[str, KafkaError] = {}
+        self.refreshes = refreshes
 
-    retry = Retry(200.0, Backoff(1.0, 8.0, jitter=0.0), StoppedClock())
-    items = PerItem(
-        ["a", "b", "c", "a"], retry, Scope.ADMIN, refresh=look_up, refuse=refused.__setitem__
-    )
-    return items, refreshed, refused
+    def settle(self, errors: Mapping[str, KafkaError]) -> float:
+        return self.items.settle(errors, refresh=self.refresh, refuse=self.refused.__setitem__)
+
+    def refresh(self, item: str, error: KafkaError) -> bool:
+        self.refreshed.append(item)
+        return self.refreshes
 
 
 def test_settle_keeps_only_items_with_retriable_errors() -> None:
-    items, refreshed, refused = loop()
+    loop = Loop()
     denied = TopicAuthorizationError()
-    delay_s = items.settle({"c": NotLeaderOrFollowerError(), "b": denied})
-    assert items.left == ["c"]
-    assert refreshed == ["c"]
-    assert refused == {"b": denied}
+    delay_s = loop.settle({"c": NotLeaderOrFollowerError(), "b": denied})
+    assert loop.items.left == ["c"]
+    assert loop.refreshed == ["c"]
+    assert loop.refused == {"b": denied}
     assert delay_s == 1.0
 
 
 def test_settle_counts_one_attempt_whatever_the_number_of_errors() -> None:
-    items, *_ = loop()
-    assert items.settle(dict.fromkeys("abc", RequestTimedOutError())) == 1.0
-    assert items.settle(dict.fromkeys("abc", RequestTimedOutError())) == 2.0
-    assert items.settle({}) == 0.0
-    assert items.left == []
+    loop = Loop()
+    assert loop.settle(dict.fromkeys("abc", RequestTimedOutError())) == 1.0
+    assert loop.settle(dict.fromkeys("abc", RequestTimedOutError())) == 2.0
+    assert loop.settle({}) == 0.0
+    assert loop.items.left == []
 
 
 def test_settle_refuses_an_item_that_was_looked_up_in_vain() -> None:
-    items, refreshed, refused = loop(refresh=False)
-    items.settle({"a": NotLeaderOrFollowerError()})
-    assert items.left == []
-    assert refreshed == list(refused) == ["a"]
+    loop = Loop(refreshes=False)
+    loop.settle({"a": NotLeaderOrFollowerError()})
+    assert loop.items.left == []
+    assert loop.refreshed == list(loop.refused) == ["a"]
 
 
 def test_settle_asks_whether_an_error_is_final_before_the_policy() -> None:
@@ -83,11 +86,13 @@ def test_settle_asks_whether_an_error_is_final_before_the_policy() -> None:
         "ab",
         Retry(200.0, Backoff(1.0, 8.0, jitter=0.0), StoppedClock()),
         Scope.ADMIN,
+    )
+    items.settle(
+        dict.fromkeys("ab", RequestTimedOutError()),
         refresh=lambda item, error: True,
         refuse=lambda item, error: refused.append(item),
-        final=lambda item, error: item == "a",
+        is_final=lambda item, error: item == "a",
     )
-    items.settle(dict.fromkeys("ab", RequestTimedOutError()))
     assert items.left == ["b"]
     assert refused == ["a"]
 
@@ -97,18 +102,21 @@ def test_settle_retries_an_item_without_delay_if_refuse_says_so() -> None:
         "ab",
         Retry(200.0, Backoff(1.0, 8.0, jitter=0.0), StoppedClock()),
         Scope.ADMIN,
+    )
+    delay_s = items.settle(
+        dict.fromkeys("ab", TopicAuthorizationError()),
         refresh=lambda item, error: True,
         refuse=lambda item, error: item == "b",
     )
-    assert items.settle(dict.fromkeys("ab", TopicAuthorizationError())) == 0.0
+    assert delay_s == 0.0
     assert items.left == ["b"]
 
 
 def test_drop_removes_items_that_need_no_further_attempt() -> None:
-    items, _, refused = loop()
-    items.drop({"a", "c"})
-    assert items.left == ["b"]
-    assert not refused
+    loop = Loop()
+    loop.items.drop({"a", "c"})
+    assert loop.items.left == ["b"]
+    assert not loop.refused
 
 
 def test_results_are_missing_only_without_a_value_and_an_error() -> None:
@@ -151,7 +159,6 @@ def test_refusals_of_items_are_logged_when_they_last_a_second(
             "ab",
             retry,
             Scope.ADMIN,
-            refresh=lambda item, error: True,
             refusals=RefusalLog(ClientLog("aiokclient", "c", None), clock),
         )
 
@@ -159,30 +166,30 @@ def test_refusals_of_items_are_logged_when_they_last_a_second(
             counts.append(len(caplog.records))
             return {"b": refused} if len(counts) <= logged_after else {}
 
-        await items.run(ask)
+        await items.run(ask, refresh=lambda item, error: True)
 
     simulate(scenario)
     assert counts == [0] * logged_after + [1]
 
 
 def test_last_error_of_a_round_is_the_first_refusal_in_it() -> None:
-    items, _, _ = loop()
-    assert items.last_error is None
+    loop = Loop()
+    assert loop.items.last_error is None
     refused, silent = NotLeaderOrFollowerError(), DisconnectedError()
-    items.settle({"a": silent, "b": DisconnectedError()})
-    assert items.last_error is silent
-    items.settle({"a": DisconnectedError(), "b": refused})
-    assert items.last_error is refused
-    items.settle({"b": silent})
-    assert items.last_error is refused
+    loop.settle({"a": silent, "b": DisconnectedError()})
+    assert loop.items.last_error is silent
+    loop.settle({"a": DisconnectedError(), "b": refused})
+    assert loop.items.last_error is refused
+    loop.settle({"b": silent})
+    assert loop.items.last_error is refused
 
 
 def test_settle_waits_for_the_longest_delay_of_the_items() -> None:
-    items, _, _ = loop()
+    loop = Loop()
     for expected_s in (1.0, 2.0, 4.0, 8.0, 8.0):
         errors = {"a": NotLeaderOrFollowerError(), "b": TopicAuthorizationError()}
-        assert items.settle(errors) == expected_s
-    assert items.left == ["a"]
+        assert loop.settle(errors) == expected_s
+    assert loop.items.left == ["a"]
 
 
 PARTITION = TopicPartition("orders", 3)

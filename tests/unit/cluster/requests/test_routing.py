@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from scripted import ScriptedBroker
@@ -31,14 +31,24 @@ from aiokclient.protocol.messages.find_coordinator import Coordinator as Coordin
 from aiokclient.protocol.messages.find_coordinator import FindCoordinatorResponse
 
 
-class SilentBrokers:
-    """The brokers of a cluster. Connecting never ends while they are silent."""
+class LookupCluster:
+    """A cluster client of a lookup. Connecting never ends while its brokers are silent."""
 
-    def __init__(self, cluster: ClusterClient, *, silent: bool) -> None:
+    def __init__(self, cluster: ClusterClient, *, silent: bool = False) -> None:
         self._cluster = cluster
         self.silent = silent
+        self.config = ClientConfig(bootstrap_servers="localhost:9092")
+        self.refusals = RefusalLog(ClientLog("aiokclient", "c", None), cluster.clock)
+        self.learned: list[Any] = []
 
-    async def connect(self, request: Any) -> BrokerConnection:
+    @property
+    def updater(self) -> LookupCluster:
+        return self
+
+    def learn(self, broker: Any) -> None:
+        self.learned.append(broker)
+
+    async def connect_any(self, request: Any) -> BrokerConnection:
         if self.silent:
             await asyncio.get_running_loop().create_future()
         return await self._cluster.brokers.connect_any(request)
@@ -53,8 +63,8 @@ def test_patience_doubles_with_each_attempt_without_a_response() -> None:
 def test_lookups_wait_longer_while_no_broker_responds() -> None:
     async def scenario(world: World) -> None:
         async with world.client() as client:
-            brokers = SilentBrokers(client.cluster, silent=True)
-            locator = CoordinatorLocator(brokers.connect, lambda broker: None, 30.0)
+            brokers = LookupCluster(client.cluster, silent=True)
+            locator = CoordinatorLocator(cast(Any, brokers))
 
             async def waited() -> float:
                 began = world.now
@@ -79,11 +89,14 @@ async def test_lookup_passes_a_bug_to_the_tasks_that_share_it(sharing: int) -> N
     asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
     gate = asyncio.Event()
 
-    async def connect(request: Any) -> BrokerConnection:
-        await gate.wait()
-        raise ZeroDivisionError
+    class Faulty:
+        config = ClientConfig(bootstrap_servers="localhost:9092")
 
-    locator = CoordinatorLocator(connect, lambda broker: None, 30.0)
+        async def connect_any(self, request: Any) -> BrokerConnection:
+            await gate.wait()
+            raise ZeroDivisionError
+
+    locator = CoordinatorLocator(cast(Any, Faulty()))
     calls = [asyncio.ensure_future(locator.locate("group", "g")) for _ in range(1 + sharing)]
     await asyncio.sleep(0)
     gate.set()
@@ -98,10 +111,10 @@ async def test_lookup_passes_a_bug_to_the_tasks_that_share_it(sharing: int) -> N
 def test_forget_drops_a_coordinator_only_when_it_is_the_given_broker() -> None:
     async def scenario(world: World) -> None:
         async with world.client() as client:
-            learned: list[Any] = []
-            locator = CoordinatorLocator(client.cluster.brokers.connect_any, learned.append, 30.0)
+            cluster = LookupCluster(client.cluster)
+            locator = CoordinatorLocator(cast(Any, cluster))
             node_id = await locator.locate("group", "g")
-            assert [broker.node_id for broker in learned] == [node_id]
+            assert [broker.node_id for broker in cluster.learned] == [node_id]
             locator.forget("group", "g", node_id + 1)
             assert locator.cached("group", "g") == node_id
             locator.forget("group", "g", node_id)
@@ -116,8 +129,8 @@ def test_forget_drops_a_coordinator_only_when_it_is_the_given_broker() -> None:
 def test_timeout_of_a_lookup_has_the_last_refusal_of_its_key_as_its_cause() -> None:
     async def scenario(world: World) -> None:
         async with world.client() as client:
-            brokers = SilentBrokers(client.cluster, silent=False)
-            locator = CoordinatorLocator(brokers.connect, lambda broker: None, 30.0)
+            brokers = LookupCluster(client.cluster)
+            locator = CoordinatorLocator(cast(Any, brokers))
             keys = [f"g-{number}" for number in range(102)]
             with world.cluster.fail(ApiKey.FIND_COORDINATOR, CoordinatorNotAvailableError):
                 found = await locator.locate_many("group", keys[:100])
@@ -156,9 +169,7 @@ def test_refusals_of_a_lookup_are_logged_at_once_unless_they_usually_end(
 
     async def scenario(world: World) -> None:
         async with world.client() as client:
-            connect = client.cluster.brokers.connect_any
-            refusals = RefusalLog(ClientLog("aiokclient", "c", None), world.sim.clock)
-            locator = CoordinatorLocator(connect, lambda broker: None, 30.0, refusals)
+            locator = CoordinatorLocator(cast(Any, LookupCluster(client.cluster)))
 
             async def refused(error: type[KafkaError]) -> None:
                 with (
@@ -199,15 +210,14 @@ def test_key_that_is_missing_in_a_response_is_looked_up_again_later(code: int) -
 
     async def scenario(world: World) -> None:
         async with world.client() as client:
-            brokers = SilentBrokers(client.cluster, silent=False)
-            learned: list[Any] = []
-            locator = CoordinatorLocator(brokers.connect, learned.append, 30.0)
+            brokers = LookupCluster(client.cluster)
+            locator = CoordinatorLocator(cast(Any, brokers))
             with world.cluster.alter(ApiKey.FIND_COORDINATOR, renamed):
                 found = await locator.locate_many("group", ["a", "b"])
             assert isinstance(found["b"], RefreshRetriableError)
             cached = [locator.cached("group", key) is not None for key in "abc"]
             assert cached == [True, False, False]
-            assert len(learned) == 1
+            assert len(brokers.learned) == 1
             await locator.locate("group", "b")
             await locator.locate("group", "a")
             assert len(world.requests(ApiKey.FIND_COORDINATOR)) == 2
@@ -222,9 +232,7 @@ def test_key_that_is_missing_in_a_response_is_looked_up_again_later(code: int) -
 def test_lookup_that_is_shared_is_repeated_after_the_first_caller_was_cancelled() -> None:
     async def scenario(world: World) -> None:
         async with world.client() as client:
-            locator = CoordinatorLocator(
-                client.cluster.brokers.connect_any, lambda broker: None, 30.0
-            )
+            locator = CoordinatorLocator(client.cluster)
             first, second = (asyncio.ensure_future(locator.locate("group", "g")) for _ in range(2))
             await asyncio.sleep(0)
             await asyncio.sleep(0)
