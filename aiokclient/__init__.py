@@ -156,7 +156,7 @@ __version__ = "0.1.0"
 native: bool
 """Whether the native modules are in use. Without them everything works, but slower."""
 
-_MODULES_BY_NAME = {
+_MODULES = {
     "AclBinding": "admin",
     "AclBindingFilter": "admin",
     "AclOperation": "admin",
@@ -166,21 +166,23 @@ _MODULES_BY_NAME = {
     "AnyBroker": "cluster.targets",
     "AssignmentCluster": "consumer.assignors",
     "Assignor": "consumer.assignors",
-    "CoPartitioned": "consumer.assignors",
-    "Redundant": "consumer.assignors",
     "Broker": "cluster.targets",
     "Client": "client",
     "ClientQuotaEntity": "admin",
     "ClientQuotaFilter": "admin",
     "ClientQuotaName": "admin",
+    "CoPartitioned": "consumer.assignors",
     "ConfigResource": "admin",
     "Consumer": "consumer",
+    "ConsumerRecord": "types",
     "Controller": "cluster.targets",
     "Coordinator": "cluster.targets",
     "Delivery": "producer",
     "DetachedTransaction": "producer.transaction.detached",
     "GroupMember": "group.member",
+    "GroupMetadata": "types",
     "GroupProtocol": "group.generation",
+    "Headers": "types",
     "KafkaError": "errors",
     "Leader": "cluster.targets",
     "MemberAssignment": "consumer.assignors",
@@ -188,32 +190,44 @@ _MODULES_BY_NAME = {
     "NewPartitions": "admin",
     "NewTopic": "admin",
     "OAuthToken": "config.security",
+    "OffsetAndMetadata": "types",
+    "OffsetAndTimestamp": "types",
     "OidcClientCredentials": "config.security.oidc",
     "OidcJwtBearer": "config.security.oidc",
     "PatternType": "admin",
     "Plaintext": "config.security",
     "Producer": "producer",
+    "ProducerRecord": "types",
+    "RecordMetadata": "types",
     "Records": "consumer",
+    "Redundant": "consumer.assignors",
     "ResourcePattern": "admin",
     "ResourcePatternFilter": "admin",
+    "SKIP": "types",
     "SaslGssapi": "config.security",
     "SaslOAuthBearer": "config.security",
     "SaslPlain": "config.security",
     "SaslScram": "config.security",
     "ScramMechanism": "admin",
+    "State": "types",
+    "TimestampType": "types",
     "Tls": "config.security",
+    "TopicPartition": "types",
     "Transaction": "producer.transaction.transaction",
     "TransactionOutcome": "producer.transaction.status",
     "UserScramCredentialDeletion": "admin",
     "UserScramCredentialUpsertion": "admin",
+    "errors": "",
     "murmur2": "record.murmur2",
+    "protocol": "",
     "single_writer": "patterns",
     "transform": "patterns",
     "work_pool": "patterns",
 }
-"""The module of each public name. Names that are not listed are in `types`, or are modules."""
+"""The module of each public name. `.ci/write-names` writes it from the imports above.
 
-_MODULES = ("errors", "protocol")
+It is empty for a name that is itself a module.
+"""
 
 
 if not TYPE_CHECKING:  # With it, type checkers would accept any name.
@@ -229,10 +243,9 @@ if not TYPE_CHECKING:  # With it, type checkers would accept any name.
         if name == "native":
             globals()[name] = in_use = import_module(f"{__name__}._native").in_use()
             return in_use
-        if name in _MODULES:
+        if not _MODULES[name]:
             return import_module(f"{__name__}.{name}")
-        value = getattr(import_module(f"{__name__}.{_MODULES_BY_NAME.get(name, 'types')}"), name)
-        globals()[name] = value
+        value = globals()[name] = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
         return value
 
 

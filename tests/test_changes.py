@@ -310,21 +310,21 @@ def test_an_admin_call_is_one_message_one_method_and_one_handler(checkout: Check
     checkout.insert(
         "admin/cluster.py",
         """\
-    async def count_sheep(self, most: int, *, timeout: float | None = None) -> int:
-        from aiokclient.protocol.messages.count_sheep import CountSheepRequest
+async def count_sheep(requests: AdminRequests, most: int, timeout: float | None) -> int:
+    from aiokclient.protocol.messages.count_sheep import CountSheepRequest
 
-        request = CountSheepRequest(most=most)
-        response = await self._requests.send(request, AnyBroker(), timeout)
-        return response.sheep
+    response = await requests.send(CountSheepRequest(most=most), AnyBroker(), timeout)
+    return response.sheep
+
 
 """,
-        before="    async def describe_cluster(",
+        before="async def describe_cluster(",
     )
     checkout.insert(
-        "admin/client.py",
+        "admin/admin.py",
         """\
     async def count_sheep(self, most: int, *, timeout: float | None = None) -> int:
-        return await self._cluster_calls.count_sheep(most, timeout=timeout)
+        return await subjects.cluster.count_sheep(self._requests, most, timeout)
 
 """,
         before="    async def describe_cluster(",
@@ -353,7 +353,7 @@ def handle(call):
         "protocol/api.py",
         "protocol/messages/count_sheep.py",
         "admin/cluster.py",
-        "admin/client.py",
+        "admin/admin.py",
         "testing/broker/handlers/count_sheep.py",
         "testing/broker/handlers/__init__.py",
     }

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from imports import cycles, imported, module_graph
+from public_packages import NEED_PYSPARK, PUBLIC_PACKAGES
 from slow import SLOW
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -22,21 +23,6 @@ SUFFIXES = ("*.py", "*.pyx", "*.pxi")
 # Tables of data, which have only declarations, one for each row.
 TABLES = ("aiokclient/protocol/messages/",)
 VAGUE = {"utils", "util", "helpers", "helper", "common", "compat", "misc"}
-PUBLIC = (
-    "aiokclient",
-    "aiokclient.admin",
-    "aiokclient.errors",
-    "aiokclient.patterns",
-    "aiokclient.protocol",
-    "aiokclient.spark",
-    "aiokclient.spark.telemetry",
-    "aiokclient.telemetry.otel",
-    "aiokclient.telemetry.prometheus",
-    "aiokclient.testing",
-)
-"""The packages whose `__all__` is the public API. Everything else is internal."""
-OF_SPARK = ("aiokclient.spark",)
-"""Public packages whose names need pyspark, which is not installed in every environment."""
 LOW_LEVEL = ("aiokclient.protocol.messages",)
 """Low-level public packages, in which each message has a module."""
 NOT_CODE = {
@@ -122,16 +108,16 @@ def test_modules_of_different_packages_do_not_import_each_other() -> None:
 def test_public_packages_are_those_listed() -> None:
     import aiokclient
 
-    for name in PUBLIC:
+    for name in PUBLIC_PACKAGES:
         package = import_module(name)
         assert package.__doc__
         names = list(package.__all__)
         assert names == sorted(set(names)), name
-        if name not in OF_SPARK or find_spec("pyspark"):
+        if name not in NEED_PYSPARK or find_spec("pyspark"):
             assert [each for each in names if not hasattr(package, each)] == [], name
     # A package with a public name is public itself.
     packages = {n for n in aiokclient.__all__ if isinstance(getattr(aiokclient, n), type(sys))}
-    assert {f"aiokclient.{name}" for name in packages} <= set(PUBLIC)
+    assert {f"aiokclient.{name}" for name in packages} <= set(PUBLIC_PACKAGES)
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").rglob("*.py")), ids=name_of)
@@ -139,8 +125,8 @@ def test_examples_use_public_names_only(path: Path) -> None:
     for full in imported(path, path.stem):
         if full.split(".")[0] == "aiokclient" and full != "aiokclient":
             package, _, name = full.rpartition(".")
-            public = package in PUBLIC and name in import_module(package).__all__
-            assert public or full in PUBLIC or full.startswith(LOW_LEVEL), full
+            public = package in PUBLIC_PACKAGES and name in import_module(package).__all__
+            assert public or full in PUBLIC_PACKAGES or full.startswith(LOW_LEVEL), full
 
 
 def test_slow_tests_exist() -> None:
@@ -166,12 +152,3 @@ def test_import_is_light() -> None:
         command = [sys.executable, "-c", code]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         assert done.stdout.strip() == "[]", line
-
-
-def test_public_names_are_sorted_and_there() -> None:
-    import aiokclient
-
-    names = list(aiokclient.__all__)
-    assert names == sorted(names)
-    assert [n for n in names if not hasattr(aiokclient, n)] == []
-    assert (ROOT / "aiokclient" / "py.typed").exists()

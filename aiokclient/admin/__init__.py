@@ -5,35 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from aiokclient.admin.client import Admin
-from aiokclient.admin.cluster import AclOperation, BrokerDescription, ClusterDescription
-from aiokclient.admin.configs import (
-    Append,
-    ConfigEntry,
-    ConfigResource,
-    ConfigSource,
-    ConfigType,
-    ResourceType,
-    Subtract,
-    Synonym,
-)
-from aiokclient.admin.group_descriptions import (
-    GroupDescription,
-    GroupListing,
-    GroupMemberDescription,
-)
-from aiokclient.admin.partitions import NewPartitions
-from aiokclient.admin.results import Results
-from aiokclient.admin.topics import (
-    CreatedTopic,
-    NewTopic,
-    PartitionDescription,
-    TopicDescription,
-    TopicListing,
-)
-
 if TYPE_CHECKING:
-    from aiokclient.admin.acl_bindings import (
+    from aiokclient.admin.acls import (
         AclBinding,
         AclBindingFilter,
         AclPermissionType,
@@ -42,20 +15,46 @@ if TYPE_CHECKING:
         ResourcePattern,
         ResourcePatternFilter,
     )
+    from aiokclient.admin.admin import Admin
     from aiokclient.admin.client_quotas import ClientQuotaEntity, ClientQuotaFilter, ClientQuotaName
+    from aiokclient.admin.cluster import AclOperation, BrokerDescription, ClusterDescription
+    from aiokclient.admin.configs import (
+        Append,
+        ConfigEntry,
+        ConfigResource,
+        ConfigSource,
+        ConfigType,
+        ResourceType,
+        Subtract,
+        Synonym,
+    )
     from aiokclient.admin.delegation_tokens import DelegationToken
+    from aiokclient.admin.group_descriptions import (
+        GroupDescription,
+        GroupListing,
+        GroupMemberDescription,
+    )
     from aiokclient.admin.group_lag import PartitionLag
+    from aiokclient.admin.hanging_transactions import HangingTransaction
     from aiokclient.admin.log_dirs import LogDirDescription, ReplicaLog
+    from aiokclient.admin.results import Results
     from aiokclient.admin.scram_credentials import (
         ScramCredentialInfo,
         ScramMechanism,
         UserScramCredentialDeletion,
         UserScramCredentialUpsertion,
     )
-    from aiokclient.admin.transaction_descriptions import (
+    from aiokclient.admin.topics import (
+        CreatedTopic,
+        NewPartitions,
+        NewTopic,
+        PartitionDescription,
+        TopicDescription,
+        TopicListing,
+    )
+    from aiokclient.admin.transactions import (
         ActiveProducer,
         FencedProducer,
-        HangingTransaction,
         TransactionDescription,
         TransactionListing,
     )
@@ -108,42 +107,82 @@ __all__ = [
     "UserScramCredentialUpsertion",
 ]
 
-_LATE = {
-    "AclBinding": "acl_bindings",
-    "AclBindingFilter": "acl_bindings",
-    "AclPermissionType": "acl_bindings",
-    "AclResourceType": "acl_bindings",
-    "ActiveProducer": "transaction_descriptions",
+_MODULES = {
+    "AclBinding": "acls",
+    "AclBindingFilter": "acls",
+    "AclOperation": "cluster",
+    "AclPermissionType": "acls",
+    "AclResourceType": "acls",
+    "ActiveProducer": "transactions",
+    "Admin": "admin",
+    "Append": "configs",
+    "BrokerDescription": "cluster",
     "ClientQuotaEntity": "client_quotas",
     "ClientQuotaFilter": "client_quotas",
     "ClientQuotaName": "client_quotas",
+    "ClusterDescription": "cluster",
+    "ConfigEntry": "configs",
+    "ConfigResource": "configs",
+    "ConfigSource": "configs",
+    "ConfigType": "configs",
+    "CreatedTopic": "topics",
     "DelegationToken": "delegation_tokens",
-    "FencedProducer": "transaction_descriptions",
-    "HangingTransaction": "transaction_descriptions",
+    "FencedProducer": "transactions",
+    "GroupDescription": "group_descriptions",
+    "GroupListing": "group_descriptions",
+    "GroupMemberDescription": "group_descriptions",
+    "HangingTransaction": "hanging_transactions",
     "LogDirDescription": "log_dirs",
+    "NewPartitions": "topics",
+    "NewTopic": "topics",
+    "PartitionDescription": "topics",
     "PartitionLag": "group_lag",
-    "PatternType": "acl_bindings",
+    "PatternType": "acls",
     "ReplicaLog": "log_dirs",
-    "ResourcePattern": "acl_bindings",
-    "ResourcePatternFilter": "acl_bindings",
+    "ResourcePattern": "acls",
+    "ResourcePatternFilter": "acls",
+    "ResourceType": "configs",
+    "Results": "results",
     "ScramCredentialInfo": "scram_credentials",
     "ScramMechanism": "scram_credentials",
-    "TransactionDescription": "transaction_descriptions",
-    "TransactionListing": "transaction_descriptions",
+    "Subtract": "configs",
+    "Synonym": "configs",
+    "TopicDescription": "topics",
+    "TopicListing": "topics",
+    "TransactionDescription": "transactions",
+    "TransactionListing": "transactions",
     "UserScramCredentialDeletion": "scram_credentials",
     "UserScramCredentialUpsertion": "scram_credentials",
 }
-"""The modules of the names that are imported on first use, because few programs need them."""
+"""The module of each public name. `.ci/write-names` writes it from the imports above."""
+
+_SUBJECTS = (
+    "acls",
+    "client_quotas",
+    "cluster",
+    "configs",
+    "delegation_tokens",
+    "group_lag",
+    "groups",
+    "hanging_transactions",
+    "log_dirs",
+    "scram_credentials",
+    "topics",
+    "transactions",
+)
+"""The modules of calls, which `Admin` imports on first use."""
 
 
 if not TYPE_CHECKING:  # With it, type checkers would accept any name.
 
     def __getattr__(name: str) -> Any:
-        if name not in _LATE:
+        if name in _SUBJECTS:
+            return import_module(f"{__name__}.{name}")
+        if name not in _MODULES:
             from aiokclient.log.hints import import_hint, refuse_name
 
             refuse_name(__name__, name, import_hint(name))
-        value = globals()[name] = getattr(import_module(f"{__name__}.{_LATE[name]}"), name)
+        value = globals()[name] = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
         return value
 
 

@@ -1,20 +1,12 @@
-"""The admin calls that create, describe, and delete ACLs."""
+"""ACLs, which allow or deny operations on resources, and the admin calls about them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-from aiokclient.admin.acl_bindings import (
-    AclBinding,
-    AclBindingFilter,
-    AclPermissionType,
-    AclResourceType,
-    PatternType,
-    ResourcePattern,
-    ResourcePatternFilter,
-)
 from aiokclient.admin.arguments import as_kind, as_name, as_principal, as_resources
 from aiokclient.admin.cluster import AclOperation
 from aiokclient.admin.requests import AdminRequests, Answers, failure
@@ -30,89 +22,264 @@ from aiokclient.protocol.messages.delete_acls import (
 )
 from aiokclient.protocol.messages.describe_acls import DescribeAclsRequest
 
-__all__ = ["AclCalls"]
+__all__ = [
+    "create_acls",
+    "describe_acls",
+    "delete_acls",
+    "AclBinding",
+    "AclBindingFilter",
+    "AclPermissionType",
+    "AclResourceType",
+    "PatternType",
+    "ResourcePattern",
+    "ResourcePatternFilter",
+]
 
+CLUSTER_NAME: Final = "kafka-cluster"
+"""The only name of a resource of the type CLUSTER."""
 DELETE: Final = "DeleteAcls"
 
 FOR_FILTERS: Final = frozenset({"ANY", "MATCH"})
 """The members of enumerations that only filters can have."""
 
 
-class AclCalls:
-    """The admin calls about ACLs."""
+class AclResourceType(IntEnum):
+    """The kinds of resources that ACLs protect. The values are those of Kafka's protocol.
 
-    def __init__(self, requests: AdminRequests) -> None:
-        self._requests = requests
+    ANY is for filters. UNKNOWN is a kind that this client does not know.
+    """
 
-    async def create_acls(
-        self, acls: Iterable[AclBinding], *, timeout: float | None = None
-    ) -> Results[AclBinding, None]:
-        """See `Admin.create_acls`."""
-        wanted = {acl: _creation(acl) for acl in as_resources(acls, AclBinding)}
+    UNKNOWN = 0
+    ANY = 1
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+    DELEGATION_TOKEN = 6
+    USER = 7
 
-        async def ask(
-            items: dict[AclBinding, AclCreation], remaining: float
-        ) -> Answers[AclBinding, None]:
-            request = CreateAclsRequest(creations=list(items.values()))
-            response = await self._requests.send(request, AnyBroker(), remaining)
-            # The results do not name their ACLs. The results are in the order of the request.
-            return {
-                acl: failure(result.error_code, result.error_message, "CreateAcls", str(acl))
-                for acl, result in zip(items, response.results, strict=False)
-            }
+    @classmethod
+    def _missing_(cls, value: object) -> AclResourceType:
+        return cls.UNKNOWN
 
-        return await self._requests.each(wanted, ask, timeout)
 
-    async def describe_acls(
-        self, acl_filter: AclBindingFilter | None = None, *, timeout: float | None = None
-    ) -> tuple[AclBinding, ...]:
-        """See `Admin.describe_acls`."""
-        wanted = AclBindingFilter() if acl_filter is None else _checked_filter(acl_filter)
-        request = DescribeAclsRequest(
-            resource_type_filter=wanted.pattern.type,
-            resource_name_filter=wanted.pattern.name,
-            pattern_type_filter=wanted.pattern.pattern_type,
-            principal_filter=wanted.principal,
-            host_filter=wanted.host,
-            operation=wanted.operation,
-            permission_type=wanted.permission,
+class PatternType(IntEnum):
+    """The way in which a pattern selects resources. The values are those of Kafka's protocol.
+
+    LITERAL is the name itself, or with the name "*" all resources of the type. PREFIXED is every
+    name that begins with it. ANY and MATCH are for filters: ANY selects both types of patterns,
+    and MATCH those that apply to the resource with this name.
+    """
+
+    UNKNOWN = 0
+    ANY = 1
+    MATCH = 2
+    LITERAL = 3
+    PREFIXED = 4
+
+    @classmethod
+    def _missing_(cls, value: object) -> PatternType:
+        return cls.UNKNOWN
+
+
+class AclPermissionType(IntEnum):
+    """The effect of an ACL: to allow or to deny. The values are those of Kafka's protocol.
+
+    An ACL that denies takes precedence over all that allow. ANY is for filters.
+    """
+
+    UNKNOWN = 0
+    ANY = 1
+    DENY = 2
+    ALLOW = 3
+
+    @classmethod
+    def _missing_(cls, value: object) -> AclPermissionType:
+        return cls.UNKNOWN
+
+
+@dataclass(frozen=True, slots=True)
+class ResourcePattern:
+    """The resources to which an ACL applies: a type, a name, and whether the name is a prefix."""
+
+    type: AclResourceType
+    name: str
+    pattern_type: PatternType = PatternType.LITERAL
+
+    @classmethod
+    def topic(cls, name: str, *, prefixed: bool = False) -> ResourcePattern:
+        return cls(AclResourceType.TOPIC, name, _pattern_type(prefixed))
+
+    @classmethod
+    def group(cls, name: str, *, prefixed: bool = False) -> ResourcePattern:
+        return cls(AclResourceType.GROUP, name, _pattern_type(prefixed))
+
+    @classmethod
+    def transactional_id(cls, name: str, *, prefixed: bool = False) -> ResourcePattern:
+        return cls(AclResourceType.TRANSACTIONAL_ID, name, _pattern_type(prefixed))
+
+    @classmethod
+    def cluster(cls) -> ResourcePattern:
+        return cls(AclResourceType.CLUSTER, CLUSTER_NAME)
+
+    @classmethod
+    def delegation_token(cls, token_id: str) -> ResourcePattern:
+        return cls(AclResourceType.DELEGATION_TOKEN, token_id)
+
+    @classmethod
+    def user(cls, principal: str) -> ResourcePattern:
+        """Return the pattern of a user whose delegation tokens others may create or describe."""
+        return cls(AclResourceType.USER, principal)
+
+    def __str__(self) -> str:
+        prefixed = " (prefixed)" if self.pattern_type is PatternType.PREFIXED else ""
+        return f"{_words(self.type)} {self.name}{prefixed}"
+
+
+@dataclass(frozen=True, slots=True)
+class ResourcePatternFilter:
+    """A selection of patterns. A field that is not given matches every pattern."""
+
+    type: AclResourceType = AclResourceType.ANY
+    name: str | None = None
+    pattern_type: PatternType = PatternType.ANY
+
+    def __str__(self) -> str:
+        name = "*any*" if self.name is None else self.name
+        return f"{_words(self.type)} {name} ({_words(self.pattern_type)})"
+
+
+@dataclass(frozen=True, slots=True)
+class AclBinding:
+    """An ACL: it allows or denies an operation of a principal on the resources of a pattern.
+
+        AclBinding(ResourcePattern.topic("orders"), "User:alice", AclOperation.READ)
+
+    The principal is a type and a name, and "User:*" is every user. `host` is an IP address from
+    which the principal connects, or "*".
+    """
+
+    pattern: ResourcePattern
+    principal: str
+    operation: AclOperation
+    permission: AclPermissionType = AclPermissionType.ALLOW
+    host: str = "*"
+
+    def to_filter(self) -> AclBindingFilter:
+        """Return the filter that selects only this ACL."""
+        pattern = ResourcePatternFilter(
+            self.pattern.type, self.pattern.name, self.pattern.pattern_type
         )
-        response = await self._requests.send(request, AnyBroker(), timeout)
-        return tuple(
-            AclBinding(
-                ResourcePattern(
-                    AclResourceType(resource.resource_type),
-                    resource.resource_name,
-                    PatternType(resource.pattern_type),
-                ),
-                acl.principal,
-                AclOperation(acl.operation),
-                AclPermissionType(acl.permission_type),
-                acl.host,
-            )
-            for resource in response.resources
-            for acl in resource.acls
+        return AclBindingFilter(pattern, self.principal, self.operation, self.permission, self.host)
+
+    def __str__(self) -> str:
+        return (
+            f"ACL ({self.permission.name} {self.principal} {self.operation.name} on "
+            f"{self.pattern}, host {self.host})"
         )
 
-    async def delete_acls(
-        self, filters: Iterable[AclBindingFilter], *, timeout: float | None = None
-    ) -> Results[AclBindingFilter, tuple[AclBinding, ...]]:
-        """See `Admin.delete_acls`."""
-        wanted = {each: _deletion(each) for each in as_resources(filters, AclBindingFilter)}
-        deleted: dict[AclBindingFilter, dict[AclBinding, None]] = {each: {} for each in wanted}
 
-        async def ask(
-            items: dict[AclBindingFilter, DeleteAclsFilter], remaining: float
-        ) -> Answers[AclBindingFilter, tuple[AclBinding, ...]]:
-            request = DeleteAclsRequest(filters=list(items.values()))
-            response = await self._requests.send(request, AnyBroker(), remaining)
-            return {
-                # `deleted` also has the ACLs that an earlier attempt has deleted.
-                each: _deleted(each, result, deleted[each])
-                for each, result in zip(items, response.filter_results, strict=False)
-            }
+@dataclass(frozen=True, slots=True)
+class AclBindingFilter:
+    """A selection of ACLs. A field that is not given matches every ACL.
 
-        return await self._requests.each(wanted, ask, timeout)
+    So `AclBindingFilter()` selects all ACLs.
+    """
+
+    pattern: ResourcePatternFilter = ResourcePatternFilter()
+    principal: str | None = None
+    operation: AclOperation = AclOperation.ANY
+    permission: AclPermissionType = AclPermissionType.ANY
+    host: str | None = None
+
+    def __str__(self) -> str:
+        principal = "any principal" if self.principal is None else self.principal
+        host = "any host" if self.host is None else f"host {self.host}"
+        return (
+            f"ACL filter ({self.permission.name} {principal} {self.operation.name} on "
+            f"{self.pattern}, {host})"
+        )
+
+
+def _pattern_type(prefixed: bool) -> PatternType:
+    return PatternType.PREFIXED if prefixed else PatternType.LITERAL
+
+
+def _words(member: IntEnum) -> str:
+    return member.name.lower().replace("_", " ")
+
+
+async def create_acls(
+    requests: AdminRequests, acls: Iterable[AclBinding], timeout: float | None
+) -> Results[AclBinding, None]:
+    """See `Admin.create_acls`."""
+    wanted = {acl: _creation(acl) for acl in as_resources(acls, AclBinding)}
+
+    async def ask(
+        items: dict[AclBinding, AclCreation], remaining: float
+    ) -> Answers[AclBinding, None]:
+        request = CreateAclsRequest(creations=list(items.values()))
+        response = await requests.send(request, AnyBroker(), remaining)
+        # The results do not name their ACLs. The results are in the order of the request.
+        return {
+            acl: failure(result.error_code, result.error_message, "CreateAcls", str(acl))
+            for acl, result in zip(items, response.results, strict=False)
+        }
+
+    return await requests.each(wanted, ask, timeout)
+
+
+async def describe_acls(
+    requests: AdminRequests, acl_filter: AclBindingFilter | None, timeout: float | None
+) -> tuple[AclBinding, ...]:
+    """See `Admin.describe_acls`."""
+    wanted = AclBindingFilter() if acl_filter is None else _checked_filter(acl_filter)
+    request = DescribeAclsRequest(
+        resource_type_filter=wanted.pattern.type,
+        resource_name_filter=wanted.pattern.name,
+        pattern_type_filter=wanted.pattern.pattern_type,
+        principal_filter=wanted.principal,
+        host_filter=wanted.host,
+        operation=wanted.operation,
+        permission_type=wanted.permission,
+    )
+    response = await requests.send(request, AnyBroker(), timeout)
+    return tuple(
+        AclBinding(
+            ResourcePattern(
+                AclResourceType(resource.resource_type),
+                resource.resource_name,
+                PatternType(resource.pattern_type),
+            ),
+            acl.principal,
+            AclOperation(acl.operation),
+            AclPermissionType(acl.permission_type),
+            acl.host,
+        )
+        for resource in response.resources
+        for acl in resource.acls
+    )
+
+
+async def delete_acls(
+    requests: AdminRequests, filters: Iterable[AclBindingFilter], timeout: float | None
+) -> Results[AclBindingFilter, tuple[AclBinding, ...]]:
+    """See `Admin.delete_acls`."""
+    wanted = {each: _deletion(each) for each in as_resources(filters, AclBindingFilter)}
+    deleted: dict[AclBindingFilter, dict[AclBinding, None]] = {each: {} for each in wanted}
+
+    async def ask(
+        items: dict[AclBindingFilter, DeleteAclsFilter], remaining: float
+    ) -> Answers[AclBindingFilter, tuple[AclBinding, ...]]:
+        request = DeleteAclsRequest(filters=list(items.values()))
+        response = await requests.send(request, AnyBroker(), remaining)
+        return {
+            # `deleted` also has the ACLs that an earlier attempt has deleted.
+            each: _deleted(each, result, deleted[each])
+            for each, result in zip(items, response.filter_results, strict=False)
+        }
+
+    return await requests.each(wanted, ask, timeout)
 
 
 def _creation(acl: AclBinding) -> AclCreation:

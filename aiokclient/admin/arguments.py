@@ -14,6 +14,7 @@ __all__ = [
     "as_kind",
     "as_mapping",
     "as_name",
+    "as_names",
     "as_partition",
     "as_partitions",
     "as_principal",
@@ -98,6 +99,19 @@ def as_text(given: Any, what: str) -> str:
     if problem := text_problem(given):
         raise ArgumentValueError(f"{shortened(given)} cannot be {what}. {problem}")
     return given
+
+
+def as_names(names: Iterable[str]) -> list[str]:
+    """Return the names in a collection as a list.
+
+    Raises ArgumentTypeError if it is not a collection of str, and ArgumentValueError for a name
+    that no broker could receive.
+    """
+    if isinstance(names, Iterable) and not isinstance(names, str | bytes):
+        given = list(names)
+        if all(isinstance(name, str) for name in given):
+            return [as_text(name, "a name") for name in given]
+    raise ArgumentTypeError(f"{names!r} is not a collection of names. Pass a list of str.")
 
 
 def require_integer(given: Any, what: str) -> None:

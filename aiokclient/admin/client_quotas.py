@@ -16,7 +16,13 @@ from aiokclient.errors.local import ArgumentTypeError
 from aiokclient.protocol.messages import alter_client_quotas as altering
 from aiokclient.protocol.messages import describe_client_quotas as describing
 
-__all__ = ["ClientQuotaCalls", "ClientQuotaEntity", "ClientQuotaFilter", "ClientQuotaName"]
+__all__ = [
+    "describe_client_quotas",
+    "alter_client_quotas",
+    "ClientQuotaEntity",
+    "ClientQuotaFilter",
+    "ClientQuotaName",
+]
 
 API: Final = "AlterClientQuotas"
 TYPES: Final = {"user": "user", "client_id": "client-id", "ip": "ip"}
@@ -67,53 +73,47 @@ class ClientQuotaFilter:
     strict: bool = False
 
 
-class ClientQuotaCalls:
-    """The admin calls about client quotas."""
+async def describe_client_quotas(
+    requests: AdminRequests, quota_filter: ClientQuotaFilter | None, timeout: float | None
+) -> dict[ClientQuotaEntity, dict[str, float]]:
+    """See `Admin.describe_client_quotas`."""
+    wanted = as_kind(quota_filter or ClientQuotaFilter(), ClientQuotaFilter)
+    request = describing.DescribeClientQuotasRequest(
+        components=[_component(kind, name) for kind, name in _parts(wanted).items()],
+        strict=bool(wanted.strict),
+    )
+    response = await requests.send(request, AnyBroker(), timeout)
+    return {
+        entity: {value.key: value.value for value in entry.values}
+        for entry in response.entries or ()
+        if (entity := _entity(entry.entity)) is not None
+    }
 
-    def __init__(self, requests: AdminRequests) -> None:
-        self._requests = requests
 
-    async def describe_client_quotas(
-        self, quota_filter: ClientQuotaFilter | None = None, *, timeout: float | None = None
-    ) -> dict[ClientQuotaEntity, dict[str, float]]:
-        """See `Admin.describe_client_quotas`."""
-        wanted = as_kind(quota_filter or ClientQuotaFilter(), ClientQuotaFilter)
-        request = describing.DescribeClientQuotasRequest(
-            components=[_component(kind, name) for kind, name in _parts(wanted).items()],
-            strict=bool(wanted.strict),
+async def alter_client_quotas(
+    requests: AdminRequests,
+    changes: Mapping[ClientQuotaEntity, Mapping[str, float | None]],
+    validate_only: bool,
+    timeout: float | None,
+) -> Results[ClientQuotaEntity, None]:
+    """See `Admin.alter_client_quotas`."""
+    as_resources(as_mapping(changes, "ClientQuotaEntity"), ClientQuotaEntity)
+    wanted = {entity: _entry(entity, quotas) for entity, quotas in changes.items()}
+
+    async def ask(
+        items: dict[ClientQuotaEntity, altering.EntryData], remaining: float
+    ) -> Answers[ClientQuotaEntity, None]:
+        request = altering.AlterClientQuotasRequest(
+            entries=list(items.values()), validate_only=validate_only
         )
-        response = await self._requests.send(request, AnyBroker(), timeout)
+        response = await requests.send(request, AnyBroker(), remaining)
         return {
-            entity: {value.key: value.value for value in entry.values}
-            for entry in response.entries or ()
+            entity: failure(entry.error_code, entry.error_message, API, str(entity))
+            for entry in response.entries
             if (entity := _entity(entry.entity)) is not None
         }
 
-    async def alter_client_quotas(
-        self,
-        changes: Mapping[ClientQuotaEntity, Mapping[str, float | None]],
-        *,
-        validate_only: bool = False,
-        timeout: float | None = None,
-    ) -> Results[ClientQuotaEntity, None]:
-        """See `Admin.alter_client_quotas`."""
-        as_resources(as_mapping(changes, "ClientQuotaEntity"), ClientQuotaEntity)
-        wanted = {entity: _entry(entity, quotas) for entity, quotas in changes.items()}
-
-        async def ask(
-            items: dict[ClientQuotaEntity, altering.EntryData], remaining: float
-        ) -> Answers[ClientQuotaEntity, None]:
-            request = altering.AlterClientQuotasRequest(
-                entries=list(items.values()), validate_only=validate_only
-            )
-            response = await self._requests.send(request, AnyBroker(), remaining)
-            return {
-                entity: failure(entry.error_code, entry.error_message, API, str(entity))
-                for entry in response.entries
-                if (entity := _entity(entry.entity)) is not None
-            }
-
-        return await self._requests.each(wanted, ask, timeout)
+    return await requests.each(wanted, ask, timeout)
 
 
 def _parts(

@@ -19,7 +19,7 @@ from aiokclient.protocol.wanted_topics import WantedTopicsRequest
 __all__ = [
     "AclOperation",
     "BrokerDescription",
-    "ClusterCalls",
+    "describe_cluster",
     "ClusterDescription",
     "described_broker",
     "operations",
@@ -94,48 +94,44 @@ def described_broker(broker: BrokerInfo) -> BrokerDescription:
     return BrokerDescription(broker.node_id, broker.host, broker.port, broker.rack)
 
 
-class ClusterCalls:
-    """The admin calls about the cluster."""
+async def describe_cluster(
+    requests: AdminRequests,
+    include_authorized_operations: bool,
+    include_fenced_brokers: bool,
+    timeout: float | None,
+) -> ClusterDescription:
+    """See `Admin.describe_cluster`."""
+    request = DescribeClusterRequest(
+        include_cluster_authorized_operations=include_authorized_operations,
+        include_fenced_brokers=include_fenced_brokers,
+    )
+    try:
+        response = await requests.send(request, AnyBroker(), timeout)
+    except UnsupportedVersionError:
+        if include_fenced_brokers:
+            raise
+        return await _describe_from_metadata(requests, include_authorized_operations, timeout)
+    return _described(response)
 
-    def __init__(self, requests: AdminRequests) -> None:
-        self._requests = requests
 
-    async def describe_cluster(
-        self,
-        *,
-        include_authorized_operations: bool = False,
-        include_fenced_brokers: bool = False,
-        timeout: float | None = None,
-    ) -> ClusterDescription:
-        """See `Admin.describe_cluster`."""
-        request = DescribeClusterRequest(
-            include_cluster_authorized_operations=include_authorized_operations,
-            include_fenced_brokers=include_fenced_brokers,
-        )
-        try:
-            response = await self._requests.send(request, AnyBroker(), timeout)
-        except UnsupportedVersionError:
-            if include_fenced_brokers:
-                raise
-            return await self._from_metadata(include_authorized_operations, timeout)
-        return _described(response)
-
-    async def _from_metadata(self, authorized: bool, timeout: float | None) -> ClusterDescription:
-        """Return the description from a Metadata response, for brokers older than 2.8."""
-        # In version 0 of Metadata, an empty list requests all topics, not none. The response then
-        # has all topics, but WantedTopicsRequest does not decode their descriptions.
-        request = WantedTopicsRequest([])
-        request.include_cluster_authorized_operations = authorized
-        response: MetadataResponse = await self._requests.send(request, AnyBroker(), timeout)
-        return ClusterDescription(
-            response.cluster_id,
-            _broker_id(response.controller_id),
-            tuple(
-                BrokerDescription(broker.node_id, broker.host, broker.port, broker.rack)
-                for broker in sorted(response.brokers, key=lambda broker: broker.node_id)
-            ),
-            operations(response.cluster_authorized_operations),
-        )
+async def _describe_from_metadata(
+    requests: AdminRequests, authorized: bool, timeout: float | None
+) -> ClusterDescription:
+    """Return the description from a Metadata response, for brokers older than 2.8."""
+    # In version 0 of Metadata, an empty list requests all topics, not none. The response then
+    # has all topics, but WantedTopicsRequest does not decode their descriptions.
+    request = WantedTopicsRequest([])
+    request.include_cluster_authorized_operations = authorized
+    response: MetadataResponse = await requests.send(request, AnyBroker(), timeout)
+    return ClusterDescription(
+        response.cluster_id,
+        _broker_id(response.controller_id),
+        tuple(
+            BrokerDescription(broker.node_id, broker.host, broker.port, broker.rack)
+            for broker in sorted(response.brokers, key=lambda broker: broker.node_id)
+        ),
+        operations(response.cluster_authorized_operations),
+    )
 
 
 def _described(response: DescribeClusterResponse) -> ClusterDescription:

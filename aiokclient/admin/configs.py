@@ -1,6 +1,7 @@
 """The admin calls that describe and change configurations.
 
-Topics, brokers, groups, and client metrics have configurations.
+Topics, brokers, groups, and client metrics have configurations. A subscription to the metrics of
+clients (KIP-714) is a configuration, so the calls that list and delete subscriptions are here.
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from aiokclient.admin.arguments import as_mapping, as_name, as_resources, as_text
+from aiokclient.admin.arguments import as_mapping, as_name, as_names, as_resources, as_text
 from aiokclient.admin.requests import AdminRequests, Answers, Ask, ask_targets, failure
 from aiokclient.admin.results import Results
 from aiokclient.cluster.targets import AnyBroker, Broker, Target
+from aiokclient.errors import KafkaError, UnsupportedVersionError
 from aiokclient.errors.local import ArgumentTypeError, ArgumentValueError
+from aiokclient.protocol.messages import ListConfigResourcesRequest
 from aiokclient.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -36,11 +39,14 @@ __all__ = [
     "ConfigResource",
     "ConfigSource",
     "ConfigType",
-    "ConfigCalls",
+    "describe_configs",
+    "alter_configs",
     "ResourceType",
     "Subtract",
     "Synonym",
     "config_text",
+    "list_client_metrics",
+    "delete_client_metrics",
 ]
 
 API = "IncrementalAlterConfigs"
@@ -207,88 +213,84 @@ AskBroker: TypeAlias = Callable[
 ]
 
 
-class ConfigCalls:
-    """The admin calls about configurations."""
+async def describe_configs(
+    requests: AdminRequests,
+    resources: Iterable[ConfigResource] | Mapping[ConfigResource, Iterable[str] | None],
+    include_synonyms: bool,
+    include_documentation: bool,
+    timeout: float | None,
+) -> Results[ConfigResource, dict[str, ConfigEntry]]:
+    """See `Admin.describe_configs`."""
+    given = as_resources(resources, ConfigResource)
+    named: Mapping[ConfigResource, Iterable[str] | None] = (
+        given if isinstance(given, Mapping) else dict.fromkeys(given)
+    )
+    wanted = {_checked(resource): _option_names(names) for resource, names in named.items()}
 
-    def __init__(self, requests: AdminRequests) -> None:
-        self._requests = requests
-
-    async def describe_configs(
-        self,
-        resources: Iterable[ConfigResource] | Mapping[ConfigResource, Iterable[str] | None],
-        *,
-        include_synonyms: bool = False,
-        include_documentation: bool = False,
-        timeout: float | None = None,
-    ) -> Results[ConfigResource, dict[str, ConfigEntry]]:
-        """See `Admin.describe_configs`."""
-        given = as_resources(resources, ConfigResource)
-        named: Mapping[ConfigResource, Iterable[str] | None] = (
-            given if isinstance(given, Mapping) else dict.fromkeys(given)
+    async def ask_broker(
+        items: dict[ConfigResource, list[str] | None], to: Target, remaining: float
+    ) -> Answers[ConfigResource, dict[str, ConfigEntry]]:
+        request = DescribeConfigsRequest(
+            resources=[_described(resource, names) for resource, names in items.items()],
+            include_synonyms=include_synonyms,
+            include_documentation=include_documentation,
         )
-        wanted = {_checked(resource): _option_names(names) for resource, names in named.items()}
-
-        async def ask_broker(
-            items: dict[ConfigResource, list[str] | None], to: Target, remaining: float
-        ) -> Answers[ConfigResource, dict[str, ConfigEntry]]:
-            request = DescribeConfigsRequest(
-                resources=[_described(resource, names) for resource, names in items.items()],
-                include_synonyms=include_synonyms,
-                include_documentation=include_documentation,
+        response = await requests.send(request, to, remaining)
+        return {
+            (key := _resource(result)): failure(
+                result.error_code, result.error_message, "DescribeConfigs", str(key)
             )
-            response = await self._requests.send(request, to, remaining)
-            return {
-                (key := _resource(result)): failure(
-                    result.error_code, result.error_message, "DescribeConfigs", str(key)
-                )
-                or {entry.name: _entry(entry) for entry in result.configs}
-                for result in response.results
-            }
+            or {entry.name: _entry(entry) for entry in result.configs}
+            for result in response.results
+        }
 
-        return await self._requests.each(wanted, self._by_broker(ask_broker), timeout)
+    return await requests.each(wanted, _by_broker(requests, ask_broker), timeout)
 
-    async def alter_configs(
-        self,
-        changes: Mapping[ConfigResource, Mapping[str, Change]],
-        *,
-        validate_only: bool = False,
-        timeout: float | None = None,
-    ) -> Results[ConfigResource, None]:
-        """See `Admin.alter_configs`."""
-        as_resources(as_mapping(changes, "ConfigResource"), ConfigResource)
-        for resource, change in changes.items():
-            _checked(resource)
-            _check_changes(change)
 
-        async def ask_broker(
-            items: dict[ConfigResource, Mapping[str, Change]], to: Target, remaining: float
-        ) -> Answers[ConfigResource, None]:
-            request = IncrementalAlterConfigsRequest(
-                resources=[_altered(resource, change) for resource, change in items.items()],
-                validate_only=validate_only,
+async def alter_configs(
+    requests: AdminRequests,
+    changes: Mapping[ConfigResource, Mapping[str, Change]],
+    validate_only: bool,
+    timeout: float | None,
+) -> Results[ConfigResource, None]:
+    """See `Admin.alter_configs`."""
+    as_resources(as_mapping(changes, "ConfigResource"), ConfigResource)
+    for resource, change in changes.items():
+        _checked(resource)
+        _check_changes(change)
+
+    async def ask_broker(
+        items: dict[ConfigResource, Mapping[str, Change]], to: Target, remaining: float
+    ) -> Answers[ConfigResource, None]:
+        request = IncrementalAlterConfigsRequest(
+            resources=[_altered(resource, change) for resource, change in items.items()],
+            validate_only=validate_only,
+        )
+        response = await requests.send(request, to, remaining)
+        return {
+            (key := _resource(result)): failure(
+                result.error_code, result.error_message, API, str(key)
             )
-            response = await self._requests.send(request, to, remaining)
-            return {
-                (key := _resource(result)): failure(
-                    result.error_code, result.error_message, API, str(key)
-                )
-                for result in response.responses
-            }
+            for result in response.responses
+        }
 
-        return await self._requests.each(changes, self._by_broker(ask_broker), timeout)
+    return await requests.each(changes, _by_broker(requests, ask_broker), timeout)
 
-    def _by_broker(self, ask_broker: AskBroker[Item, V]) -> Ask[ConfigResource, Item, V]:
-        """Send the configurations of a broker to that broker, and all others to any broker."""
 
-        async def ask(
-            items: dict[ConfigResource, Item], remaining: float
-        ) -> Answers[ConfigResource, V]:
-            groups: dict[Target, dict[ConfigResource, Item]] = {}
-            for resource, item in items.items():
-                groups.setdefault(_target(resource), {})[resource] = item
-            return await ask_targets(groups, lambda group, to: ask_broker(group, to, remaining))
+def _by_broker(
+    requests: AdminRequests, ask_broker: AskBroker[Item, V]
+) -> Ask[ConfigResource, Item, V]:
+    """Send the configurations of a broker to that broker, and all others to any broker."""
 
-        return ask
+    async def ask(
+        items: dict[ConfigResource, Item], remaining: float
+    ) -> Answers[ConfigResource, V]:
+        groups: dict[Target, dict[ConfigResource, Item]] = {}
+        for resource, item in items.items():
+            groups.setdefault(_target(resource), {})[resource] = item
+        return await ask_targets(groups, lambda group, to: ask_broker(group, to, remaining))
+
+    return ask
 
 
 def _checked(resource: ConfigResource) -> ConfigResource:
@@ -390,3 +392,47 @@ def _change(name: str, change: Change) -> AlterableConfig:
         case Subtract(value):
             return AlterableConfig(name=name, config_operation=SUBTRACT, value=value)
     return AlterableConfig(name=name, config_operation=SET, value=config_text(change))
+
+
+async def list_client_metrics(requests: AdminRequests, timeout: float | None) -> list[str]:
+    """See `Admin.list_client_metrics`."""
+    deadline = requests.deadline(timeout)
+    try:
+        response = await requests.send(
+            ListConfigResourcesRequest(resource_types=[ResourceType.CLIENT_METRICS]),
+            AnyBroker(),
+            requests.seconds_until(deadline),
+        )
+    except UnsupportedVersionError:
+        # Before version 4.1, the request cannot name types: brokers list only client metrics.
+        response = await requests.send(
+            ListConfigResourcesRequest(), AnyBroker(), requests.seconds_until(deadline)
+        )
+    return sorted(
+        each.resource_name
+        for each in response.config_resources
+        if each.resource_type == ResourceType.CLIENT_METRICS
+    )
+
+
+async def delete_client_metrics(
+    requests: AdminRequests, names: Iterable[str], timeout: float | None
+) -> Results[str, None]:
+    """See `Admin.delete_client_metrics`."""
+    resources = {name: ConfigResource.client_metrics(name) for name in as_names(names)}
+    deadline = requests.deadline(timeout)
+    remaining = requests.seconds_until(deadline)
+    described = await describe_configs(requests, resources.values(), False, False, remaining)
+    # A subscription exists as long as one of its options is set. So all of them are removed.
+    changes = {
+        resource: dict.fromkeys(
+            entry.name for entry in entries.values() if entry.source is ConfigSource.CLIENT_METRICS
+        )
+        for resource, entries in described.succeeded.items()
+    }
+    changes = {resource: change for resource, change in changes.items() if change}
+    remaining = requests.seconds_until(deadline)
+    altered = await alter_configs(requests, changes, False, remaining)
+    errors: dict[ConfigResource, KafkaError] = described.errors | altered.errors
+    results = {name: errors.get(resource) for name, resource in resources.items()}
+    return Results(results, requests.cluster.log("admin"))

@@ -10,8 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from aiokclient.admin.arguments import as_principal, require_integer
-from aiokclient.admin.groups import group_ids
+from aiokclient.admin.arguments import as_names, as_principal, require_integer
 from aiokclient.admin.requests import AdminRequests
 from aiokclient.cluster.targets import AnyBroker
 from aiokclient.config.secret import Secret
@@ -30,7 +29,14 @@ from aiokclient.protocol.messages.describe_delegation_token import (
 from aiokclient.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
 from aiokclient.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
 
-__all__ = ["DelegationToken", "DelegationTokenCalls", "TokenOrHmac"]
+__all__ = [
+    "DelegationToken",
+    "create_delegation_token",
+    "renew_delegation_token",
+    "expire_delegation_token",
+    "describe_delegation_token",
+    "TokenOrHmac",
+]
 
 MILLISECONDS: Final = "a number of milliseconds"
 
@@ -62,85 +68,70 @@ TokenOrHmac: TypeAlias = DelegationToken | Secret | str
 """A token, or its HMAC in base64."""
 
 
-class DelegationTokenCalls:
-    """The admin calls about delegation tokens."""
+async def create_delegation_token(
+    requests: AdminRequests,
+    owner: str | None,
+    renewers: Iterable[str],
+    max_lifetime_ms: int,
+    timeout: float | None,
+) -> DelegationToken:
+    """See `Admin.create_delegation_token`."""
+    require_integer(max_lifetime_ms, MILLISECONDS)
+    principals = [_parts(each) for each in as_names(renewers)]
+    request = CreateDelegationTokenRequest(
+        renewers=[
+            CreatableRenewers(principal_type=kind, principal_name=name) for kind, name in principals
+        ],
+        max_lifetime_ms=max_lifetime_ms,
+    )
+    if owner is not None:
+        request.owner_principal_type, request.owner_principal_name = _parts(owner)
+    response = await requests.send(request, AnyBroker(), timeout)
+    return _created(response, principals)
 
-    def __init__(self, requests: AdminRequests) -> None:
-        self._requests = requests
 
-    async def create_delegation_token(
-        self,
-        *,
-        owner: str | None = None,
-        renewers: Iterable[str] = (),
-        max_lifetime_ms: int = -1,
-        timeout: float | None = None,
-    ) -> DelegationToken:
-        """See `Admin.create_delegation_token`."""
-        require_integer(max_lifetime_ms, MILLISECONDS)
-        principals = [_parts(each) for each in group_ids(renewers)]
-        request = CreateDelegationTokenRequest(
-            renewers=[
-                CreatableRenewers(principal_type=kind, principal_name=name)
-                for kind, name in principals
-            ],
-            max_lifetime_ms=max_lifetime_ms,
-        )
-        if owner is not None:
-            request.owner_principal_type, request.owner_principal_name = _parts(owner)
-        response = await self._requests.send(request, AnyBroker(), timeout)
-        return _created(response, principals)
+async def renew_delegation_token(
+    requests: AdminRequests, token: TokenOrHmac, renew_time_period_ms: int, timeout: float | None
+) -> int:
+    """See `Admin.renew_delegation_token`."""
+    require_integer(renew_time_period_ms, MILLISECONDS)
+    request = RenewDelegationTokenRequest(hmac=_hmac(token), renew_period_ms=renew_time_period_ms)
+    response = await requests.send(request, AnyBroker(), timeout)
+    return int(response.expiry_timestamp_ms)
 
-    async def renew_delegation_token(
-        self,
-        token: TokenOrHmac,
-        *,
-        renew_time_period_ms: int = -1,
-        timeout: float | None = None,
-    ) -> int:
-        """See `Admin.renew_delegation_token`."""
-        require_integer(renew_time_period_ms, MILLISECONDS)
-        request = RenewDelegationTokenRequest(
-            hmac=_hmac(token), renew_period_ms=renew_time_period_ms
-        )
-        response = await self._requests.send(request, AnyBroker(), timeout)
-        return int(response.expiry_timestamp_ms)
 
-    async def expire_delegation_token(
-        self,
-        token: TokenOrHmac,
-        *,
-        expiry_time_period_ms: int = -1,
-        timeout: float | None = None,
-    ) -> int:
-        """See `Admin.expire_delegation_token`."""
-        require_integer(expiry_time_period_ms, MILLISECONDS)
-        request = ExpireDelegationTokenRequest(
-            hmac=_hmac(token), expiry_time_period_ms=expiry_time_period_ms
-        )
-        response = await self._requests.send(request, AnyBroker(), timeout)
-        expiry = int(response.expiry_timestamp_ms)
-        # Brokers in KRaft mode return the negative period if they have removed the token.
-        return expiry if expiry >= 0 else self._requests.cluster.clock.time_ms()
+async def expire_delegation_token(
+    requests: AdminRequests, token: TokenOrHmac, expiry_time_period_ms: int, timeout: float | None
+) -> int:
+    """See `Admin.expire_delegation_token`."""
+    require_integer(expiry_time_period_ms, MILLISECONDS)
+    request = ExpireDelegationTokenRequest(
+        hmac=_hmac(token), expiry_time_period_ms=expiry_time_period_ms
+    )
+    response = await requests.send(request, AnyBroker(), timeout)
+    expiry = int(response.expiry_timestamp_ms)
+    # Brokers in KRaft mode return the negative period if they have removed the token.
+    return expiry if expiry >= 0 else requests.cluster.clock.time_ms()
 
-    async def describe_delegation_token(
-        self, owners: Iterable[str] | None = None, *, timeout: float | None = None
-    ) -> tuple[DelegationToken, ...]:
-        """See `Admin.describe_delegation_token`."""
-        wanted = None if owners is None else [_parts(each) for each in group_ids(owners)]
-        if wanted is not None and not wanted:
-            self._requests.check()
-            return ()
-        request = DescribeDelegationTokenRequest(
-            owners=None
-            if wanted is None
-            else [
-                DescribeDelegationTokenOwner(principal_type=kind, principal_name=name)
-                for kind, name in wanted
-            ]
-        )
-        response = await self._requests.send(request, AnyBroker(), timeout)
-        return tuple(map(_described, response.tokens))
+
+async def describe_delegation_token(
+    requests: AdminRequests, owners: Iterable[str] | None, timeout: float | None
+) -> tuple[DelegationToken, ...]:
+    """See `Admin.describe_delegation_token`."""
+    wanted = None if owners is None else [_parts(each) for each in as_names(owners)]
+    if wanted is not None and not wanted:
+        requests.check()
+        return ()
+    request = DescribeDelegationTokenRequest(
+        owners=None
+        if wanted is None
+        else [
+            DescribeDelegationTokenOwner(principal_type=kind, principal_name=name)
+            for kind, name in wanted
+        ]
+    )
+    response = await requests.send(request, AnyBroker(), timeout)
+    return tuple(map(_described, response.tokens))
 
 
 def _created(

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from aiokclient.admin.groups import GroupCalls, group_ids
+from aiokclient.admin.arguments import as_names
+from aiokclient.admin.groups import describe_groups, list_consumer_group_offsets
 from aiokclient.admin.requests import AdminRequests, Answers, leader_failure
 from aiokclient.admin.results import Results
 from aiokclient.cluster.targets import Leader
@@ -22,9 +23,8 @@ from aiokclient.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
     from aiokclient.admin.group_descriptions import GroupDescription, GroupMemberDescription
-    from aiokclient.admin.group_offsets import GroupOffsetCalls
 
-__all__ = ["GroupLagCalls", "PartitionLag"]
+__all__ = ["group_lag", "PartitionLag"]
 
 API: Final = "ListOffsets"
 CONSUMER: Final = -1
@@ -54,90 +54,79 @@ class PartitionLag:
     host: str | None = None
 
 
-class GroupLagCalls:
-    """The admin call about the lag of groups."""
+async def group_lag(
+    requests: AdminRequests, groups: Iterable[str], isolation_level: str, timeout: float | None
+) -> Results[str, dict[TopicPartition, PartitionLag]]:
+    """See `Admin.group_lag`."""
+    names, level = list(dict.fromkeys(as_names(groups))), _level(isolation_level)
+    requests.check()
+    until = requests.deadline(timeout)
+    described = await describe_groups(requests, names, False, requests.seconds_until(until))
+    errors: dict[str, KafkaError] = dict(described.errors)
+    # The ends are read last. A group that commits in the meantime would otherwise seem to have
+    # committed an offset after the end.
+    committed = await list_consumer_group_offsets(
+        requests, described.succeeded, False, requests.seconds_until(until)
+    )
+    errors.update(committed.errors)
+    offsets = committed.succeeded
+    owners = {group: _owners(described.succeeded[group]) for group in offsets}
+    wanted = {group: sorted({*offsets[group], *owners[group]}) for group in offsets}
+    ends = await _read_ends(
+        requests,
+        dict.fromkeys(tp for tps in wanted.values() for tp in tps),
+        level,
+        requests.seconds_until(until),
+    )
+    return Results(
+        {
+            group: errors[group]
+            if group in errors
+            else _lags(wanted[group], offsets[group], owners[group], ends)
+            for group in names
+        },
+        requests.cluster.log("admin"),
+    )
 
-    def __init__(
-        self, requests: AdminRequests, groups: GroupCalls, offsets: GroupOffsetCalls
-    ) -> None:
-        self._requests = requests
-        self._groups = groups
-        self._offsets = offsets
 
-    async def group_lag(
-        self, groups: Iterable[str], *, isolation_level: str, timeout: float | None = None
-    ) -> Results[str, dict[TopicPartition, PartitionLag]]:
-        """See `Admin.group_lag`."""
-        names, level = list(dict.fromkeys(group_ids(groups))), _level(isolation_level)
-        self._requests.check()
-        until = self._requests.deadline(timeout)
-        described = await self._groups.describe_groups(names, timeout=self._left(until))
-        errors: dict[str, KafkaError] = dict(described.errors)
-        # The ends are read last. A group that commits in the meantime would otherwise seem to have
-        # committed an offset after the end.
-        committed = await self._offsets.list_consumer_group_offsets(
-            described.succeeded, timeout=self._left(until)
-        )
-        errors.update(committed.errors)
-        offsets = committed.succeeded
-        owners = {group: _owners(described.succeeded[group]) for group in offsets}
-        wanted = {group: sorted({*offsets[group], *owners[group]}) for group in offsets}
-        ends = await self._ends(
-            dict.fromkeys(tp for tps in wanted.values() for tp in tps), level, self._left(until)
-        )
-        return Results(
-            {
-                group: errors[group]
-                if group in errors
-                else _lags(wanted[group], offsets[group], owners[group], ends)
-                for group in names
-            },
-            self._requests.cluster.log("admin"),
-        )
+async def _read_ends(
+    requests: AdminRequests, tps: dict[TopicPartition, None], level: int, timeout: float
+) -> Mapping[TopicPartition, int | KafkaError]:
+    """Return the ends of partitions, without those that do not exist."""
+    if not tps:
+        return {}
+    until = requests.deadline(timeout)
+    topics = list(dict.fromkeys(tp.topic for tp in tps))
+    try:
+        metadata = await requests.cluster.updater.refresh(topics, timeout=timeout, at_once=True)
+    except UsageError:
+        raise
+    except KafkaError as error:
+        return dict.fromkeys(tps, bare(error))
+    # Without this, the lookup would repeat UNKNOWN_TOPIC_OR_PARTITION until the timeout.
+    existing = {
+        tp: None
+        for tp in tps
+        if metadata.exists(tp.topic)
+        and ((topic := metadata.topics[tp.topic]).error or tp.partition < len(topic.partitions))
+    }
 
-    def _left(self, until: float) -> float:
-        return max(until - self._requests.cluster.clock.monotonic(), 0.0)
-
-    async def _ends(
-        self, tps: dict[TopicPartition, None], level: int, timeout: float
-    ) -> Mapping[TopicPartition, int | KafkaError]:
-        """Return the ends of partitions, without those that do not exist."""
-        if not tps:
-            return {}
-        until = self._requests.deadline(timeout)
-        topics = list(dict.fromkeys(tp.topic for tp in tps))
-        try:
-            metadata = await self._requests.cluster.updater.refresh(
-                topics, timeout=timeout, at_once=True
+    async def ask(
+        items: dict[TopicPartition, None], to: Leader, remaining: float
+    ) -> Answers[TopicPartition, int]:
+        request = _request(items, level, requests.broker_timeout_ms(remaining))
+        response = await requests.send(request, to, remaining)
+        return {
+            (tp := TopicPartition(topic.name, part.partition_index)): leader_failure(
+                part.error_code, API, tp
             )
-        except UsageError:
-            raise
-        except KafkaError as error:
-            return dict.fromkeys(tps, bare(error))
-        # Without this, the lookup would repeat UNKNOWN_TOPIC_OR_PARTITION until the timeout.
-        existing = {
-            tp: None
-            for tp in tps
-            if metadata.exists(tp.topic)
-            and ((topic := metadata.topics[tp.topic]).error or tp.partition < len(topic.partitions))
+            or part.offset
+            for topic in response.topics
+            for part in topic.partitions
         }
 
-        async def ask(
-            items: dict[TopicPartition, None], to: Leader, remaining: float
-        ) -> Answers[TopicPartition, int]:
-            request = _request(items, level, self._requests.broker_timeout_ms(remaining))
-            response = await self._requests.send(request, to, remaining)
-            return {
-                (tp := TopicPartition(topic.name, part.partition_index)): leader_failure(
-                    part.error_code, API, tp
-                )
-                or part.offset
-                for topic in response.topics
-                for part in topic.partitions
-            }
-
-        found = await self._requests.by_leader(existing, ask, API, self._left(until))
-        return {**found.succeeded, **found.errors}
+    found = await requests.by_leader(existing, ask, API, requests.seconds_until(until))
+    return {**found.succeeded, **found.errors}
 
 
 def _level(given: Any) -> int:

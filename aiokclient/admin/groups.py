@@ -1,11 +1,20 @@
-"""The admin calls that list, describe, and delete groups of any type, and remove members."""
+"""The admin calls about groups of any type, their members, and their committed offsets."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
+from uuid import UUID
 
-from aiokclient.admin.arguments import as_name, as_text
+from aiokclient.admin.arguments import (
+    as_mapping,
+    as_name,
+    as_names,
+    as_partition,
+    as_partitions,
+    as_text,
+    require_integer,
+)
 from aiokclient.admin.cluster import BrokerDescription, described_broker
 from aiokclient.admin.group_descriptions import (
     GroupDescription,
@@ -15,26 +24,50 @@ from aiokclient.admin.group_descriptions import (
 )
 from aiokclient.admin.requests import AdminRequests, Answers, ask_targets, failure
 from aiokclient.admin.results import Results
-from aiokclient.cluster.metadata.snapshot import BrokerInfo
-from aiokclient.cluster.targets import Broker, Coordinator
+from aiokclient.cluster.metadata.snapshot import BrokerInfo, ClusterMetadata
+from aiokclient.cluster.targets import AnyBroker, Broker, Coordinator
 from aiokclient.errors import (
     CoordinatorLoadInProgressError,
     GroupIdNotFoundError,
     KafkaError,
     NotCoordinatorError,
     UnknownMemberIdError,
+    UnknownTopicOrPartitionError,
     UnsupportedVersionError,
 )
-from aiokclient.errors.local import ArgumentTypeError
 from aiokclient.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from aiokclient.protocol.messages.delete_groups import DeleteGroupsRequest
 from aiokclient.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest
 from aiokclient.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from aiokclient.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from aiokclient.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from aiokclient.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from aiokclient.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from aiokclient.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+)
 from aiokclient.protocol.messages.share_group_describe import ShareGroupDescribeRequest
 from aiokclient.protocol.schema import Request
+from aiokclient.types import OffsetAndMetadata, TopicPartition
 
-__all__ = ["GroupCalls", "group_ids"]
+__all__ = [
+    "list_groups",
+    "describe_groups",
+    "delete_groups",
+    "remove_members",
+    "list_consumer_group_offsets",
+    "alter_consumer_group_offsets",
+    "delete_consumer_group_offsets",
+]
 
 CLASSIC = "classic"
 DEAD = "Dead"
@@ -52,178 +85,163 @@ NOT_REMOVED = frozenset(
 ABSENT: Mapping[int | None, str] = {GroupIdNotFoundError.code: "no group of this type"}
 """Error codes for a group that does not exist or is of another type."""
 
+NO_ID = UUID(int=0)
+Offsets = dict[TopicPartition, OffsetAndMetadata]
 
-class GroupCalls:
-    """The admin calls about groups."""
 
-    def __init__(self, requests: AdminRequests) -> None:
-        self._requests = requests
+LIVE_GROUP: Mapping[int | None, tuple[str, str]] = {
+    UnknownMemberIdError.code: (
+        "The group has members, and only they may commit its offsets.",
+        "Call rewind_group() of one of its members, which moves the whole group, or stop all of "
+        "them first.",
+    )
+}
+"""The meaning of a refused commit by an administrator, by error code, and what to do."""
 
-    async def list_groups(
-        self,
-        *,
-        states: Iterable[str] = (),
-        types: Iterable[str] = (),
-        timeout: float | None = None,
-    ) -> dict[str, GroupListing]:
-        """See `Admin.list_groups`."""
-        request = ListGroupsRequest(states_filter=group_ids(states), types_filter=group_ids(types))
-        found: dict[str, GroupListing] = {}
-        for broker, response in (await self._requests.of_all_brokers(request, timeout)).items():
-            found.update(_listed(response, described_broker(broker)))
-        return dict(sorted(found.items()))
 
-    async def describe_groups(
-        self,
-        groups: Iterable[str],
-        *,
-        include_authorized_operations: bool = False,
-        timeout: float | None = None,
-    ) -> Results[str, GroupDescription]:
-        """See `Admin.describe_groups`."""
-        forms: dict[str, Callable[[list[str]], Request[Any]]] = {
-            CLASSIC: lambda ids: DescribeGroupsRequest(
-                groups=ids, include_authorized_operations=include_authorized_operations
-            ),
-            "consumer": lambda ids: ConsumerGroupDescribeRequest(
-                group_ids=ids, include_authorized_operations=include_authorized_operations
-            ),
-            "share": lambda ids: ShareGroupDescribeRequest(
-                group_ids=ids, include_authorized_operations=include_authorized_operations
-            ),
-        }
+async def list_groups(
+    requests: AdminRequests, states: Iterable[str], types: Iterable[str], timeout: float | None
+) -> dict[str, GroupListing]:
+    """See `Admin.list_groups`."""
+    request = ListGroupsRequest(states_filter=as_names(states), types_filter=as_names(types))
+    found: dict[str, GroupListing] = {}
+    for broker, response in (await requests.of_all_brokers(request, timeout)).items():
+        found.update(_listed(response, described_broker(broker)))
+    return dict(sorted(found.items()))
 
-        async def ask(
-            items: dict[str, None], to: BrokerInfo, remaining: float
-        ) -> Answers[str, GroupDescription]:
-            answers: dict[str, GroupDescription | KafkaError] = {}
-            left = list(items)
-            for kind, form in forms.items():
-                said = await self._described_as(kind, form(left), to, remaining) if left else {}
-                answers.update(said)
-                left = [group for group in left if _is_absent(answers.get(group))]
-            return answers
 
-        return await self._requests.by_coordinator(dict.fromkeys(group_ids(groups)), ask, timeout)
+async def describe_groups(
+    requests: AdminRequests,
+    groups: Iterable[str],
+    include_authorized_operations: bool,
+    timeout: float | None,
+) -> Results[str, GroupDescription]:
+    """See `Admin.describe_groups`."""
+    forms: dict[str, Callable[[list[str]], Request[Any]]] = {
+        CLASSIC: lambda ids: DescribeGroupsRequest(
+            groups=ids, include_authorized_operations=include_authorized_operations
+        ),
+        "consumer": lambda ids: ConsumerGroupDescribeRequest(
+            group_ids=ids, include_authorized_operations=include_authorized_operations
+        ),
+        "share": lambda ids: ShareGroupDescribeRequest(
+            group_ids=ids, include_authorized_operations=include_authorized_operations
+        ),
+    }
 
-    async def _described_as(
-        self, kind: str, request: Request[Any], to: BrokerInfo, remaining: float
+    async def ask(
+        items: dict[str, None], to: BrokerInfo, remaining: float
     ) -> Answers[str, GroupDescription]:
-        try:
-            response = await self._requests.send(request, Broker(to.node_id), remaining)
-        except UnsupportedVersionError:
-            if kind == CLASSIC:
-                raise
-            # A broker that does not know this type of group has no groups of this type.
-            return {}
-        api, broker = request.api_key.api_name, described_broker(to)
+        answers: dict[str, GroupDescription | KafkaError] = {}
+        left = list(items)
+        for kind, form in forms.items():
+            said = await _describe_as(requests, kind, form(left), to, remaining) if left else {}
+            answers.update(said)
+            left = [group for group in left if _is_absent(answers.get(group))]
+        return answers
+
+    return await requests.by_coordinator(dict.fromkeys(as_names(groups)), ask, timeout)
+
+
+async def _describe_as(
+    requests: AdminRequests, kind: str, request: Request[Any], to: BrokerInfo, remaining: float
+) -> Answers[str, GroupDescription]:
+    try:
+        response = await requests.send(request, Broker(to.node_id), remaining)
+    except UnsupportedVersionError:
+        if kind == CLASSIC:
+            raise
+        # A broker that does not know this type of group has no groups of this type.
+        return {}
+    api, broker = request.api_key.api_name, described_broker(to)
+    return {
+        group.group_id: _failure(group, api)
+        or (classic_group(group, broker) if kind == CLASSIC else epoch_group(group, kind, broker))
+        for group in response.groups
+    }
+
+
+async def delete_groups(
+    requests: AdminRequests, groups: Iterable[str], timeout: float | None
+) -> Results[str, None]:
+    """See `Admin.delete_groups`."""
+
+    async def ask(items: dict[str, None], to: BrokerInfo, remaining: float) -> Answers[str, None]:
+        request = DeleteGroupsRequest(groups_names=list(items))
+        response = await requests.send(request, Broker(to.node_id), remaining)
         return {
-            group.group_id: _failure(group, api)
-            or (
-                classic_group(group, broker)
-                if kind == CLASSIC
-                else epoch_group(group, kind, broker)
+            result.group_id: failure(
+                result.error_code,
+                result.error_message,
+                "DeleteGroups",
+                f"group {result.group_id}",
             )
-            for group in response.groups
+            for result in response.results
         }
 
-    async def delete_groups(
-        self, groups: Iterable[str], *, timeout: float | None = None
-    ) -> Results[str, None]:
-        """See `Admin.delete_groups`."""
+    return await requests.by_coordinator(dict.fromkeys(as_names(groups)), ask, timeout)
 
-        async def ask(
-            items: dict[str, None], to: BrokerInfo, remaining: float
-        ) -> Answers[str, None]:
-            request = DeleteGroupsRequest(groups_names=list(items))
-            response = await self._requests.send(request, Broker(to.node_id), remaining)
-            return {
-                result.group_id: failure(
-                    result.error_code,
-                    result.error_message,
-                    "DeleteGroups",
-                    f"group {result.group_id}",
+
+async def remove_members(
+    requests: AdminRequests,
+    group: str,
+    members: Iterable[str],
+    static: bool,
+    reason: str,
+    timeout: float | None,
+) -> Results[str, None]:
+    """See `Admin.remove_members`."""
+    as_name(group, "group")
+    as_text(reason, "a reason")
+    unknown: list[KafkaError] = []
+
+    async def ask(items: dict[str, None], remaining: float) -> Answers[str, None]:
+        request = LeaveGroupRequest(
+            group_id=group,
+            members=[
+                MemberIdentity(
+                    member_id="" if static else name,
+                    group_instance_id=name if static else None,
+                    reason=reason,
                 )
-                for result in response.results
-            }
+                for name in items
+            ],
+        )
+        try:
+            to = Coordinator("group", group)
+            response = await requests.send(request, to, remaining, _outcomes_unknown(unknown))
+        except UnsupportedVersionError:
+            if static:
+                raise
+            return await _remove_each(requests, group, items, remaining)
+        answers: dict[str, KafkaError | None] = {}
+        for member in response.members:
+            name = (member.group_instance_id or "") if static else member.member_id
+            gone = member.error_code == UnknownMemberIdError.code
+            code = 0 if unknown and gone else member.error_code
+            answers[name] = failure(code, None, "LeaveGroup", f"group {group}")
+        return answers
 
-        return await self._requests.by_coordinator(dict.fromkeys(group_ids(groups)), ask, timeout)
+    return await requests.each(dict.fromkeys(as_names(members)), ask, timeout)
 
-    async def remove_members(
-        self,
-        group: str,
-        members: Iterable[str],
-        *,
-        static: bool = False,
-        reason: str = "removed by an admin",
-        timeout: float | None = None,
-    ) -> Results[str, None]:
-        """See `Admin.remove_members`."""
-        as_name(group, "group")
-        as_text(reason, "a reason")
+
+async def _remove_each(
+    requests: AdminRequests, group: str, members: Iterable[str], remaining: float
+) -> Answers[str, None]:
+    """Remove members with one request each, for brokers older than 2.4."""
+
+    async def ask(items: dict[str, None], member: str) -> Answers[str, None]:
         unknown: list[KafkaError] = []
+        request = LeaveGroupRequest(group_id=group, member_id=member)
+        try:
+            to = Coordinator("group", group)
+            await requests.send(request, to, remaining, _outcomes_unknown(unknown))
+        except KafkaError as error:
+            if error.code != UnknownMemberIdError.code or not unknown:
+                raise
+        return items
 
-        async def ask(items: dict[str, None], remaining: float) -> Answers[str, None]:
-            request = LeaveGroupRequest(
-                group_id=group,
-                members=[
-                    MemberIdentity(
-                        member_id="" if static else name,
-                        group_instance_id=name if static else None,
-                        reason=reason,
-                    )
-                    for name in items
-                ],
-            )
-            try:
-                to = Coordinator("group", group)
-                response = await self._requests.send(
-                    request, to, remaining, _outcomes_unknown(unknown)
-                )
-            except UnsupportedVersionError:
-                if static:
-                    raise
-                return await self._remove_each(group, items, remaining)
-            answers: dict[str, KafkaError | None] = {}
-            for member in response.members:
-                name = (member.group_instance_id or "") if static else member.member_id
-                gone = member.error_code == UnknownMemberIdError.code
-                code = 0 if unknown and gone else member.error_code
-                answers[name] = failure(code, None, "LeaveGroup", f"group {group}")
-            return answers
-
-        return await self._requests.each(dict.fromkeys(group_ids(members)), ask, timeout)
-
-    async def _remove_each(
-        self, group: str, members: Iterable[str], remaining: float
-    ) -> Answers[str, None]:
-        """Remove members with one request each, for brokers older than 2.4."""
-
-        async def ask(items: dict[str, None], member: str) -> Answers[str, None]:
-            unknown: list[KafkaError] = []
-            request = LeaveGroupRequest(group_id=group, member_id=member)
-            try:
-                to = Coordinator("group", group)
-                await self._requests.send(request, to, remaining, _outcomes_unknown(unknown))
-            except KafkaError as error:
-                if error.code != UnknownMemberIdError.code or not unknown:
-                    raise
-            return items
-
-        return await ask_targets({member: {member: None} for member in members}, ask)
-
-
-def group_ids(groups: Iterable[str]) -> list[str]:
-    """Return the names in a collection as a list.
-
-    Raises ArgumentTypeError if it is not a collection of str, and ArgumentValueError for a name
-    that no broker could receive.
-    """
-    if isinstance(groups, Iterable) and not isinstance(groups, str | bytes):
-        given = list(groups)
-        if all(isinstance(group, str) for group in given):
-            return [as_text(group, "a name") for group in given]
-    raise ArgumentTypeError(f"{groups!r} is not a collection of names. Pass a list of str.")
+    return await ask_targets({member: {member: None} for member in members}, ask)
 
 
 def _outcomes_unknown(found: list[KafkaError]) -> Callable[[KafkaError], None]:
@@ -263,3 +281,177 @@ def _failure(group: Any, api: str) -> KafkaError | None:
 
 def _is_absent(answer: Any) -> bool:
     return answer is None or (isinstance(answer, KafkaError) and answer.code in ABSENT)
+
+
+async def list_consumer_group_offsets(
+    requests: AdminRequests, groups: Iterable[str], require_stable: bool, timeout: float | None
+) -> Results[str, dict[TopicPartition, OffsetAndMetadata]]:
+    """See `Admin.list_consumer_group_offsets`."""
+
+    async def ask(
+        items: dict[str, None], to: BrokerInfo, remaining: float
+    ) -> Answers[str, Offsets]:
+        request = OffsetFetchRequest(
+            groups=[OffsetFetchRequestGroup(group_id=group, topics=None) for group in items],
+            require_stable=require_stable,
+        )
+        try:
+            response = await requests.send(request, Broker(to.node_id), remaining)
+        except UnsupportedVersionError:
+            return await _list_offsets_one_by_one(requests, items, to, require_stable, remaining)
+        ids = [t.topic_id for group in response.groups for t in group.topics]
+        names = await _find_names(requests, ids, remaining)
+        return {group.group_id: _offsets(group, group.group_id, names) for group in response.groups}
+
+    return await requests.by_coordinator(dict.fromkeys(as_names(groups)), ask, timeout)
+
+
+async def _list_offsets_one_by_one(
+    requests: AdminRequests,
+    groups: Iterable[str],
+    to: BrokerInfo,
+    require_stable: bool,
+    remaining: float,
+) -> Answers[str, Offsets]:
+    """Request the offsets of one group at a time, for brokers older than 3.0."""
+    answers: dict[str, Offsets | KafkaError] = {}
+    for group in groups:
+        request = OffsetFetchRequest(group_id=group, topics=None, require_stable=require_stable)
+        response = await requests.send(request, Broker(to.node_id), remaining)
+        answers[group] = _offsets(response, group, {})
+    return answers
+
+
+async def _find_names(
+    requests: AdminRequests, ids: Iterable[UUID], remaining: float
+) -> Mapping[UUID, str]:
+    """Return the names of topics by topic id, without topics that do not exist."""
+    wanted = [topic_id for topic_id in dict.fromkeys(ids) if topic_id != NO_ID]
+    if not wanted:
+        return {}
+    request = MetadataRequest(
+        topics=[MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in wanted],
+        allow_auto_topic_creation=False,
+    )
+    response = await requests.send(request, AnyBroker(), remaining)
+    return {topic.topic_id: topic.name for topic in response.topics if topic.name}
+
+
+async def alter_consumer_group_offsets(
+    requests: AdminRequests,
+    group: str,
+    offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
+    timeout: float | None,
+) -> Results[TopicPartition, None]:
+    """See `Admin.alter_consumer_group_offsets`."""
+    as_name(group, "group")
+    wanted = {
+        as_partition(tp): offset
+        if isinstance(offset, OffsetAndMetadata)
+        else OffsetAndMetadata(offset)
+        for tp, offset in as_mapping(offsets, "partitions").items()
+    }
+    for offset in wanted.values():
+        require_integer(offset.offset, "an offset")
+        as_text(offset.metadata, "the metadata of an offset")
+
+    async def ask(
+        items: dict[TopicPartition, OffsetAndMetadata], remaining: float
+    ) -> Answers[TopicPartition, None]:
+        topics = list(dict.fromkeys(tp.topic for tp in items))
+        snapshot = await requests.cluster.updater.refresh(topics, timeout=remaining, at_once=True)
+        answers: dict[TopicPartition, KafkaError | None] = {
+            tp: error for tp in items if (error := _unknown(snapshot, tp)) is not None
+        }
+        request = _commit(group, {tp: o for tp, o in items.items() if tp not in answers}, snapshot)
+        if not request.topics:
+            return answers
+        response = await requests.send(request, Coordinator("group", group), remaining)
+        for topic in response.topics:
+            name = topic.name or snapshot.names.get(topic.topic_id, "")
+            for result in topic.partitions:
+                tp = TopicPartition(name, result.partition_index)
+                error = failure(result.error_code, None, "OffsetCommit", f"partition {tp}")
+                if error is not None and error.code in LIVE_GROUP:
+                    error.what, error.hint = LIVE_GROUP[error.code]
+                answers[tp] = error
+        return answers
+
+    return await requests.each(wanted, ask, timeout)
+
+
+async def delete_consumer_group_offsets(
+    requests: AdminRequests, group: str, tps: Iterable[TopicPartition], timeout: float | None
+) -> Results[TopicPartition, None]:
+    """See `Admin.delete_consumer_group_offsets`."""
+    as_name(group, "group")
+
+    async def ask(
+        items: dict[TopicPartition, None], remaining: float
+    ) -> Answers[TopicPartition, None]:
+        topics: dict[str, list[OffsetDeleteRequestPartition]] = {}
+        for name, index in items:
+            one = OffsetDeleteRequestPartition(partition_index=index)
+            topics.setdefault(name, []).append(one)
+        request = OffsetDeleteRequest(
+            group_id=group,
+            topics=[OffsetDeleteRequestTopic(name=n, partitions=p) for n, p in topics.items()],
+        )
+        response = await requests.send(request, Coordinator("group", group), remaining)
+        return {
+            (tp := TopicPartition(topic.name, result.partition_index)): failure(
+                result.error_code, None, "OffsetDelete", f"partition {tp}"
+            )
+            for topic in response.topics
+            for result in topic.partitions
+        }
+
+    return await requests.each(as_partitions(tps), ask, timeout)
+
+
+def _offsets(group: Any, group_id: str, names: Mapping[UUID, str]) -> Offsets | KafkaError:
+    found: Offsets = {}
+    error = failure(group.error_code, None, "OffsetFetch", f"group {group_id}")
+    for topic in group.topics:
+        name = topic.name or names.get(getattr(topic, "topic_id", NO_ID))
+        for each in topic.partitions:
+            where = f"group {group_id}"
+            error = error or failure(each.error_code, None, "OffsetFetch", where)
+            # A topic id without a name belongs to a topic that was deleted in the meantime.
+            if name and each.committed_offset >= 0:
+                epoch = each.committed_leader_epoch
+                found[TopicPartition(name, each.partition_index)] = OffsetAndMetadata(
+                    each.committed_offset, each.metadata or "", None if epoch < 0 else epoch
+                )
+    return error or found
+
+
+def _unknown(snapshot: ClusterMetadata, tp: TopicPartition) -> KafkaError | None:
+    topic = snapshot.topic(tp.topic)
+    if topic is None:
+        return UnknownTopicOrPartitionError(api="OffsetCommit", topic_partition=tp)
+    return failure(topic.error, None, "OffsetCommit", f"topic {topic.name}")
+
+
+def _commit(
+    group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], snapshot: ClusterMetadata
+) -> OffsetCommitRequest:
+    topics: dict[str, list[OffsetCommitRequestPartition]] = {}
+    for (name, index), (offset, note, epoch) in offsets.items():
+        topics.setdefault(name, []).append(
+            OffsetCommitRequestPartition(
+                partition_index=index,
+                committed_offset=offset,
+                committed_leader_epoch=-1 if epoch is None else epoch,
+                committed_metadata=note,
+            )
+        )
+    known = snapshot.topics
+    return OffsetCommitRequest(
+        group_id=group,
+        topics=[
+            # The API version determines whether the name or the id is encoded.
+            OffsetCommitRequestTopic(name=name, topic_id=known[name].topic_id, partitions=parts)
+            for name, parts in topics.items()
+        ],
+    )

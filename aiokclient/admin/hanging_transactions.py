@@ -17,16 +17,19 @@ The search follows KIP-664:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from aiokclient.admin.arguments import TOPIC, as_name, as_partition, require_integer
-from aiokclient.admin.producers import ProducerCalls
 from aiokclient.admin.requests import AdminRequests, Answers, leader_failure
-from aiokclient.admin.topics import TopicCalls
-from aiokclient.admin.transaction_descriptions import HangingTransaction, TransactionDescription
-from aiokclient.admin.transactions import TransactionCalls
+from aiokclient.admin.topics import describe_topics, list_topics
+from aiokclient.admin.transactions import (
+    TransactionDescription,
+    describe_producers,
+    describe_transactions,
+    list_transactions,
+)
 from aiokclient.cluster.targets import Leader
 from aiokclient.errors import (
     IllegalStateError,
@@ -41,7 +44,7 @@ from aiokclient.protocol.messages.write_txn_markers import (
 )
 from aiokclient.types import TopicPartition
 
-__all__ = ["HangingTransactionCalls"]
+__all__ = ["HangingTransaction", "abort_transaction", "find_hanging_transactions"]
 
 T = TypeVar("T")
 
@@ -52,173 +55,177 @@ LOWEST_EPOCH: Final = 0
 """The coordinator epoch that is sent if it is unknown. No coordinator has a lower one."""
 
 
-class HangingTransactionCalls:
-    """The admin calls about hanging transactions."""
+@dataclass(frozen=True, slots=True)
+class HangingTransaction:
+    """An open transaction in the log of a partition, which `abort_transaction` can end.
 
-    def __init__(
-        self,
-        requests: AdminRequests,
-        topics: TopicCalls,
-        producers: ProducerCalls,
-        transactions: TransactionCalls,
-    ) -> None:
-        self._requests = requests
-        self._topics = topics
-        self._producers = producers
-        self._transactions = transactions
+    The first four fields identify it. For brokers older than 3.0, which cannot search for hanging
+    transactions, create it from data of the log (`kafka-dump-log.sh`). The remaining fields are
+    what `find_hanging_transactions` knows of it: the offset of its first record, the time of its
+    last record in milliseconds since the epoch, and the transactional id. None means unknown.
+    """
 
-    async def find_hanging_transactions(
-        self,
-        *,
-        topic: str | None = None,
-        partition: int | None = None,
-        broker_id: int | None = None,
-        max_transaction_timeout_ms: int = 900_000,
-        timeout: float | None = None,
-    ) -> tuple[HangingTransaction, ...]:
-        """See `Admin.find_hanging_transactions`."""
-        _check_scope(topic, partition, broker_id)
-        require_integer(max_transaction_timeout_ms, "a number of milliseconds")
-        clock = self._requests.cluster.clock
-        deadline = self._requests.deadline(timeout)
+    partition: TopicPartition
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int | None = None
+    start_offset: int | None = None
+    last_timestamp: int | None = None
+    transactional_id: str | None = None
 
-        def left_s() -> float:
-            return max(deadline - clock.monotonic(), 0.0)
 
-        candidates: list[HangingTransaction] = []
-        for some in _parts(await self._partitions(topic, partition, broker_id, left_s)):
-            started_by = clock.time_ms() - max_transaction_timeout_ms
-            candidates += [
-                each
-                for each in await self._open(some, broker_id, topic is None, left_s())
-                if (each.last_timestamp or 0) < started_by
-            ]
-        return await self._hanging(candidates, left_s)
-
-    async def _partitions(
-        self,
-        topic: str | None,
-        partition: int | None,
-        broker_id: int | None,
-        left_s: Callable[[], float],
-    ) -> list[TopicPartition]:
-        """Return the partitions to search."""
-        if topic is not None and partition is not None:
-            return [TopicPartition(topic, partition)]
-        names = [topic] if topic is not None else await self._all_topics(left_s())
-        found: list[TopicPartition] = []
-        for some in _parts(names):
-            results = await self._topics.describe_topics(some, timeout=left_s())
-            if topic is not None:
-                results.raise_for_errors()
-            found += [
-                TopicPartition(described.name, each.index)
-                for described in results.succeeded.values()
-                for each in described.partitions
-                if broker_id is None or broker_id in each.replicas
-            ]
-        return found
-
-    async def _all_topics(self, left_s: float) -> list[str]:
-        return list(await self._topics.list_topics(internal=True, timeout=left_s))
-
-    async def _open(
-        self,
-        partitions: Sequence[TopicPartition],
-        broker_id: int | None,
-        may_be_deleted: bool,
-        left_s: float,
-    ) -> list[HangingTransaction]:
-        """Return all open transactions of these partitions."""
-        results = await self._producers.describe_producers(
-            partitions, broker_id=broker_id, timeout=left_s
-        )
-        for error in results.errors.values():
-            # If the caller did not name the topic, its deletion during the search is no error.
-            if not (may_be_deleted and error.code == UnknownTopicOrPartitionError.code):
-                raise error
-        return [
-            HangingTransaction(
-                tp,
-                producer.producer_id,
-                producer.producer_epoch,
-                producer.coordinator_epoch,
-                producer.transaction_start_offset,
-                producer.last_timestamp,
-            )
-            for tp, producers in results.succeeded.items()
-            for producer in producers
-            if producer.transaction_start_offset is not None
+async def find_hanging_transactions(
+    requests: AdminRequests,
+    topic: str | None,
+    partition: int | None,
+    broker_id: int | None,
+    max_transaction_timeout_ms: int,
+    timeout: float | None,
+) -> tuple[HangingTransaction, ...]:
+    """See `Admin.find_hanging_transactions`."""
+    _check_scope(topic, partition, broker_id)
+    require_integer(max_transaction_timeout_ms, "a number of milliseconds")
+    deadline = requests.deadline(timeout)
+    candidates: list[HangingTransaction] = []
+    partitions = await _list_partitions(requests, topic, partition, broker_id, deadline)
+    for step in _in_steps(partitions):
+        started_by = requests.cluster.clock.time_ms() - max_transaction_timeout_ms
+        candidates += [
+            transaction
+            for transaction in await _list_open(requests, step, broker_id, topic is None, deadline)
+            if (transaction.last_timestamp or 0) < started_by
         ]
+    return await _select_hanging(requests, candidates, deadline)
 
-    async def _hanging(
-        self, candidates: Sequence[HangingTransaction], left_s: Callable[[], float]
-    ) -> tuple[HangingTransaction, ...]:
-        """Return the open transactions that no coordinator will end."""
-        if not candidates:
-            return ()
-        producer_ids = {each.producer_id for each in candidates}
-        listed = await self._transactions.list_transactions(
-            producer_ids=producer_ids, timeout=left_s()
+
+async def _list_partitions(
+    requests: AdminRequests,
+    topic: str | None,
+    partition: int | None,
+    broker_id: int | None,
+    deadline: float,
+) -> list[TopicPartition]:
+    """Return the partitions to search."""
+    if topic is not None and partition is not None:
+        return [TopicPartition(topic, partition)]
+    if topic is not None:
+        names = [topic]
+    else:
+        names = list(await list_topics(requests, True, requests.seconds_until(deadline)))
+    partitions: list[TopicPartition] = []
+    for step in _in_steps(names):
+        remaining = requests.seconds_until(deadline)
+        results = await describe_topics(requests, step, False, remaining)
+        if topic is not None:
+            results.raise_for_errors()
+        partitions += [
+            TopicPartition(description.name, each.index)
+            for description in results.succeeded.values()
+            for each in description.partitions
+            if broker_id is None or broker_id in each.replicas
+        ]
+    return partitions
+
+
+async def _list_open(
+    requests: AdminRequests,
+    partitions: Sequence[TopicPartition],
+    broker_id: int | None,
+    may_be_deleted: bool,
+    deadline: float,
+) -> list[HangingTransaction]:
+    """Return all open transactions of these partitions."""
+    remaining = requests.seconds_until(deadline)
+    results = await describe_producers(requests, partitions, broker_id, remaining)
+    for error in results.errors.values():
+        # If the caller did not name the topic, its deletion during the search is no error.
+        if not (may_be_deleted and error.code == UnknownTopicOrPartitionError.code):
+            raise error
+    return [
+        HangingTransaction(
+            tp,
+            producer.producer_id,
+            producer.producer_epoch,
+            producer.coordinator_epoch,
+            producer.transaction_start_offset,
+            producer.last_timestamp,
         )
-        ids = {each.producer_id: each.transactional_id for each in listed.values()}
-        known = await self._known(ids.values(), left_s())
-        found: list[HangingTransaction] = []
-        for each in candidates:
-            transactional_id = ids.get(each.producer_id)
-            described = known.get(transactional_id or "")
-            if described is None or each.partition not in described.partitions:
-                found.append(replace(each, transactional_id=transactional_id))
-        return tuple(found)
-
-    async def _known(
-        self, transactional_ids: Iterable[str], left_s: float
-    ) -> dict[str, TransactionDescription]:
-        """Return the transactions of these ids, except ids that no coordinator knows any more."""
-        results = await self._transactions.describe_transactions(transactional_ids, timeout=left_s)
-        for error in results.errors.values():
-            if error.code != TransactionalIdNotFoundError.code:
-                raise error
-        return results.succeeded
-
-    async def abort_transaction(
-        self, transaction: HangingTransaction, *, timeout: float | None = None
-    ) -> None:
-        """See `Admin.abort_transaction`."""
-        if not isinstance(transaction, HangingTransaction):
-            raise ArgumentTypeError(f"{transaction!r} is not a HangingTransaction. Pass one.")
-        epoch = transaction.coordinator_epoch
-        marker = WritableTxnMarker(
-            producer_id=transaction.producer_id,
-            producer_epoch=transaction.producer_epoch,
-            transaction_result=False,
-            coordinator_epoch=LOWEST_EPOCH if epoch is None else epoch,
-        )
-
-        async def ask(
-            items: dict[TopicPartition, None], to: Leader, remaining: float
-        ) -> Answers[TopicPartition, None]:
-            marker.topics = [
-                WritableTxnMarkerTopic(name=tp.topic, partition_indexes=[tp.partition])
-                for tp in items
-            ]
-            request = WriteTxnMarkersRequest(markers=[marker])
-            response = await self._requests.send(request, to, remaining)
-            return {
-                (tp := TopicPartition(topic.name, part.partition_index)): leader_failure(
-                    part.error_code, API, tp
-                )
-                for result in response.markers
-                for topic in result.topics
-                for part in topic.partitions
-            }
-
-        wanted = {as_partition(transaction.partition): None}
-        results = await self._requests.by_leader(wanted, ask, API, timeout)
-        results.raise_for_errors()
+        for tp, producers in results.succeeded.items()
+        for producer in producers
+        if producer.transaction_start_offset is not None
+    ]
 
 
-def _parts(items: Sequence[T]) -> Iterator[Sequence[T]]:
+async def _select_hanging(
+    requests: AdminRequests, candidates: Sequence[HangingTransaction], deadline: float
+) -> tuple[HangingTransaction, ...]:
+    """Return the open transactions that no coordinator will end."""
+    if not candidates:
+        return ()
+    producer_ids = {each.producer_id for each in candidates}
+    listings = await list_transactions(
+        requests, (), producer_ids, None, None, requests.seconds_until(deadline)
+    )
+    ids = {each.producer_id: each.transactional_id for each in listings.values()}
+    descriptions = await _describe_known(requests, ids.values(), deadline)
+    hanging: list[HangingTransaction] = []
+    for each in candidates:
+        transactional_id = ids.get(each.producer_id)
+        description = descriptions.get(transactional_id or "")
+        if description is None or each.partition not in description.partitions:
+            hanging.append(replace(each, transactional_id=transactional_id))
+    return tuple(hanging)
+
+
+async def _describe_known(
+    requests: AdminRequests, transactional_ids: Iterable[str], deadline: float
+) -> dict[str, TransactionDescription]:
+    """Return the transactions of these ids, except ids that no coordinator knows any more."""
+    remaining = requests.seconds_until(deadline)
+    results = await describe_transactions(requests, transactional_ids, remaining)
+    for error in results.errors.values():
+        if error.code != TransactionalIdNotFoundError.code:
+            raise error
+    return results.succeeded
+
+
+async def abort_transaction(
+    requests: AdminRequests, transaction: HangingTransaction, timeout: float | None
+) -> None:
+    """See `Admin.abort_transaction`."""
+    if not isinstance(transaction, HangingTransaction):
+        raise ArgumentTypeError(f"{transaction!r} is not a HangingTransaction. Pass one.")
+    epoch = transaction.coordinator_epoch
+    marker = WritableTxnMarker(
+        producer_id=transaction.producer_id,
+        producer_epoch=transaction.producer_epoch,
+        transaction_result=False,
+        coordinator_epoch=LOWEST_EPOCH if epoch is None else epoch,
+    )
+
+    async def ask(
+        items: dict[TopicPartition, None], to: Leader, remaining: float
+    ) -> Answers[TopicPartition, None]:
+        marker.topics = [
+            WritableTxnMarkerTopic(name=tp.topic, partition_indexes=[tp.partition]) for tp in items
+        ]
+        request = WriteTxnMarkersRequest(markers=[marker])
+        response = await requests.send(request, to, remaining)
+        return {
+            (tp := TopicPartition(topic.name, part.partition_index)): leader_failure(
+                part.error_code, API, tp
+            )
+            for result in response.markers
+            for topic in result.topics
+            for part in topic.partitions
+        }
+
+    wanted = {as_partition(transaction.partition): None}
+    results = await requests.by_leader(wanted, ask, API, timeout)
+    results.raise_for_errors()
+
+
+def _in_steps(items: Sequence[T]) -> Iterator[Sequence[T]]:
     for start in range(0, len(items), AT_ONCE):
         yield items[start : start + AT_ONCE]
 

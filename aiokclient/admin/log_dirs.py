@@ -20,7 +20,7 @@ from aiokclient.protocol.messages.describe_log_dirs import (
 )
 from aiokclient.types import TopicPartition
 
-__all__ = ["LogDirCalls", "LogDirDescription", "ReplicaLog"]
+__all__ = ["describe_log_dirs", "LogDirDescription", "ReplicaLog"]
 
 API = "DescribeLogDirs"
 
@@ -56,62 +56,55 @@ class LogDirDescription:
     error: KafkaError | None = None
 
 
-class LogDirCalls:
-    """The admin calls about log directories."""
+async def describe_log_dirs(
+    requests: AdminRequests,
+    brokers: Iterable[int] | None,
+    topics: Iterable[str] | None,
+    timeout: float | None,
+) -> Results[int, tuple[LogDirDescription, ...]]:
+    """See `Admin.describe_log_dirs`."""
+    nodes = None if brokers is None else _several(brokers, "broker ids")
+    for node in nodes or ():
+        require_integer(node, "the id of a broker")
+    names = None if topics is None else _several(topics, "topics")
+    for name in names or ():
+        as_name(name, TOPIC)
+    nodes = None if nodes is None else list(dict.fromkeys(nodes))
+    names = None if names is None else list(dict.fromkeys(names))
+    requests.check()
+    cluster, until = requests.cluster, requests.deadline(timeout)
 
-    def __init__(self, requests: AdminRequests) -> None:
-        self._requests = requests
+    def left() -> float:
+        return max(until - cluster.clock.monotonic(), 0.0)
 
-    async def describe_log_dirs(
-        self,
-        brokers: Iterable[int] | None,
-        topics: Iterable[str] | None,
-        *,
-        timeout: float | None,
-    ) -> Results[int, tuple[LogDirDescription, ...]]:
-        """See `Admin.describe_log_dirs`."""
-        nodes = None if brokers is None else _several(brokers, "broker ids")
-        for node in nodes or ():
-            require_integer(node, "the id of a broker")
-        names = None if topics is None else _several(topics, "topics")
-        for name in names or ():
-            as_name(name, TOPIC)
-        nodes = None if nodes is None else list(dict.fromkeys(nodes))
-        names = None if names is None else list(dict.fromkeys(names))
-        self._requests.check()
-        cluster, until = self._requests.cluster, self._requests.deadline(timeout)
+    snapshot = await cluster.updater.refresh(names or None, timeout=left(), at_once=True)
+    wanted: list[DescribableLogDirTopic] | None = None
+    if names is not None:
+        wanted = []
+        for name in names:
+            info = snapshot.topic(name)
+            code = 0 if info is None else info.error
+            error = failure(code, None, API, f"topic {name}")
+            if error is not None or info is None:
+                raise error or UnknownTopicOrPartitionError(api=API, resource=f"topic {name}")
+            indexes = [part.index for part in info.partitions]
+            wanted.append(DescribableLogDirTopic(topic=name, partitions=indexes))
+    request = DescribeLogDirsRequest(topics=wanted)
 
-        def left() -> float:
-            return max(until - cluster.clock.monotonic(), 0.0)
+    async def ask(
+        items: dict[int, None], remaining: float
+    ) -> Answers[int, tuple[LogDirDescription, ...]]:
+        bound = min(remaining, requests.patience_s)
 
-        snapshot = await cluster.updater.refresh(names or None, timeout=left(), at_once=True)
-        wanted: list[DescribableLogDirTopic] | None = None
-        if names is not None:
-            wanted = []
-            for name in names:
-                info = snapshot.topic(name)
-                code = 0 if info is None else info.error
-                error = failure(code, None, API, f"topic {name}")
-                if error is not None or info is None:
-                    raise error or UnknownTopicOrPartitionError(api=API, resource=f"topic {name}")
-                indexes = [part.index for part in info.partitions]
-                wanted.append(DescribableLogDirTopic(topic=name, partitions=indexes))
-        request = DescribeLogDirsRequest(topics=wanted)
+        async def ask_one(some: dict[int, None], to: Broker) -> Answers[int, Any]:
+            response = await requests.send(request, to, bound)
+            described = tuple(_described(result, to.node_id) for result in response.results)
+            return dict.fromkeys(some, described)
 
-        async def ask(
-            items: dict[int, None], remaining: float
-        ) -> Answers[int, tuple[LogDirDescription, ...]]:
-            bound = min(remaining, self._requests.patience_s)
+        return await ask_targets({Broker(node): {node: None} for node in items}, ask_one)
 
-            async def ask_one(some: dict[int, None], to: Broker) -> Answers[int, Any]:
-                response = await self._requests.send(request, to, bound)
-                described = tuple(_described(result, to.node_id) for result in response.results)
-                return dict.fromkeys(some, described)
-
-            return await ask_targets({Broker(node): {node: None} for node in items}, ask_one)
-
-        chosen = sorted(snapshot.brokers) if nodes is None else nodes
-        return await self._requests.each(dict.fromkeys(chosen), ask, left())
+    chosen = sorted(snapshot.brokers) if nodes is None else nodes
+    return await requests.each(dict.fromkeys(chosen), ask, left())
 
 
 def _several(given: Any, what: str) -> list[Any]:

@@ -83,6 +83,10 @@ class AdminRequests:
         """Return the deadline of a call with this timeout, on the monotonic clock."""
         return float(self.cluster.clock.monotonic() + self._admin._seconds(timeout))
 
+    def seconds_until(self, deadline: float) -> float:
+        """Return the seconds that remain until a deadline, at least 0."""
+        return float(max(deadline - self.cluster.clock.monotonic(), 0.0))
+
     def broker_timeout_ms(self, remaining_s: float) -> int:
         """Return a timeout for the broker that is shorter than the client's own wait."""
         waiting = min(max(remaining_s, 0.0), self._request_s)

@@ -14,8 +14,7 @@ from enum import IntEnum
 from typing import Any, Final, TypeAlias
 
 from aiokclient import threads
-from aiokclient.admin.arguments import as_name, require_integer
-from aiokclient.admin.groups import group_ids
+from aiokclient.admin.arguments import as_name, as_names, require_integer
 from aiokclient.admin.requests import AdminRequests, Answers, failure
 from aiokclient.admin.results import Results
 from aiokclient.cluster.targets import AnyBroker, Controller
@@ -34,7 +33,8 @@ from aiokclient.protocol.messages.describe_user_scram_credentials import (
 )
 
 __all__ = [
-    "ScramCredentialCalls",
+    "describe_user_scram_credentials",
+    "alter_user_scram_credentials",
     "ScramCredentialInfo",
     "ScramMechanism",
     "UserScramCredentialAlteration",
@@ -140,48 +140,41 @@ UserScramCredentialAlteration: TypeAlias = (
 """A change of one credential of a user."""
 
 
-class ScramCredentialCalls:
-    """The admin calls about SCRAM credentials."""
+async def describe_user_scram_credentials(
+    requests: AdminRequests, users: Iterable[str] | None, timeout: float | None
+) -> Results[str, tuple[ScramCredentialInfo, ...]]:
+    """See `Admin.describe_user_scram_credentials`."""
+    if users is None:
+        log = requests.cluster.log("admin")
+        return Results(await _describe(requests, None, timeout), log)
 
-    def __init__(self, requests: AdminRequests) -> None:
-        self._requests = requests
+    async def ask(
+        items: dict[str, None], remaining: float
+    ) -> Answers[str, tuple[ScramCredentialInfo, ...]]:
+        return await _describe(requests, items, remaining)
 
-    async def describe_user_scram_credentials(
-        self, users: Iterable[str] | None = None, *, timeout: float | None = None
-    ) -> Results[str, tuple[ScramCredentialInfo, ...]]:
-        """See `Admin.describe_user_scram_credentials`."""
-        if users is None:
-            log = self._requests.cluster.log("admin")
-            return Results(await self._describe(None, timeout), log)
+    return await requests.each(dict.fromkeys(as_names(users)), ask, timeout)
 
-        async def ask(
-            items: dict[str, None], remaining: float
-        ) -> Answers[str, tuple[ScramCredentialInfo, ...]]:
-            return await self._describe(items, remaining)
 
-        return await self._requests.each(dict.fromkeys(group_ids(users)), ask, timeout)
+async def _describe(
+    requests: AdminRequests, users: Iterable[str] | None, timeout: float | None
+) -> dict[str, tuple[ScramCredentialInfo, ...] | KafkaError]:
+    names = [UserName(name=user) for user in users or ()]
+    request = DescribeUserScramCredentialsRequest(users=names)
+    response = await requests.send(request, AnyBroker(), timeout)
+    return {result.user: _described(result) for result in response.results}
 
-    async def _describe(
-        self, users: Iterable[str] | None, timeout: float | None
-    ) -> dict[str, tuple[ScramCredentialInfo, ...] | KafkaError]:
-        # An empty list means all users, like null. But if the list is null, a broker does not
-        # respond to a client without permission.
-        names = [UserName(name=user) for user in users or ()]
-        request = DescribeUserScramCredentialsRequest(users=names)
-        response = await self._requests.send(request, AnyBroker(), timeout)
-        return {result.user: _described(result) for result in response.results}
 
-    async def alter_user_scram_credentials(
-        self,
-        alterations: Iterable[UserScramCredentialAlteration],
-        *,
-        timeout: float | None = None,
-    ) -> Results[str, None]:
-        """See `Admin.alter_user_scram_credentials`."""
-        wanted = _by_user(alterations)
-        self._requests.check()
-        calls = _Alterations(self._requests, self._requests.deadline(timeout))
-        return await self._requests.each(wanted, calls.ask, timeout)
+async def alter_user_scram_credentials(
+    requests: AdminRequests,
+    alterations: Iterable[UserScramCredentialAlteration],
+    timeout: float | None,
+) -> Results[str, None]:
+    """See `Admin.alter_user_scram_credentials`."""
+    wanted = _by_user(alterations)
+    requests.check()
+    steps = _Alterations(requests, requests.deadline(timeout))
+    return await requests.each(wanted, steps.alter_users, timeout)
 
 
 class _Alterations:
@@ -193,7 +186,7 @@ class _Alterations:
         self._salted: dict[str, list[ScramCredentialUpsertion]] = {}
         self._done: set[tuple[str, ScramMechanism]] = set()
 
-    async def ask(
+    async def alter_users(
         self, items: dict[str, list[UserScramCredentialAlteration]], remaining: float
     ) -> Answers[str, None]:
         """Alter the credentials of users, with one request for each mechanism.

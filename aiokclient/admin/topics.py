@@ -1,4 +1,4 @@
-"""The admin calls that create, delete, describe, and list topics."""
+"""The admin calls about topics, the number of their partitions, and their oldest records."""
 
 from __future__ import annotations
 
@@ -7,21 +7,38 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 from uuid import UUID
 
-from aiokclient.admin.arguments import TOPIC, as_name, as_text, require_integer
+from aiokclient.admin.arguments import (
+    TOPIC,
+    as_mapping,
+    as_name,
+    as_partition,
+    as_text,
+    require_integer,
+)
 from aiokclient.admin.cluster import AclOperation, operations
 from aiokclient.admin.configs import config_text
 from aiokclient.admin.requests import AdminRequests, Answers, failure
 from aiokclient.admin.results import Results
 from aiokclient.cluster.metadata.listing import by_name, listed
-from aiokclient.cluster.targets import AnyBroker, Controller
-from aiokclient.errors import IllegalStateError, UnsupportedVersionError
+from aiokclient.cluster.targets import AnyBroker, Controller, Leader
+from aiokclient.errors import IllegalStateError, KafkaError, UnsupportedVersionError
 from aiokclient.errors.local import ArgumentTypeError
+from aiokclient.protocol.messages.create_partitions import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
 from aiokclient.protocol.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
     CreatableTopicResult,
     CreateTopicsRequest,
+)
+from aiokclient.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
 )
 from aiokclient.protocol.messages.delete_topics import (
     DeletableTopicResult,
@@ -34,6 +51,7 @@ from aiokclient.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from aiokclient.types import TopicPartition
 
 __all__ = [
     "CreatedTopic",
@@ -41,11 +59,18 @@ __all__ = [
     "PartitionDescription",
     "TopicDescription",
     "TopicListing",
-    "TopicCalls",
+    "create_topics",
+    "delete_topics",
+    "describe_topics",
+    "list_topics",
+    "NewPartitions",
+    "create_partitions",
+    "delete_records",
 ]
 
 Topic: TypeAlias = str | UUID
 NO_ID = UUID(int=0)
+DELETE_RECORDS = "DeleteRecords"
 T = TypeVar("T")
 
 
@@ -78,6 +103,17 @@ class CreatedTopic:
     partitions: int | None
     replication_factor: int | None
     configs: Mapping[str, str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class NewPartitions:
+    """The total number of partitions that a topic will have.
+
+    `assignments` lists the replicas (broker ids) of each new partition, in order of partitions.
+    """
+
+    total: int
+    assignments: Sequence[Sequence[int]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,115 +151,101 @@ class TopicListing:
     internal: bool
 
 
-class TopicCalls:
-    """The admin calls about topics."""
+async def create_topics(
+    requests: AdminRequests, topics: Iterable[NewTopic], validate_only: bool, timeout: float | None
+) -> Results[str, CreatedTopic]:
+    """See `Admin.create_topics`."""
+    wanted = _once((topic.name, _creatable(topic)) for topic in _several(topics, NewTopic))
 
-    def __init__(self, requests: AdminRequests) -> None:
-        self._requests = requests
-
-    async def create_topics(
-        self,
-        topics: Iterable[NewTopic],
-        *,
-        validate_only: bool = False,
-        timeout: float | None = None,
-    ) -> Results[str, CreatedTopic]:
-        """See `Admin.create_topics`."""
-        wanted = _once((topic.name, _creatable(topic)) for topic in _several(topics, NewTopic))
-
-        async def ask(
-            items: dict[str, CreatableTopic], remaining: float
-        ) -> Answers[str, CreatedTopic]:
-            request = CreateTopicsRequest(
-                topics=list(items.values()),
-                timeout_ms=self._requests.broker_timeout_ms(remaining),
-                validate_only=validate_only,
-            )
-            response = await self._requests.send(request, Controller(), remaining)
-            return {
-                result.name: failure(
-                    result.error_code,
-                    result.error_message,
-                    "CreateTopics",
-                    f"topic {result.name}",
-                )
-                or _created(result)
-                for result in response.topics
-            }
-
-        return await self._requests.each(wanted, ask, timeout)
-
-    async def delete_topics(
-        self, topics: Iterable[Topic], *, timeout: float | None = None
-    ) -> Results[Topic, None]:
-        """See `Admin.delete_topics`."""
-        wanted = _once((topic, topic) for topic in _several(topics, str, UUID))
-
-        async def ask(items: dict[Topic, Topic], remaining: float) -> Answers[Topic, None]:
-            names = [topic for topic in items if isinstance(topic, str)]
-            request = DeleteTopicsRequest(
-                topics=[_state(topic) for topic in items],
-                timeout_ms=self._requests.broker_timeout_ms(remaining),
-            )
-            try:
-                response = await self._requests.send(request, Controller(), remaining)
-            except UnsupportedVersionError:
-                # An older version has no topic ids: it cannot delete topics by id.
-                if len(names) < len(items):
-                    raise
-                request = DeleteTopicsRequest(topic_names=names, timeout_ms=request.timeout_ms)
-                response = await self._requests.send(request, Controller(), remaining)
-            return {
-                key: failure(
-                    result.error_code, result.error_message, "DeleteTopics", f"topic {key}"
-                )
-                for result in response.responses
-                if (key := _asked(result, items)) is not None
-            }
-
-        return await self._requests.each(wanted, ask, timeout)
-
-    async def describe_topics(
-        self,
-        topics: Iterable[Topic],
-        *,
-        include_authorized_operations: bool = False,
-        timeout: float | None = None,
-    ) -> Results[Topic, TopicDescription]:
-        """See `Admin.describe_topics`."""
-        wanted = _once((topic, topic) for topic in _several(topics, str, UUID))
-
-        async def ask(
-            items: dict[Topic, Topic], remaining: float
-        ) -> Answers[Topic, TopicDescription]:
-            request = MetadataRequest(
-                topics=[_metadata_topic(topic) for topic in items],
-                allow_auto_topic_creation=False,
-                include_topic_authorized_operations=include_authorized_operations,
-            )
-            response = await self._requests.send(request, AnyBroker(), remaining)
-
-            def described(topic: MetadataResponseTopic) -> tuple[Topic, Any] | None:
-                key = _asked(topic, items)
-                if key is None:
-                    return None
-                error = failure(topic.error_code, None, "Metadata", f"topic {key}")
-                return key, error or _described(topic, include_authorized_operations)
-
-            return await listed(response.topics, described)
-
-        return await self._requests.each(wanted, ask, timeout)
-
-    async def list_topics(
-        self, *, internal: bool = False, timeout: float | None = None
-    ) -> dict[str, TopicListing]:
-        """See `Admin.list_topics`."""
-        request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
-        response = await self._requests.send(request, AnyBroker(), timeout)
-        return await by_name(
-            response.topics,
-            lambda topic: _listing(topic) if internal or not topic.is_internal else None,
+    async def ask(items: dict[str, CreatableTopic], remaining: float) -> Answers[str, CreatedTopic]:
+        request = CreateTopicsRequest(
+            topics=list(items.values()),
+            timeout_ms=requests.broker_timeout_ms(remaining),
+            validate_only=validate_only,
         )
+        response = await requests.send(request, Controller(), remaining)
+        return {
+            result.name: failure(
+                result.error_code,
+                result.error_message,
+                "CreateTopics",
+                f"topic {result.name}",
+            )
+            or _created(result)
+            for result in response.topics
+        }
+
+    return await requests.each(wanted, ask, timeout)
+
+
+async def delete_topics(
+    requests: AdminRequests, topics: Iterable[Topic], timeout: float | None
+) -> Results[Topic, None]:
+    """See `Admin.delete_topics`."""
+    wanted = _once((topic, topic) for topic in _several(topics, str, UUID))
+
+    async def ask(items: dict[Topic, Topic], remaining: float) -> Answers[Topic, None]:
+        names = [topic for topic in items if isinstance(topic, str)]
+        request = DeleteTopicsRequest(
+            topics=[_state(topic) for topic in items],
+            timeout_ms=requests.broker_timeout_ms(remaining),
+        )
+        try:
+            response = await requests.send(request, Controller(), remaining)
+        except UnsupportedVersionError:
+            # An older version has no topic ids: it cannot delete topics by id.
+            if len(names) < len(items):
+                raise
+            request = DeleteTopicsRequest(topic_names=names, timeout_ms=request.timeout_ms)
+            response = await requests.send(request, Controller(), remaining)
+        return {
+            key: failure(result.error_code, result.error_message, "DeleteTopics", f"topic {key}")
+            for result in response.responses
+            if (key := _asked(result, items)) is not None
+        }
+
+    return await requests.each(wanted, ask, timeout)
+
+
+async def describe_topics(
+    requests: AdminRequests,
+    topics: Iterable[Topic],
+    include_authorized_operations: bool,
+    timeout: float | None,
+) -> Results[Topic, TopicDescription]:
+    """See `Admin.describe_topics`."""
+    wanted = _once((topic, topic) for topic in _several(topics, str, UUID))
+
+    async def ask(items: dict[Topic, Topic], remaining: float) -> Answers[Topic, TopicDescription]:
+        request = MetadataRequest(
+            topics=[_metadata_topic(topic) for topic in items],
+            allow_auto_topic_creation=False,
+            include_topic_authorized_operations=include_authorized_operations,
+        )
+        response = await requests.send(request, AnyBroker(), remaining)
+
+        def described(topic: MetadataResponseTopic) -> tuple[Topic, Any] | None:
+            key = _asked(topic, items)
+            if key is None:
+                return None
+            error = failure(topic.error_code, None, "Metadata", f"topic {key}")
+            return key, error or _described(topic, include_authorized_operations)
+
+        return await listed(response.topics, described)
+
+    return await requests.each(wanted, ask, timeout)
+
+
+async def list_topics(
+    requests: AdminRequests, internal: bool, timeout: float | None
+) -> dict[str, TopicListing]:
+    """See `Admin.list_topics`."""
+    request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
+    response = await requests.send(request, AnyBroker(), timeout)
+    return await by_name(
+        response.topics,
+        lambda topic: _listing(topic) if internal or not topic.is_internal else None,
+    )
 
 
 def _listing(topic: MetadataResponseTopic) -> TopicListing:
@@ -340,3 +362,76 @@ def _partition(partition: MetadataResponsePartition) -> PartitionDescription:
 
 def _id(topic_id: UUID) -> UUID | None:
     return None if topic_id == NO_ID else topic_id
+
+
+async def create_partitions(
+    requests: AdminRequests,
+    totals: Mapping[str, int | NewPartitions],
+    validate_only: bool,
+    timeout: float | None,
+) -> Results[str, None]:
+    """See `Admin.create_partitions`."""
+    given = as_mapping(totals, "names of topics")
+    wanted = {name: _partitions_topic(name, total) for name, total in given.items()}
+
+    async def ask(items: dict[str, CreatePartitionsTopic], remaining: float) -> Answers[str, None]:
+        request = CreatePartitionsRequest(
+            topics=list(items.values()),
+            timeout_ms=requests.broker_timeout_ms(remaining),
+            validate_only=validate_only,
+        )
+        response = await requests.send(request, Controller(), remaining)
+        return {
+            result.name: failure(
+                result.error_code,
+                result.error_message,
+                "CreatePartitions",
+                f"topic {result.name}",
+            )
+            for result in response.results
+        }
+
+    return await requests.each(wanted, ask, timeout)
+
+
+def _partitions_topic(name: str, total: int | NewPartitions) -> CreatePartitionsTopic:
+    new = total if isinstance(total, NewPartitions) else NewPartitions(total)
+    as_name(name, TOPIC)
+    require_integer(new.total, "a number of partitions")
+    assignments = None
+    if new.assignments is not None:
+        assignments = [CreatePartitionsAssignment(broker_ids=list(ids)) for ids in new.assignments]
+    return CreatePartitionsTopic(name=name, count=new.total, assignments=assignments)
+
+
+async def delete_records(
+    requests: AdminRequests, offsets: Mapping[TopicPartition, int], timeout: float | None
+) -> Results[TopicPartition, int]:
+    """See `Admin.delete_records`."""
+    given = as_mapping(offsets, "partitions")
+    for offset in given.values():
+        require_integer(offset, "an offset")
+    wanted = {as_partition(partition): offset for partition, offset in given.items()}
+
+    async def ask(
+        group: dict[TopicPartition, int], to: Leader, remaining: float
+    ) -> Answers[TopicPartition, int]:
+        """Send one request to the broker that leads all of these partitions."""
+        topics: dict[str, list[DeleteRecordsPartition]] = {}
+        for (topic, index), offset in group.items():
+            one = DeleteRecordsPartition(partition_index=index, offset=offset)
+            topics.setdefault(topic, []).append(one)
+        request = DeleteRecordsRequest(
+            topics=[DeleteRecordsTopic(name=name, partitions=p) for name, p in topics.items()],
+            timeout_ms=requests.broker_timeout_ms(remaining),
+        )
+        response = await requests.send(request, to, remaining)
+        answers: dict[TopicPartition, int | KafkaError] = {}
+        for topic in response.topics:
+            for result in topic.partitions:
+                partition = TopicPartition(topic.name, result.partition_index)
+                error = failure(result.error_code, None, DELETE_RECORDS, f"partition {partition}")
+                answers[partition] = error or result.low_watermark
+        return answers
+
+    return await requests.by_leader(wanted, ask, DELETE_RECORDS, timeout)

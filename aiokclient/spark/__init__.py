@@ -7,19 +7,26 @@ installed. If it does not, register the format with `spark.dataSource.register(K
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from aiokclient.spark.data_source import KafkaDataSource
 
-__all__ = ["KafkaDataSource"]
+__all__ = [
+    "KafkaDataSource",
+]
+
+
+_MODULES = {
+    "KafkaDataSource": "data_source",
+}
+"""The module of each public name. `.ci/write-names` writes it from the imports above."""
 
 
 if not TYPE_CHECKING:  # If type checkers saw the function, they would accept any name.
 
     def __getattr__(name: str) -> Any:
-        if name != "KafkaDataSource":
+        if name not in _MODULES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from aiokclient.spark.data_source import KafkaDataSource
-
-        return KafkaDataSource
+        return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -75,6 +75,7 @@ _MODULES = {
     "Weather": "simulation.network",
     "unsecured_token": "tokens",
 }
+"""The module of each public name. `.ci/write-names` writes it from the imports above."""
 
 
 if not TYPE_CHECKING:  # If type checkers saw the function, they would accept any name.

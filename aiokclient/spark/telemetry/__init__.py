@@ -54,19 +54,35 @@ __all__ = [
 ]
 
 _MODULES = {
-    "dashboard": ("Dashboard", "make_dashboard"),
-    "query": ("write_tables",),
-    "tables": ("Tables", "read_points", "read_tables", "totals"),
+    "Dashboard": "dashboard",
+    "Tables": "tables",
+    "fleet_by_version": "views",
+    "instances": "views",
+    "lag_by_client": "views",
+    "latency_by_client": "views",
+    "lost_pushes": "views",
+    "make_dashboard": "dashboard",
+    "read_points": "tables",
+    "read_tables": "tables",
+    "rebalances_by_group": "views",
+    "rejections": "views",
+    "restarts": "views",
+    "silent_clients": "views",
+    "slow_clients": "views",
+    "throughput_by_client": "views",
+    "top_errors": "views",
+    "totals": "tables",
+    "write_tables": "query",
 }
+"""The module of each public name. `.ci/write-names` writes it from the imports above."""
 
 
 if not TYPE_CHECKING:  # If type checkers saw the function, they would accept any name.
 
     def __getattr__(name: str) -> Any:
-        if name not in __all__:
+        if name not in _MODULES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        module = next((each for each, names in _MODULES.items() if name in names), "views")
-        return getattr(import_module(f"{__name__}.{module}"), name)
+        return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
 
 
 def __dir__() -> list[str]:

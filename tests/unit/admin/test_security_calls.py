@@ -7,7 +7,6 @@ import base64
 import hashlib
 import logging
 import pickle
-import traceback
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -481,9 +480,6 @@ async def test_an_hmac_is_shown_nowhere(
                 await call(given)
             for secret in (text, raw):
                 assert_hidden(caught.value, secret)
-            for frame, _ in traceback.walk_tb(caught.value.__traceback__):
-                if frame.f_globals["__name__"].startswith("aiokclient."):
-                    assert user not in frame.f_locals.values(), frame.f_code.co_name
     with pytest.raises(IllegalStateError) as refused:
         await user.renew_delegation_token(f"{SECRET}!")
     assert_hidden(refused.value, SECRET, source_has_it=True)

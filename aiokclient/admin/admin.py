@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, Literal, Never, Unpack
+import functools
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Never, TypeVar, Unpack
 
-from aiokclient.admin.cluster import ClusterCalls, ClusterDescription
-from aiokclient.admin.configs import Change, ConfigCalls, ConfigEntry, ConfigResource
+# The module of a subject is imported when one of its calls is first used: `subjects.acls` is
+# `aiokclient.admin.acls`. All modules together would double the time that importing this one takes.
+import aiokclient.admin as subjects
+from aiokclient.admin.cluster import ClusterDescription
+from aiokclient.admin.configs import Change, ConfigEntry, ConfigResource
 from aiokclient.admin.group_descriptions import GroupDescription, GroupListing
-from aiokclient.admin.group_offsets import GroupOffsetCalls
-from aiokclient.admin.groups import GroupCalls
-from aiokclient.admin.hidden_hmac import hides_hmac
-from aiokclient.admin.partitions import NewPartitions, PartitionCalls
-from aiokclient.admin.records import RecordCalls
 from aiokclient.admin.requests import AdminRequests
 from aiokclient.admin.results import Results
 from aiokclient.admin.topics import (
     CreatedTopic,
+    NewPartitions,
     NewTopic,
     Topic,
-    TopicCalls,
     TopicDescription,
     TopicListing,
 )
@@ -29,44 +27,55 @@ from aiokclient.cluster.lifecycle.parent import Parent
 from aiokclient.cluster.lifecycle.public_calls import watch_calls
 from aiokclient.config.admin import AdminConfig, AdminOptions
 from aiokclient.config.problems import refuse_positional
+from aiokclient.config.secret import Secret
 from aiokclient.measures import Measures
 from aiokclient.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
-    from aiokclient.admin.acl_bindings import AclBinding, AclBindingFilter
-    from aiokclient.admin.acls import AclCalls
-    from aiokclient.admin.client_metrics import ClientMetricsCalls
-    from aiokclient.admin.client_quotas import (
-        ClientQuotaCalls,
-        ClientQuotaEntity,
-        ClientQuotaFilter,
-    )
-    from aiokclient.admin.delegation_tokens import (
-        DelegationToken,
-        DelegationTokenCalls,
-        TokenOrHmac,
-    )
-    from aiokclient.admin.group_lag import GroupLagCalls, PartitionLag
-    from aiokclient.admin.hanging_transactions import HangingTransactionCalls
-    from aiokclient.admin.log_dirs import LogDirCalls, LogDirDescription
-    from aiokclient.admin.producers import ProducerCalls
+    from aiokclient.admin.acls import AclBinding, AclBindingFilter
+    from aiokclient.admin.client_quotas import ClientQuotaEntity, ClientQuotaFilter
+    from aiokclient.admin.delegation_tokens import DelegationToken, TokenOrHmac
+    from aiokclient.admin.group_lag import PartitionLag
+    from aiokclient.admin.hanging_transactions import HangingTransaction
+    from aiokclient.admin.log_dirs import LogDirDescription
     from aiokclient.admin.scram_credentials import (
-        ScramCredentialCalls,
         ScramCredentialInfo,
         UserScramCredentialAlteration,
     )
-    from aiokclient.admin.transaction_descriptions import (
+    from aiokclient.admin.transactions import (
         ActiveProducer,
         FencedProducer,
-        HangingTransaction,
         TransactionDescription,
         TransactionListing,
     )
-    from aiokclient.admin.transactions import TransactionCalls
 
 __all__ = ["Admin"]
 
+C = TypeVar("C", bound=type)
 
+
+def hide_hmacs(owner: C) -> C:
+    """Wrap the HMAC that a call with a delegation token gets as a text in a `Secret`.
+
+    Tracebacks would otherwise show it as a local variable. So this decorator comes first, before
+    those whose functions have the arguments of the call as local variables.
+    """
+    for name in ("renew_delegation_token", "expire_delegation_token"):
+        setattr(owner, name, _hide_hmac(getattr(owner, name)))
+    return owner
+
+
+def _hide_hmac(call: Callable[..., Awaitable[int]]) -> Callable[..., Awaitable[int]]:
+    @functools.wraps(call)
+    async def hidden(self: Any, token: Any, *args: Any, **named: Any) -> int:
+        is_token = isinstance(token, subjects.delegation_tokens.DelegationToken)
+        token = token if is_token else Secret(token)
+        return await call(self, token, *args, **named)
+
+    return hidden
+
+
+@hide_hmacs
 @watch_calls()
 class Admin(Lifecycle):
     """A client that creates, describes, changes, and deletes the resources of a cluster.
@@ -94,77 +103,7 @@ class Admin(Lifecycle):
         refuse_positional("Admin", wrong)
         shared = config_of(client)
         super().__init__(AdminConfig.build(options, client=shared), client)
-        self._requests = requests = AdminRequests(self)
-        self._topics = TopicCalls(requests)
-        self._partitions = PartitionCalls(requests)
-        self._records = RecordCalls(requests)
-        self._cluster_calls = ClusterCalls(requests)
-        self._configs = ConfigCalls(requests)
-        self._groups = GroupCalls(requests)
-        self._group_offsets = GroupOffsetCalls(requests)
-
-    # Few programs need the modules of the following calls, so they are imported by the first call.
-
-    @cached_property
-    def _group_lag(self) -> GroupLagCalls:
-        from aiokclient.admin.group_lag import GroupLagCalls
-
-        return GroupLagCalls(self._requests, self._groups, self._group_offsets)
-
-    @cached_property
-    def _log_dirs(self) -> LogDirCalls:
-        from aiokclient.admin.log_dirs import LogDirCalls
-
-        return LogDirCalls(self._requests)
-
-    @cached_property
-    def _transactions(self) -> TransactionCalls:
-        from aiokclient.admin.transactions import TransactionCalls
-
-        return TransactionCalls(self._requests)
-
-    @cached_property
-    def _producers(self) -> ProducerCalls:
-        from aiokclient.admin.producers import ProducerCalls
-
-        return ProducerCalls(self._requests)
-
-    @cached_property
-    def _hanging(self) -> HangingTransactionCalls:
-        from aiokclient.admin.hanging_transactions import HangingTransactionCalls
-
-        parts = self._topics, self._producers, self._transactions
-        return HangingTransactionCalls(self._requests, *parts)
-
-    @cached_property
-    def _acls(self) -> AclCalls:
-        from aiokclient.admin.acls import AclCalls
-
-        return AclCalls(self._requests)
-
-    @cached_property
-    def _scram_credentials(self) -> ScramCredentialCalls:
-        from aiokclient.admin.scram_credentials import ScramCredentialCalls
-
-        return ScramCredentialCalls(self._requests)
-
-    @cached_property
-    def _tokens(self) -> DelegationTokenCalls:
-        from aiokclient.admin.delegation_tokens import DelegationTokenCalls
-
-        return DelegationTokenCalls(self._requests)
-
-    @cached_property
-    def _quotas(self) -> ClientQuotaCalls:
-        from aiokclient.admin.client_quotas import ClientQuotaCalls
-
-        return ClientQuotaCalls(self._requests)
-
-    @cached_property
-    def _client_metrics(self) -> ClientMetricsCalls:
-        from aiokclient.admin.client_metrics import ClientMetricsCalls
-
-        return ClientMetricsCalls(self._requests, self._configs)
+        self._requests = AdminRequests(self)
 
     async def _open(self, wait: bool) -> None:
         rack = self._config.client_rack
@@ -187,9 +126,7 @@ class Admin(Lifecycle):
         also mean that an earlier attempt of this call succeeded but its response was lost. After
         a cancellation, it is unknown which topics were created.
         """
-        return await self._topics.create_topics(
-            topics, validate_only=validate_only, timeout=timeout
-        )
+        return await subjects.topics.create_topics(self._requests, topics, validate_only, timeout)
 
     async def delete_topics(
         self, topics: Iterable[Topic], *, timeout: float | None = None
@@ -202,7 +139,7 @@ class Admin(Lifecycle):
         call succeeded but its response was lost. After a cancellation, it is unknown which topics
         were deleted.
         """
-        return await self._topics.delete_topics(topics, timeout=timeout)
+        return await subjects.topics.delete_topics(self._requests, topics, timeout)
 
     async def describe_topics(
         self,
@@ -217,8 +154,8 @@ class Admin(Lifecycle):
         UnknownTopicOrPartitionError (also for a moment after a topic was created),
         UnknownTopicIdError, InvalidTopicError, TopicAuthorizationError.
         """
-        return await self._topics.describe_topics(
-            topics, include_authorized_operations=include_authorized_operations, timeout=timeout
+        return await subjects.topics.describe_topics(
+            self._requests, topics, include_authorized_operations, timeout
         )
 
     async def list_topics(
@@ -228,7 +165,7 @@ class Admin(Lifecycle):
 
         Kafka's internal topics are included only with `internal=True`.
         """
-        return await self._topics.list_topics(internal=internal, timeout=timeout)
+        return await subjects.topics.list_topics(self._requests, internal, timeout)
 
     async def create_partitions(
         self,
@@ -245,8 +182,8 @@ class Admin(Lifecycle):
         InvalidReplicaAssignmentError, ReassignmentInProgressError. After a cancellation, it is
         unknown which partitions were added.
         """
-        return await self._partitions.create_partitions(
-            totals, validate_only=validate_only, timeout=timeout
+        return await subjects.topics.create_partitions(
+            self._requests, totals, validate_only, timeout
         )
 
     async def delete_records(
@@ -259,7 +196,7 @@ class Admin(Lifecycle):
         OffsetOutOfRangeError, TopicAuthorizationError, PolicyViolationError (the topic is
         compacted). After a cancellation, it is unknown which records were deleted.
         """
-        return await self._records.delete_records(offsets, timeout=timeout)
+        return await subjects.topics.delete_records(self._requests, offsets, timeout)
 
     async def describe_cluster(
         self,
@@ -273,10 +210,8 @@ class Admin(Lifecycle):
         Raises UnsupportedVersionError for `include_fenced_brokers` if the brokers are older than
         4.0, and the error of the request if it fails.
         """
-        return await self._cluster_calls.describe_cluster(
-            include_authorized_operations=include_authorized_operations,
-            include_fenced_brokers=include_fenced_brokers,
-            timeout=timeout,
+        return await subjects.cluster.describe_cluster(
+            self._requests, include_authorized_operations, include_fenced_brokers, timeout
         )
 
     async def describe_configs(
@@ -293,11 +228,8 @@ class Admin(Lifecycle):
         all of them. Usual errors: UnknownTopicOrPartitionError, TopicAuthorizationError,
         ClusterAuthorizationError, InvalidRequestError (the broker does not exist).
         """
-        return await self._configs.describe_configs(
-            resources,
-            include_synonyms=include_synonyms,
-            include_documentation=include_documentation,
-            timeout=timeout,
+        return await subjects.configs.describe_configs(
+            self._requests, resources, include_synonyms, include_documentation, timeout
         )
 
     async def alter_configs(
@@ -314,9 +246,7 @@ class Admin(Lifecycle):
         UnknownTopicOrPartitionError, PolicyViolationError, authorization errors. After a
         cancellation, it is unknown which options were changed.
         """
-        return await self._configs.alter_configs(
-            changes, validate_only=validate_only, timeout=timeout
-        )
+        return await subjects.configs.alter_configs(self._requests, changes, validate_only, timeout)
 
     async def list_groups(
         self,
@@ -333,7 +263,7 @@ class Admin(Lifecycle):
         if a broker is too old for such a filter. If the request to an existing broker still fails
         at the timeout, raises the last error of that broker.
         """
-        return await self._groups.list_groups(states=states, types=types, timeout=timeout)
+        return await subjects.groups.list_groups(self._requests, states, types, timeout)
 
     async def describe_groups(
         self,
@@ -347,8 +277,8 @@ class Admin(Lifecycle):
         Usual errors: GroupIdNotFoundError (also for groups of a type that this client does not
         know), GroupAuthorizationError.
         """
-        return await self._groups.describe_groups(
-            groups, include_authorized_operations=include_authorized_operations, timeout=timeout
+        return await subjects.groups.describe_groups(
+            self._requests, groups, include_authorized_operations, timeout
         )
 
     async def delete_groups(
@@ -360,7 +290,7 @@ class Admin(Lifecycle):
         may also mean that an earlier attempt of this call succeeded but its response was lost.
         After a cancellation, it is unknown which groups were deleted.
         """
-        return await self._groups.delete_groups(groups, timeout=timeout)
+        return await subjects.groups.delete_groups(self._requests, groups, timeout)
 
     async def remove_members(
         self,
@@ -380,8 +310,8 @@ class Admin(Lifecycle):
         and the next attempt does not find the member, it counts as removed. After a cancellation,
         it is unknown which members were removed.
         """
-        return await self._groups.remove_members(
-            group, members, static=static, reason=reason, timeout=timeout
+        return await subjects.groups.remove_members(
+            self._requests, group, members, static, reason, timeout
         )
 
     async def list_consumer_group_offsets(
@@ -398,8 +328,8 @@ class Admin(Lifecycle):
         GroupAuthorizationError, UnstableOffsetCommitError (transactions were open until the
         timeout).
         """
-        return await self._group_offsets.list_consumer_group_offsets(
-            groups, require_stable=require_stable, timeout=timeout
+        return await subjects.groups.list_consumer_group_offsets(
+            self._requests, groups, require_stable, timeout
         )
 
     async def alter_consumer_group_offsets(
@@ -415,8 +345,8 @@ class Admin(Lifecycle):
         members: call `rewind_group` of one of them instead), UnknownTopicOrPartitionError,
         GroupAuthorizationError. After a cancellation, the offsets may have been set or not.
         """
-        return await self._group_offsets.alter_consumer_group_offsets(
-            group, offsets, timeout=timeout
+        return await subjects.groups.alter_consumer_group_offsets(
+            self._requests, group, offsets, timeout
         )
 
     async def delete_consumer_group_offsets(
@@ -428,7 +358,9 @@ class Admin(Lifecycle):
         GroupSubscribedToTopicError, GroupIdNotFoundError, GroupAuthorizationError. After a
         cancellation, the offsets may have been deleted or not.
         """
-        return await self._group_offsets.delete_consumer_group_offsets(group, tps, timeout=timeout)
+        return await subjects.groups.delete_consumer_group_offsets(
+            self._requests, group, tps, timeout
+        )
 
     async def group_lag(
         self,
@@ -445,9 +377,7 @@ class Admin(Lifecycle):
         TopicAuthorizationError, LeaderNotAvailableError (a partition had no leader until the
         timeout).
         """
-        return await self._group_lag.group_lag(
-            groups, isolation_level=isolation_level, timeout=timeout
-        )
+        return await subjects.group_lag.group_lag(self._requests, groups, isolation_level, timeout)
 
     async def list_transactions(
         self,
@@ -477,12 +407,8 @@ class Admin(Lifecycle):
         InvalidRegularExpressionError. If the request to an existing broker still fails at the
         timeout, raises the last error of that broker.
         """
-        return await self._transactions.list_transactions(
-            states=states,
-            producer_ids=producer_ids,
-            older_than_ms=older_than_ms,
-            pattern=pattern,
-            timeout=timeout,
+        return await subjects.transactions.list_transactions(
+            self._requests, states, producer_ids, older_than_ms, pattern, timeout
         )
 
     async def describe_transactions(
@@ -493,7 +419,9 @@ class Admin(Lifecycle):
         Needs brokers of version 3.0 or later. Usual errors: TransactionalIdNotFoundError,
         TransactionalIdAuthorizationError.
         """
-        return await self._transactions.describe_transactions(transactional_ids, timeout=timeout)
+        return await subjects.transactions.describe_transactions(
+            self._requests, transactional_ids, timeout
+        )
 
     async def describe_log_dirs(
         self,
@@ -511,7 +439,7 @@ class Admin(Lifecycle):
         offline has an error of its own. Raises
         UnknownTopicOrPartitionError for a topic that does not exist.
         """
-        return await self._log_dirs.describe_log_dirs(brokers, topics, timeout=timeout)
+        return await subjects.log_dirs.describe_log_dirs(self._requests, brokers, topics, timeout)
 
     async def describe_producers(
         self,
@@ -526,8 +454,8 @@ class Admin(Lifecycle):
         replicas. Needs brokers of version 2.8 or later. Usual errors: UnknownTopicOrPartitionError,
         TopicAuthorizationError, and IllegalStateError (the broker has no replica of the partition).
         """
-        return await self._producers.describe_producers(
-            partitions, broker_id=broker_id, timeout=timeout
+        return await subjects.transactions.describe_producers(
+            self._requests, partitions, broker_id, timeout
         )
 
     async def fence_producers(
@@ -542,7 +470,9 @@ class Admin(Lifecycle):
         has no leader, which would have to write the transaction's end). After a cancellation, it is
         unknown which producers were fenced; repeating the call does no harm.
         """
-        return await self._producers.fence_producers(transactional_ids, timeout=timeout)
+        return await subjects.transactions.fence_producers(
+            self._requests, transactional_ids, timeout
+        )
 
     async def force_terminate_transaction(
         self, transactional_id: str, *, timeout: float | None = None
@@ -552,7 +482,9 @@ class Admin(Lifecycle):
         This is `fence_producers` for one id, except that an error is raised, not returned. After a
         cancellation, it is unknown whether the transaction was aborted.
         """
-        await self._producers.force_terminate_transaction(transactional_id, timeout=timeout)
+        await subjects.transactions.force_terminate_transaction(
+            self._requests, transactional_id, timeout
+        )
 
     async def find_hanging_transactions(
         self,
@@ -572,12 +504,8 @@ class Admin(Lifecycle):
         version 3.0 or later. Raises IllegalStateError if neither `topic` nor `broker_id` is given,
         and the first error of the requests.
         """
-        return await self._hanging.find_hanging_transactions(
-            topic=topic,
-            partition=partition,
-            broker_id=broker_id,
-            max_transaction_timeout_ms=max_transaction_timeout_ms,
-            timeout=timeout,
+        return await subjects.hanging_transactions.find_hanging_transactions(
+            self._requests, topic, partition, broker_id, max_transaction_timeout_ms, timeout
         )
 
     async def abort_transaction(
@@ -595,7 +523,7 @@ class Admin(Lifecycle):
         UnknownTopicOrPartitionError. After a cancellation, it is unknown whether the transaction
         was aborted; repeating the call does no harm.
         """
-        await self._hanging.abort_transaction(transaction, timeout=timeout)
+        await subjects.hanging_transactions.abort_transaction(self._requests, transaction, timeout)
 
     async def create_acls(
         self, acls: Iterable[AclBinding], *, timeout: float | None = None
@@ -607,7 +535,7 @@ class Admin(Lifecycle):
         pattern without a name). After a cancellation, it is unknown which ACLs were created;
         repeating the call does no harm.
         """
-        return await self._acls.create_acls(acls, timeout=timeout)
+        return await subjects.acls.create_acls(self._requests, acls, timeout)
 
     async def describe_acls(
         self, acl_filter: AclBindingFilter | None = None, *, timeout: float | None = None
@@ -617,7 +545,7 @@ class Admin(Lifecycle):
         Raises SecurityDisabledError if the brokers have no authorizer, and
         ClusterAuthorizationError.
         """
-        return await self._acls.describe_acls(acl_filter, timeout=timeout)
+        return await subjects.acls.describe_acls(self._requests, acl_filter, timeout)
 
     async def delete_acls(
         self, filters: Iterable[AclBindingFilter], *, timeout: float | None = None
@@ -630,7 +558,7 @@ class Admin(Lifecycle):
         attempt was lost, the result lacks the ACLs that this attempt deleted. After a cancellation,
         it is unknown which ACLs were deleted.
         """
-        return await self._acls.delete_acls(filters, timeout=timeout)
+        return await subjects.acls.delete_acls(self._requests, filters, timeout)
 
     async def describe_user_scram_credentials(
         self, users: Iterable[str] | None = None, *, timeout: float | None = None
@@ -641,7 +569,9 @@ class Admin(Lifecycle):
         later. Usual errors: ResourceNotFoundError (the user has no credentials),
         ClusterAuthorizationError.
         """
-        return await self._scram_credentials.describe_user_scram_credentials(users, timeout=timeout)
+        return await subjects.scram_credentials.describe_user_scram_credentials(
+            self._requests, users, timeout
+        )
 
     async def alter_user_scram_credentials(
         self,
@@ -666,8 +596,8 @@ class Admin(Lifecycle):
         of a user have the same mechanism), ClusterAuthorizationError. After a cancellation, it is
         unknown which credentials were changed.
         """
-        return await self._scram_credentials.alter_user_scram_credentials(
-            alterations, timeout=timeout
+        return await subjects.scram_credentials.alter_user_scram_credentials(
+            self._requests, alterations, timeout
         )
 
     async def create_delegation_token(
@@ -694,11 +624,10 @@ class Admin(Lifecycle):
         there may be a token that no client has received. `describe_delegation_token` returns it
         until it expires.
         """
-        return await self._tokens.create_delegation_token(
-            owner=owner, renewers=renewers, max_lifetime_ms=max_lifetime_ms, timeout=timeout
+        return await subjects.delegation_tokens.create_delegation_token(
+            self._requests, owner, renewers, max_lifetime_ms, timeout
         )
 
-    @hides_hmac
     async def renew_delegation_token(
         self,
         token: TokenOrHmac,
@@ -716,11 +645,10 @@ class Admin(Lifecycle):
         errors of `create_delegation_token`. After a cancellation, it is unknown whether the token
         was renewed.
         """
-        return await self._tokens.renew_delegation_token(
-            token, renew_time_period_ms=renew_time_period_ms, timeout=timeout
+        return await subjects.delegation_tokens.renew_delegation_token(
+            self._requests, token, renew_time_period_ms, timeout
         )
 
-    @hides_hmac
     async def expire_delegation_token(
         self,
         token: TokenOrHmac,
@@ -736,8 +664,8 @@ class Admin(Lifecycle):
         but its response was lost. After a cancellation, it is unknown whether the expiry was
         changed.
         """
-        return await self._tokens.expire_delegation_token(
-            token, expiry_time_period_ms=expiry_time_period_ms, timeout=timeout
+        return await subjects.delegation_tokens.expire_delegation_token(
+            self._requests, token, expiry_time_period_ms, timeout
         )
 
     async def describe_delegation_token(
@@ -749,7 +677,9 @@ class Admin(Lifecycle):
         that it may renew, and those for which it has the permission DESCRIBE, or DESCRIBE_TOKENS on
         their owner. Raises DelegationTokenDisabledError, UnsupportedByAuthenticationError.
         """
-        return await self._tokens.describe_delegation_token(owners, timeout=timeout)
+        return await subjects.delegation_tokens.describe_delegation_token(
+            self._requests, owners, timeout
+        )
 
     async def describe_client_quotas(
         self, quota_filter: ClientQuotaFilter | None = None, *, timeout: float | None = None
@@ -760,7 +690,9 @@ class Admin(Lifecycle):
         ClusterAuthorizationError, and InvalidRequestError or UnsupportedVersionError for a filter
         that the brokers do not support.
         """
-        return await self._quotas.describe_client_quotas(quota_filter, timeout=timeout)
+        return await subjects.client_quotas.describe_client_quotas(
+            self._requests, quota_filter, timeout
+        )
 
     async def alter_client_quotas(
         self,
@@ -783,8 +715,8 @@ class Admin(Lifecycle):
         ClusterAuthorizationError. After a cancellation, it is unknown which quotas were changed;
         repeating the call does no harm.
         """
-        return await self._quotas.alter_client_quotas(
-            changes, validate_only=validate_only, timeout=timeout
+        return await subjects.client_quotas.alter_client_quotas(
+            self._requests, changes, validate_only, timeout
         )
 
     async def list_client_metrics(self, *, timeout: float | None = None) -> list[str]:
@@ -811,7 +743,7 @@ class Admin(Lifecycle):
         Needs brokers of version 3.7 or later. Raises UnsupportedVersionError with older ones, and
         ClusterAuthorizationError.
         """
-        return await self._client_metrics.list_client_metrics(timeout=timeout)
+        return await subjects.configs.list_client_metrics(self._requests, timeout)
 
     async def delete_client_metrics(
         self, names: Iterable[str], *, timeout: float | None = None
@@ -822,4 +754,4 @@ class Admin(Lifecycle):
         Usual errors: ClusterAuthorizationError, InvalidRequestError. After a cancellation, it is
         unknown which subscriptions were deleted; repeating the call does no harm.
         """
-        return await self._client_metrics.delete_client_metrics(names, timeout=timeout)
+        return await subjects.configs.delete_client_metrics(self._requests, names, timeout)
